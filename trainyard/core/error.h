@@ -1,0 +1,95 @@
+// Errors of the library: one exception type, one code, one message order.
+//
+//   throw core::Error(core::ErrorCode::kCorruptData,
+//                     {.problem = "record checksum differs",
+//                      .where = fmt::format("{} at offset {}", path, offset),
+//                      .expected = "crc32c 0x1234abcd", .actual = "0x00000000",
+//                      .remedy = "write the file again, or pass --on_bad_sample=skip"});
+//
+// reads "record checksum differs: train-00000-of-00002 at offset 512: expected crc32c 0x1234abcd, got 0x00000000;
+// write the file again, or pass --on_bad_sample=skip". Exceptions end an operation; failures that a caller expects for
+// single samples are values (core::Result).
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace trainyard::core {
+
+enum class ErrorCode {
+  kInvalidArgument,  // the caller's value is wrong: flags, shapes, names
+  kNotFound,         // a file, name or checkpoint that should exist does not
+  kCorruptData,      // bytes that do not follow their format
+  kIo,               // the operating system failed to read or write
+  kNoSpace,          // disk or memory is full
+  kTimeout,          // a deadline passed
+  kCancelled,        // a stop was asked for
+  kPeerFailed,       // another replica or rank failed
+  kUnsupported,      // known, but not built in or not available yet
+  kInternal,         // a defect of this library
+};
+
+// The code's name in snake_case, as printed and as tests compare it: "invalid_argument", "not_found", ...
+std::string_view error_code_name(ErrorCode code);
+
+// The process exit code of an error that ends the program: 2 for kInvalidArgument and kUnsupported, else 1.
+int exit_code(ErrorCode code);
+
+// The parts of a message, in the order in which they are read. Only `problem` must be given.
+struct ErrorDetail {
+  std::string problem;   // what went wrong
+  std::string where;     // file, shard and offset; flag; rank and step
+  std::string expected;  // what should have been there
+  std::string actual;    // what was there
+  std::string remedy;    // what to do
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, ErrorDetail detail);
+  Error(ErrorCode code, std::string problem);
+
+  ErrorCode code() const { return code_; }
+  const ErrorDetail& detail() const { return detail_; }
+
+  // The same error with `where` put in front of the place it names ("epoch 3: " + where): used on the way up.
+  Error in(std::string_view where) const;
+
+ private:
+  ErrorCode code_;
+  ErrorDetail detail_;
+};
+
+// An error of the system call that just failed: kNoSpace for ENOSPC, EDQUOT and ENOMEM, kNotFound for ENOENT, else kIo.
+// `operation` is a verb phrase ("write checkpoint tensor file"), `path` the file.
+Error system_error(int error_number, std::string_view operation, std::string_view path);
+
+// A value or the error that explains its absence, for failures that are expected (a bad sample).
+template <typename T>
+class Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const { return value_.has_value(); }
+  const Error& error() const { return *error_; }
+
+  // The value. Throws the error when there is none.
+  T& value() & {
+    if (!value_) throw *error_;
+    return *value_;
+  }
+  T&& value() && {
+    if (!value_) throw *error_;
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+  std::optional<Error> error_;
+};
+
+}  // namespace trainyard::core

@@ -1,0 +1,91 @@
+// Files as the library sees them: a small interface with the machine's files behind it, so that tests can make any
+// operation fail (core/fault_injector.h). Everything that is saved or read goes through here.
+//
+// Short reads and writes and EINTR are handled inside; what comes out is complete or an Error (kIo, kNoSpace, kNotFound)
+// that names the path. All methods may be called from any thread; one file object belongs to one thread at a time,
+// but ReadableFile::read_at may be called from many.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::core {
+
+class ReadableFile {
+ public:
+  virtual ~ReadableFile() = default;
+
+  virtual const std::string& path() const = 0;
+  // Bytes in the file when it was opened.
+  virtual uint64_t size() const = 0;
+  // Fills `out` from `offset`. Throws kCorruptData when the file ends before that, so an allocation made for `out`
+  // must already have been checked against size().
+  virtual void read_at(uint64_t offset, std::span<std::byte> out) const = 0;
+};
+
+class WritableFile {
+ public:
+  virtual ~WritableFile() = default;  // closes, without telling of errors: call close()
+
+  virtual const std::string& path() const = 0;
+  virtual void write(std::span<const std::byte> bytes) = 0;
+  void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+  // Gives buffered bytes to the operating system: another process that reads the file sees them.
+  virtual void flush() = 0;
+  // Returns when the bytes are on the medium.
+  virtual void sync() = 0;
+  // Must be called for success to be known; later calls do nothing.
+  virtual void close() = 0;
+};
+
+struct FileInfo {
+  uint64_t size = 0;  // bytes
+  bool is_directory = false;
+  int64_t modified_ns = 0;  // since the epoch
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  virtual std::unique_ptr<ReadableFile> open_read(const std::string& path) = 0;
+  // Creates or truncates.
+  virtual std::unique_ptr<WritableFile> open_write(const std::string& path) = 0;
+  // Creates, or continues at the end.
+  virtual std::unique_ptr<WritableFile> open_append(const std::string& path) = 0;
+
+  virtual bool exists(const std::string& path) = 0;
+  virtual FileInfo info(const std::string& path) = 0;
+  // Names (not paths) in a directory, sorted.
+  virtual std::vector<std::string> list(const std::string& directory) = 0;
+  // Makes the directory and its parents; an existing one is fine.
+  virtual void make_directories(const std::string& path) = 0;
+  // Replaces `to` if it is a file; a directory must not exist there. Atomic on one file system.
+  virtual void rename(const std::string& from, const std::string& to) = 0;
+  virtual void remove_file(const std::string& path) = 0;
+  // Removes a directory with all it holds; none there is fine.
+  virtual void remove_tree(const std::string& path) = 0;
+  // Makes renames and new names inside `directory` durable.
+  virtual void sync_directory(const std::string& directory) = 0;
+
+  // The whole file. Throws kCorruptData when it is larger than `limit_bytes`, before allocating.
+  std::string read_file(const std::string& path, uint64_t limit_bytes = uint64_t{1} << 30);
+  // Writes the whole file, durable and all or nothing: temporary name, sync, rename, sync of the directory.
+  void write_file_atomically(const std::string& path, std::string_view content);
+};
+
+// The machine's files. Lives as long as the program.
+FileSystem& local_file_system();
+
+// "a/b" from "a" and "b"; `name` alone when it is absolute or `directory` is empty.
+std::string join_path(std::string_view directory, std::string_view name);
+// The part before the last '/', "." when there is none.
+std::string parent_path(std::string_view path);
+// The part after the last '/'.
+std::string base_name(std::string_view path);
+
+}  // namespace trainyard::core
