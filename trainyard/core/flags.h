@@ -1,0 +1,141 @@
+// The parameter table: every option of the program is declared once, beside the options it sets, and the command line,
+// the config file, validation, --help, --dump_config and the flag reference all come from that declaration.
+//
+//   void declare_flags(core::FlagTable& table) {
+//     table.integer("batch_size", 0, "images a device and step; 0: the model's default").group("Run");
+//     table.choice("optimizer", "sgd", {"momentum", "sgd"}, "momentum is Nesterov momentum").group("Training");
+//   }
+//   core::FlagValues values = core::parse_flags(table, arguments);
+//   int64_t batch = values.integer("batch_size");
+//
+// Precedence: command line over --config file over default.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace trainyard::core {
+
+enum class FlagKind { kBoolean, kInteger, kReal, kText, kChoice, kList };
+
+// What the program does with a flag that is given.
+enum class Disposition {
+  kImplemented,  // its documented meaning
+  kTranslated,   // has a counterpart here; `note` says which
+  kWarned,       // only another runtime had it: accepted, one warning; `note` says what replaces it
+  kPending,      // the feature is not built yet: refused with an error that says so
+  kLater,        // outside what this project covers for now: refused with an error that says so
+};
+std::string_view disposition_name(Disposition disposition);
+
+// monostate: not set (Python's None).
+using FlagValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
+
+struct FlagSpec {
+  std::string name;
+  FlagKind kind = FlagKind::kText;
+  FlagValue default_value;
+  std::optional<double> lower_bound, upper_bound;  // inclusive
+  std::vector<std::string> choices;
+  std::map<std::string, std::string> pending_values;  // values that are not built yet -> what is missing
+  std::string group_name;
+  std::string help;
+  Disposition disposition = Disposition::kImplemented;
+  std::string note;  // of the disposition
+
+  FlagSpec& group(std::string value);
+  FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
+  FlagSpec& translated(std::string what_it_sets);
+  FlagSpec& warned(std::string what_replaces_it);
+  // The whole flag, or only these values of it, are refused until they are built.
+  FlagSpec& pending(std::string what_is_missing);
+  FlagSpec& pending_value(std::string value, std::string what_is_missing);
+  FlagSpec& later(std::string why);
+};
+
+// Declarations in order. References stay valid. A name declared twice throws kInternal.
+class FlagTable {
+ public:
+  FlagSpec& boolean(std::string name, std::optional<bool> default_value, std::string help);
+  FlagSpec& integer(std::string name, std::optional<int64_t> default_value, std::string help);
+  FlagSpec& real(std::string name, std::optional<double> default_value, std::string help);
+  FlagSpec& text(std::string name, std::optional<std::string> default_value, std::string help);
+  FlagSpec& choice(std::string name, std::string default_value, std::vector<std::string> choices, std::string help);
+  FlagSpec& list(std::string name, std::string help);  // comma separated; default empty
+
+  const FlagSpec* find(std::string_view name) const;
+  const std::deque<FlagSpec>& all() const { return flags_; }
+
+ private:
+  FlagSpec& add(FlagSpec spec);
+  std::deque<FlagSpec> flags_;
+  std::map<std::string, size_t, std::less<>> index_;
+};
+
+enum class FlagSource { kDefault, kFile, kCommandLine, kProgram };
+
+// One value a flag of a table, which must outlive it. Reading a name that the table lacks, or as another kind, throws
+// kInternal.
+class FlagValues {
+ public:
+  explicit FlagValues(const FlagTable& table);
+
+  bool boolean(std::string_view name) const;
+  int64_t integer(std::string_view name) const;  // throws kInternal when it is not set and has no default
+  double real(std::string_view name) const;
+  std::string text(std::string_view name) const;  // kText and kChoice; "" when not set
+  std::vector<std::string> list(std::string_view name) const;
+  std::optional<bool> optional_boolean(std::string_view name) const;
+  std::optional<int64_t> optional_integer(std::string_view name) const;
+  std::optional<double> optional_real(std::string_view name) const;
+  std::optional<std::string> optional_text(std::string_view name) const;
+
+  // Set by the command line, a file or the program, to whatever value.
+  bool given(std::string_view name) const { return source(name) != FlagSource::kDefault; }
+  FlagSource source(std::string_view name) const;
+  // Set, and not to its default.
+  bool changed(std::string_view name) const;
+
+  // Parses `text` as the flag's kind and checks bounds and choices. A value that is weaker than the one that stands
+  // (file after command line) is ignored. Throws kInvalidArgument with the texts of the flag reference; an unknown name
+  // suggests the nearest.
+  void set(std::string_view name, std::string_view text, FlagSource source);
+
+  const FlagTable& table() const { return *table_; }
+
+ private:
+  struct Slot {
+    FlagValue value;
+    FlagSource source = FlagSource::kDefault;
+  };
+  const Slot& slot(std::string_view name) const;
+
+  const FlagTable* table_;
+  std::map<std::string, Slot, std::less<>> slots_;
+};
+
+// Boolean flags take --x, --nox, --x=true|false|1|0|yes|no; others --x=value or --x value; one or two dashes; `--` ends
+// them. A positional argument is an error: "Received unknown positional arguments: ...". --config=FILE.yaml is read
+// here.
+FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments);
+
+// Adds the mapping of a YAML file, errors with file and line.
+void read_config_file(const std::string& path, FlagValues& values);
+
+// All values (or only those that were given) as YAML that read_config_file accepts.
+std::string dump_config(const FlagValues& values, bool only_given = false);
+
+// Throws for the first flag that is given a pending or later meaning; returns one warning a flag that is kWarned.
+std::vector<std::string> check_dispositions(const FlagValues& values);
+
+// Help by groups for a terminal of `width` columns, and the reference page (docs/flags.md).
+std::string help_text(const FlagTable& table, size_t width = 100);
+std::string help_markdown(const FlagTable& table);
+
+}  // namespace trainyard::core

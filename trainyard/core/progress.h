@@ -1,0 +1,33 @@
+// A progress bar for people: drawn on stderr when that is a terminal, otherwise nothing at all is written.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace trainyard::core {
+
+// One thread at a time.
+class ProgressBar {
+ public:
+  // total <= 0: unknown, shows the count alone.
+  ProgressBar(std::string label, int64_t total, bool enabled = stderr_is_terminal());
+  ~ProgressBar();  // clears the line
+
+  // Redraws at most ten times a second.
+  void advance_to(int64_t done, const std::string& note = "");
+  // Clears the line so that other output can be written; the next advance draws it again.
+  void clear();
+
+  static bool stderr_is_terminal();
+  // The line as drawn for `width` columns, without control characters.
+  std::string line(size_t width) const;
+
+ private:
+  std::string label_, note_;
+  int64_t total_, done_ = 0;
+  bool enabled_, drawn_ = false;
+  std::chrono::steady_clock::time_point start_, last_draw_;
+};
+
+}  // namespace trainyard::core

@@ -1,0 +1,54 @@
+// Counter-based random streams: the n-th number of a stream is a pure function of (seed, name, ids, n), so the same
+// numbers come out on any thread, in any order, and after a resume.
+//
+//   RandomStream stream(seed, "augment", {epoch, sample});
+//   float p = stream.uniform();
+//
+// Philox 4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string_view>
+
+namespace trainyard::core {
+
+// One Philox 4x32 block with ten rounds.
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+
+// FNV-1a, 64 bit: the identity of a name in streams and files. Stable for ever: it is part of checkpoints' meaning.
+uint64_t stable_hash(std::string_view text);
+
+// Not thread-safe; make one where it is used, construction is cheap.
+class RandomStream {
+ public:
+  // Streams of different (seed, name, ids) are independent for all practical purposes (64-bit mixed key and identity).
+  RandomStream(uint64_t seed, std::string_view name, std::initializer_list<uint64_t> ids = {});
+
+  uint32_t next_u32();
+  uint64_t next_u64();
+  // [0, 1), 24 bits.
+  float uniform();
+  // [low, high).
+  float uniform(float low, float high) { return low + (high - low) * uniform(); }
+  // [0, 1), 53 bits.
+  double uniform_double();
+  // [0, n), without modulo bias (Lemire 2019). n > 0.
+  uint64_t below(uint64_t n);
+  bool coin() { return (next_u32() & 1) != 0; }
+  // Mean 0, standard deviation 1 (Box-Muller).
+  float normal();
+  // Normal, redrawn while outside two standard deviations (TensorFlow's truncated_normal).
+  float truncated_normal();
+
+ private:
+  std::array<uint32_t, 2> key_;
+  std::array<uint32_t, 4> counter_;
+  std::array<uint32_t, 4> block_{};
+  int used_ = 4;
+  float spare_normal_ = 0;
+  bool has_spare_normal_ = false;
+};
+
+}  // namespace trainyard::core

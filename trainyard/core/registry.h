@@ -1,0 +1,67 @@
+// Names to factories: one template for models, optimizers, callbacks, transforms and data sources.
+//
+//   using ModelRegistry = core::Registry<std::function<nn::Graph(const ModelOptions&)>>;
+//   const core::Registration<ModelRegistry> kLenet("lenet", build_lenet);   // in lenet.cpp, nothing else to touch
+//   auto build = core::Registry<...>::global().get("lenet");
+//
+// An unknown name is an error that lists the known ones and the nearest.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::core {
+
+// The known name with the smallest edit distance to `name`, or "" when none is near enough to be meant.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
+
+// "unknown KIND 'name'; did you mean 'nearest'? known: a, b, c" as a kNotFound error.
+Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
+
+// Thread-safe. Entries live as long as the program. T needs a static member or specialisation of registry_kind<T>().
+template <typename Entry>
+class Registry {
+ public:
+  explicit Registry(std::string kind) : kind_(std::move(kind)) {}
+
+  // Throws kInvalidArgument when the name is taken.
+  void add(const std::string& name, Entry entry) {
+    std::lock_guard lock(mutex_);
+    if (!entries_.emplace(name, std::move(entry)).second) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = kind_ + " '" + name + "' is already registered"});
+    }
+  }
+  bool has(const std::string& name) const {
+    std::lock_guard lock(mutex_);
+    return entries_.contains(name);
+  }
+  // The reference stays valid. Throws unknown_name().
+  const Entry& get(const std::string& name) const {
+    {
+      std::lock_guard lock(mutex_);
+      if (auto found = entries_.find(name); found != entries_.end()) return found->second;
+    }
+    throw unknown_name(kind_, name, names());
+  }
+  // Sorted.
+  std::vector<std::string> names() const {
+    std::lock_guard lock(mutex_);
+    std::vector<std::string> result;
+    for (const auto& [name, entry] : entries_) result.push_back(name);
+    return result;
+  }
+
+ private:
+  const std::string kind_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace trainyard::core
