@@ -50,8 +50,6 @@ int exit_code(ErrorCode code) {
 Error::Error(ErrorCode code, ErrorDetail detail)
     : std::runtime_error(compose(detail)), code_(code), detail_(std::move(detail)) {}
 
-Error::Error(ErrorCode code, std::string problem) : Error(code, ErrorDetail{.problem = std::move(problem)}) {}
-
 Error Error::in(std::string_view where) const {
   ErrorDetail detail = detail_;
   detail.where = detail.where.empty() ? std::string(where) : std::string(where) + ": " + detail.where;

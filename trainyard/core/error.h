@@ -11,6 +11,7 @@
 // single samples are values (core::Result).
 #pragma once
 
+#include <concepts>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -50,7 +51,9 @@ struct ErrorDetail {
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, ErrorDetail detail);
-  Error(ErrorCode code, std::string problem);
+  // A template, so that a braced ErrorDetail can never be taken for a string's constructor arguments.
+  template <std::convertible_to<std::string> Text>
+  Error(ErrorCode code, Text&& problem) : Error(code, ErrorDetail{.problem = std::forward<Text>(problem)}) {}
 
   ErrorCode code() const { return code_; }
   const ErrorDetail& detail() const { return detail_; }

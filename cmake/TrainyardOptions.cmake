@@ -1,0 +1,48 @@
+# What can be chosen when configuring, and the compiler and linker settings that every target shares.
+
+set(TRAINYARD_MARCH x86-64-v3 CACHE STRING "Instruction set that all code may use (-march); kernels choose higher ones at run time")
+set(TRAINYARD_SANITIZE "" CACHE STRING "Value of -fsanitize= for all our code, empty for none")
+set(TRAINYARD_LAST_ROOM "" CACHE STRING "Builds the rooms up to this one, without the program; empty for all")
+option(TRAINYARD_TESTS "Build the tests" ON)
+option(TRAINYARD_BENCHMARKS "Build the benchmarks (*_bench.cpp) where Google Benchmark is installed" ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, or Dev (-O1, quick to compile)" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# No debug information: with LibTorch's headers it costs a third of the compile time.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_DEV "-O1")
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN")
+set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
+
+# Settings of all our code; a room's objects, tests and benchmarks link it.
+add_library(trainyard_settings INTERFACE)
+target_include_directories(trainyard_settings INTERFACE ${CMAKE_SOURCE_DIR})
+# Designated initializers that name only some members are house style.
+target_compile_options(trainyard_settings INTERFACE
+  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Werror -march=${TRAINYARD_MARCH} -fopenmp)
+if(TRAINYARD_SANITIZE)
+  # LibTorch hides the type information that -fsanitize=vptr asks for.
+  target_compile_options(trainyard_settings INTERFACE
+    -fsanitize=${TRAINYARD_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${TRAINYARD_SANITIZE})
+endif()
+
+find_program(TRAINYARD_CCACHE ccache)
+if(TRAINYARD_CCACHE)
+  # Paths relative to the source folder, so that several checkouts share their compilations.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${TRAINYARD_CCACHE})
+endif()
+find_program(TRAINYARD_MOLD mold)
+if(TRAINYARD_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()

@@ -1,0 +1,106 @@
+# trainyard_room(NAME <room>
+#                DEPENDS <rooms above it>            # checked here; the #includes are checked by scripts/check_rooms
+#                SOURCES <x.cpp>...                  # none yet: the room is skipped
+#                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
+#                TESTS <x_test.cpp>...
+#                BENCHMARKS <x_bench.cpp>...
+#                LIBRARIES <targets>                 # beyond LibTorch, fmt and OpenMP, which every room has
+#                TEST_LIBRARIES <targets>)
+#
+# makes the OBJECT library trainyard_<room>, part of libtrainyard.so; the test program trainyard_<room>_test, each case
+# of which is a test of CTest named <Suite>.<Case>; and the benchmark program trainyard_<room>_bench.
+# Names for LIBRARIES: trainyard_jpeg, trainyard_spng, trainyard_yaml, trainyard_dnnl, trainyard_json, trainyard_log
+# (spdlog), trainyard_cli11. protozero is header-only and needs none.
+
+include(GoogleTest)
+
+function(trainyard_room)
+  cmake_parse_arguments(ROOM "" "NAME"
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+  if(ROOM_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
+  endif()
+  list(FIND TRAINYARD_ROOMS "${ROOM_NAME}" own_place)
+  if(own_place EQUAL -1)
+    message(FATAL_ERROR "trainyard_room: ${ROOM_NAME} is not in TRAINYARD_ROOMS (CMakeLists.txt)")
+  endif()
+  foreach(other IN LISTS ROOM_DEPENDS)
+    list(FIND TRAINYARD_ROOMS "${other}" other_place)
+    if(other_place EQUAL -1 OR NOT other_place LESS own_place)
+      message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): may not depend on ${other}: a room uses rooms above it only (${TRAINYARD_ROOMS})")
+    endif()
+  endforeach()
+  if(NOT ROOM_SOURCES AND NOT ROOM_PRECOMPILED_TORCH)
+    return()
+  endif()
+
+  set(parts "")
+  if(ROOM_SOURCES)
+    trainyard_objects(trainyard_${ROOM_NAME} "${ROOM_LIBRARIES}" ${ROOM_SOURCES})
+    list(APPEND parts trainyard_${ROOM_NAME})
+  endif()
+  if(ROOM_PRECOMPILED_TORCH)
+    trainyard_objects(trainyard_${ROOM_NAME}_torch "${ROOM_LIBRARIES}" ${ROOM_PRECOMPILED_TORCH})
+    trainyard_use_torch_pch(trainyard_${ROOM_NAME}_torch)
+    list(APPEND parts trainyard_${ROOM_NAME}_torch)
+  endif()
+  set_property(GLOBAL APPEND PROPERTY TRAINYARD_BUILT_ROOMS ${ROOM_NAME})
+  set_property(GLOBAL APPEND PROPERTY TRAINYARD_PARTS ${parts})
+  set_property(GLOBAL APPEND PROPERTY TRAINYARD_LIBRARIES ${ROOM_LIBRARIES})
+
+  if(TRAINYARD_TESTS AND ROOM_TESTS)
+    set(program trainyard_${ROOM_NAME}_test)
+    add_executable(${program} ${ROOM_TESTS})
+    target_compile_options(${program} PRIVATE -O1)
+    target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
+      GTest::gmock GTest::gtest GTest::gtest_main)
+    gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES LABELS ${ROOM_NAME} TIMEOUT 300)
+  endif()
+  if(TRAINYARD_BENCHMARKS AND benchmark_FOUND AND ROOM_BENCHMARKS)
+    set(program trainyard_${ROOM_NAME}_bench)
+    add_executable(${program} ${ROOM_BENCHMARKS})
+    target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} benchmark::benchmark_main)
+  endif()
+endfunction()
+
+function(trainyard_objects target libraries)
+  add_library(${target} OBJECT ${ARGN})
+  target_link_libraries(${target} PRIVATE trainyard_settings trainyard::libtorch fmt::fmt ${libraries})
+endfunction()
+
+# One precompiled header of LibTorch's heavy parts (30 s to make), shared by the few sources that need them.
+function(trainyard_use_torch_pch target)
+  if(NOT TARGET trainyard_torch_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cpp "")
+    trainyard_objects(trainyard_torch_pch "" ${CMAKE_BINARY_DIR}/torch_pch.cpp)
+    target_precompile_headers(trainyard_torch_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/torch_pch.h)
+    target_compile_options(trainyard_torch_pch PRIVATE -fpch-preprocess)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM trainyard_torch_pch)
+  target_compile_options(${target} PRIVATE -fpch-preprocess)
+endfunction()
+
+# libtrainyard.so, of all rooms. A static library would lose the files that only register themselves.
+function(trainyard_library)
+  get_property(parts GLOBAL PROPERTY TRAINYARD_PARTS)
+  get_property(libraries GLOBAL PROPERTY TRAINYARD_LIBRARIES)
+  list(REMOVE_DUPLICATES libraries)
+  set(objects ${parts})
+  list(TRANSFORM objects REPLACE "(.+)" "$<TARGET_OBJECTS:\\1>")
+  add_library(trainyard SHARED ${objects})
+  add_library(trainyard::trainyard ALIAS trainyard)
+  target_link_libraries(trainyard PUBLIC trainyard::libtorch fmt::fmt PRIVATE ${libraries} OpenMP::OpenMP_CXX Threads::Threads)
+  set_target_properties(trainyard PROPERTIES LINKER_LANGUAGE CXX)
+endfunction()
+
+# The program, once the command line's room has sources.
+function(trainyard_program)
+  get_property(rooms GLOBAL PROPERTY TRAINYARD_BUILT_ROOMS)
+  if(NOT "cli" IN_LIST rooms)
+    return()
+  endif()
+  add_executable(trainyard_program ${CMAKE_SOURCE_DIR}/apps/trainyard_main.cpp)
+  set_target_properties(trainyard_program PROPERTIES OUTPUT_NAME trainyard)
+  target_link_libraries(trainyard_program PRIVATE trainyard trainyard_settings)
+endfunction()
