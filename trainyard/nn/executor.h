@@ -1,0 +1,78 @@
+// Running a graph. An executor is one way to run it (reference, CPU plan, CUDA); it is bound to one replica's
+// parameters when it is made and keeps no others. Evaluation, also of averaged weights, makes a second executor.
+//
+//   BuildContext context{.mode = Mode::kTraining, .parameters = &set, .gradients = &sink};
+//   auto executor = make_executor("reference", graph, context);   // declares what the graph needs in `set`
+//   set.allocate(); set.initialize(seed);
+//   at::Tensor logits = executor->forward(images, {.step = 0});
+//   loss.backward();                                              // gradients land in `sink`
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/registry.h"
+#include "trainyard/nn/gradient_sink.h"
+#include "trainyard/nn/graph.h"
+#include "trainyard/nn/parameter_set.h"
+
+namespace trainyard::nn {
+
+enum class Mode { kTraining, kInference };
+
+// What a layer may know about where it is built. Variables come from parameter() and buffer(), never from elsewhere.
+struct BuildContext {
+  at::Device device = at::kCPU;
+  at::ScalarType dtype = at::kFloat;  // of activations
+  Mode mode = Mode::kTraining;
+  int replica = 0;
+  std::string name_prefix;  // in front of every name: "generator/"
+  ParameterSet* parameters = nullptr;
+  GradientSink* gradients = nullptr;  // null: no gradients are wanted
+
+  ParameterId parameter(const ParameterSpec& spec) const;
+  int buffer(const BufferSpec& spec) const;
+};
+
+// What the random numbers inside a step depend on: (seed, step, micro-step, layer name, global sample index).
+struct StepRandom {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t micro_step = 0;
+  int64_t first_sample = 0;  // global index of the batch's first sample in the step
+};
+
+// One thread at a time.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // images: [N, C, H, W] of the graph's input shape, any float dtype -> logits [N, classes], at least fp32. In training
+  // mode the result takes part in autograd, and its backward writes the sink. Throws kInvalidArgument when the shape is
+  // not the graph's.
+  virtual at::Tensor forward(const at::Tensor& images, const StepRandom& random) = 0;
+
+  const Graph& graph() const { return graph_; }
+  const BuildContext& context() const { return context_; }
+
+ protected:
+  Executor(Graph graph, BuildContext context) : graph_(std::move(graph)), context_(std::move(context)) {}
+  void check_input(const at::Tensor& images) const;
+
+ private:
+  Graph graph_;
+  BuildContext context_;
+};
+
+using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Graph&, const BuildContext&)>;
+using ExecutorRegistry = core::Registry<ExecutorFactory>;
+ExecutorRegistry& executors();
+
+// By name: "reference". Throws kNotFound for an unknown one.
+std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& graph, const BuildContext& context);
+
+}  // namespace trainyard::nn

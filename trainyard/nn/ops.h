@@ -1,0 +1,143 @@
+// The vocabulary of graphs: one struct an operation, with its formula and shapes. N is the batch, never part of a
+// logical shape: an image is [C, H, W], a vector [F]. Executors give each of them a meaning (nn/reference, nn/cpu,
+// nn/cuda); the conformance suite holds them to it.
+//
+// A new operation: its struct here and in Op, its shape in shape_inference.cpp, its reference meaning in nn/reference,
+// one line in the conformance suite.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "trainyard/nn/initializer.h"
+
+namespace trainyard::nn {
+
+struct Size2d {
+  int64_t height = 1, width = 1;
+  constexpr Size2d() = default;
+  constexpr Size2d(int64_t both) : height(both), width(both) {}  // NOLINT(google-explicit-constructor)
+  constexpr Size2d(int64_t h, int64_t w) : height(h), width(w) {}
+  bool operator==(const Size2d&) const = default;
+};
+
+// Pixels added around an image. kSame is TensorFlow's: output = ceil(input / stride), the odd pixel at the bottom
+// right.
+struct Padding {
+  enum class Kind { kExplicit, kSame };
+  Kind kind = Kind::kExplicit;
+  int64_t top = 0, bottom = 0, left = 0, right = 0;
+
+  static constexpr Padding valid() { return {}; }
+  static constexpr Padding same() { return {Kind::kSame}; }
+  static constexpr Padding all(int64_t pixels) { return {Kind::kExplicit, pixels, pixels, pixels, pixels}; }
+  static constexpr Padding symmetric(int64_t vertical, int64_t horizontal) {
+    return {Kind::kExplicit, vertical, vertical, horizontal, horizontal};
+  }
+  bool operator==(const Padding&) const = default;
+};
+
+// The graph's input: images [C, H, W] in the normalization of the data pipeline.
+struct Input {};
+
+// [C, H, W] -> [out_channels, H', W']: y[o] = sum_i w[o, i] * x[i] (+ b[o]); cross-correlation, as all frameworks.
+// Parameters: weight [out_channels, C / groups, kernel.height, kernel.width], bias [out_channels].
+struct Convolution {
+  int64_t out_channels = 0;
+  Size2d kernel;
+  Size2d stride;
+  Padding padding;
+  Size2d dilation;
+  int64_t groups = 1;
+  bool bias = false;
+  Initializer weight_init = Initializer::he_normal();
+  Initializer bias_init;
+};
+
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias over (N, H, W) for each channel; biased variance.
+// Training: batch statistics, and running = decay * running + (1 - decay) * batch (unbiased variance).
+// Inference: running statistics. Parameters: weight [C] (scale), bias [C] (shift); both outside weight decay.
+// Buffers: running_mean [C], running_var [C].
+struct BatchNorm {
+  double epsilon = 1e-5;
+  double decay = 0.9;
+  bool scale = true;
+  Initializer scale_init = Initializer::ones();
+};
+
+// Elementwise, any shape.
+struct Activation {
+  enum class Function { kRelu, kRelu6, kSilu, kHardSwish, kHardSigmoid, kSigmoid, kGelu, kTanh };
+  Function function = Function::kRelu;
+};
+
+// [C, H, W] -> [C, H', W']. Average: padding counts as zero if count_padding, else only real pixels are averaged.
+// ceil_mode lets the last window hang over the edge if it starts inside the image or its leading padding.
+struct Pool {
+  enum class Kind { kMax, kAverage };
+  Kind kind = Kind::kMax;
+  Size2d kernel;
+  Size2d stride;
+  Padding padding;
+  bool ceil_mode = false;
+  bool count_padding = false;
+};
+
+// [C, H, W] -> [C]: the mean of each channel.
+struct GlobalAveragePool {};
+
+// [F] -> [out_features]: y = W x + b. Parameters: weight [out_features, F], bias [out_features].
+struct Linear {
+  int64_t out_features = 0;
+  bool bias = true;
+  Initializer weight_init = Initializer::he_uniform();
+  Initializer bias_init;
+};
+
+// [C, H, W] -> [C * H * W], channels outermost.
+struct Flatten {};
+
+// Elementwise sum of two or more inputs of one shape.
+struct Add {};
+
+// First input times the second: same shape, or [C, H, W] times [C] (squeeze-and-excitation).
+struct Multiply {};
+
+// Along channels (the first logical dimension); the others equal.
+struct Concat {};
+
+// Training: each element kept with probability 1 - drop and divided by it, from the stream (seed, step, micro-step,
+// name, global sample index). Inference: the identity.
+struct Dropout {
+  double drop = 0.5;
+};
+
+// Training: each sample kept whole with probability 1 - drop and divided by it. Inference: the identity.
+struct StochasticDepth {
+  double drop = 0.0;
+};
+
+// Across channels, TensorFlow's: y = x / (bias + alpha * sum over 2 * radius + 1 channels of x^2)^beta.
+struct LocalResponseNorm {
+  int64_t radius = 4;
+  double bias = 1.0, alpha = 1.0, beta = 0.5;
+};
+
+// A foreign module: any torch::nn::Module whose forward maps one tensor [N, input...] to one of [N, output...]. It
+// trains and is saved; it cannot be exported, fused or planned.
+struct Foreign {
+  std::string description;
+  // Called once a replica, on the thread that builds it. The module must be an AnyModule-compatible
+  // torch::nn::Module (nn/foreign_module.h wraps one).
+  std::function<std::shared_ptr<class ForeignModule>()> make;
+  std::vector<int64_t> output_shape;  // logical
+};
+
+using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, Linear, Flatten, Add,
+                        Multiply, Concat, Dropout, StochasticDepth, LocalResponseNorm, Foreign>;
+
+}  // namespace trainyard::nn
