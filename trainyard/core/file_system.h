@@ -15,6 +15,8 @@
 
 namespace trainyard::core {
 
+class SystemCalls;
+
 class ReadableFile {
  public:
   virtual ~ReadableFile() = default;
@@ -32,6 +34,7 @@ class WritableFile {
   virtual ~WritableFile() = default;  // closes, without telling of errors: call close()
 
   virtual const std::string& path() const = 0;
+  // Keeps up to 64 KiB back until flush, sync or close. After an error the file is broken: every later call throws.
   virtual void write(std::span<const std::byte> bytes) = 0;
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
   // Gives buffered bytes to the operating system: another process that reads the file sees them.
@@ -80,6 +83,8 @@ class FileSystem {
 
 // The machine's files. Lives as long as the program.
 FileSystem& local_file_system();
+// The machine's files through the given system calls, which must outlive it: for tests that make calls fail.
+std::unique_ptr<FileSystem> make_file_system(SystemCalls& system);
 
 // "a/b" from "a" and "b"; `name` alone when it is absolute or `directory` is empty.
 std::string join_path(std::string_view directory, std::string_view name);

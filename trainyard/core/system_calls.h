@@ -1,0 +1,35 @@
+// The operating system's file calls as an object: the seam below all retry loops, so that a test can make any single
+// call fail, be interrupted or come back short (core/fault_injector.h). Only the file system implementation uses it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+namespace trainyard::core {
+
+// Each method is the POSIX function of its name: -1 with errno set on failure, EINTR and short counts included.
+// May be called from any thread.
+class SystemCalls {
+ public:
+  virtual ~SystemCalls() = default;
+
+  virtual int open(const char* path, int flags, mode_t mode);
+  virtual int close(int descriptor);
+  virtual ssize_t pread(int descriptor, void* bytes, size_t count, off_t offset);
+  virtual ssize_t write(int descriptor, const void* bytes, size_t count);
+  virtual int fsync(int descriptor);
+  virtual int fstat(int descriptor, struct stat* status);
+  virtual int stat(const char* path, struct stat* status);
+  virtual int lstat(const char* path, struct stat* status);
+  virtual int rename(const char* from, const char* to);
+  virtual int unlink(const char* path);
+  virtual int mkdir(const char* path, mode_t mode);
+  virtual int rmdir(const char* path);
+  // opendir, readdir and closedir in one: fills `names` (without "." and "..", unsorted), 0 on success.
+  virtual int list(const char* path, std::vector<std::string>& names);
+};
+
+}  // namespace trainyard::core
