@@ -1,0 +1,65 @@
+// Where samples come from: a numbered set of encoded or raw images. A data set gives the bytes of sample i; order,
+// randomness and batches are the pipeline's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/file_system.h"
+#include "trainyard/core/registry.h"
+
+namespace trainyard::data {
+
+enum class Subset { kTrain, kValidation };
+std::string_view subset_name(Subset subset);  // "train", "validation"
+
+// Relative to the image: y0, x0, y1, x1 in [0, 1].
+struct Box {
+  float ymin = 0, xmin = 0, ymax = 1, xmax = 1;
+};
+
+enum class Encoding { kJpeg, kPng, kRawChw };  // kRawChw: uint8 [3, H, W] pixels
+
+struct Record {
+  Encoding encoding = Encoding::kJpeg;
+  std::vector<std::byte> bytes;
+  int height = 0, width = 0;  // of kRawChw only
+  int64_t label = 0;          // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
+  std::vector<Box> boxes;
+  std::string where;  // "train-00000-of-00002 at offset 512", for messages
+};
+
+// read() may be called from many threads.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  // The bytes of sample `index` in [0, size()). A bad record is a Result error that says where it is.
+  virtual core::Result<Record> read(int64_t index) const = 0;
+  // Labels are in [0, label_count()).
+  virtual int64_t label_count() const = 0;
+  // How to read the labels by name; empty where the set has none.
+  virtual std::vector<std::string> label_names() const { return {}; }
+};
+
+struct DatasetOptions {
+  std::string directory;
+  Subset subset = Subset::kTrain;
+  bool cache_records = false;  // keep what was read in memory
+  core::FileSystem* files = &core::local_file_system();
+};
+
+// By data set name: "imagenet", "cifar10", "shapes". A format joins with one registration in its own file.
+using DatasetFactory = std::function<std::unique_ptr<Dataset>(const DatasetOptions&)>;
+using DatasetRegistry = core::Registry<DatasetFactory>;
+DatasetRegistry& datasets();
+
+// "imagenet", "cifar10", "shapes" when the name is a part of the path, in that order, as upstream guesses; else throws
+// kInvalidArgument with upstream's text.
+std::string guess_dataset_name(std::string_view directory);
+
+}  // namespace trainyard::data

@@ -1,0 +1,57 @@
+// The input pipeline: worker threads read, decode and augment samples into batches ahead of their use.
+//
+// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h); its augmentation of (seed,
+// epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
+// resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
+// slice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "trainyard/data/batch_source.h"
+#include "trainyard/data/dataset.h"
+#include "trainyard/data/sample_order.h"
+#include "trainyard/data/transform.h"
+
+namespace trainyard::data {
+
+struct PipelineOptions {
+  int64_t batch_size = 32;  // a replica
+  int local_replicas = 1;   // whose batches next() returns
+  int first_replica = 0;    // of the local ones, among all
+  int total_replicas = 1;
+  int64_t height = 224, width = 224;
+  int worker_threads = 1;
+  int prefetch_batches = 2;           // global batches made ahead, at least 1
+  bool repeat = true;                 // false: one epoch, the last batch shorter (exact evaluation)
+  bool repeat_cached_sample = false;  // one decoded sample for ever: measures everything behind the input
+  uint64_t seed = 0;
+  OrderOptions order;
+  void validate() const;  // throws kInvalidArgument
+};
+
+class Pipeline : public BatchSource {
+ public:
+  Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options);
+  ~Pipeline() override;
+
+  int64_t batch_size() const override { return options_.batch_size; }
+  int replicas() const override { return options_.local_replicas; }
+  std::vector<Batch> next() override;
+  double waited_seconds() const override;
+  void stop() override;
+  Position position() const override;
+  void seek(Position position) override;
+
+ private:
+  class Workers;
+  PipelineOptions options_;
+  std::shared_ptr<const Dataset> dataset_;
+  std::shared_ptr<const Transform> transform_;
+  std::unique_ptr<Workers> workers_;
+  Position position_;
+};
+
+}  // namespace trainyard::data

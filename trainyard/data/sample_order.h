@@ -1,0 +1,22 @@
+// The order in which an epoch visits a data set: a pure function of (options, seed, epoch), replayed on indices without
+// reading anything.
+//
+// Shuffling follows tf.data's shuffle buffer: the files' records in order (rotated by `shift`), a buffer of
+// `shuffle_buffer` indices, each draw replaced by the next index. A buffer as large as the set is a full shuffle.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace trainyard::data {
+
+struct OrderOptions {
+  bool shuffle = true;
+  int64_t shuffle_buffer = 10000;
+  double shift_ratio = 0.0;  // worker's task_index / num_workers: where in the set its order begins
+};
+
+// Index of the k-th sample for k in [0, size): 8 bytes each (10 MB for ImageNet).
+std::vector<int64_t> epoch_order(int64_t size, const OrderOptions& options, uint64_t seed, int64_t epoch);
+
+}  // namespace trainyard::data

@@ -1,0 +1,48 @@
+// From a record to the numbers a model sees. A transform is a pure function of the record and of (seed, epoch, sample,
+// position): which thread runs it does not matter.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/registry.h"
+#include "trainyard/data/dataset.h"
+
+namespace trainyard::data {
+
+// What a sample's augmentation may depend on.
+struct SampleKey {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  int64_t sample = 0;          // index in the data set
+  int64_t batch_position = 0;  // place in its device's batch: parity and round robin choices of spec 3.8
+};
+
+struct TransformOptions {
+  int64_t height = 224, width = 224;
+  bool training = true;
+  std::string resize_method = "bilinear";  // nearest, bilinear, bicubic, area, round_robin
+  bool distortions = true;                 // colour distortions (ImageNet), pad and crop (CIFAR)
+  bool distort_color_in_yiq = true;
+  bool fuse_decode_and_crop = true;
+  bool subtract_means = false;  // ml_perf: minus (123.68, 116.78, 103.94) instead of / 127.5 - 1
+  void validate() const;        // throws kInvalidArgument
+};
+
+// Called from many threads at once.
+class Transform {
+ public:
+  virtual ~Transform() = default;
+  // Fills `out`, float [3, height, width]. An image that cannot be decoded is an error that says where it is.
+  virtual core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const = 0;
+};
+
+// By data set name, as the data sets: "imagenet", "cifar10", "shapes".
+using TransformFactory = std::function<std::unique_ptr<Transform>(const TransformOptions&)>;
+using TransformRegistry = core::Registry<TransformFactory>;
+TransformRegistry& transforms();
+
+}  // namespace trainyard::data
