@@ -1,0 +1,58 @@
+// How replicas share variables: which ParameterSet each of them reads, and how their gradients meet. One trainer serves
+// one device, many devices and many processes; changing between them is a change of the VariableUpdate alone.
+//
+// In a step, each replica's thread calls, in this order: forward and backward on parameters(replica), reduce(replica),
+// update(replica, state). reduce and update are collective over all replicas.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/registry.h"
+#include "trainyard/core/stateful.h"
+#include "trainyard/nn/parameter_set.h"
+#include "trainyard/optim/optimizer.h"
+
+namespace trainyard::parallel {
+
+enum class GradientReduction { kMean, kSum };
+
+struct VariableUpdateOptions {
+  int replicas = 1;  // local ones, each on a thread of its own
+  std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
+  std::optional<GradientReduction> reduction;  // overrides the mode's own
+  uint64_t seed = 0;
+};
+
+class VariableUpdate : public core::Stateful {
+ public:
+  // What replica `replica` binds to. Executors declare in it before allocate().
+  virtual nn::ParameterSet& parameters(int replica) = 0;
+
+  // After all executors have declared: allocates and initialises, replica 0's values to all others.
+  virtual void allocate() = 0;
+
+  virtual void reduce(int replica) = 0;
+  virtual void update(int replica, const optim::StepState& state) = 0;
+
+  // What is saved, evaluated and exported: replica 0's.
+  nn::ParameterSet& saved_parameters() { return parameters(0); }
+  virtual GradientReduction reduction() const = 0;
+
+  // Wakes replicas that wait for one that failed.
+  virtual void abort(const core::Error& error) = 0;
+
+  // Seconds that `replica` has spent waiting for others and moving gradients.
+  virtual double communication_seconds(int replica) const = 0;
+};
+
+// "parameter_server" (one copy of the values, mean), "replicated" (a copy each, sum as upstream),
+// "independent" (a copy each, no exchange).
+using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;
+using VariableUpdateRegistry = core::Registry<VariableUpdateFactory>;
+VariableUpdateRegistry& variable_updates();
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,49 @@
+// Where numbers go: each monitor gets the same named values at the same steps. Implementations: JSON lines, CSV,
+// TensorBoard event files, the console.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainyard::train {
+
+// One set of values of one moment: {"loss", 1.25}, {"top_1_accuracy", 0.5}. Names are stable: they are an interface.
+struct Scalars {
+  int64_t global_step = 0;
+  double epoch = 0;      // fraction of passes over the data
+  double wall_time = 0;  // seconds since the Unix epoch
+  std::string phase;     // "train" or "eval"
+  std::vector<std::pair<std::string, double>> values;
+};
+
+// One thread at a time. A write that fails throws: nothing is lost silently.
+class Monitor {
+ public:
+  virtual ~Monitor() = default;
+  virtual void write(const Scalars& scalars) = 0;
+  virtual void flush() {}
+  virtual void close() {}
+};
+
+class MonitorSet {
+ public:
+  void add(std::unique_ptr<Monitor> monitor) { monitors_.push_back(std::move(monitor)); }
+  void write(const Scalars& scalars) {
+    for (auto& monitor : monitors_) monitor->write(scalars);
+  }
+  void flush() {
+    for (auto& monitor : monitors_) monitor->flush();
+  }
+  void close() {
+    for (auto& monitor : monitors_) monitor->close();
+    monitors_.clear();
+  }
+
+ private:
+  std::vector<std::unique_ptr<Monitor>> monitors_;
+};
+
+}  // namespace trainyard::train

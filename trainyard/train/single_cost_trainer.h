@@ -1,0 +1,88 @@
+// Trains one graph for one cost: replicas on threads, micro-steps, a VariableUpdate between them. One device, many
+// devices and many processes differ only in the VariableUpdate.
+//
+// A step: next batches -> [input_pre] -> forward -> [loss_pre] -> loss -> [grad_pre] -> backward, for each micro-step;
+// then reduce over replicas -> [update_pre] -> update. Hooks run on the replica's thread and touch only their own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/data/batch_source.h"
+#include "trainyard/nn/executor.h"
+#include "trainyard/nn/graph.h"
+#include "trainyard/optim/learning_rate.h"
+#include "trainyard/parallel/variable_update.h"
+#include "trainyard/train/trainer.h"
+
+namespace trainyard::train {
+
+struct StepHooks {
+  std::function<void(int replica, data::Batch& batch)> input_pre;
+  // Changes (output, labels) before the loss.
+  std::function<void(int replica, at::Tensor& output, at::Tensor& labels)> loss_pre;
+  // The loss of a replica's micro-batch (a mean over its samples) may be changed, or added to, before backward.
+  std::function<void(int replica, at::Tensor& loss)> grad_pre;
+  // Reduced gradients before the update.
+  std::function<void(int replica, nn::ParameterSet& parameters)> update_pre;
+};
+
+// [N, classes] fp32, [N] int64 -> [] mean loss.
+using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
+
+struct SingleCostOptions {
+  nn::Graph graph;
+  std::string executor = "reference";
+  at::ScalarType dtype = at::kFloat;
+  int replicas = 1;
+  int micro_steps = 1;       // gradients of this many batches are averaged into one update
+  int intra_op_threads = 0;  // all replicas together; 0: the cores that this process may use
+  uint64_t seed = 0;
+  double weight_decay = 0.0;  // for the reported total loss; the optimizer has its own
+  std::string variable_update = "parameter_server";
+  std::optional<parallel::GradientReduction> reduction;
+  std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
+  optim::LearningRate learning_rate;
+  LossFunction loss;  // none: softmax cross-entropy
+  StepHooks hooks;
+  void validate() const;  // throws kInvalidArgument
+};
+
+class SingleCostTrainer : public Trainer {
+ public:
+  // `source` must have options.replicas replicas.
+  SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source);
+  ~SingleCostTrainer() override;
+
+  const SingleCostOptions& options() const { return options_; }
+  // What is saved, evaluated, exported.
+  nn::ParameterSet& parameters();
+  data::BatchSource& source() { return *source_; }
+  double current_learning_rate() const;
+  // The replicas' mean loss of the last step with the L2 term, and without; read back when called.
+  double last_total_loss() const;
+  double last_base_loss() const;
+
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ protected:
+  void run_step(StepView& view) override;
+  void begin_training() override;
+  void end_training() override;
+
+ private:
+  class Replicas;
+  SingleCostOptions options_;
+  std::shared_ptr<data::BatchSource> source_;
+  std::unique_ptr<parallel::VariableUpdate> update_;
+  std::unique_ptr<Replicas> replicas_;
+};
+
+}  // namespace trainyard::train
