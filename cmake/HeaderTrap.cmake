@@ -1,10 +1,19 @@
 # Compiles a file that fails when oneDNN's or fmt's headers are not the ones of the system's library (see LibTorch.cmake).
 add_library(trainyard_header_trap OBJECT ${CMAKE_SOURCE_DIR}/cmake/header_trap.cpp)
-target_link_libraries(trainyard_header_trap PRIVATE trainyard_settings trainyard::libtorch fmt::fmt DNNL::dnnl)
-string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" unused "${dnnl_VERSION}")
+target_link_libraries(trainyard_header_trap PRIVATE trainyard_settings trainyard::libtorch fmt::fmt trainyard_dnnl)
+
+file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h dnnl_version REGEX "define DNNL_VERSION_(MAJOR|MINOR)")
+string(REGEX MATCH "MAJOR +([0-9]+)" unused "${dnnl_version}")
 set(dnnl_major ${CMAKE_MATCH_1})
-set(dnnl_minor ${CMAKE_MATCH_2})
+string(REGEX MATCH "MINOR +([0-9]+)" unused "${dnnl_version}")
+set(dnnl_minor ${CMAKE_MATCH_1})
 string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" unused "${fmt_VERSION}")
 target_compile_definitions(trainyard_header_trap PRIVATE
   SYSTEM_DNNL_MAJOR=${dnnl_major} SYSTEM_DNNL_MINOR=${dnnl_minor}
   SYSTEM_FMT_MAJOR=${CMAKE_MATCH_1} SYSTEM_FMT_MINOR=${CMAKE_MATCH_2})
+
+if(TRAINYARD_TESTS)
+  add_test(NAME HeaderTrap.WheelFolderIsOnNoCompileCommand
+    COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_header_trap ${CMAKE_BINARY_DIR})
+  add_test(NAME Rooms.IncludeOnlyRoomsAboveThem COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_rooms)
+endif()

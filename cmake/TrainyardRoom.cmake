@@ -5,6 +5,7 @@
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
 #                LIBRARIES <targets>                 # beyond LibTorch, fmt and OpenMP, which every room has
+#                NO_LIBTORCH                         # a room without LibTorch: its sources are compiled without its headers
 #                TEST_LIBRARIES <targets>)
 #
 # makes the OBJECT library trainyard_<room>, part of libtrainyard.so; the test program trainyard_<room>_test, each case
@@ -15,7 +16,7 @@
 include(GoogleTest)
 
 function(trainyard_room)
-  cmake_parse_arguments(ROOM "" "NAME"
+  cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
     "DEPENDS;SOURCES;PRECOMPILED_TORCH;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
@@ -34,13 +35,17 @@ function(trainyard_room)
     return()
   endif()
 
+  set(libraries ${ROOM_LIBRARIES})
+  if(NOT ROOM_NO_LIBTORCH)
+    list(APPEND libraries trainyard::libtorch)
+  endif()
   set(parts "")
   if(ROOM_SOURCES)
-    trainyard_objects(trainyard_${ROOM_NAME} "${ROOM_LIBRARIES}" ${ROOM_SOURCES})
+    trainyard_objects(trainyard_${ROOM_NAME} "${libraries}" ${ROOM_SOURCES})
     list(APPEND parts trainyard_${ROOM_NAME})
   endif()
   if(ROOM_PRECOMPILED_TORCH)
-    trainyard_objects(trainyard_${ROOM_NAME}_torch "${ROOM_LIBRARIES}" ${ROOM_PRECOMPILED_TORCH})
+    trainyard_objects(trainyard_${ROOM_NAME}_torch "${libraries}" ${ROOM_PRECOMPILED_TORCH})
     trainyard_use_torch_pch(trainyard_${ROOM_NAME}_torch)
     list(APPEND parts trainyard_${ROOM_NAME}_torch)
   endif()
@@ -67,14 +72,14 @@ endfunction()
 
 function(trainyard_objects target libraries)
   add_library(${target} OBJECT ${ARGN})
-  target_link_libraries(${target} PRIVATE trainyard_settings trainyard::libtorch fmt::fmt ${libraries})
+  target_link_libraries(${target} PRIVATE trainyard_settings fmt::fmt ${libraries})
 endfunction()
 
 # One precompiled header of LibTorch's heavy parts (30 s to make), shared by the few sources that need them.
 function(trainyard_use_torch_pch target)
   if(NOT TARGET trainyard_torch_pch)
     file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cpp "")
-    trainyard_objects(trainyard_torch_pch "" ${CMAKE_BINARY_DIR}/torch_pch.cpp)
+    trainyard_objects(trainyard_torch_pch trainyard::libtorch ${CMAKE_BINARY_DIR}/torch_pch.cpp)
     target_precompile_headers(trainyard_torch_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/torch_pch.h)
     target_compile_options(trainyard_torch_pch PRIVATE -fpch-preprocess)
   endif()
