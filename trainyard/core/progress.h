@@ -20,14 +20,17 @@ class ProgressBar {
   void clear();
 
   static bool stderr_is_terminal();
-  // The line as drawn for `width` columns, without control characters.
+  // Erases the bar that is on the screen, if one is, before something else writes to stderr (log does): it comes back
+  // with its next draw. Any thread.
+  static void erase_drawn();
+  // The line as drawn for `width` columns, without control characters: "train  42% [=====>      ] 84/200 note".
   std::string line(size_t width) const;
 
  private:
   std::string label_, note_;
   int64_t total_, done_ = 0;
-  bool enabled_, drawn_ = false;
-  std::chrono::steady_clock::time_point start_, last_draw_;
+  bool enabled_;
+  std::chrono::steady_clock::time_point last_draw_;
 };
 
 }  // namespace trainyard::core

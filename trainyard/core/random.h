@@ -31,10 +31,10 @@ class RandomStream {
   // [0, 1), 24 bits.
   float uniform();
   // [low, high).
-  float uniform(float low, float high) { return low + (high - low) * uniform(); }
+  float uniform(float low, float high);
   // [0, 1), 53 bits.
   double uniform_double();
-  // [0, n), without modulo bias (Lemire 2019). n > 0.
+  // [0, n), without modulo bias (Lemire 2019). Throws kInvalidArgument when n is 0.
   uint64_t below(uint64_t n);
   bool coin() { return (next_u32() & 1) != 0; }
   // Mean 0, standard deviation 1 (Box-Muller).

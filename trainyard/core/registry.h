@@ -1,17 +1,21 @@
 // Names to factories: one template for models, optimizers, callbacks, transforms and data sources.
 //
 //   using ModelRegistry = core::Registry<std::function<nn::Graph(const ModelOptions&)>>;
-//   const core::Registration<ModelRegistry> kLenet("lenet", build_lenet);   // in lenet.cpp, nothing else to touch
-//   auto build = core::Registry<...>::global().get("lenet");
+//   ModelRegistry& model_registry() {
+//     static auto* registry = new ModelRegistry("model");  // never destroyed
+//     return *registry;
+//   }
+//   const core::Registration kLenet(model_registry(), "lenet", build_lenet);  // in lenet.cpp, nothing else to touch
+//   const auto& build = model_registry().get("lenet");
 //
 // An unknown name is an error that lists the known ones and the nearest.
 #pragma once
 
-#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -25,7 +29,7 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // "unknown KIND 'name'; did you mean 'nearest'? known: a, b, c" as a kNotFound error.
 Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
 
-// Thread-safe. Entries live as long as the program. T needs a static member or specialisation of registry_kind<T>().
+// Thread-safe. Entries live as long as the registry.
 template <typename Entry>
 class Registry {
  public:
@@ -35,7 +39,7 @@ class Registry {
   void add(const std::string& name, Entry entry) {
     std::lock_guard lock(mutex_);
     if (!entries_.emplace(name, std::move(entry)).second) {
-      throw Error(ErrorCode::kInvalidArgument, {.problem = kind_ + " '" + name + "' is already registered"});
+      throw Error(ErrorCode::kInvalidArgument, kind_ + " '" + name + "' is already registered");
     }
   }
   bool has(const std::string& name) const {
@@ -62,6 +66,15 @@ class Registry {
   const std::string kind_;
   mutable std::mutex mutex_;
   std::map<std::string, Entry> entries_;
+};
+
+// Adds an entry when the program starts, as a namespace-scope constant beside what it registers.
+template <typename Entry>
+class Registration {
+ public:
+  Registration(Registry<Entry>& registry, const std::string& name, std::type_identity_t<Entry> entry) {
+    registry.add(name, std::move(entry));
+  }
 };
 
 }  // namespace trainyard::core

@@ -19,10 +19,11 @@ struct ThreadOptions {
   bool flush_to_zero = true;  // denormals cost 100 times a normal operation and carry nothing in training
 };
 
-// Applies the options to the calling thread (the main thread uses it once).
+// Applies the options to the calling thread (the main thread uses it once). OpenMP teams that it starts later inherit
+// affinity and flush-to-zero. Throws kInvalidArgument for CPUs that this process may not use.
 void apply_thread_options(const ThreadOptions& options);
 
-// Joins in its destructor.
+// Joins in its destructor; an error that nobody joined for is logged there.
 class Thread {
  public:
   Thread(ThreadOptions options, std::function<void()> body);
@@ -30,7 +31,7 @@ class Thread {
   Thread(Thread&&) noexcept = default;
   Thread& operator=(Thread&&) = delete;
 
-  // Waits for the body; throws what it threw, once.
+  // Waits for the body; throws what it, or applying the options, threw, once.
   void join();
 
  private:

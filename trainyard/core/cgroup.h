@@ -1,0 +1,26 @@
+// What the kernel's control groups allow this process: containers and batch systems limit cores and memory there, and
+// the machine's own figures say nothing about it. Version 2 (cpu.max, memory.max) and version 1 (cpu.cfs_quota_us,
+// memory.limit_in_bytes).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace trainyard::core {
+
+struct CgroupLimits {
+  std::optional<double> cores;           // quota divided by period; none: no quota
+  std::optional<uint64_t> memory_bytes;  // none: no limit
+};
+
+// The content of a file, none when it cannot be read.
+using ReadText = std::function<std::optional<std::string>(const std::string& path)>;
+
+// The tightest limits on the way from the process's own groups (/proc/self/cgroup) up to the roots below
+// /sys/fs/cgroup. Files that are missing or say something unknown limit nothing. Tests give a `read` of their own.
+CgroupLimits cgroup_limits(const ReadText& read);
+CgroupLimits cgroup_limits();
+
+}  // namespace trainyard::core

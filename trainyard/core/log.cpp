@@ -1,0 +1,67 @@
+#include "trainyard/core/log.h"
+
+#include <string>
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include "trainyard/core/progress.h"
+
+namespace trainyard::core::log {
+namespace {
+
+spdlog::level::level_enum spdlog_level(Level level) {
+  switch (level) {
+    case Level::kDebug:
+      return spdlog::level::debug;
+    case Level::kInfo:
+      return spdlog::level::info;
+    case Level::kWarning:
+      return spdlog::level::warn;
+    case Level::kError:
+      return spdlog::level::err;
+    case Level::kOff:
+      return spdlog::level::off;
+  }
+  return spdlog::level::off;
+}
+
+std::string pattern(std::string_view origin) {
+  std::string text = "%H:%M:%S.%e %^%l%$ ";
+  for (char c : origin) text += c == '%' ? std::string("%%") : std::string(1, c);
+  if (!origin.empty()) text += ": ";
+  return text + "%v";
+}
+
+// Never destroyed: objects that end after main still log.
+spdlog::logger& logger() {
+  static spdlog::logger* instance = [] {
+    auto* made = new spdlog::logger("trainyard", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    made->set_pattern(pattern(""));
+    made->flush_on(spdlog::level::trace);
+    return made;
+  }();
+  return *instance;
+}
+
+}  // namespace
+
+void set_level(Level level) {
+  logger().set_level(spdlog_level(level));
+}
+
+void set_origin(std::string_view origin) {
+  logger().set_pattern(pattern(origin));
+}
+
+void write(Level level, std::string_view message) {
+  if (!logger().should_log(spdlog_level(level)) || level == Level::kOff) return;
+  ProgressBar::erase_drawn();
+  logger().log(spdlog_level(level), spdlog::string_view_t(message.data(), message.size()));
+}
+
+void flush() {
+  logger().flush();
+}
+
+}  // namespace trainyard::core::log

@@ -1,0 +1,111 @@
+#include "trainyard/core/random.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::core {
+namespace {
+
+constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection in which each input bit moves half of the
+// output bits, so ids 0, 1, 2, ... give unrelated counters.
+uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xd2511f53} * counter[0];
+    const uint64_t product1 = uint64_t{0xcd9e8d57} * counter[2];
+    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
+               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
+    key[0] += 0x9e3779b9;
+    key[1] += 0xbb67ae85;
+  }
+  return counter;
+}
+
+uint64_t stable_hash(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return hash;
+}
+
+// The key holds seed and name, the upper half of the counter name and ids, the lower half counts blocks. So two streams
+// overlap only when two different 128-bit identities collide.
+RandomStream::RandomStream(uint64_t seed, std::string_view name, std::initializer_list<uint64_t> ids) {
+  const uint64_t name_hash = stable_hash(name);
+  const uint64_t key = mix(mix(seed + kGoldenRatio) ^ name_hash);
+  uint64_t identity = mix(name_hash + kGoldenRatio);
+  for (uint64_t id : ids) identity = mix((identity ^ mix(id + kGoldenRatio)) + kGoldenRatio);
+  key_ = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
+  counter_ = {0, 0, static_cast<uint32_t>(identity), static_cast<uint32_t>(identity >> 32)};
+}
+
+uint32_t RandomStream::next_u32() {
+  if (used_ == 4) {
+    block_ = philox4x32(counter_, key_);
+    used_ = 0;
+    if (++counter_[0] == 0) ++counter_[1];
+  }
+  return block_[used_++];
+}
+
+uint64_t RandomStream::next_u64() {
+  const uint64_t low = next_u32();
+  return low | uint64_t{next_u32()} << 32;
+}
+
+float RandomStream::uniform() {
+  return static_cast<float>(next_u32() >> 8) * 0x1p-24f;
+}
+
+float RandomStream::uniform(float low, float high) {
+  const float value = low + (high - low) * uniform();
+  // The sum rounds up to `high` for one draw in 2^24 where high's neighbours are wider apart than uniform()'s.
+  return value < high ? value : std::nextafter(high, low);
+}
+
+double RandomStream::uniform_double() {
+  return static_cast<double>(next_u64() >> 11) * 0x1p-53;
+}
+
+uint64_t RandomStream::below(uint64_t n) {
+  if (n == 0) throw Error(ErrorCode::kInvalidArgument, "a random number below 0 was asked for");
+  using Wide = unsigned __int128;
+  Wide product = Wide{next_u64()} * n;
+  if (static_cast<uint64_t>(product) < n) {
+    const uint64_t threshold = -n % n;
+    while (static_cast<uint64_t>(product) < threshold) product = Wide{next_u64()} * n;
+  }
+  return static_cast<uint64_t>(product >> 64);
+}
+
+float RandomStream::normal() {
+  if (has_spare_normal_) {
+    has_spare_normal_ = false;
+    return spare_normal_;
+  }
+  // (0, 1] with 32 bits, so that the logarithm is finite and the tail reaches 6.7 standard deviations.
+  const double radius_uniform = (static_cast<double>(next_u32()) + 1) * 0x1p-32;
+  const double angle = static_cast<double>(next_u32()) * 0x1p-32 * 2 * std::numbers::pi;
+  const double radius = std::sqrt(-2 * std::log(radius_uniform));
+  spare_normal_ = static_cast<float>(radius * std::sin(angle));
+  has_spare_normal_ = true;
+  return static_cast<float>(radius * std::cos(angle));
+}
+
+float RandomStream::truncated_normal() {
+  float value = normal();
+  while (std::abs(value) > 2) value = normal();
+  return value;
+}
+
+}  // namespace trainyard::core
