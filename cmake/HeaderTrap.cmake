@@ -2,11 +2,9 @@
 add_library(trainyard_header_trap OBJECT ${CMAKE_SOURCE_DIR}/cmake/header_trap.cpp)
 target_link_libraries(trainyard_header_trap PRIVATE trainyard_settings trainyard::libtorch fmt::fmt trainyard_dnnl)
 
-file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h dnnl_version REGEX "define DNNL_VERSION_(MAJOR|MINOR)")
-string(REGEX MATCH "MAJOR +([0-9]+)" unused "${dnnl_version}")
-set(dnnl_major ${CMAKE_MATCH_1})
-string(REGEX MATCH "MINOR +([0-9]+)" unused "${dnnl_version}")
-set(dnnl_minor ${CMAKE_MATCH_1})
+string(REPLACE "." ";" dnnl_parts ${DNNL_VERSION})
+list(GET dnnl_parts 0 dnnl_major)
+list(GET dnnl_parts 1 dnnl_minor)
 string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" unused "${fmt_VERSION}")
 target_compile_definitions(trainyard_header_trap PRIVATE
   SYSTEM_DNNL_MAJOR=${dnnl_major} SYSTEM_DNNL_MINOR=${dnnl_minor}

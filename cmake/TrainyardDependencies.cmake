@@ -48,6 +48,16 @@ if(missing)
   message(FATAL_ERROR "Libraries not found (scripts/setup installs them):${missing}")
 endif()
 
+# Versions that no package file tells.
+function(trainyard_header_version header prefix result)
+  file(STRINGS ${header} lines REGEX "define ${prefix}_VERSION_(MAJOR|MINOR|PATCH) ")
+  string(REGEX REPLACE ".*MAJOR +([0-9]+).*MINOR +([0-9]+).*PATCH +([0-9]+).*" "\\1.\\2.\\3" version "${lines}")
+  set(${result} ${version} PARENT_SCOPE)
+endfunction()
+trainyard_header_version(${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h DNNL DNNL_VERSION)
+trainyard_header_version(${PROTOZERO_INCLUDE_DIR}/protozero/version.hpp PROTOZERO PROTOZERO_VERSION)
+pkg_check_modules(JPEG_TURBO QUIET libjpeg)
+
 # Names for LIBRARIES of trainyard_room that are easier to remember than each package's own.
 add_library(trainyard_jpeg INTERFACE)
 target_link_libraries(trainyard_jpeg INTERFACE JPEG::JPEG)

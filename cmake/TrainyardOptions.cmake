@@ -3,6 +3,7 @@
 set(TRAINYARD_MARCH x86-64-v3 CACHE STRING "Instruction set that all code may use (-march); kernels choose higher ones at run time")
 set(TRAINYARD_SANITIZE "" CACHE STRING "Value of -fsanitize= for all our code, empty for none")
 set(TRAINYARD_LAST_ROOM "" CACHE STRING "Builds the rooms up to this one, without the program; empty for all")
+option(TRAINYARD_CUDA "Build the CUDA engine (trainyard/nn/cuda)" OFF)
 option(TRAINYARD_TESTS "Build the tests" ON)
 option(TRAINYARD_BENCHMARKS "Build the benchmarks (*_bench.cpp) where Google Benchmark is installed" ON)
 
@@ -25,10 +26,10 @@ set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 # Settings of all our code; a room's objects, tests and benchmarks link it.
 add_library(trainyard_settings INTERFACE)
-target_include_directories(trainyard_settings INTERFACE ${CMAKE_SOURCE_DIR})
+target_include_directories(trainyard_settings INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 # Designated initializers that name only some members are house style.
 target_compile_options(trainyard_settings INTERFACE
-  -Wall -Wextra -Wshadow -Wno-missing-field-initializers -Werror -march=${TRAINYARD_MARCH} -fopenmp)
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers;-Werror;-march=${TRAINYARD_MARCH};-fopenmp>")
 if(TRAINYARD_SANITIZE)
   # LibTorch hides the type information that -fsanitize=vptr asks for.
   target_compile_options(trainyard_settings INTERFACE

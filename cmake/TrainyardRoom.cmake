@@ -2,6 +2,7 @@
 #                DEPENDS <rooms above it>            # checked here; the #includes are checked by scripts/check_rooms
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
+#                CUDA_SOURCES <z.cu or .cpp>...      # compiled with TRAINYARD_CUDA only
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
 #                LIBRARIES <targets>                 # beyond LibTorch, fmt and OpenMP, which every room has
@@ -17,7 +18,7 @@ include(GoogleTest)
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;CUDA_SOURCES;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -38,6 +39,9 @@ function(trainyard_room)
   set(libraries ${ROOM_LIBRARIES})
   if(NOT ROOM_NO_LIBTORCH)
     list(APPEND libraries trainyard::libtorch)
+  endif()
+  if(TRAINYARD_CUDA)
+    list(APPEND ROOM_SOURCES ${ROOM_CUDA_SOURCES})
   endif()
   set(parts "")
   if(ROOM_SOURCES)
@@ -60,7 +64,8 @@ function(trainyard_room)
     target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
       GTest::gmock GTest::gtest GTest::gtest_main)
-    gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    # In the source folder, beside which the shared test data lies.
+    gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES LABELS ${ROOM_NAME} TIMEOUT 300)
   endif()
   if(TRAINYARD_BENCHMARKS AND benchmark_FOUND AND ROOM_BENCHMARKS)

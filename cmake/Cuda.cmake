@@ -1,0 +1,13 @@
+# The CUDA engine, when TRAINYARD_CUDA is on: the toolkit that LibTorch was built with, compiled without a GPU.
+if(TRAINYARD_CUDA)
+  find_package(CUDAToolkit 13.0 QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    message(FATAL_ERROR "CUDA toolkit >= 13.0 not found: install cuda-toolkit-13-0 from NVIDIA's repository, or configure without TRAINYARD_CUDA")
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  endif()
+  set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
+  enable_language(CUDA)
+  set(CMAKE_CUDA_STANDARD 20)
+endif()

@@ -1,0 +1,33 @@
+#include "trainyard/core/build_info.h"
+
+#include "build_values.h"
+
+namespace trainyard::core {
+
+// Defined in a file of its own that the build writes anew when the revision changes (cmake/GitRevision.cmake).
+extern const char* const kGitRevision;
+
+const BuildInfo& build_info() {
+  static const BuildInfo kInfo{
+      .version = TRAINYARD_VERSION,
+      .git_revision = kGitRevision,
+      .compiler = TRAINYARD_COMPILER,
+      .build_type = TRAINYARD_BUILD_TYPE,
+      .instruction_set = TRAINYARD_INSTRUCTION_SET,
+      .sanitizers = TRAINYARD_SANITIZERS,
+      .libraries = {{"LibTorch", TRAINYARD_LIBTORCH_VERSION},
+                    {"oneDNN", TRAINYARD_ONEDNN_VERSION},
+                    {"libjpeg-turbo", TRAINYARD_JPEG_VERSION},
+                    {"libspng", TRAINYARD_SPNG_VERSION},
+                    {"protozero", TRAINYARD_PROTOZERO_VERSION},
+                    {"fmt", TRAINYARD_FMT_VERSION},
+                    {"spdlog", TRAINYARD_SPDLOG_VERSION},
+                    {"CLI11", TRAINYARD_CLI11_VERSION},
+                    {"nlohmann-json", TRAINYARD_JSON_VERSION},
+                    {"yaml-cpp", TRAINYARD_YAML_VERSION}},
+      .optional_parts = {{"CUDA", TRAINYARD_CUDA != 0, "the CUDA toolkit 13.0, then cmake --preset cuda"}},
+  };
+  return kInfo;
+}
+
+}  // namespace trainyard::core
