@@ -33,6 +33,8 @@ enum class Disposition {
   kLater,        // outside what this project covers for now: refused with an error that says so
 };
 std::string_view disposition_name(Disposition disposition);
+// "boolean", "integer", "float", "string", "enum", "list".
+std::string_view flag_kind_name(FlagKind kind);
 
 // monostate: not set (Python's None).
 using FlagValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
@@ -47,10 +49,13 @@ struct FlagSpec {
   std::string group_name;
   std::string help;
   Disposition disposition = Disposition::kImplemented;
-  std::string note;  // of the disposition
+  std::string note;            // of the disposition
+  std::string automatic_rule;  // when set: what the program does while the flag is not given, whatever its default says
 
   FlagSpec& group(std::string value);
   FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
+  // The default stands for a choice made when the program runs ("gpu if there is one, else cpu").
+  FlagSpec& automatic(std::string rule);
   FlagSpec& translated(std::string what_it_sets);
   FlagSpec& warned(std::string what_replaces_it);
   // The whole flag, or only these values of it, are refused until they are built.
@@ -71,6 +76,8 @@ class FlagTable {
 
   const FlagSpec* find(std::string_view name) const;
   const std::deque<FlagSpec>& all() const { return flags_; }
+  // In order of declaration.
+  std::vector<std::string> names() const;
 
  private:
   FlagSpec& add(FlagSpec spec);
@@ -95,6 +102,7 @@ class FlagValues {
   std::optional<int64_t> optional_integer(std::string_view name) const;
   std::optional<double> optional_real(std::string_view name) const;
   std::optional<std::string> optional_text(std::string_view name) const;
+  const FlagValue& value(std::string_view name) const;
 
   // Set by the command line, a file or the program, to whatever value.
   bool given(std::string_view name) const { return source(name) != FlagSource::kDefault; }
@@ -120,18 +128,20 @@ class FlagValues {
   std::map<std::string, Slot, std::less<>> slots_;
 };
 
-// Boolean flags take --x, --nox, --x=true|false|1|0|yes|no; others --x=value or --x value; one or two dashes; `--` ends
-// them. A positional argument is an error: "Received unknown positional arguments: ...". --config=FILE.yaml is read
-// here.
+// Boolean flags take --x, --nox, --x=true|false|1|0|yes|no|t|f|y|n|on|off; others --x=value or --x value; one or two
+// dashes; `--` ends them. The last of several stands. A positional argument is an error: "Received unknown positional
+// arguments: ...". When the table has a flag `config` and it is given, that file is read here.
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments);
 
-// Adds the mapping of a YAML file, errors with file and line.
+// Adds the flat mapping `flag: value` of a YAML file; lists may be sequences. Errors name file and line.
 void read_config_file(const std::string& path, FlagValues& values);
 
-// All values (or only those that were given) as YAML that read_config_file accepts.
+// All values (or only those that were given) as YAML that read_config_file accepts and that gives the same values
+// again. Unset and automatic ones are written as comments; `config` and `dump_config` are left out.
 std::string dump_config(const FlagValues& values, bool only_given = false);
 
-// Throws for the first flag that is given a pending or later meaning; returns one warning a flag that is kWarned.
+// Throws kUnsupported for the first flag that asks for something pending or later (its default never does); returns one
+// warning a kWarned flag that is given.
 std::vector<std::string> check_dispositions(const FlagValues& values);
 
 // Help by groups for a terminal of `width` columns, and the reference page (docs/flags.md).

@@ -1,0 +1,84 @@
+#include "trainyard/data/flags.h"
+
+namespace trainyard::data {
+namespace {
+
+void declare_source_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Data";
+  constexpr const char* kNotCovered = "outside what this project covers for now";
+  table
+      .text("data_dir", std::nullopt,
+            "folder of the data set: TFRecords (ImageNet, CIFAR-10, shapes), or CIFAR-10 in its python or binary "
+            "batches; "
+            "unset: synthetic data")
+      .group(kGroup);
+  table
+      .text("data_name", std::nullopt, "imagenet, cifar10 or shapes; unset: the first of them that is part of data_dir")
+      .pending_value("coco", kNotCovered)
+      .pending_value("librispeech", kNotCovered)
+      .group(kGroup);
+  table.boolean("use_datasets", true, "which of two input paths to use")
+      .group(kGroup)
+      .translated("one pipeline serves both, with the same batches");
+  table.text("input_preprocessor", "default", "how images become input: default, or official_models_imagenet")
+      .pending_value("official_models_imagenet", "the official models' input")
+      .group(kGroup);
+}
+
+void declare_image_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Images";
+  table
+      .text("resize_method", "bilinear",
+            "nearest, bilinear, bicubic, area, or round_robin: each of them in turn along a batch")
+      .group(kGroup);
+  table
+      .boolean(
+          "distortions", true,
+          "random colours in training (on CIFAR: random crop and flip); ImageNet's random crop and flip are always on")
+      .group(kGroup);
+  table.boolean("distort_color_in_yiq", true, "turn hue and saturation in the YIQ colour space instead of HSV")
+      .group(kGroup);
+  table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kGroup);
+  table
+      .boolean("ml_perf", false,
+               "MLPerf's input: channel means are subtracted and nothing is scaled; crops ignore bounding boxes")
+      .group(kGroup);
+}
+
+void declare_pipeline_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Input pipeline";
+  table.integer("batch_group_size", 1, "batches that are made at a time; the warm-up is rounded up to a multiple")
+      .group(kGroup);
+  table.boolean("datasets_use_prefetch", true, "make the next batches while a step runs").group(kGroup);
+  table.integer("datasets_prefetch_buffer_size", 1, "batches kept ready for each device").group(kGroup);
+  table.integer("datasets_num_private_threads", std::nullopt, "threads that read and decode; unset: by the cores left")
+      .group(kGroup);
+  table.boolean("datasets_use_caching", false, "keep the records, as compressed, in memory after the first epoch")
+      .group(kGroup);
+  table
+      .boolean("datasets_repeat_cached_sample", false,
+               "feed one record again and again, from memory: tests the pipeline")
+      .group(kGroup);
+  table.integer("datasets_parallel_interleave_cycle_length", std::nullopt, "files that are read side by side")
+      .group(kGroup)
+      .translated("the order of records is a function of the seed, whatever is read at the same time");
+  table.boolean("datasets_sloppy_parallel_interleave", false, "allow an order that depends on which file is faster")
+      .group(kGroup)
+      .translated("the order is always a function of the seed, at no cost");
+  table.integer("datasets_parallel_interleave_prefetch", std::nullopt, "records read ahead in each file")
+      .group(kGroup)
+      .translated("records are read by offset, as the order asks for them");
+  table.integer("multi_device_iterator_max_buffer_size", 1, "batches kept on the host for each device")
+      .group(kGroup)
+      .pending("a second buffer for each device beside the prefetched batches");
+}
+
+}  // namespace
+
+void declare_flags(core::FlagTable& table) {
+  declare_source_flags(table);
+  declare_image_flags(table);
+  declare_pipeline_flags(table);
+}
+
+}  // namespace trainyard::data

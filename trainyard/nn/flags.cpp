@@ -1,0 +1,91 @@
+#include "trainyard/nn/flags.h"
+
+namespace trainyard::nn {
+namespace {
+
+constexpr const char* kGpu = "GPU execution";
+
+void declare_device_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Devices";
+  table.choice("device", "gpu", {"cpu", "gpu", "CPU", "GPU"}, "where the model runs")
+      .automatic("gpu if there is one, else cpu")
+      .pending_value("gpu", kGpu)
+      .pending_value("GPU", kGpu)
+      .group(kGroup);
+  table
+      .choice("data_format", "NCHW", {"NHWC", "NCHW"},
+              "the layout of images as users see it; kernels choose their own, and both work on every device")
+      .group(kGroup);
+  table.text("gpu_thread_mode", "gpu_private", "how host threads launch GPU work: global, gpu_private or gpu_shared")
+      .group(kGroup)
+      .pending(kGpu);
+  table.integer("per_gpu_thread_count", 0, "host threads a GPU; 0: 2").group(kGroup).pending(kGpu);
+}
+
+void declare_kernel_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Kernels";
+  table.boolean("winograd_nonfused", true, "allow Winograd convolutions")
+      .group(kGroup)
+      .pending("choosing convolution algorithms");
+  table.boolean("batchnorm_persistent", true, "allow batch normalization kernels that keep their input in registers")
+      .group(kGroup)
+      .pending("choosing batch normalization kernels");
+  table.boolean("xla", false, "capture parts of the step and replay them").group(kGroup).pending("captured steps");
+  table.boolean("xla_compile", false, "capture the whole step and replay it").group(kGroup).pending("captured steps");
+  table.boolean("enable_optimizations", true, "fuse layers").group(kGroup).pending("switching fusions");
+  table.text("rewriter_config", std::nullopt, "switch single fusions on or off")
+      .group(kGroup)
+      .pending("switching fusions");
+  table.boolean("use_tf_layers", true, "which of two implementations of the layers to use")
+      .group(kGroup)
+      .translated("there is one implementation, with the same result and the same checkpoints");
+  table.boolean("use_resource_vars", false, "which of two kinds of variables to use")
+      .group(kGroup)
+      .translated("there is one kind of variables, with the same result");
+}
+
+void declare_precision_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Precision";
+  constexpr const char* kHalf = "fp16 compute";
+  table.boolean("use_fp16", false, "compute in 16 bits; logits and batch normalization stay in 32")
+      .group(kGroup)
+      .pending(kHalf);
+  table.boolean("fp16_vars", false, "keep the variables in 16 bits too").group(kGroup).pending(kHalf);
+}
+
+void declare_inference_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Frozen inference";
+  constexpr const char* kFrozen = "frozen inference";
+  table.boolean("freeze_when_forward_only", false, "with forward_only: fold variables into the graph as constants")
+      .group(kGroup)
+      .pending(kFrozen);
+  table.choice("trt_mode", "", {"", "FP32", "FP16", "INT8"}, "precision of the frozen graph")
+      .group(kGroup)
+      .pending(kFrozen);
+  table.integer("trt_max_workspace_size_bytes", int64_t{4} << 30, "scratch memory of the frozen graph's kernels")
+      .group(kGroup)
+      .pending(kFrozen);
+}
+
+void declare_graph_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Traces and graphs";
+  constexpr const char* kGraphs = "graph files";
+  table.text("graph_file", std::nullopt, "write the model's graph: text for a name ending in txt, else ONNX")
+      .group(kGroup)
+      .pending(kGraphs);
+  table.text("partitioned_graph_file_prefix", std::nullopt, "write the graph of each device")
+      .group(kGroup)
+      .pending(kGraphs);
+}
+
+}  // namespace
+
+void declare_flags(core::FlagTable& table) {
+  declare_device_flags(table);
+  declare_kernel_flags(table);
+  declare_precision_flags(table);
+  declare_inference_flags(table);
+  declare_graph_flags(table);
+}
+
+}  // namespace trainyard::nn

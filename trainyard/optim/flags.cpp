@@ -1,0 +1,89 @@
+#include "trainyard/optim/flags.h"
+
+namespace trainyard::optim {
+namespace {
+
+void declare_optimizer_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Optimizer";
+  constexpr const char* kRmsprop = "the rmsprop optimizer";
+  constexpr const char* kAdam = "the adam optimizer";
+  table.choice("optimizer", "sgd", {"momentum", "sgd", "rmsprop", "adam"}, "momentum is Nesterov momentum")
+      .pending_value("rmsprop", kRmsprop)
+      .pending_value("adam", kAdam)
+      .group(kGroup);
+  table.real("momentum", 0.9, "of the momentum optimizer").group(kGroup);
+  table.real("rmsprop_decay", 0.9, "decay of rmsprop's mean square").group(kGroup).pending(kRmsprop);
+  table.real("rmsprop_momentum", 0.9, "momentum of rmsprop").group(kGroup).pending(kRmsprop);
+  table.real("rmsprop_epsilon", 1.0, "added inside rmsprop's square root").group(kGroup).pending(kRmsprop);
+  table.real("adam_beta1", 0.9, "decay of adam's mean").group(kGroup).pending(kAdam);
+  table.real("adam_beta2", 0.999, "decay of adam's mean square").group(kGroup).pending(kAdam);
+  table.real("adam_epsilon", 1e-8, "added to adam's root").group(kGroup).pending(kAdam);
+  table.real("gradient_clip", std::nullopt, "clip each element of the reduced gradients to [-x, x]").group(kGroup);
+  table
+      .real("weight_decay", 4e-5,
+            "adds this times half the sum of squares of all parameters but batch normalization's to the loss")
+      .group(kGroup);
+  table.boolean("single_l2_loss_op", false, "join all variables before the weight decay term is computed")
+      .group(kGroup)
+      .translated("parameters are always flat: same result either way");
+  table.boolean("sparse_to_dense_grads", false, "turn sparse gradients into dense ones")
+      .group(kGroup)
+      .translated("gradients are always dense: same result either way");
+}
+
+void declare_learning_rate_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Learning rate";
+  table
+      .real("init_learning_rate", std::nullopt,
+            "the learning rate, or where its decay starts; unset: the model's schedule")
+      .group(kGroup);
+  table
+      .text("piecewise_learning_rate_schedule", std::nullopt,
+            "\"LR0;E1;LR1;...;En;LRn\": rate LR0, from epoch E1 on LR1, and so on; epochs are whole numbers")
+      .group(kGroup);
+  table.real("num_epochs_per_decay", 0, "epochs between two decays of init_learning_rate").group(kGroup);
+  table.real("learning_rate_decay_factor", 0, "the factor of each decay").group(kGroup);
+  table.real("minimum_learning_rate", 0, "the decay stops here").group(kGroup);
+  table
+      .real("num_learning_rate_warmup_epochs", 0,
+            "the rate rises from 0 in these epochs; with init_learning_rate or a piecewise schedule only")
+      .group(kGroup);
+  table
+      .choice("learning_rate_schedule", "auto", {"auto", "constant", "piecewise", "cosine"},
+              "auto: what the other flags say; cosine: from init_learning_rate to 0 over the run, after the warm-up")
+      .group(kGroup);
+  table.boolean("compute_lr_on_cpu", false, "compute the rate on the host")
+      .group(kGroup)
+      .translated("the rate is always computed on the host: same result either way");
+}
+
+void declare_loss_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Loss";
+  constexpr const char* kHalf = "fp16 compute";
+  table
+      .choice("loss_type_to_report", "total_loss", {"base_loss", "total_loss"},
+              "total_loss holds the weight decay term")
+      .group(kGroup);
+  table.real("label_smoothing", 0, "part of the target that is spread evenly over all classes")
+      .bounds(0, 1)
+      .group(kGroup);
+  table.real("fp16_loss_scale", std::nullopt, "factor of the loss in 16-bit training; unset: the model's")
+      .group(kGroup)
+      .pending(kHalf);
+  table.boolean("fp16_enable_auto_loss_scale", false, "halve the loss scale on overflow and raise it again")
+      .group(kGroup)
+      .pending(kHalf);
+  table.integer("fp16_inc_loss_scale_every_n", 1000, "steps without overflow after which the loss scale doubles")
+      .group(kGroup)
+      .pending(kHalf);
+}
+
+}  // namespace
+
+void declare_flags(core::FlagTable& table) {
+  declare_optimizer_flags(table);
+  declare_learning_rate_flags(table);
+  declare_loss_flags(table);
+}
+
+}  // namespace trainyard::optim

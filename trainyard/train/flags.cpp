@@ -1,0 +1,111 @@
+#include "trainyard/train/flags.h"
+
+namespace trainyard::train {
+namespace {
+
+void declare_run_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Run";
+  table.boolean("eval", false, "evaluate the checkpoint in train_dir instead of training").group(kGroup);
+  table.boolean("forward_only", false, "run the model forward only: speed of inference").group(kGroup);
+  table.integer("batch_size", 0, "images a device and step; 0: the model's default").group(kGroup);
+  table.integer("num_batches", std::nullopt, "steps after the warm-up; unset, or 0: 100, or what num_epochs says")
+      .group(kGroup);
+  table.real("num_epochs", std::nullopt, "epochs to run, instead of num_batches").group(kGroup);
+  table
+      .integer("num_warmup_batches", std::nullopt,
+               "steps before the clock starts; they train too. Unset: max(10, 5 autotune_threshold^2)")
+      .group(kGroup);
+  table.integer("autotune_threshold", std::nullopt, "how often kernels are tried before one is chosen")
+      .group(kGroup)
+      .translated("it sizes the warm-up, in which kernels are chosen");
+  table.integer("micro_steps", 1, "parts in which each device's batch is computed; gradients add up")
+      .bounds(1)
+      .group(kGroup);
+  table.integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
+      .group(kGroup);
+}
+
+void declare_evaluation_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Evaluation";
+  table.integer("eval_batch_size", 0, "images a device and step in evaluation; 0: batch_size").group(kGroup);
+  table
+      .integer("num_eval_batches", std::nullopt,
+               "batches of an evaluation, wrapping around the data; unset: num_eval_epochs, else as in training")
+      .group(kGroup);
+  table.real("num_eval_epochs", std::nullopt, "epochs of an evaluation, instead of num_eval_batches").group(kGroup);
+  table.boolean("eval_exact", false, "see every validation sample once, the last batch shorter").group(kGroup);
+  table.integer("eval_interval_secs", 0, "with eval: evaluate the newest checkpoint every so many seconds; 0: once")
+      .group(kGroup);
+  table.integer("eval_during_training_every_n_steps", std::nullopt, "evaluate every so many steps of training")
+      .bounds(1)
+      .group(kGroup);
+  table.real("eval_during_training_every_n_epochs", std::nullopt, "evaluate every so many epochs of training")
+      .group(kGroup);
+  table.list("eval_during_training_at_specified_steps", "evaluate at these steps of training").group(kGroup);
+  table.list("eval_during_training_at_specified_epochs", "evaluate at these epochs of training").group(kGroup);
+  table.real("stop_at_top_1_accuracy", std::nullopt, "stop once an evaluation during training reaches this")
+      .group(kGroup);
+  table.boolean("collect_eval_results_async", false, "gather results of an evaluation in another process")
+      .group(kGroup)
+      .later("only ssd300 uses it, which is outside what this project covers for now");
+  table.text("eval_dir", "/tmp/tf_cnn_benchmarks/eval", "where --eval writes its TensorBoard events").group(kGroup);
+}
+
+void declare_display_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Display";
+  table.integer("display_every", 10, "steps between two lines; the first step is always shown").group(kGroup);
+  table
+      .real("display_perf_ewma", std::nullopt,
+            "weight of the newest step time in a moving average, instead of the mean of all")
+      .bounds(0, 1)
+      .group(kGroup);
+  table.boolean("print_training_accuracy", false, "add top-1 and top-5 accuracy of the batch to the lines")
+      .group(kGroup);
+}
+
+void declare_output_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Checkpoints and logs";
+  table
+      .text("train_dir", std::nullopt,
+            "checkpoints, TensorBoard events, metrics.jsonl and metrics.csv go here; a run continues from the newest "
+            "checkpoint in it")
+      .group(kGroup);
+  table.integer("save_model_secs", 0, "seconds between two checkpoints; 0: only at the end").group(kGroup);
+  table.integer("save_model_steps", std::nullopt, "steps between two checkpoints").group(kGroup);
+  table.integer("max_ckpts_to_keep", 5, "older checkpoints are removed").group(kGroup);
+  table.integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none").group(kGroup);
+  constexpr const char* kHistograms = "histograms and images in summaries";
+  table.integer("summary_verbosity", 0, "0: no summaries; 1: scalars; 2, 3: with histograms of gradients and variables")
+      .pending_value("2", kHistograms)
+      .pending_value("3", kHistograms)
+      .group(kGroup);
+  table.text("benchmark_log_dir", std::nullopt, "write benchmark_run.log and metric.log (JSON) here").group(kGroup);
+  table.text("benchmark_test_id", std::nullopt, "a name for this run in benchmark_run.log").group(kGroup);
+}
+
+void declare_trace_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Traces and graphs";
+  constexpr const char* kTraces = "traces";
+  table.text("trace_file", "", "write a trace of the last but one step of the warm-up").group(kGroup).pending(kTraces);
+  table.boolean("use_chrome_trace_format", true, "trace_file for chrome://tracing instead of as text")
+      .group(kGroup)
+      .pending(kTraces);
+  table.text("tfprof_file", std::nullopt, "profile the first ten steps: a table and JSON of the top operators")
+      .group(kGroup)
+      .pending("operator profiles");
+  table.boolean("ml_perf_compliance_logging", false, "print MLPerf's compliance lines")
+      .group(kGroup)
+      .pending("MLPerf compliance lines");
+}
+
+}  // namespace
+
+void declare_flags(core::FlagTable& table) {
+  declare_run_flags(table);
+  declare_evaluation_flags(table);
+  declare_display_flags(table);
+  declare_output_flags(table);
+  declare_trace_flags(table);
+}
+
+}  // namespace trainyard::train
