@@ -1,8 +1,8 @@
 // A caching allocator for LibTorch's CPU tensors. glibc gives freed activations back to the system at every step, and
 // the page faults that bring them back cost a third of a training step; this one keeps them.
 //
-// Blocks of 2 MiB and more are 2 MiB aligned and asked to be huge pages; smaller ones are rounded to 64 bytes. Frees
-// may come from any thread. Off (install does nothing and says so) under AddressSanitizer, which must see every block.
+// Sizes, alignment and huge pages: core/block_cache.h. Frees may come from any thread. Off (install does nothing and
+// says so) under AddressSanitizer, which must see every block.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace trainyard::core {
 
 struct CpuAllocatorStatistics {
-  uint64_t used_bytes = 0;  // in live tensors, rounded up
+  uint64_t used_bytes = 0;  // in live tensors, rounded up, with the blocks' own headers
   uint64_t held_bytes = 0;  // used plus cached
   uint64_t peak_used_bytes = 0;
   uint64_t peak_held_bytes = 0;
@@ -20,7 +20,9 @@ struct CpuAllocatorStatistics {
 };
 
 // Makes it LibTorch's allocator for the rest of the program (it is never destroyed: tensors may outlive main). Programs
-// call it; library users opt in. limit_bytes = 0 takes the cgroup's memory limit. False when it was not installed.
+// call it; library users opt in. limit_bytes = 0 takes the control group's memory limit less an eighth (at most
+// 512 MiB) for all that are not tensors, or none. Calling it again sets the limit anew. False when it was not
+// installed. A tensor beyond the limit is a kNoSpace error that says what is used, held and free.
 bool install_cpu_allocator(uint64_t limit_bytes = 0);
 bool cpu_allocator_installed();
 
