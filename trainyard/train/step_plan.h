@@ -1,0 +1,71 @@
+// How many steps a run has: from batches or epochs, with its warm-up, its evaluations and what a resumed run still has
+// to do. The rules are those of tf_cnn_benchmarks.
+//
+//   StepPlan plan = make_step_plan({.num_epochs = 2, .global_batch_size = 64, .train_examples = 50000});
+//   plan.num_batches  // 1563: the last batch wraps around
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+namespace trainyard::train {
+
+// At most one of each pair (batches, epochs); both unset, or 0: 100 batches.
+struct StepPlanOptions {
+  std::optional<int64_t> num_batches;
+  std::optional<double> num_epochs;
+  std::optional<int64_t> num_eval_batches;  // this pair unset: as in training
+  std::optional<double> num_eval_epochs;
+  std::optional<int64_t> num_warmup_batches;  // unset: max(10, 5 * autotune_threshold^2)
+  std::optional<int64_t> autotune_threshold;  // unset, or 0: 1
+  int64_t batch_group_size = 1;               // the warm-up is rounded up to a multiple
+
+  // Evaluation during training: at most one of these.
+  std::optional<int64_t> eval_every_n_steps;
+  std::optional<double> eval_every_n_epochs;
+  std::vector<int64_t> eval_at_steps;
+  std::vector<double> eval_at_epochs;
+
+  // Over all devices and workers.
+  int64_t global_batch_size = 0;
+  int64_t global_eval_batch_size = 0;  // 0: global_batch_size
+  int64_t train_examples = 0;          // of one epoch
+  int64_t eval_examples = 0;           // 0: train_examples
+
+  void validate() const;  // throws kInvalidArgument
+};
+
+struct StepPlan {
+  int64_t num_batches = 0;  // after the warm-up
+  double num_epochs = 0;    // that these are
+  int64_t num_eval_batches = 0;
+  double num_eval_epochs = 0;
+  int64_t num_warmup_batches = 0;
+  bool warmup_was_rounded = false;  // up to a multiple of batch_group_size
+
+  std::optional<int64_t> eval_every_n_steps;
+  std::set<int64_t> eval_steps;
+
+  // Whether training pauses for an evaluation when `local_step` steps after the warm-up are done, of `end_local_step`.
+  bool evaluate_after(int64_t local_step, int64_t end_local_step) const;
+};
+
+// Validates. So many epochs are ceil(floor(epochs * examples) / batch) steps.
+StepPlan make_step_plan(const StepPlanOptions& options);
+
+struct BatchesAndEpochs {
+  int64_t batches = 0;
+  double epochs = 0;
+};
+// Throws kInvalidArgument with upstream's text when both are given (and not 0).
+BatchesAndEpochs batches_and_epochs(std::optional<int64_t> num_batches, std::optional<double> num_epochs,
+                                    int64_t global_batch_size, int64_t examples);
+
+// Steps after the warm-up of a run that begins at `initial_global_step`: num_batches counts those of earlier runs, too.
+// `global_steps_per_step` is what one local step adds to the global step (the number of workers that share it, else 1).
+// Not below 0.
+int64_t end_local_step(int64_t num_batches, int64_t initial_global_step, int64_t global_steps_per_step = 1);
+
+}  // namespace trainyard::train
