@@ -1,7 +1,6 @@
 #include "trainyard/formats/tfrecord.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,29 +9,10 @@
 #include "trainyard/core/test_data.h"
 #include "trainyard/formats/hostile_input_for_test.h"
 #include "trainyard/formats/little_endian.h"
+#include "trainyard/formats/testdata_for_test.h"
 
 namespace trainyard::formats {
 namespace {
-
-// A file in memory that remembers the longest read that was asked for.
-class MemoryFile : public core::ReadableFile {
- public:
-  explicit MemoryFile(std::string_view content) : content_(content) {}
-
-  const std::string& path() const override { return path_; }
-  uint64_t size() const override { return content_.size(); }
-  void read_at(uint64_t offset, std::span<std::byte> out) const override {
-    longest_read_ = std::max(longest_read_, out.size());
-    if (offset > content_.size() || content_.size() - offset < out.size()) throw std::logic_error("read past the end");
-    std::memcpy(out.data(), content_.data() + offset, out.size());
-  }
-  size_t longest_read() const { return longest_read_; }
-
- private:
-  const std::string path_ = "memory";
-  const std::string content_;
-  mutable size_t longest_read_ = 0;
-};
 
 std::string write_records(const std::vector<std::string>& records) {
   const core::TempDir directory;
