@@ -29,12 +29,14 @@ class GradientSink {
 
   // True when the next write of `id` in this step must overwrite (a kernel may then store instead of add).
   bool overwrite(ParameterId id) const;
-  // gradient(id) = or += value (any dtype that converts; shape of the parameter), then counts the use.
+  // gradient(id) = or += value (any dtype that converts; shape of the parameter), then counts the use. Throws kInternal
+  // once the parameter was reported ready: its reduction may have begun. begin() starts the next step.
   void write(ParameterId id, const at::Tensor& value);
   // For kernels that wrote parameters().gradient(id) themselves, obeying overwrite(): counts the use.
   void wrote(ParameterId id);
 
-  // After backward: parameters that no layer wrote in this step get a zero gradient and are reported ready.
+  // After the last micro-step's backward: parameters that no layer wrote in this step get a zero gradient, and all that
+  // were not yet reported are. In other micro-steps it does nothing.
   void finish();
 
   ParameterSet& parameters() { return *parameters_; }
@@ -45,6 +47,9 @@ class GradientSink {
     bool fresh = true;          // not yet written in this step
     bool reported = false;
   };
+  State& state(ParameterId id);
+  void report(ParameterId id, State& state);
+
   ParameterSet* parameters_;
   std::vector<State> states_;
   Listener listener_;

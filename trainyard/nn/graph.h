@@ -58,10 +58,15 @@ struct Graph {
   const Shape& input_shape() const { return nodes.front().shape; }
   const Shape& output_shape() const { return nodes[static_cast<size_t>(output)].shape; }
   const Node& node(std::string_view node_name) const;  // throws kNotFound with the nearest name
+  // Elements of all parameters but those of foreign modules, which only a ParameterSet knows.
   int64_t parameter_count() const;
   // Multiply-accumulates of convolutions and linear layers times two, forward, one sample.
   int64_t forward_flops() const;
 };
+
+// Of one node: multiply-accumulates times two, forward, one sample; 0 for what is not a convolution or linear.
+int64_t forward_flops(const Graph& graph, const Node& node);
+int64_t parameter_count(const Node& node);
 
 // Nodes are checked as they are added: names unique, shapes right. Errors are kInvalidArgument and name the node.
 class GraphBuilder {
@@ -91,6 +96,7 @@ class GraphBuilder {
   Value add(std::string name, std::vector<Value> inputs);
   Value multiply(std::string name, Value x, Value scale);
   Value concat(std::string name, std::vector<Value> inputs);
+  Value channel_pad(std::string name, Value x, ChannelPad op);
   Value dropout(std::string name, Value x, double drop = 0.5);
   Value stochastic_depth(std::string name, Value x, double drop);
   Value local_response_norm(std::string name, Value x, LocalResponseNorm op);
@@ -106,10 +112,11 @@ class GraphBuilder {
   BatchNorm batch_norm_;
 };
 
-// Output shape, parameters and buffers of a node from its op and its inputs' shapes (shape_inference.cpp).
+// Output shape, parameters and buffers of a node from its op and its inputs' shapes (shape_inference.cpp). Throws
+// kInvalidArgument, which names the node, when they do not fit.
 void infer_node(Node& node, const std::vector<Shape>& inputs);
 
 // Padding as pixels: kSame resolved for an image of height x width.
-Padding resolve_padding(const Padding& padding, Size2d image, Size2d kernel, Size2d stride, Size2d dilation);
+Padding resolve_padding(const Padding& padding, Size2d image, Size2d kernel, Size2d stride, Size2d dilation = {});
 
 }  // namespace trainyard::nn

@@ -110,6 +110,12 @@ struct Multiply {};
 // Along channels (the first logical dimension); the others equal.
 struct Concat {};
 
+// [C, H, W] -> [before + C + after, H, W]: channels of zeros around the given ones (the parameter-free shortcut of
+// CIFAR ResNets: He et al. 2015, option A).
+struct ChannelPad {
+  int64_t before = 0, after = 0;
+};
+
 // Training: each element kept with probability 1 - drop and divided by it, from the stream (seed, step, micro-step,
 // name, global sample index). Inference: the identity.
 struct Dropout {
@@ -131,13 +137,12 @@ struct LocalResponseNorm {
 // trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
   std::string description;
-  // Called once a replica, on the thread that builds it. The module must be an AnyModule-compatible
-  // torch::nn::Module (nn/foreign_module.h wraps one).
+  // Called once an executor, on the thread that builds it (nn/foreign_module.h wraps a torch::nn::Module).
   std::function<std::shared_ptr<class ForeignModule>()> make;
   std::vector<int64_t> output_shape;  // logical
 };
 
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, Linear, Flatten, Add,
-                        Multiply, Concat, Dropout, StochasticDepth, LocalResponseNorm, Foreign>;
+                        Multiply, Concat, ChannelPad, Dropout, StochasticDepth, LocalResponseNorm, Foreign>;
 
 }  // namespace trainyard::nn

@@ -13,7 +13,10 @@
 // thread-safe while it is built; afterwards threads may touch different segments.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -58,6 +61,10 @@ class ParameterSet : public core::Stateful {
   // executor that binds to the set). Throws kInvalidArgument with both shapes, or kNotFound with the nearest name.
   ParameterId declare(const ParameterSpec& spec);
   int declare_buffer(const BufferSpec& spec);
+  // What a kFromModule parameter or buffer starts with, copied by allocate(); before allocate(). A buffer takes its
+  // dtype from it too (foreign modules count batches in int64).
+  void provide(ParameterId id, const at::Tensor& start);
+  void provide_buffer(int index, const at::Tensor& start);
   void allocate();
   bool allocated() const { return values_.defined(); }
 
@@ -65,7 +72,8 @@ class ParameterSet : public core::Stateful {
   // thread count and in any order. kFromModule entries are left as they are.
   void initialize(uint64_t seed);
 
-  size_t size() const { return segments_.size(); }
+  size_t size() const { return declared_.size(); }
+  at::ScalarType dtype() const { return options_.dtype; }
   const std::vector<Segment>& segments() const { return segments_; }  // by offset
   const Segment& segment(ParameterId id) const;
   std::optional<ParameterId> find(std::string_view name) const;
@@ -83,9 +91,10 @@ class ParameterSet : public core::Stateful {
   // Copies values and buffers of `other`, which has the same declarations.
   void copy_from(const ParameterSet& other);
 
-  // Grows with every change of values: caches (packed weights, bf16 copies) are keyed by it.
-  uint64_t version() const { return version_; }
-  void values_changed() { ++version_; }
+  // Grows with every change of values: caches (packed weights, bf16 copies) are keyed by it. One count for all sets
+  // that share values; any thread.
+  uint64_t version() const { return version_->load(); }
+  void values_changed() { version_->fetch_add(1); }
 
   // "<name>" for each parameter and buffer.
   void save(core::StateWriter& writer) const override;
@@ -94,16 +103,21 @@ class ParameterSet : public core::Stateful {
  private:
   struct Buffer {
     BufferSpec spec;
-    at::Tensor value;
+    at::Tensor value;  // before allocate(): what was provided, if anything
   };
+  void require_allocated(bool wanted, std::string_view operation) const;
+  void require_same_declarations(const ParameterSet& other) const;
+
   ParameterSetOptions options_;
   std::vector<ParameterSpec> declared_;
+  std::vector<at::Tensor> provided_;  // by ParameterId, until allocate()
   std::vector<Segment> segments_;
   std::vector<int> segment_of_;  // by ParameterId
+  std::map<std::string, int, std::less<>> parameter_index_, buffer_index_;
   std::vector<Buffer> buffers_;
   at::Tensor values_, gradients_;
   int64_t total_ = 0;
-  uint64_t version_ = 0;
+  std::shared_ptr<std::atomic<uint64_t>> version_;
 };
 
 // Fills `tensor` (CPU, float or double, contiguous) as ParameterSet::initialize does for `name`.

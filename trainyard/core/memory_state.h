@@ -1,0 +1,74 @@
+// A saved state in memory: what an object saved can be looked at and loaded into another one. For tests of Stateful
+// objects.
+//
+//   MemoryState state;
+//   trainer.save(state);
+//   other.load(state);
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/registry.h"
+#include "trainyard/core/stateful.h"
+
+namespace trainyard::core {
+
+class MemoryState : public StateWriter, public StateReader {
+ public:
+  // A name saved twice is a defect of whoever saves: kInternal.
+  void tensor(const std::string& name, const at::Tensor& value) override { add(name, value.detach().cpu().clone()); }
+  void integer(const std::string& name, int64_t value) override { add(name, value); }
+  void real(const std::string& name, double value) override { add(name, value); }
+  void text(const std::string& name, std::string_view value) override { add(name, std::string(value)); }
+
+  bool has(const std::string& name) const override { return entries_.contains(name); }
+  std::vector<std::string> names(std::string_view prefix = "") const override {
+    std::vector<std::string> result;
+    for (const auto& [name, entry] : entries_) {
+      if (std::string_view(name).starts_with(prefix)) result.push_back(name);
+    }
+    return result;
+  }
+  void tensor(const std::string& name, at::Tensor& destination) const override {
+    const auto& saved = get<at::Tensor>(name);
+    if (saved.sizes() != destination.sizes() || saved.scalar_type() != destination.scalar_type()) {
+      throw Error(ErrorCode::kCorruptData, {.problem = "a saved tensor has another shape or type", .where = name});
+    }
+    destination.copy_(saved);
+  }
+  at::Tensor tensor(const std::string& name) const override { return get<at::Tensor>(name).clone(); }
+  int64_t integer(const std::string& name) const override { return get<int64_t>(name); }
+  double real(const std::string& name) const override { return get<double>(name); }
+  std::string text(const std::string& name) const override { return get<std::string>(name); }
+
+ private:
+  using Entry = std::variant<at::Tensor, int64_t, double, std::string>;
+
+  void add(const std::string& name, Entry entry) {
+    if (!entries_.emplace(name, std::move(entry)).second) {
+      throw Error(ErrorCode::kInternal, {.problem = "a name was saved twice", .where = name});
+    }
+  }
+  template <typename T>
+  const T& get(const std::string& name) const {
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) {
+      throw Error(
+          ErrorCode::kCorruptData,
+          {.problem = "no such entry in the saved state", .where = name, .actual = nearest_name(name, names())});
+    }
+    if (const T* value = std::get_if<T>(&found->second)) return *value;
+    throw Error(ErrorCode::kCorruptData, {.problem = "a saved entry is of another kind", .where = name});
+  }
+
+  std::map<std::string, Entry> entries_;
+};
+
+}  // namespace trainyard::core

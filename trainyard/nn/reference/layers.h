@@ -1,0 +1,47 @@
+// The reference meaning of each operation: plain ATen under autograd, as close to the formulas in ops.h as it gets.
+// One overload of run() an operation, chosen by the node's op.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/executor.h"
+
+namespace trainyard::nn::reference {
+
+// One node in one forward pass.
+struct LayerCall {
+  const Node& node;
+  std::string_view name;                  // with the context's prefix: of random streams
+  std::span<const at::Tensor> inputs;     // [N, ...] of the context's dtype
+  std::span<const at::Tensor> variables;  // the node's parameters, of the set's dtype
+  std::span<const at::Tensor> buffers;
+  bool training = false;
+  bool reuse_input = false;  // nobody else needs the first input: it may become the result
+  const StepRandom& random;
+
+  const at::Tensor& x() const { return inputs[0]; }
+  // In the dtype of the activations; undefined when the node has no such parameter.
+  at::Tensor variable(size_t index) const {
+    return index < variables.size() ? variables[index].to(x().scalar_type()) : at::Tensor();
+  }
+};
+
+at::Tensor run(const Convolution& op, const LayerCall& call);
+at::Tensor run(const BatchNorm& op, const LayerCall& call);
+at::Tensor run(const Activation& op, const LayerCall& call);
+at::Tensor run(const Pool& op, const LayerCall& call);
+at::Tensor run(const GlobalAveragePool& op, const LayerCall& call);
+at::Tensor run(const Linear& op, const LayerCall& call);
+at::Tensor run(const Flatten& op, const LayerCall& call);
+at::Tensor run(const Add& op, const LayerCall& call);
+at::Tensor run(const Multiply& op, const LayerCall& call);
+at::Tensor run(const Concat& op, const LayerCall& call);
+at::Tensor run(const ChannelPad& op, const LayerCall& call);
+at::Tensor run(const Dropout& op, const LayerCall& call);
+at::Tensor run(const StochasticDepth& op, const LayerCall& call);
+at::Tensor run(const LocalResponseNorm& op, const LayerCall& call);
+
+}  // namespace trainyard::nn::reference

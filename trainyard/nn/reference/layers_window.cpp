@@ -1,0 +1,88 @@
+// Convolution and pooling: operations with a window, stride and padding. ATen pads symmetrically only, and by no more
+// than half a pooling window, so all other padding is made explicit first.
+
+#include <algorithm>
+#include <limits>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/avg_pool2d.h>
+#include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/ones.h>
+
+#include "trainyard/nn/reference/layers.h"
+
+namespace trainyard::nn::reference {
+namespace {
+
+Padding resolved(const Padding& padding, const at::Tensor& x, Size2d kernel, Size2d stride, Size2d dilation = {}) {
+  return resolve_padding(padding, {x.size(2), x.size(3)}, kernel, stride, dilation);
+}
+
+bool is_symmetric(const Padding& padding) {
+  return padding.top == padding.bottom && padding.left == padding.right;
+}
+
+at::Tensor padded(const at::Tensor& x, const Padding& padding, double value) {
+  if (padding == Padding::valid()) return x;
+  return at::constant_pad_nd(x, {padding.left, padding.right, padding.top, padding.bottom}, value);
+}
+
+// The sum over each window of an image that is already padded.
+at::Tensor window_sum(const at::Tensor& x, const Pool& op) {
+  return at::avg_pool2d(x, {op.kernel.height, op.kernel.width}, {op.stride.height, op.stride.width}, {0, 0},
+                        /*ceil_mode=*/false, /*count_include_pad=*/true, /*divisor_override=*/1);
+}
+
+at::Tensor max_pool(const Pool& op, const at::Tensor& x, const Padding& padding) {
+  return at::max_pool2d(padded(x, padding, -std::numeric_limits<double>::infinity()),
+                        {op.kernel.height, op.kernel.width}, {op.stride.height, op.stride.width});
+}
+
+// `padding` of the operation itself, `reach` with the pixels that ceil_mode's windows hang over the edge.
+at::Tensor average_pool(const Pool& op, const at::Tensor& x, const Padding& padding, const Padding& reach) {
+  const at::Tensor sums = window_sum(padded(x, reach, 0), op);
+  // How many pixels count in each window: the same sum over an image of ones.
+  at::Tensor ones = at::ones({1, 1, x.size(2), x.size(3)}, x.options());
+  if (op.count_padding) ones = padded(ones, padding, 1);
+  const Padding rest = op.count_padding ? Padding{Padding::Kind::kExplicit, 0, reach.bottom - padding.bottom, 0,
+                                                  reach.right - padding.right}
+                                        : reach;
+  return sums / window_sum(padded(ones, rest, 0), op);
+}
+
+}  // namespace
+
+at::Tensor run(const Convolution& op, const LayerCall& call) {
+  Padding padding = resolved(op.padding, call.x(), op.kernel, op.stride, op.dilation);
+  at::Tensor x = call.x();
+  if (!is_symmetric(padding)) {
+    x = padded(x, padding, 0);
+    padding = Padding::valid();
+  }
+  return at::convolution(x, call.variable(0), call.variable(1), {op.stride.height, op.stride.width},
+                         {padding.top, padding.left}, {op.dilation.height, op.dilation.width}, /*transposed=*/false,
+                         /*output_padding=*/{0, 0}, op.groups);
+}
+
+at::Tensor run(const Pool& op, const LayerCall& call) {
+  const at::Tensor& x = call.x();
+  const Padding padding = resolved(op.padding, x, op.kernel, op.stride);
+  const bool plain = is_symmetric(padding) && !op.ceil_mode && 2 * padding.top <= op.kernel.height &&
+                     2 * padding.left <= op.kernel.width;
+  const std::array<int64_t, 2> kernel{op.kernel.height, op.kernel.width}, stride{op.stride.height, op.stride.width},
+      pad{padding.top, padding.left};
+  if (plain && op.kind == Pool::Kind::kMax) return at::max_pool2d(x, kernel, stride, pad);
+  if (plain) return at::avg_pool2d(x, kernel, stride, pad, /*ceil_mode=*/false, op.count_padding);
+
+  Padding reach = padding;
+  const auto hang = [](int64_t out, int64_t s, int64_t k, int64_t in, int64_t before, int64_t after) {
+    return std::max(after, (out - 1) * s + k - in - before);
+  };
+  reach.bottom = hang(call.node.shape[1], stride[0], kernel[0], x.size(2), padding.top, padding.bottom);
+  reach.right = hang(call.node.shape[2], stride[1], kernel[1], x.size(3), padding.left, padding.right);
+  return op.kind == Pool::Kind::kMax ? max_pool(op, x, reach) : average_pool(op, x, padding, reach);
+}
+
+}  // namespace trainyard::nn::reference

@@ -1,0 +1,137 @@
+#include "trainyard/nn/reference/reference_executor.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include <ATen/core/grad_mode.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/nn/reference/layers.h"
+#include "trainyard/nn/sink_hook.h"
+
+namespace trainyard::nn {
+namespace {
+
+// oneDNN's and cuDNN's convolutions are quicker there; ATen has double's in the plain layout only.
+at::MemoryFormat memory_format(at::ScalarType dtype, int64_t dimensions) {
+  return dtype != at::kDouble && dimensions == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
+// Backward of these does not need their output, so that the next layer may overwrite it.
+bool forgets_output(const Op& op) {
+  return std::holds_alternative<Convolution>(op) || std::holds_alternative<BatchNorm>(op) ||
+         std::holds_alternative<Linear>(op) || std::holds_alternative<Add>(op);
+}
+
+bool can_overwrite(const Op& op) {
+  const auto* activation = std::get_if<Activation>(&op);
+  return std::holds_alternative<Add>(op) ||
+         (activation != nullptr && activation->function == Activation::Function::kRelu);
+}
+
+}  // namespace
+
+ReferenceExecutor::ReferenceExecutor(const Graph& graph, const BuildContext& context)
+    : Executor(graph, context), layers_(graph.nodes.size()) {
+  for (const Node& node : graph.nodes) {
+    Layer& layer = layers_[static_cast<size_t>(node.id)];
+    layer.name = context.name_prefix + node.name;
+    for (const ParameterSpec& spec : node.parameters) layer.parameters.push_back(context.parameter(spec));
+    for (const BufferSpec& spec : node.buffers) layer.buffers.push_back(context.buffer(spec));
+    if (const auto* foreign = std::get_if<Foreign>(&node.op)) {
+      layer.foreign = std::make_unique<ForeignBinding>(node, *foreign, context);
+    }
+  }
+  plan_memory();
+}
+
+void ReferenceExecutor::plan_memory() {
+  const std::vector<Node>& nodes = graph().nodes;
+  std::vector<int> last_user(nodes.size(), -1), users(nodes.size(), 0);
+  for (const Node& node : nodes) {
+    for (int input : node.inputs) {
+      last_user[static_cast<size_t>(input)] = node.id;
+      ++users[static_cast<size_t>(input)];
+    }
+  }
+  for (const Node& node : nodes) {
+    const int user = last_user[static_cast<size_t>(node.id)];
+    if (user >= 0 && node.id != graph().output) layers_[static_cast<size_t>(user)].last_uses.push_back(node.id);
+    if (node.inputs.empty()) continue;
+    const auto first = static_cast<size_t>(node.inputs[0]);
+    layers_[static_cast<size_t>(node.id)].reuse_input =
+        users[first] == 1 && can_overwrite(node.op) && forgets_output(nodes[first].op);
+  }
+}
+
+void ReferenceExecutor::bind() {
+  const at::NoGradGuard no_grad;
+  const ParameterSet& set = *context().parameters;
+  if (!set.allocated()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the parameter set is not allocated",
+                       .where = graph().name,
+                       .remedy = "call allocate() once all executors that declare its parameters are made"});
+  }
+  for (Layer& layer : layers_) {
+    for (ParameterId id : layer.parameters) {
+      at::Tensor leaf = set.value(id).detach();
+      if (context().gradients != nullptr && context().mode == Mode::kTraining) {
+        leaf.requires_grad_(true);
+        send_gradients(leaf, *context().gradients, id);
+      }
+      layer.leaves.push_back(std::move(leaf));
+    }
+    for (int index : layer.buffers) layer.buffer_views.push_back(set.buffer(index));
+  }
+  bound_ = true;
+}
+
+at::Tensor ReferenceExecutor::run(size_t index, std::vector<at::Tensor>& values, const StepRandom& random) {
+  const Node& node = graph().nodes[index];
+  Layer& layer = layers_[index];
+  std::vector<at::Tensor> inputs;
+  for (int input : node.inputs) inputs.push_back(values[static_cast<size_t>(input)]);
+  for (int input : layer.last_uses) values[static_cast<size_t>(input)].reset();
+  const reference::LayerCall call{.node = node,
+                                  .name = layer.name,
+                                  .inputs = inputs,
+                                  .variables = layer.leaves,
+                                  .buffers = layer.buffer_views,
+                                  .training = context().mode == Mode::kTraining,
+                                  .reuse_input = layer.reuse_input,
+                                  .random = random};
+  return std::visit(
+      [&](const auto& op) -> at::Tensor {
+        using Operation = std::decay_t<decltype(op)>;
+        if constexpr (std::is_same_v<Operation, Foreign>) {
+          return layer.foreign->forward(call.x()).to(context().dtype);
+        } else if constexpr (std::is_same_v<Operation, Input>) {
+          throw core::Error(core::ErrorCode::kInternal, {.problem = "an input is not run", .where = node.name});
+        } else {
+          return reference::run(op, call);
+        }
+      },
+      node.op);
+}
+
+at::Tensor ReferenceExecutor::forward(const at::Tensor& images, const StepRandom& random) {
+  check_input(images);
+  if (!bound_) bind();
+  const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
+  std::vector<at::Tensor> values(graph().nodes.size());
+  values[0] = images.to(images.options().device(context().device).dtype(context().dtype))
+                  .contiguous(memory_format(context().dtype, images.dim()));
+  for (size_t index = 1; index < values.size(); ++index) values[index] = run(index, values, random);
+  const at::Tensor& logits = values[static_cast<size_t>(graph().output)];
+  return at::isReducedFloatingType(logits.scalar_type()) ? logits.to(at::kFloat) : logits;
+}
+
+namespace {
+const core::Registration<ExecutorFactory> kReference(executors(), "reference",
+                                                     [](const Graph& graph, const BuildContext& context) {
+                                                       return std::make_unique<ReferenceExecutor>(graph, context);
+                                                     });
+}  // namespace
+
+}  // namespace trainyard::nn
