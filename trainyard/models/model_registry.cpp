@@ -1,0 +1,102 @@
+#include "trainyard/models/model_registry.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/registry.h"
+
+namespace trainyard::models {
+namespace {
+
+constexpr std::array<DatasetInfo, 4> kDatasets{{
+    {"imagenet", DatasetFamily::kImagenet, 1001, 1000},
+    {"synthetic", DatasetFamily::kImagenet, 1001, 1000},
+    {"cifar10", DatasetFamily::kCifar10, 11, 10},
+    {"shapes", DatasetFamily::kCifar10, 11, 10},
+}};
+
+struct Zoo {
+  std::mutex mutex;
+  std::map<std::pair<DatasetFamily, std::string>, ModelInfo> models;
+};
+
+Zoo& zoo() {
+  static Zoo instance;
+  return instance;
+}
+
+}  // namespace
+
+std::string_view family_name(DatasetFamily family) {
+  return family == DatasetFamily::kImagenet ? "imagenet" : "cifar10";
+}
+
+const DatasetInfo& find_dataset(std::string_view name) {
+  for (const DatasetInfo& dataset : kDatasets) {
+    if (dataset.name == name) return dataset;
+  }
+  const std::vector<std::string> known = dataset_names();
+  const std::string nearest = core::nearest_name(name, known);
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("Invalid dataset name: {}", name),
+                     .remedy = nearest.empty() ? fmt::format("known are imagenet, synthetic, cifar10 and shapes")
+                                               : fmt::format("did you mean '{}'?", nearest)});
+}
+
+std::vector<std::string> dataset_names() {
+  std::vector<std::string> names;
+  for (const DatasetInfo& dataset : kDatasets) names.emplace_back(dataset.name);
+  return names;
+}
+
+void register_model(ModelInfo info) {
+  std::lock_guard lock(zoo().mutex);
+  const auto key = std::pair(info.family, info.name);
+  if (!zoo().models.emplace(key, std::move(info)).second) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = fmt::format("Model \"{}\" is already registered for dataset \"{}\"", key.second,
+                                              family_name(key.first))});
+  }
+}
+
+const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
+  const DatasetFamily family = find_dataset(dataset).family;
+  {
+    std::lock_guard lock(zoo().mutex);
+    if (auto found = zoo().models.find({family, name}); found != zoo().models.end()) return found->second;
+  }
+  const std::string nearest = core::nearest_name(name, model_names(family));
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("Invalid model name '{}' for dataset '{}'", name, dataset),
+                     .remedy = nearest.empty() ? fmt::format("`trainyard models` lists the models")
+                                               : fmt::format("did you mean '{}'?", nearest)});
+}
+
+std::vector<std::string> model_names(DatasetFamily family) {
+  std::lock_guard lock(zoo().mutex);
+  std::vector<std::string> names;
+  for (const auto& [key, info] : zoo().models) {
+    if (key.first == family) names.push_back(key.second);
+  }
+  return names;
+}
+
+nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options) {
+  if (options.num_classes <= 0 || options.image_size < 0) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a model needs at least one class and an image size that is not negative",
+                       .where = name,
+                       .actual = fmt::format("{} classes, image size {}", options.num_classes, options.image_size)});
+  }
+  const ModelInfo& info = find_model(name, dataset);
+  ModelOptions complete = options;
+  if (complete.image_size == 0) complete.image_size = info.image_size;
+  return info.build(complete);
+}
+
+}  // namespace trainyard::models

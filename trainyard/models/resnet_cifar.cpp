@@ -1,0 +1,66 @@
+// ResNets for images of 32 x 32: three stages of n blocks with 16, 32 and 64 channels; 6n + 2 layers.
+// He, Zhang, Ren, Sun, "Deep residual learning for image recognition", 2015, section 4.2, in tf_cnn_benchmarks' form:
+// no ReLU after the first convolution, and shortcuts without parameters ("option A"): where a stage halves the image,
+// every second pixel, with half of the new channels' zeros before the old channels and half after.
+
+#include <fmt/core.h>
+
+#include "trainyard/models/layer_defaults.h"
+
+namespace trainyard::models {
+namespace {
+
+using Value = nn::GraphBuilder::Value;
+
+Value convolution_norm(nn::GraphBuilder& b, const std::string& prefix, int number, Value x, nn::Convolution op) {
+  x = b.convolution(fmt::format("{}conv{}", prefix, number), x, op);
+  return b.batch_norm(fmt::format("{}bn{}", prefix, number), x);
+}
+
+Value shortcut(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t channels, int64_t stride) {
+  const int64_t missing = channels - b.shape(x)[0];
+  if (missing == 0) return x;
+  x = b.average_pool(prefix + "shortcut.pool", x, {.kernel = 1, .stride = stride});
+  return b.channel_pad(prefix + "shortcut.pad", x, {missing / 2, missing - missing / 2});
+}
+
+Value block(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t channels, int64_t stride) {
+  const Value past = shortcut(b, prefix, x, channels, stride);
+  Value y = convolution_norm(b, prefix, 1, x, resnet_convolution(channels, 3, stride));
+  y = b.activation(prefix + "relu1", y);
+  y = convolution_norm(b, prefix, 2, y, resnet_convolution(channels, 3));
+  return b.activation(prefix + "relu2", b.add(prefix + "add", {y, past}));
+}
+
+nn::Graph build_resnet(const std::string& name, int blocks, const ModelOptions& options) {
+  nn::GraphBuilder b({.image = square_image(options), .name = name});
+  Value x = convolution_norm(b, "", 1, b.input(), resnet_convolution(16, 3));
+  int64_t channels = 16;
+  for (int stage = 1; stage <= 3; ++stage, channels *= 2) {
+    for (int i = 0; i < blocks; ++i) {
+      const int64_t stride = stage > 1 && i == 0 ? 2 : 1;
+      x = block(b, fmt::format("layer{}.{}.", stage, i), x, channels, stride);
+    }
+  }
+  return b.build(append_linear(b, "fc", b.global_average_pool("avgpool", x), options.num_classes, false));
+}
+
+ModelInfo resnet(int layers) {
+  const std::string name = fmt::format("resnet{}", layers);
+  return {
+      .name = name,
+      .family = DatasetFamily::kCifar10,
+      .image_size = 32,
+      .default_batch_size = 128,
+      .schedule = {.learning_rate = 0.1, .boundary_epochs = {82, 123, 300}, .factors = {1, 0.1, 0.01, 0.002}},
+      .build = [name, layers](const ModelOptions& options) { return build_resnet(name, (layers - 2) / 6, options); }};
+}
+
+const ModelRegistration kResnet20(resnet(20));
+const ModelRegistration kResnet32(resnet(32));
+const ModelRegistration kResnet44(resnet(44));
+const ModelRegistration kResnet56(resnet(56));
+const ModelRegistration kResnet110(resnet(110));
+
+}  // namespace
+}  // namespace trainyard::models
