@@ -21,8 +21,6 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_DEV "-O1")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
-set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};$ORIGIN")
-set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
 # Settings of all our code; a room's objects, tests and benchmarks link it.
 add_library(trainyard_settings INTERFACE)
