@@ -61,7 +61,6 @@ function(trainyard_room)
     set(program trainyard_${ROOM_NAME}_test)
     add_executable(${program} ${ROOM_TESTS})
     target_compile_options(${program} PRIVATE -O1)
-    target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
     target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
       GTest::gmock GTest::gtest GTest::gtest_main)
     # In the source folder, beside which the shared test data lies.

@@ -14,15 +14,11 @@
 
 namespace trainyard::core {
 
-// The folder that holds the data: $TRAINYARD_SHARED_DATA, else ../shared/data beside the source tree, whose place test
-// targets define.
+// The folder that holds the data: $TRAINYARD_SHARED_DATA, else ../shared/data seen from the root of the source tree,
+// where CTest runs the tests.
 inline std::string shared_data_directory() {
-  if (const char* directory = std::getenv("TRAINYARD_SHARED_DATA")) return directory;
-#ifdef TRAINYARD_SOURCE_DIR
-  return join_path(TRAINYARD_SOURCE_DIR, "../shared/data");
-#else
-  return "../shared/data";
-#endif
+  const char* directory = std::getenv("TRAINYARD_SHARED_DATA");
+  return directory ? directory : "../shared/data";
 }
 
 // The path of a file or folder of the shared data, nothing when it is not there.
