@@ -63,7 +63,8 @@ function(trainyard_room)
     target_compile_options(${program} PRIVATE -O1)
     target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
       GTest::gmock GTest::gtest GTest::gtest_main)
-    # In the source folder, beside which the shared test data lies.
+    # Tests run in the source folder. It is compiled in as ".", not by its full name, so that checkouts share compilations.
+    target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")
     gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES LABELS ${ROOM_NAME} TIMEOUT 300)
   endif()
