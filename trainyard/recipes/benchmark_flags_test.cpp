@@ -129,7 +129,9 @@ TEST(BenchmarkFlags, EveryFlagSurvivesDumpAndRead) {
     core::FlagValues values(benchmark_flags());
     values.set(changed.name, another_value(changed), core::FlagSource::kCommandLine);
     ASSERT_TRUE(values.changed(changed.name)) << changed.name;
-    core::local_file_system().write_file_atomically(path, core::dump_config(values));
+    const auto file = core::local_file_system().open_write(path);
+    file->write(core::dump_config(values));
+    file->close();
     core::FlagValues again(benchmark_flags());
     core::read_config_file(path, again);
     for (const FlagSpec& spec : benchmark_flags().all()) {

@@ -1,0 +1,32 @@
+// The text that says how gradients are all-reduced, by size:
+//
+//   spec     = range { ":" limit ":" range }
+//   range    = algorithm [ "#" shards ]
+//   limit    = digits [ "K" | "k" | "M" | "G" | "T" ]        bytes; K is 1024, M 1024 K, ...
+//
+// "pscpu:32k:xring#2": tensors of up to 32 KiB by pscpu, larger ones by xring in two shards.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::parallel {
+
+struct AllReduceRange {
+  std::string algorithm;               // one of all_reduce_algorithms()
+  int64_t shards = 1;                  // at least 1
+  std::optional<int64_t> limit_bytes;  // largest tensor it takes; none: all that are left (the last range)
+  bool operator==(const AllReduceRange&) const = default;
+};
+
+// "nccl", "nccl/xring", ..., "collective".
+const std::vector<std::string>& all_reduce_algorithms();
+
+// At least one range. Throws kInvalidArgument: "all_reduce_spec not well formed: ...", "all_reduce_spec (...) contains
+// non-integer range ..." (non-integer shards; invalid alg).
+std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec);
+
+}  // namespace trainyard::parallel

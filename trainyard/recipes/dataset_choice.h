@@ -1,0 +1,12 @@
+// Which data set a run is on.
+#pragma once
+
+#include "trainyard/core/flags.h"
+
+namespace trainyard::recipes {
+
+// data_name, else the first of imagenet, cifar10, librispeech, coco, shapes that is a part of data_dir; without either,
+// synthetic images of "imagenet". Throws kInvalidArgument with upstream's texts.
+std::string choose_dataset(const core::FlagValues& values);
+
+}  // namespace trainyard::recipes
