@@ -9,9 +9,3 @@ string(REGEX MATCH "^([0-9]+)\\.([0-9]+)" unused "${fmt_VERSION}")
 target_compile_definitions(trainyard_header_trap PRIVATE
   SYSTEM_DNNL_MAJOR=${dnnl_major} SYSTEM_DNNL_MINOR=${dnnl_minor}
   SYSTEM_FMT_MAJOR=${CMAKE_MATCH_1} SYSTEM_FMT_MINOR=${CMAKE_MATCH_2})
-
-if(TRAINYARD_TESTS)
-  add_test(NAME HeaderTrap.WheelFolderIsOnNoCompileCommand
-    COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_header_trap ${CMAKE_BINARY_DIR})
-  add_test(NAME Rooms.IncludeOnlyRoomsAboveThem COMMAND ${CMAKE_SOURCE_DIR}/scripts/check_rooms)
-endif()
