@@ -28,6 +28,20 @@ LearningRate exponential_staircase(double rate, int64_t decay_steps, double fact
 // From `rate` at `begin` to 0 at `total_steps` along half a cosine (Loshchilov and Hutter, "SGDR", 2017).
 LearningRate cosine(double rate, int64_t total_steps, int64_t begin = 0);
 
+struct ResnetScheduleOptions {
+  double base_rate = 0.128;       // for a global batch of 256 images
+  int64_t global_batch_size = 0;  // images an update
+  double batches_per_epoch = 0;   // global batches
+  int summed_replicas = 1;        // how many replicas' gradients are summed (not averaged) into an update
+  double warmup_epochs = 5;       // 0: none
+};
+
+// base_rate * global_batch_size / 256 / summed_replicas: tf_cnn_benchmarks' heuristic for ResNets.
+double resnet_base_rate(const ResnetScheduleOptions& options);
+
+// That rate times 1, 0.1, 0.01, 0.001, 0.0001, changing at epochs 30, 60, 80 and 90, after a linear warm-up from 0.
+LearningRate resnet_schedule(const ResnetScheduleOptions& options);
+
 // Replaces the schedule while step < warmup_steps: initial * step / warmup_steps.
 LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps);
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -26,7 +27,7 @@ namespace trainyard::optim {
 
 struct OptimizerOptions {
   double momentum = 0.9;
-  double weight_decay = 0.0;            // coefficient of sum(w^2) / 2 in the loss, times what the reduction makes of it
+  double weight_decay = 0.0;            // coefficient of sum(w^2) / 2 in the loss
   std::optional<double> gradient_clip;  // by value
   void validate() const;                // throws kInvalidArgument
 };
@@ -41,19 +42,44 @@ class Optimizer : public core::Stateful {
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
 
+  // Multiplies the weight decay by what the reduction makes of the loss's term: gradients summed over n replicas hold
+  // it n times. 1 where nothing was set.
+  void set_weight_decay_factor(double factor) { weight_decay_factor_ = factor; }
+  double effective_weight_decay() const { return options_.weight_decay * weight_decay_factor_; }
+
+  // Numbers that an optimizer keeps for every element of values(), in the same flat form.
+  struct Slot {
+    std::string name;   // "momentum"
+    at::Tensor values;  // [total], dtype of the parameters
+  };
+  const std::vector<Slot>& slots() const { return slots_; }
+
+  // Slots as "<parameter>.<slot>", each in its parameter's shape.
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
  protected:
-  Optimizer(nn::ParameterSet& parameters, OptimizerOptions options) : parameters_(&parameters), options_(options) {}
+  // Throws kInvalidArgument for bad options or a set that is not allocated, kUnsupported for a dtype other than float
+  // and double or a device other than the CPU.
+  Optimizer(nn::ParameterSet& parameters, OptimizerOptions options);
+
+  // In constructors. The tensor is shared with slots().
+  at::Tensor add_slot(std::string name, double initial = 0.0);
 
  private:
+  at::Tensor slot_view(const Slot& slot, const nn::Segment& segment) const;
+
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
+  double weight_decay_factor_ = 1.0;
+  std::vector<Slot> slots_;
 };
 
 using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&, const OptimizerOptions&)>;
 using OptimizerRegistry = core::Registry<OptimizerFactory>;
 OptimizerRegistry& optimizers();  // "sgd", "momentum", "nesterov"
 
-// wd * sum over decayed parameters of w^2 / 2, in double: [] float64.
+// wd * sum over decayed parameters of w^2 / 2, in double: [] float64. The same bits on any number of threads.
 at::Tensor l2_loss(const nn::ParameterSet& parameters, double weight_decay);
 
 }  // namespace trainyard::optim

@@ -1,0 +1,106 @@
+// The one pass over a parameter set's flat blocks that every optimizer makes: gradients are unscaled, decayed and
+// clipped, then go through the optimizer's formula, all in registers; each weight, gradient and slot is read once and
+// written once.
+//
+//   flat_update(*this, state, {momentum_}, [m](auto g, auto w, auto lr, auto& slot) {
+//     slot[0] = m * slot[0] + g;
+//     return w - lr * slot[0];
+//   });
+//
+// The state tensor is read inside, and a step with found_inf is a select on every store: the caller never branches on
+// it. Every element's result has the same bits on any number of threads.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/optim/optimizer.h"
+
+namespace trainyard::optim {
+
+namespace flat_update_internal {
+
+// Chunks of threads begin at multiples of this many elements, as segments do, so that which elements fall into vector
+// loops and which into their remainders does not depend on the number of threads.
+inline constexpr int64_t kBlock = 16;
+inline constexpr int64_t kGrainBlocks = 2048;  // 128 KiB of floats a thread at least
+
+template <typename T>
+struct Scalars {
+  T learning_rate, inverse_loss_scale, decay, clip;
+  bool skip;
+};
+
+template <typename T, size_t kSlots, typename Formula>
+void update_range(T* values, const T* gradients, const std::array<T*, kSlots>& slots, int64_t begin, int64_t end,
+                  const Scalars<T>& scalars, const Formula& formula) {
+#pragma GCC ivdep
+  for (int64_t i = begin; i < end; ++i) {
+    const T weight = values[i];
+    T gradient = gradients[i] * scalars.inverse_loss_scale + scalars.decay * weight;
+    gradient = std::min(std::max(gradient, -scalars.clip), scalars.clip);
+    std::array<T, kSlots> before{}, after{};
+    for (size_t s = 0; s < kSlots; ++s) before[s] = slots[s][i];
+    after = before;
+    const T updated = formula(gradient, weight, scalars.learning_rate, after);
+    for (size_t s = 0; s < kSlots; ++s) slots[s][i] = scalars.skip ? before[s] : after[s];
+    values[i] = scalars.skip ? weight : updated;
+  }
+}
+
+template <typename T, size_t kSlots, typename Formula>
+void run(const Optimizer& optimizer, const StepState& state, const std::array<at::Tensor, kSlots>& slot_tensors,
+         const Formula& formula) {
+  const nn::ParameterSet& set = optimizer.parameters();
+  const auto& segments = set.segments();
+  T* values = set.values().mutable_data_ptr<T>();
+  const T* gradients = set.gradients().const_data_ptr<T>();
+  std::array<T*, kSlots> slots{};
+  for (size_t s = 0; s < kSlots; ++s) slots[s] = slot_tensors[s].template mutable_data_ptr<T>();
+  const at::Tensor state_tensor = state.tensor();
+  const auto* fields = state_tensor.const_data_ptr<double>();
+
+  const auto decay = static_cast<T>(optimizer.effective_weight_decay());
+  const Scalars<T> common{
+      .learning_rate = static_cast<T>(fields[StepState::kLearningRate]),
+      .inverse_loss_scale = static_cast<T>(fields[StepState::kInverseLossScale]),
+      .decay = 0,
+      .clip = static_cast<T>(optimizer.options().gradient_clip.value_or(std::numeric_limits<double>::infinity())),
+      .skip = fields[StepState::kFoundInf] != 0.0};
+
+  const int64_t blocks = (set.total() + kBlock - 1) / kBlock;
+  at::parallel_for(0, blocks, kGrainBlocks, [&](int64_t first_block, int64_t last_block) {
+    const int64_t first = first_block * kBlock, last = last_block * kBlock;
+    auto segment = std::partition_point(segments.begin(), segments.end(),
+                                        [&](const nn::Segment& s) { return s.offset + s.count <= first; });
+    for (; segment != segments.end() && segment->offset < last; ++segment) {
+      Scalars<T> scalars = common;
+      if (segment->spec.decay) scalars.decay = decay;
+      update_range<T, kSlots>(values, gradients, slots, std::max(first, segment->offset),
+                              std::min(last, segment->offset + segment->count), scalars, formula);
+    }
+  });
+}
+
+}  // namespace flat_update_internal
+
+// formula(gradient, weight, learning_rate, slot) -> new weight; `slot` is a std::array of the element's slot values,
+// which it changes in place. All of one type, float or double. Calls values_changed().
+template <size_t kSlots, typename Formula>
+void flat_update(const Optimizer& optimizer, const StepState& state, const std::array<at::Tensor, kSlots>& slots,
+                 const Formula& formula) {
+  if (optimizer.parameters().values().scalar_type() == at::kDouble) {
+    flat_update_internal::run<double>(optimizer, state, slots, formula);
+  } else {
+    flat_update_internal::run<float>(optimizer, state, slots, formula);
+  }
+  optimizer.parameters().values_changed();
+}
+
+}  // namespace trainyard::optim

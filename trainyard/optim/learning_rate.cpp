@@ -1,0 +1,154 @@
+#include "trainyard/optim/learning_rate.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::optim {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+[[noreturn]] void refuse(std::string problem, std::string expected, std::string actual) {
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = std::move(problem), .expected = std::move(expected), .actual = std::move(actual)});
+}
+
+void require_rate(double rate, std::string_view what) {
+  if (!std::isfinite(rate) || rate < 0) {
+    refuse(fmt::format("{} is not usable", what), "a finite number, at least 0", fmt::format("{}", rate));
+  }
+}
+
+void require_batches_per_epoch(double batches) {
+  if (!std::isfinite(batches) || batches <= 0) {
+    refuse("batches per epoch are not usable", "a number above 0", fmt::format("{}", batches));
+  }
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t end; (end = text.find(separator)) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    parts.push_back(text.substr(0, end));
+  }
+  parts.push_back(text);
+  return parts;
+}
+
+template <typename Number>
+Number parse_number(std::string_view text, std::string_view what) {
+  std::string_view digits = text;
+  while (!digits.empty() && digits.front() == ' ') digits.remove_prefix(1);
+  while (!digits.empty() && digits.back() == ' ') digits.remove_suffix(1);
+  Number number{};
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size()) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("Invalid {}: {}", what, text));
+  }
+  return number;
+}
+
+}  // namespace
+
+LearningRate constant(double rate) {
+  require_rate(rate, "the learning rate");
+  return [rate](int64_t) { return rate; };
+}
+
+LearningRate piecewise(std::vector<int64_t> boundaries, std::vector<double> rates) {
+  if (rates.size() != boundaries.size() + 1) {
+    refuse("a piecewise learning rate needs one rate more than boundaries", std::to_string(boundaries.size() + 1),
+           std::to_string(rates.size()));
+  }
+  if (!std::is_sorted(boundaries.begin(), boundaries.end())) {
+    refuse("the boundaries of a piecewise learning rate must ascend", "",
+           fmt::format("{}", fmt::join(boundaries, ", ")));
+  }
+  for (const double rate : rates) require_rate(rate, "a piece of the learning rate");
+  return [boundaries = std::move(boundaries), rates = std::move(rates)](int64_t step) {
+    const auto piece = std::lower_bound(boundaries.begin(), boundaries.end(), step);
+    return rates[static_cast<size_t>(piece - boundaries.begin())];
+  };
+}
+
+LearningRate parse_piecewise(std::string_view schedule, double batches_per_epoch) {
+  require_batches_per_epoch(batches_per_epoch);
+  const std::vector<std::string_view> parts = split(schedule, ';');
+  if (parts.size() % 2 == 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--piecewise_learning_rate_schedule must have an odd number of components");
+  }
+  std::vector<int64_t> boundaries;
+  std::vector<double> rates;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i % 2 == 0) {
+      rates.push_back(parse_number<double>(parts[i], "learning rate"));
+    } else {
+      const auto epoch = parse_number<int64_t>(parts[i], "epoch");
+      boundaries.push_back(static_cast<int64_t>(static_cast<double>(epoch) * batches_per_epoch) - 1);
+    }
+  }
+  return piecewise(std::move(boundaries), std::move(rates));
+}
+
+LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum) {
+  require_rate(rate, "the learning rate");
+  require_rate(factor, "the learning rate's decay factor");
+  require_rate(minimum, "the minimum of the learning rate");
+  if (decay_steps <= 0) refuse("steps between two decays are not usable", "at least 1", std::to_string(decay_steps));
+  return [=](int64_t step) {
+    const auto decays = static_cast<double>(step / decay_steps);
+    return std::max(rate * std::pow(factor, decays), minimum);
+  };
+}
+
+LearningRate cosine(double rate, int64_t total_steps, int64_t begin) {
+  require_rate(rate, "the learning rate");
+  if (begin < 0 || begin >= total_steps) {
+    refuse("the cosine's first step is not usable", fmt::format("one in [0, {})", total_steps), std::to_string(begin));
+  }
+  return [=](int64_t step) {
+    const double done = static_cast<double>(step - begin) / static_cast<double>(total_steps - begin);
+    return 0.5 * rate * (1.0 + std::cos(std::numbers::pi * std::clamp(done, 0.0, 1.0)));
+  };
+}
+
+double resnet_base_rate(const ResnetScheduleOptions& options) {
+  require_rate(options.base_rate, "the base learning rate");
+  if (options.global_batch_size < 1 || options.summed_replicas < 1) {
+    refuse("the batch of a learning rate is not usable", "a batch and a count of replicas of at least 1",
+           fmt::format("{} images over {} replicas", options.global_batch_size, options.summed_replicas));
+  }
+  return options.base_rate * static_cast<double>(options.global_batch_size) / 256.0 / options.summed_replicas;
+}
+
+LearningRate resnet_schedule(const ResnetScheduleOptions& options) {
+  require_batches_per_epoch(options.batches_per_epoch);
+  const double rate = resnet_base_rate(options);
+  std::vector<int64_t> boundaries;
+  for (const int epoch : {30, 60, 80, 90})
+    boundaries.push_back(static_cast<int64_t>(options.batches_per_epoch * epoch));
+  LearningRate schedule =
+      piecewise(std::move(boundaries), {rate, rate * 0.1, rate * 0.01, rate * 0.001, rate * 0.0001});
+  return with_warmup(std::move(schedule), rate,
+                     static_cast<int64_t>(options.batches_per_epoch * options.warmup_epochs));
+}
+
+LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps) {
+  require_rate(initial, "the learning rate after warm-up");
+  if (warmup_steps <= 0) return schedule;
+  return [schedule = std::move(schedule), initial, warmup_steps](int64_t step) {
+    if (step >= warmup_steps) return schedule(step);
+    return initial * static_cast<double>(step) / static_cast<double>(warmup_steps);
+  };
+}
+
+}  // namespace trainyard::optim

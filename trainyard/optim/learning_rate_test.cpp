@@ -1,0 +1,102 @@
+// Against the values of tf_cnn_benchmarks' own tests (ImageNet: 1,281,167 images), and closed forms.
+#include "trainyard/optim/learning_rate.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::optim {
+namespace {
+
+constexpr double kImageNet = 1281167;
+
+void expect_rates(const LearningRate& rate, const std::vector<std::pair<int64_t, double>>& oracle) {
+  for (const auto& [step, expected] : oracle) EXPECT_NEAR(rate(step), expected, 1e-12 + expected * 1e-12) << step;
+}
+
+std::string message_of(const auto& call) {
+  try {
+    call();
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+TEST(LearningRate, ResnetScheduleIsUpstreams) {
+  const LearningRate rate = resnet_schedule({.global_batch_size = 256, .batches_per_epoch = kImageNet / 256});
+  expect_rates(
+      rate, {{0, 0.0}, {150136, 0.128}, {150137, 0.0128}, {300273, 0.0128}, {300274, 0.00128}, {10000000, 0.0000128}});
+  EXPECT_NEAR(rate(12511), 0.064, 1e-12) << "half of the warm-up";
+}
+
+TEST(LearningRate, ResnetWithoutWarmupStartsAtItsRate) {
+  const ResnetScheduleOptions options{
+      .base_rate = 0.4, .global_batch_size = 256, .batches_per_epoch = 10, .warmup_epochs = 0};
+  EXPECT_DOUBLE_EQ(resnet_schedule(options)(0), 0.4);
+}
+
+// tf_cnn_benchmarks, resnet_model_test.
+TEST(LearningRate, ResnetRateScalesWithTheBatch) {
+  EXPECT_DOUBLE_EQ(resnet_base_rate({.base_rate = 0.05, .global_batch_size = 256}), 0.05);
+  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 128}), 0.064);
+  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 2048, .summed_replicas = 8}), 0.128);
+  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 512}), 0.256);
+  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 13, .summed_replicas = 2}), 0.00325);
+}
+
+TEST(LearningRate, ConstantAndItsWarmup) {
+  expect_rates(constant(1.0), {{0, 1.0}, {10000000, 1.0}});
+  const auto warmup_steps = static_cast<int64_t>(kImageNet / 256 * 5);
+  expect_rates(with_warmup(constant(1.0), 1.0, warmup_steps), {{0, 0.0}, {12511, 0.5}, {25022, 1.0}, {10000000, 1.0}});
+}
+
+TEST(LearningRate, WarmupReplacesTheSchedule) {
+  // Upstream multiplies a schedule by nothing: below the end of warm-up its own value does not show.
+  const LearningRate rate = with_warmup(piecewise({1, 3}, {8.0, 4.0, 2.0}), 8.0, 4);
+  expect_rates(rate, {{0, 0.0}, {1, 2.0}, {2, 4.0}, {3, 6.0}, {4, 2.0}});
+}
+
+TEST(LearningRate, ExponentialStaircaseHasAFloor) {
+  const LearningRate rate = exponential_staircase(1.0, static_cast<int64_t>(kImageNet / 32 * 2), 0.5, 0.375);
+  expect_rates(rate, {{0, 1.0}, {80071, 1.0}, {80072, 0.5}, {160143, 0.5}, {160144, 0.375}, {10000000, 0.375}});
+}
+
+TEST(LearningRate, PiecewiseChangesAfterItsBoundary) {
+  expect_rates(parse_piecewise("1;3;.1;5;.01", kImageNet / 32),
+               {{0, 1.0}, {120108, 1.0}, {120109, 0.1}, {200181, 0.1}, {200182, 0.01}, {100000000, 0.01}});
+  expect_rates(parse_piecewise("0.25", 100), {{0, 0.25}, {1000, 0.25}});
+}
+
+TEST(LearningRate, CosineMeetsItsEndsAndMiddle) {
+  const LearningRate rate = cosine(0.4, 110, 10);
+  expect_rates(rate, {{0, 0.4}, {10, 0.4}, {60, 0.2}, {110, 0.0}, {200, 0.0}});
+  EXPECT_NEAR(rate(35), 0.2 * (1 + std::sqrt(0.5)), 1e-12);
+}
+
+TEST(LearningRate, BadSchedulesAreRefusedWithUpstreamsTexts) {
+  EXPECT_EQ(message_of([] { parse_piecewise("1;3", 10); }),
+            "--piecewise_learning_rate_schedule must have an odd number of components");
+  EXPECT_EQ(message_of([] { parse_piecewise("1;3;x", 10); }), "Invalid learning rate: x");
+  EXPECT_EQ(message_of([] { parse_piecewise("1;2.5;2", 10); }), "Invalid epoch: 2.5");
+  EXPECT_EQ(message_of([] { parse_piecewise("", 10); }), "Invalid learning rate: ");
+}
+
+TEST(LearningRate, ValuesThatCannotBeAreRefused) {
+  EXPECT_NE(message_of([] { constant(std::nan("")); }), "nothing thrown");
+  EXPECT_NE(message_of([] { constant(-0.1); }), "nothing thrown");
+  EXPECT_NE(message_of([] { piecewise({1}, {1.0}); }), "nothing thrown");
+  EXPECT_NE(message_of([] { piecewise({5, 3}, {1.0, 0.1, 0.01}); }), "nothing thrown");
+  EXPECT_NE(message_of([] { exponential_staircase(1.0, 0, 0.5, 0.0); }), "nothing thrown");
+  EXPECT_NE(message_of([] { cosine(1.0, 10, 10); }), "nothing thrown");
+  EXPECT_NE(message_of([] { parse_piecewise("1", 0.0); }), "nothing thrown");
+  EXPECT_NE(message_of([] { resnet_schedule({.global_batch_size = 0, .batches_per_epoch = 1}); }), "nothing thrown");
+}
+
+}  // namespace
+}  // namespace trainyard::optim

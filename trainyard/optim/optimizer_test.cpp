@@ -1,0 +1,286 @@
+// Optimizers against their definition in double precision, element by element, and against closed forms.
+#include "trainyard/optim/optimizer.h"
+
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/memory_state.h"
+#include "trainyard/core/random.h"
+
+namespace trainyard::optim {
+namespace {
+
+const std::vector<std::string> kNames = {"sgd", "momentum", "nesterov"};
+
+// Odd sizes, so that gaps lie between segments and vector loops have remainders.
+nn::ParameterSet make_set(at::ScalarType dtype, int64_t rows = 3) {
+  nn::ParameterSet set({.dtype = dtype});
+  set.declare({.name = "a.weight", .shape = {3, 11}, .init = nn::Initializer::normal(1.0)});
+  set.declare({.name = "a.bias", .shape = {7}, .init = nn::Initializer::normal(1.0), .decay = false});
+  set.declare({.name = "b.weight", .shape = {1}, .init = nn::Initializer::normal(1.0)});
+  set.declare({.name = "c.weight", .shape = {rows, 401}, .init = nn::Initializer::normal(1.0)});
+  set.allocate();
+  set.initialize(17);
+  return set;
+}
+
+std::vector<double> to_doubles(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.to(at::kDouble).contiguous().cpu();
+  const auto* data = values.const_data_ptr<double>();
+  return {data, data + values.numel()};
+}
+
+std::vector<char> bytes_of(const at::Tensor& tensor) {
+  std::vector<char> bytes(tensor.nbytes());
+  std::memcpy(bytes.data(), tensor.const_data_ptr(), bytes.size());
+  return bytes;
+}
+
+void fill_gradients(nn::ParameterSet& set, double value) {
+  set.gradients().fill_(value);
+}
+
+// The definition in the header of optimizer.h, in double.
+struct Definition {
+  std::string name;
+  OptimizerOptions options;
+  double factor = 1.0;
+  double w = 0, v = 0;
+
+  void step(double gradient, double lr, double inverse_scale, bool decay) {
+    double g = gradient * inverse_scale + (decay ? options.weight_decay * factor * w : 0.0);
+    if (options.gradient_clip) g = std::fmax(-*options.gradient_clip, std::fmin(*options.gradient_clip, g));
+    v = options.momentum * v + g;
+    if (name == "sgd") w -= lr * g;
+    if (name == "momentum") w -= lr * v;
+    if (name == "nesterov") w -= lr * (g + options.momentum * v);
+  }
+};
+
+class OptimizerTest : public testing::TestWithParam<std::tuple<std::string, at::ScalarType>> {};
+
+// 1,000 steps down a bowl whose middle moves, with everything switched on.
+TEST_P(OptimizerTest, FollowsItsDefinitionFor1000Steps) {
+  const auto& [name, dtype] = GetParam();
+  const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.01, .gradient_clip = 0.75};
+  nn::ParameterSet set = make_set(dtype);
+  auto optimizer = optimizers().get(name)(set, options);
+  optimizer->set_weight_decay_factor(2.0);
+
+  std::vector<Definition> elements;
+  std::vector<bool> decays;
+  std::vector<int64_t> offsets;
+  const std::vector<double> initial = to_doubles(set.values());
+  for (const nn::Segment& segment : set.segments()) {
+    for (int64_t i = 0; i < std::min<int64_t>(segment.count, 40); ++i) {
+      elements.push_back({.name = name, .options = options, .factor = 2.0, .w = initial[segment.offset + i]});
+      decays.push_back(segment.spec.decay);
+      offsets.push_back(segment.offset + i);
+    }
+  }
+
+  StepState state;
+  for (int64_t step = 0; step < 1000; ++step) {
+    const double middle = std::sin(0.05 * static_cast<double>(step));
+    const double lr = 0.05 / (1.0 + 0.001 * static_cast<double>(step));
+    state.write({.learning_rate = lr, .inverse_loss_scale = 1.0 / 8, .step = step});
+    set.gradients().copy_(set.values().sub(middle).mul(8.0));
+    optimizer->apply(state);
+    for (size_t i = 0; i < elements.size(); ++i) {
+      elements[i].step((elements[i].w - middle) * 8.0, lr, 1.0 / 8, decays[i]);
+    }
+  }
+  const std::vector<double> result = to_doubles(set.values());
+  const double tolerance = dtype == at::kDouble ? 1e-12 : 2e-6;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    ASSERT_NEAR(result[static_cast<size_t>(offsets[i])], elements[i].w, tolerance) << i;
+  }
+}
+
+class OptimizerClosedFormTest : public testing::TestWithParam<std::string> {};
+
+// f(w) = a / 2 * (w - w*)^2: the error follows e[n+2] = T e[n+1] - D e[n], T and D the trace and the determinant of the
+// update as a matrix on (v, e); its solution is a sum of two powers.
+TEST_P(OptimizerClosedFormTest, MeetsTheClosedFormOnAQuadratic) {
+  const std::string name = GetParam();
+  const double a = 2.0, target = 3.0, lr = 0.05, m = name == "sgd" ? 0.0 : 0.9;
+  const double first = name == "nesterov" ? 1 - lr * a * (1 + m) : 1 - lr * a;  // e[1] / e[0]
+  const double trace = name == "sgd" ? 1 - lr * a : name == "momentum" ? 1 + m - lr * a : 1 + m - lr * a * (1 + m);
+  const double determinant = name == "sgd" ? 0 : name == "momentum" ? m : m * (1 - lr * a);
+  const std::complex<double> root = std::sqrt(std::complex<double>(trace * trace / 4 - determinant));
+  const std::complex<double> r1 = trace / 2 + root, r2 = trace / 2 - root;
+  const std::complex<double> c1 = (first - r2) / (r1 - r2), c2 = 1.0 - c1;
+
+  nn::ParameterSet set({.dtype = at::kDouble});
+  set.declare({.name = "w", .shape = {1}, .init = nn::Initializer::constant(10.0)});
+  set.allocate();
+  set.initialize(0);
+  auto optimizer = optimizers().get(name)(set, {.momentum = m});
+  StepState state;
+  for (int n = 1; n <= 100; ++n) {
+    state.write({.learning_rate = lr, .step = n});
+    set.gradients().copy_(set.values().sub(target).mul(a));
+    optimizer->apply(state);
+    const double error = 7.0 * (c1 * std::pow(r1, n) + c2 * std::pow(r2, n)).real();
+    ASSERT_NEAR(to_doubles(set.values())[0], target + error, 1e-11) << n;
+  }
+}
+
+TEST_P(OptimizerTest, ASkippedStepLeavesAllBits) {
+  const auto& [name, dtype] = GetParam();
+  nn::ParameterSet set = make_set(dtype);
+  auto optimizer = optimizers().get(name)(set, {.weight_decay = 0.1});
+  StepState state;
+  state.write({.learning_rate = 0.1});
+  fill_gradients(set, 0.5);
+  optimizer->apply(state);
+
+  const auto bits = [&] {
+    std::vector<std::vector<char>> all = {bytes_of(set.values())};
+    for (const auto& slot : optimizer->slots()) all.push_back(bytes_of(slot.values));
+    return all;
+  };
+  const auto before = bits();
+  for (const double gradient : {1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    fill_gradients(set, gradient);
+    state.write({.learning_rate = 0.1, .found_inf = true});
+    optimizer->apply(state);
+    EXPECT_EQ(bits(), before) << gradient;
+    // What the safeguard is for: the same step without it.
+    if (std::isfinite(gradient)) continue;
+    nn::ParameterSet unguarded = set.clone();
+    auto careless = optimizers().get(name)(unguarded, {.weight_decay = 0.1});
+    state.write({.learning_rate = 0.1, .found_inf = false});
+    careless->apply(state);
+    EXPECT_FALSE(std::isfinite(to_doubles(unguarded.values())[0]));
+  }
+}
+
+TEST_P(OptimizerTest, HasTheSameBitsOnAnyNumberOfThreads) {
+  const auto& [name, dtype] = GetParam();
+  std::vector<std::vector<char>> results;
+  std::vector<double> l2_losses;
+  const int threads_before = at::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    nn::ParameterSet set = make_set(dtype, 1003);
+    auto optimizer = optimizers().get(name)(set, {.weight_decay = 0.01});
+    StepState state;
+    for (int step = 0; step < 5; ++step) {
+      state.write({.learning_rate = 0.3, .inverse_loss_scale = 0.7, .step = step});
+      set.gradients().copy_(set.values().cos());
+      optimizer->apply(state);
+    }
+    results.push_back(bytes_of(set.values()));
+    l2_losses.push_back(l2_loss(set, 1.0).item<double>());
+  }
+  at::set_num_threads(threads_before);
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+  EXPECT_EQ(l2_losses[0], l2_losses[1]);
+  EXPECT_EQ(l2_losses[0], l2_losses[2]);
+}
+
+TEST_P(OptimizerTest, ContinuesFromItsSavedSlots) {
+  const auto& [name, dtype] = GetParam();
+  nn::ParameterSet set = make_set(dtype), other = make_set(dtype);
+  auto optimizer = optimizers().get(name)(set, {});
+  StepState state;
+  const auto step = [&](nn::ParameterSet& parameters, Optimizer& with) {
+    state.write({.learning_rate = 0.1});
+    parameters.gradients().copy_(parameters.values().sin());
+    with.apply(state);
+  };
+  for (int i = 0; i < 3; ++i) step(set, *optimizer);
+
+  core::MemoryState saved;
+  optimizer->save(saved);
+  if (name == "sgd") {
+    EXPECT_TRUE(saved.names().empty());
+  } else {
+    EXPECT_EQ(saved.names(), (std::vector<std::string>{"a.bias.momentum", "a.weight.momentum", "b.weight.momentum",
+                                                       "c.weight.momentum"}));
+    EXPECT_EQ(saved.tensor("a.weight.momentum").sizes(), (at::IntArrayRef{3, 11}));
+  }
+  other.copy_from(set);
+  auto resumed = optimizers().get(name)(other, {});
+  resumed->load(saved);
+  for (int i = 0; i < 3; ++i) {
+    step(set, *optimizer);
+    step(other, *resumed);
+  }
+  EXPECT_EQ(bytes_of(set.values()), bytes_of(other.values()));
+}
+
+TEST_P(OptimizerTest, SaysThatValuesChangedAndKeepsGapsZero) {
+  const auto& [name, dtype] = GetParam();
+  nn::ParameterSet set = make_set(dtype);
+  auto optimizer = optimizers().get(name)(set, {});
+  const uint64_t version = set.version();
+  fill_gradients(set, 1.0);
+  StepState state;
+  state.write({.learning_rate = 0.1});
+  optimizer->apply(state);
+  EXPECT_GT(set.version(), version);
+  std::vector<bool> used(static_cast<size_t>(set.total()), false);
+  for (const nn::Segment& segment : set.segments()) {
+    for (int64_t i = 0; i < segment.count; ++i) used[static_cast<size_t>(segment.offset + i)] = true;
+  }
+  const std::vector<double> values = to_doubles(set.values());
+  for (size_t i = 0; i < used.size(); ++i) {
+    ASSERT_TRUE(used[i] || values[i] == 0.0) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OptimizerClosedFormTest, testing::ValuesIn(kNames),
+                         [](const auto& tested) { return tested.param; });
+INSTANTIATE_TEST_SUITE_P(All, OptimizerTest,
+                         testing::Combine(testing::ValuesIn(kNames), testing::Values(at::kFloat, at::kDouble)),
+                         [](const auto& tested) {
+                           return std::get<0>(tested.param) + "_" + at::toString(std::get<1>(tested.param));
+                         });
+
+TEST(Optimizers, UnknownNameSuggestsTheNearest) {
+  try {
+    optimizers().get("nestorov");
+    FAIL();
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kNotFound);
+    EXPECT_NE(std::string(error.what()).find("nesterov"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Optimizers, RefusesWhatItCannotDo) {
+  nn::ParameterSet set = make_set(at::kFloat);
+  const auto& sgd = optimizers().get("sgd");
+  EXPECT_THROW(sgd(set, {.momentum = 1.5}), core::Error);
+  EXPECT_THROW(sgd(set, {.weight_decay = -1}), core::Error);
+  EXPECT_THROW(sgd(set, {.weight_decay = std::nan("")}), core::Error);
+  EXPECT_THROW(sgd(set, {.gradient_clip = 0.0}), core::Error);
+  nn::ParameterSet empty;
+  EXPECT_THROW(sgd(empty, {}), core::Error);
+}
+
+TEST(L2Loss, IsTheSumOverDecayedParametersInDouble) {
+  const nn::ParameterSet set = make_set(at::kFloat);
+  double expected = 0;
+  const std::vector<double> values = to_doubles(set.values());
+  for (const nn::Segment& segment : set.segments()) {
+    for (int64_t i = 0; segment.spec.decay && i < segment.count; ++i) {
+      expected += values[static_cast<size_t>(segment.offset + i)] * values[static_cast<size_t>(segment.offset + i)];
+    }
+  }
+  EXPECT_NEAR(l2_loss(set, 0.01).item<double>(), 0.01 * expected / 2, 1e-9);
+  EXPECT_EQ(l2_loss(set, 0.01).scalar_type(), at::kDouble);
+}
+
+}  // namespace
+}  // namespace trainyard::optim
