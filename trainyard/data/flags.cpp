@@ -5,7 +5,6 @@ namespace {
 
 void declare_source_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Data";
-  constexpr const char* kNotCovered = "outside what this project covers for now";
   table
       .text("data_dir", std::nullopt,
             "folder of the data set: TFRecords (ImageNet, CIFAR-10, shapes), or CIFAR-10 in its python or binary "
@@ -14,8 +13,6 @@ void declare_source_flags(core::FlagTable& table) {
       .group(kGroup);
   table
       .text("data_name", std::nullopt, "imagenet, cifar10 or shapes; unset: the first of them that is part of data_dir")
-      .pending_value("coco", kNotCovered)
-      .pending_value("librispeech", kNotCovered)
       .group(kGroup);
   table.boolean("use_datasets", true, "which of two input paths to use")
       .group(kGroup)

@@ -233,7 +233,7 @@ void check_named_schedule(const FlagValues& values) {
 void validate_benchmark_flags(const FlagValues& values) {
   check_compliance_logging(values);
   check_gpu_threads(values);
-  choose_dataset(values);
+  benchmark_dataset_name(values);
   check_learning_rate_decay(values);
   check_precision_and_horovod(values);
   check_single_flags(values);

@@ -261,8 +261,8 @@ TEST(AllReduceBenchmarkValidation, Item36) {
   EXPECT_EQ(problem("--variable_update=replicated"), "");
 }
 
-TEST(ChooseDataset, ByNameByPathOrSynthetic) {
-  const auto choose = [](const std::string& line) { return choose_dataset(parse(line)); };
+TEST(BenchmarkDatasetName, ByNameByPathOrSynthetic) {
+  const auto choose = [](const std::string& line) { return benchmark_dataset_name(parse(line)); };
   EXPECT_EQ(choose(""), "imagenet");
   EXPECT_EQ(choose("--data_name=cifar10"), "cifar10");
   EXPECT_EQ(choose("--data_dir=/data/imagenet_sample"), "imagenet");
@@ -270,6 +270,17 @@ TEST(ChooseDataset, ByNameByPathOrSynthetic) {
   EXPECT_EQ(choose("--data_dir=/data/shapes"), "shapes");
   EXPECT_EQ(choose("--data_dir=/cifar10/imagenet"), "imagenet");  // the first of the list, not of the path
   EXPECT_EQ(choose("--data_dir=/data/imagenet --data_name=shapes"), "shapes");
+}
+
+TEST(BenchmarkDatasetName, RefusesWhatIsNotCovered) {
+  for (const char* line : {"--data_name=coco", "--data_name=librispeech", "--data_dir=/data/coco/2017"}) {
+    try {
+      benchmark_dataset_name(parse(line));
+      FAIL() << line;
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << line;
+    }
+  }
 }
 
 }  // namespace

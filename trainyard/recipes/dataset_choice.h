@@ -6,7 +6,8 @@
 namespace trainyard::recipes {
 
 // data_name, else the first of imagenet, cifar10, librispeech, coco, shapes that is a part of data_dir; without either,
-// synthetic images of "imagenet". Throws kInvalidArgument with upstream's texts.
-std::string choose_dataset(const core::FlagValues& values);
+// "imagenet" (of synthetic images). Throws kInvalidArgument with upstream's texts, kUnsupported for librispeech and
+// coco.
+std::string benchmark_dataset_name(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
