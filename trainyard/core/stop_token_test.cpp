@@ -47,7 +47,7 @@ TEST(StopToken, WaitEndsWithTheTimeOrTheRequest) {
   EXPECT_GE(steady_clock::now() - begin, milliseconds(20));
 
   // Waiters wake at the request, not at the end of their time. The bound is loose for loaded machines; a waiter that
-  // does not wake takes an hour.
+  // does not wake takes a year.
   std::vector<Thread> waiters;
   std::atomic<int> woken = 0;
   for (int i = 0; i < 3; ++i) {
@@ -59,7 +59,7 @@ TEST(StopToken, WaitEndsWithTheTimeOrTheRequest) {
   begin = steady_clock::now();
   source.request_stop(StopReason::kRequested, "enough");
   for (Thread& waiter : waiters) waiter.join();
-  EXPECT_LT(steady_clock::now() - begin, milliseconds(500));
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(2000));
   EXPECT_EQ(woken, 3);
   EXPECT_TRUE(source.token().wait_for(std::chrono::hours(1)));
 }
