@@ -99,7 +99,8 @@ TEST(Pickle, ArraysMustBeBytesOfTheirShape) {
            "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\1b\x87R(K\1"s +
            shape + "cnumpy\ndtype\nU\2"s + type + "K\0K\1\x87R\x89"s + bytes + "tb.";
   };
-  const Pickle good = Pickle::parse(array("K\1K\2\x86", "U\2xy", "u1"));
+  const std::string content = array("K\1K\2\x86", "U\2xy", "u1");
+  const Pickle good = Pickle::parse(content);
   EXPECT_EQ(good.root().kind, Kind::kArray);
   EXPECT_EQ(good.root().text, "xy");
   EXPECT_EQ(good.root().items[1]->integer, 2);

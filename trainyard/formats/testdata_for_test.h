@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -21,7 +20,7 @@ class MemoryFile : public core::ReadableFile {
   void read_at(uint64_t offset, std::span<std::byte> out) const override {
     longest_read_ = std::max(longest_read_, out.size());
     if (offset > content_.size() || content_.size() - offset < out.size()) throw std::logic_error("read past the end");
-    std::memcpy(out.data(), content_.data() + offset, out.size());
+    content_.copy(reinterpret_cast<char*>(out.data()), out.size(), offset);
   }
   size_t longest_read() const { return longest_read_; }
 
