@@ -10,6 +10,7 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/fault_injector.h"
+#include "trainyard/core/power_cut_for_test.h"
 #include "trainyard/core/temp_dir.h"
 
 namespace trainyard::core {
@@ -260,6 +261,29 @@ TEST(FileSystem, AFullDiskThatStaysFullLeavesTheOldFile) {
       EXPECT_EQ(code, ErrorCode::kNoSpace) << n;
     }
   }
+}
+
+TEST(FileSystem, AnAtomicWriteOutlivesAPowerCut) {
+  const TempDir directory;
+  PowerCut disk;
+  make_file_system(disk)->write_file_atomically(directory.file("file"), pattern(150'000));
+  EXPECT_EQ(disk.cut(directory.path()), 0);
+  EXPECT_EQ(local_file_system().read_file(directory.file("file")), pattern(150'000));
+}
+
+// What the sync before the rename is for: without it the new name stands for bytes that never reached the disk, and the
+// old file is gone.
+TEST(FileSystem, ARenameWithoutASyncLosesBothFilesInAPowerCut) {
+  const TempDir directory;
+  local_file_system().write_file_atomically(directory.file("file"), "old");
+  PowerCut disk;
+  const auto files = make_file_system(disk);
+  const auto file = files->open_write(directory.file("new"));
+  file->write(pattern(150'000));
+  file->close();
+  files->rename(directory.file("new"), directory.file("file"));
+  EXPECT_EQ(disk.cut(directory.path()), 1);
+  EXPECT_EQ(local_file_system().read_file(directory.file("file")), "");
 }
 
 TEST(FileSystem, AfterAnErrorAFileStaysBroken) {

@@ -145,6 +145,8 @@ TEST(TfRecord, ASpanThatIsNotOfThisFileIsCorruptData) {
     ASSERT_FALSE(record.ok());
     EXPECT_EQ(record.error().code(), core::ErrorCode::kCorruptData);
   }
+  EXPECT_EQ(read_tfrecord(file, {0, 4}, buffer).error().detail().problem,
+            "record has another length than its index says");
 }
 
 TEST(TfRecord, DamagedFilesGiveRecordsOrErrors) {
