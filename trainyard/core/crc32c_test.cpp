@@ -32,9 +32,9 @@ TEST(Crc32c, KnownVectors) {
 
 TEST(Crc32c, AllWaysAgreeAtAnyLengthAndAlignment) {
   std::mt19937 random(1);
-  std::string data(4096, '\0');
+  std::string data(10'000, '\0');
   for (char& c : data) c = static_cast<char>(random());
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 1000; ++i) {
     const size_t begin = random() % 64;
     const size_t length = i < 200 ? i : random() % (data.size() - begin);
     const auto bytes = std::as_bytes(std::span(data)).subspan(begin, length);
