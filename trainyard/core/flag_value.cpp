@@ -1,11 +1,9 @@
 #include "trainyard/core/flag_value.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

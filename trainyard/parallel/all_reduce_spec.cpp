@@ -76,9 +76,9 @@ AllReduceRange parse_range(std::string_view spec, std::string_view part) {
 }  // namespace
 
 const std::vector<std::string>& all_reduce_algorithms() {
-  static const std::vector<std::string> kAlgorithms = {"nccl",  "nccl/xring", "nccl/rechd",  "nccl/pscpu", "xring",
-                                                       "pscpu", "psgpu",      "pscpu/pscpu", "collective"};
-  return kAlgorithms;
+  static const std::vector<std::string> algorithms = {"nccl",  "nccl/xring", "nccl/rechd",  "nccl/pscpu", "xring",
+                                                      "pscpu", "psgpu",      "pscpu/pscpu", "collective"};
+  return algorithms;
 }
 
 std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec) {

@@ -12,7 +12,7 @@ namespace trainyard::recipes {
 
 const core::FlagTable& benchmark_flags() {
   // In the order of --help: what every run needs first.
-  static const core::FlagTable kTable = [] {
+  static const core::FlagTable joined = [] {
     core::FlagTable table;
     models::declare_flags(table);
     data::declare_flags(table);
@@ -23,7 +23,7 @@ const core::FlagTable& benchmark_flags() {
     core::declare_flags(table);
     return table;
   }();
-  return kTable;
+  return joined;
 }
 
 }  // namespace trainyard::recipes

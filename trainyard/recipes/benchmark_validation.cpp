@@ -7,6 +7,7 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/flag_value.h"
+#include "trainyard/optim/learning_rate.h"
 #include "trainyard/parallel/all_reduce_spec.h"
 #include "trainyard/recipes/dataset_choice.h"
 #include "trainyard/recipes/step_plan_flags.h"
@@ -210,6 +211,7 @@ void check_piecewise_learning_rate(const FlagValues& values) {
   refuse_if(is_set(values, "init_learning_rate") || truthy(values, "learning_rate_decay_factor") ||
                 truthy(values, "minimum_learning_rate") || truthy(values, "num_epochs_per_decay"),
             "No other learning rate-related flags can be specified if --piecewise_learning_rate_schedule is specified");
+  optim::parse_piecewise(values.text("piecewise_learning_rate_schedule"), 1.0);  // for its errors
 }
 
 // Ours: a schedule that is named must have what it is made of, and nothing that it would not use.

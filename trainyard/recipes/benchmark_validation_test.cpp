@@ -39,7 +39,7 @@ struct Row {
   const char *item, *refused, *problem, *accepted;  // `accepted`: the nearest command line that passes
 };
 
-void PrintTo(const Row& row, std::ostream* out) {
+void PrintTo(const Row& row, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest looks for it
   *out << row.item << ": " << row.refused;
 }
 
@@ -166,6 +166,13 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"28", "--eval", "Trained model directory not specified", "--eval --train_dir=x"},
         Row{"31", "--piecewise_learning_rate_schedule=1 --init_learning_rate=0", kPiecewise,
             "--piecewise_learning_rate_schedule=1 --num_learning_rate_warmup_epochs=1"},
+        Row{"31", "--piecewise_learning_rate_schedule=1;2",
+            "--piecewise_learning_rate_schedule must have an odd number of components",
+            "--piecewise_learning_rate_schedule=1;2;.1"},
+        Row{"31", "--piecewise_learning_rate_schedule=x;2;.1", "Invalid learning rate: x",
+            "--piecewise_learning_rate_schedule=1e-1;2;.1"},
+        Row{"31", "--piecewise_learning_rate_schedule=1;2.5;.1", "Invalid epoch: 2.5",
+            "--piecewise_learning_rate_schedule=1;2;.1;3;.01"},
         Row{"33", "--gpu_thread_mode=mine", "Invalid gpu_thread_mode: mine", "--gpu_thread_mode=GPU_Shared"},
         Row{"33", "--gpu_thread_mode=global --per_gpu_thread_count=2",
             "Invalid per_gpu_thread_count with gpu_thread_mode=global: 2",
