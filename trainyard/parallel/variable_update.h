@@ -5,6 +5,8 @@
 // update(replica, state). reduce and update are collective over all replicas.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,9 +24,12 @@ enum class GradientReduction { kMean, kSum };
 
 struct VariableUpdateOptions {
   int replicas = 1;  // local ones, each on a thread of its own
+  nn::ParameterSetOptions parameters;
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   std::optional<GradientReduction> reduction;  // overrides the mode's own
   uint64_t seed = 0;
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others
+  void validate() const;                                          // throws kInvalidArgument
 };
 
 class VariableUpdate : public core::Stateful {
@@ -32,7 +37,9 @@ class VariableUpdate : public core::Stateful {
   // What replica `replica` binds to. Executors declare in it before allocate().
   virtual nn::ParameterSet& parameters(int replica) = 0;
 
-  // After all executors have declared: allocates and initialises, replica 0's values to all others.
+  // After all executors have declared: allocates and initialises, replica 0's values to all others; makes the
+  // optimizers. The weight decay of an optimizer counts once in the loss whatever the reduction: where gradients are
+  // summed over n replicas, it is applied n times, as tf_cnn_benchmarks does.
   virtual void allocate() = 0;
 
   virtual void reduce(int replica) = 0;
@@ -40,6 +47,7 @@ class VariableUpdate : public core::Stateful {
 
   // What is saved, evaluated and exported: replica 0's.
   nn::ParameterSet& saved_parameters() { return parameters(0); }
+  // How gradients meet; kMean where they do not.
   virtual GradientReduction reduction() const = 0;
 
   // Wakes replicas that wait for one that failed.
@@ -47,10 +55,14 @@ class VariableUpdate : public core::Stateful {
 
   // Seconds that `replica` has spent waiting for others and moving gradients.
   virtual double communication_seconds(int replica) const = 0;
+
+  // "model/<parameter or buffer>" and "optimizer/<slot>" of replica 0. Loading gives them to every replica.
+  void save(core::StateWriter& writer) const override = 0;
+  void load(const core::StateReader& reader) override = 0;
 };
 
 // "parameter_server" (one copy of the values, mean), "replicated" (a copy each, sum as upstream),
-// "independent" (a copy each, no exchange).
+// "independent" (a copy each, no exchange; the others' copies are saved behind "replica/<r>/").
 using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;
 using VariableUpdateRegistry = core::Registry<VariableUpdateFactory>;
 VariableUpdateRegistry& variable_updates();
