@@ -15,6 +15,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -39,9 +40,9 @@ struct StepTimes {
 };
 
 struct ReplicaView {
-  data::Batch batch;                       // undefined tensors where the step has no batch
+  data::Batch batch;                       // of the last micro-step; undefined tensors where the step has no batch
   at::Tensor output;                       // [N, classes], detached
-  at::Tensor loss;                         // [] without regularization
+  at::Tensor loss;                         // [] mean over micro-steps, without regularization
   nn::ParameterSet* parameters = nullptr;  // values after the update, gradients as reduced
 };
 

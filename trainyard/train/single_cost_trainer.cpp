@@ -1,0 +1,126 @@
+#include "trainyard/train/single_cost_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <utility>
+#include <variant>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+#include "trainyard/core/scoped_state.h"
+#include "trainyard/core/thread.h"
+#include "trainyard/train/training_replicas.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+constexpr const char* kAtenGenerator = "random/aten_cpu";
+
+bool has_foreign_modules(const nn::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const nn::Node& node) { return std::holds_alternative<nn::Foreign>(node.op); });
+}
+
+// Before the executors are made: foreign modules may draw their first values.
+void seed_foreign_modules(const SingleCostOptions& options) {
+  if (!has_foreign_modules(options.graph)) return;
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(options.seed);
+}
+
+}  // namespace
+
+void SingleCostOptions::validate() const {
+  const auto require = [](bool good, std::string_view what, std::string_view expected, const std::string& actual) {
+    if (good) return;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.problem = fmt::format("{} cannot be used", what), .expected = std::string(expected), .actual = actual});
+  };
+  require(!graph.nodes.empty(), "the model of a trainer", "a graph with nodes", "an empty one");
+  require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
+  require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
+  require(intra_op_threads >= 0, "the number of intra-op threads", "at least 0", std::to_string(intra_op_threads));
+  require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
+          fmt::format("{}", weight_decay));
+  require(static_cast<bool>(learning_rate), "the learning rate", "a function of the step", "none");
+  require(static_cast<bool>(make_optimizer), "the optimizer", "a way to make one", "none");
+}
+
+SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source)
+    : options_(std::move(options)), source_(std::move(source)) {
+  options_.validate();
+  if (source_ == nullptr || source_->replicas() != options_.replicas) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the input must give one batch a replica",
+                 .expected = fmt::format("{} batches", options_.replicas),
+                 .actual = source_ == nullptr ? "no input" : std::to_string(source_->replicas())});
+  }
+  seed_foreign_modules(options_);
+  replicas_ = std::make_unique<Replicas>(options_);
+}
+
+SingleCostTrainer::~SingleCostTrainer() = default;
+
+nn::ParameterSet& SingleCostTrainer::parameters() {
+  return replicas_->update().saved_parameters();
+}
+
+double SingleCostTrainer::current_learning_rate() const {
+  return replicas_->last_learning_rate().value_or(options_.learning_rate(global_step()));
+}
+
+double SingleCostTrainer::last_base_loss() const {
+  return replicas_->base_loss();
+}
+
+double SingleCostTrainer::last_total_loss() const {
+  return replicas_->base_loss() + replicas_->l2_loss();
+}
+
+void SingleCostTrainer::begin_training() {
+  const int threads = options_.intra_op_threads > 0 ? options_.intra_op_threads : core::available_cores();
+  replicas_->start(std::max(1, threads / options_.replicas));
+}
+
+void SingleCostTrainer::end_training() {
+  replicas_->end();
+}
+
+void SingleCostTrainer::run_step(StepView& view) {
+  replicas_->run_step(*source_, view);
+}
+
+void SingleCostTrainer::save(core::StateWriter& writer) const {
+  Trainer::save(writer);
+  replicas_->update().save(writer);
+  core::ScopedWriter input(writer, "input/");
+  source_->save(input);
+  if (has_foreign_modules(options_.graph)) {
+    const at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(generator.mutex());
+    writer.tensor(kAtenGenerator, generator.get_state());
+  }
+}
+
+void SingleCostTrainer::load(const core::StateReader& reader) {
+  Trainer::load(reader);
+  replicas_->update().load(reader);
+  source_->load(core::ScopedReader(reader, "input/"));
+  if (has_foreign_modules(options_.graph)) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(reader.tensor(kAtenGenerator));
+  }
+}
+
+}  // namespace trainyard::train

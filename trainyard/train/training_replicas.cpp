@@ -1,0 +1,143 @@
+#include "trainyard/train/training_replicas.h"
+
+#include <limits>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "trainyard/nn/loss.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+}  // namespace
+
+SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : options_(options) {
+  const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
+  update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
+                                                                       .parameters = {.dtype = parameters},
+                                                                       .make_optimizer = options.make_optimizer,
+                                                                       .reduction = options.reduction,
+                                                                       .seed = options.seed,
+                                                                       .deadline = options.deadline});
+  for (int r = 0; r < options.replicas; ++r) {
+    Replica& replica = replicas_.emplace_back();
+    replica.view.parameters = &update_->parameters(r);
+    replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
+    replica.executor = nn::make_executor(options.executor, options.graph,
+                                         {.dtype = options.dtype,
+                                          .mode = nn::Mode::kTraining,
+                                          .replica = r,
+                                          .parameters = &update_->parameters(r),
+                                          .gradients = replica.sink.get()});
+  }
+  update_->allocate();
+}
+
+void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
+  threads_ = std::make_unique<ReplicaThreads>(options_.replicas, intra_op_threads_each,
+                                              [this](const Error& error) { update_->abort(error); });
+}
+
+double SingleCostTrainer::Replicas::base_loss() const {
+  double sum = 0;
+  for (const Replica& replica : replicas_) {
+    if (!replica.view.loss.defined()) return std::numeric_limits<double>::quiet_NaN();
+    sum += replica.view.loss.item<double>();
+  }
+  return sum / static_cast<double>(replicas_.size());
+}
+
+std::vector<data::Batch> SingleCostTrainer::Replicas::next_batches(data::BatchSource& source) const {
+  std::vector<data::Batch> batches = source.next();
+  if (batches.size() == replicas_.size()) return batches;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "the input ended in the middle of the training",
+                                            .expected = fmt::format("{} batches", replicas_.size()),
+                                            .actual = std::to_string(batches.size()),
+                                            .remedy = "let it repeat, or train fewer steps"});
+}
+
+void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& view) {
+  const Clock::time_point begin = Clock::now();
+  const double communication_before = update_->communication_seconds(0);
+  last_learning_rate_ = options_.learning_rate(view.global_step);
+  state_.write({.learning_rate = *last_learning_rate_, .step = view.global_step});
+
+  double input_seconds = 0;
+  for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
+    const Clock::time_point asked = Clock::now();
+    std::vector<data::Batch> batches = next_batches(source);
+    input_seconds += seconds_between(asked, Clock::now());
+    threads_->run([&](int r) {
+      forward_backward(r, view.global_step, micro_step, std::move(batches[static_cast<size_t>(r)]));
+      if (micro_step == options_.micro_steps - 1) reduce_and_update(r);
+    });
+  }
+
+  for (const Replica& replica : replicas_) view.replicas.push_back(replica.view);
+  const Clock::time_point end = Clock::now();
+  StepTimes& times = view.times;
+  times.total = seconds_between(begin, end);
+  times.input = input_seconds;
+  times.update = update_seconds_;
+  times.communication = update_->communication_seconds(0) - communication_before;
+  if (replicas_.size() > 1) times.communication += seconds_between(replica_0_done_, end);
+  times.compute = times.total - times.input - times.update - times.communication;
+}
+
+void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micro_step, data::Batch batch) {
+  // Grad mode is each thread's own.
+  const at::AutoGradMode with_gradients(true);
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  const StepHooks& hooks = options_.hooks;
+  replica.sink->begin(micro_step, options_.micro_steps);
+  if (hooks.input_pre) hooks.input_pre(r, batch);
+  const at::Tensor output = replica.executor->forward(
+      batch.images,
+      {.seed = options_.seed, .step = step, .micro_step = micro_step, .first_sample = batch.first_sample});
+  at::Tensor loss_output = output, labels = batch.labels;
+  if (hooks.loss_pre) hooks.loss_pre(r, loss_output, labels);
+  at::Tensor loss = options_.loss ? options_.loss(loss_output, labels) : nn::softmax_cross_entropy(loss_output, labels);
+  const at::Tensor share = loss.detach().div(options_.micro_steps);
+  if (hooks.grad_pre) hooks.grad_pre(r, loss);
+  if (loss.numel() != 1 || !loss.requires_grad()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "the loss cannot be differentiated",
+                                              .expected = "a scalar that depends on the model's parameters",
+                                              .actual = fmt::format("{} elements{}", loss.numel(),
+                                                                    loss.requires_grad() ? "" : " without gradient")});
+  }
+  if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
+  loss.backward();
+  replica.sink->finish();
+
+  replica.view.loss = micro_step == 0 ? share : replica.view.loss.add(share);
+  replica.view.output = output.detach();
+  replica.view.batch = std::move(batch);
+}
+
+void SingleCostTrainer::Replicas::reduce_and_update(int r) {
+  const at::NoGradGuard without_gradients;
+  nn::ParameterSet& parameters = update_->parameters(r);
+  update_->reduce(r);
+  if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
+  if (r == 0 && options_.weight_decay > 0) l2_loss_ = optim::l2_loss(parameters, options_.weight_decay);
+
+  const Clock::time_point begin = Clock::now();
+  const double communication_before = update_->communication_seconds(r);
+  update_->update(r, state_);
+  if (r != 0) return;
+  replica_0_done_ = Clock::now();
+  update_seconds_ =
+      seconds_between(begin, replica_0_done_) - (update_->communication_seconds(r) - communication_before);
+}
+
+}  // namespace trainyard::train

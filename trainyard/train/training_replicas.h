@@ -1,0 +1,56 @@
+// The replicas of a SingleCostTrainer: executors, gradient sinks and threads, and one step over all of them.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "trainyard/optim/step_state.h"
+#include "trainyard/train/replica_threads.h"
+#include "trainyard/train/single_cost_trainer.h"
+
+namespace trainyard::train {
+
+class SingleCostTrainer::Replicas {
+ public:
+  // `options` must outlive it.
+  explicit Replicas(const SingleCostOptions& options);
+
+  void start(int intra_op_threads_each);
+  void end() { threads_.reset(); }
+
+  // view.global_step is given; the rest is filled.
+  void run_step(data::BatchSource& source, StepView& view);
+
+  parallel::VariableUpdate& update() const { return *update_; }
+  std::optional<double> last_learning_rate() const { return last_learning_rate_; }
+  double base_loss() const;
+  double l2_loss() const { return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Replica {
+    std::unique_ptr<nn::GradientSink> sink;
+    std::unique_ptr<nn::Executor> executor;
+    ReplicaView view;
+  };
+
+  std::vector<data::Batch> next_batches(data::BatchSource& source) const;
+  void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
+  void reduce_and_update(int replica);
+
+  const SingleCostOptions& options_;
+  std::unique_ptr<parallel::VariableUpdate> update_;
+  std::vector<Replica> replicas_;
+  optim::StepState state_;
+  std::optional<double> last_learning_rate_;
+  at::Tensor l2_loss_;  // [] float64 of the values before the last update; undefined without weight decay
+  // Of replica 0, written by its thread and read when all have met.
+  double update_seconds_ = 0;
+  Clock::time_point replica_0_done_;
+  std::unique_ptr<ReplicaThreads> threads_;
+};
+
+}  // namespace trainyard::train
