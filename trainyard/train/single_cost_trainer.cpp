@@ -106,7 +106,7 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   core::ScopedWriter input(writer, "input/");
   source_->save(input);
   if (has_foreign_modules(options_.graph)) {
-    const at::Generator generator = at::detail::getDefaultCPUGenerator();
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());
     writer.tensor(kAtenGenerator, generator.get_state());
   }

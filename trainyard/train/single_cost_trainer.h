@@ -5,6 +5,7 @@
 // then reduce over replicas -> [update_pre] -> update. Hooks run on the replica's thread and touch only their own.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -29,7 +30,7 @@ struct StepHooks {
   std::function<void(int replica, at::Tensor& output, at::Tensor& labels)> loss_pre;
   // The loss of a replica's micro-batch (a mean over its samples) may be changed, or added to, before backward.
   std::function<void(int replica, at::Tensor& loss)> grad_pre;
-  // Reduced gradients before the update.
+  // Reduced gradients before the update. Where replicas share values or average gradients, all must do the same.
   std::function<void(int replica, nn::ParameterSet& parameters)> update_pre;
 };
 
@@ -39,14 +40,15 @@ using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at
 struct SingleCostOptions {
   nn::Graph graph;
   std::string executor = "reference";
-  at::ScalarType dtype = at::kFloat;
+  at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
   int replicas = 1;
   int micro_steps = 1;       // gradients of this many batches are averaged into one update
   int intra_op_threads = 0;  // all replicas together; 0: the cores that this process may use
   uint64_t seed = 0;
-  double weight_decay = 0.0;  // for the reported total loss; the optimizer has its own
+  double weight_decay = 0.0;  // for the reported total loss only; the optimizer has its own
   std::string variable_update = "parameter_server";
   std::optional<parallel::GradientReduction> reduction;
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   optim::LearningRate learning_rate;
   LossFunction loss;  // none: softmax cross-entropy
@@ -54,9 +56,15 @@ struct SingleCostOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
+// A graph with foreign modules draws from ATen's default generator, which the constructor seeds and which is saved; on
+// more than one replica the order of its draws is the threads'.
+//
+// A replica that throws ends the step for all: train() throws the first error with replica and step, and the trainer
+// cannot train again. StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving
+// gradients, `update` the optimizer's own work, `compute` all the rest.
 class SingleCostTrainer : public Trainer {
  public:
-  // `source` must have options.replicas replicas.
+  // `source` must have options.replicas replicas. Builds the replicas' executors and initialises their parameters.
   SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source);
   ~SingleCostTrainer() override;
 
@@ -64,11 +72,14 @@ class SingleCostTrainer : public Trainer {
   // What is saved, evaluated, exported.
   nn::ParameterSet& parameters();
   data::BatchSource& source() { return *source_; }
+  // Of the last step; before the first one, of the next.
   double current_learning_rate() const;
-  // The replicas' mean loss of the last step with the L2 term, and without; read back when called.
+  // The replicas' mean loss of the last step, before its update, with the L2 term, and without; read back when called.
+  // Not a number before the first step.
   double last_total_loss() const;
   double last_base_loss() const;
 
+  // Beside the trainer's: "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu".
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -81,7 +92,6 @@ class SingleCostTrainer : public Trainer {
   class Replicas;
   SingleCostOptions options_;
   std::shared_ptr<data::BatchSource> source_;
-  std::unique_ptr<parallel::VariableUpdate> update_;
   std::unique_ptr<Replicas> replicas_;
 };
 

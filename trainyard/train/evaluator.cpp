@@ -1,0 +1,69 @@
+#include "trainyard/train/evaluator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/nn/loss.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : options_(std::move(options)) {
+  if (!parameters.allocated()) {
+    throw Error(ErrorCode::kInvalidArgument, "an evaluation needs a parameter set that is allocated");
+  }
+  executor_ = nn::make_executor(options_.executor, options_.graph,
+                                {.dtype = options_.dtype,
+                                 .mode = nn::Mode::kInference,
+                                 .name_prefix = options_.name_prefix,
+                                 .parameters = &parameters});
+}
+
+Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
+  using Clock = std::chrono::steady_clock;
+  const at::NoGradGuard without_gradients;
+  const auto begin = Clock::now();
+  const double waited_before = source.waited_seconds();
+  Evaluation result;
+  double loss_sum = 0;
+  int64_t top_1 = 0, top_5 = 0, done = 0;
+  for (; batches == 0 || done < batches; ++done) {
+    const std::vector<data::Batch> next = source.next();
+    if (next.empty()) break;
+    for (const data::Batch& batch : next) {
+      const int64_t count = batch.labels.defined() ? batch.labels.size(0) : 0;
+      if (count == 0) continue;
+      const at::Tensor output = executor_->forward(batch.images, {});
+      const at::Tensor loss =
+          options_.loss ? options_.loss(output, batch.labels) : nn::softmax_cross_entropy(output, batch.labels);
+      loss_sum += loss.item<double>() * static_cast<double>(count);
+      top_1 += nn::top_k_correct(output, batch.labels, 1).item<int64_t>();
+      top_5 += nn::top_k_correct(output, batch.labels, 5).item<int64_t>();
+      result.samples += count;
+    }
+  }
+  if (done < batches || result.samples == 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the input of an evaluation ended early",
+                 .expected = batches == 0 ? "at least one sample" : fmt::format("{} batches", batches),
+                 .actual = fmt::format("{} batches with {} samples", done, result.samples),
+                 .remedy = "evaluate fewer batches, or let the input repeat"});
+  }
+  const auto samples = static_cast<double>(result.samples);
+  result.loss = loss_sum / samples;
+  result.top_1 = static_cast<double>(top_1) / samples;
+  result.top_5 = static_cast<double>(top_5) / samples;
+  result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  result.input_seconds = source.waited_seconds() - waited_before;
+  return result;
+}
+
+}  // namespace trainyard::train
