@@ -3,7 +3,10 @@
 // The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h); its augmentation of (seed,
 // epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
 // resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
-// slice.
+// slice; with repeat a global batch runs on into the next epoch.
+//
+//   data::Pipeline pipeline(dataset, transform, {.batch_size = 64, .height = 32, .width = 32, .worker_threads = 2});
+//   for (const data::Batch& batch : pipeline.next()) step(batch.images, batch.labels);
 #pragma once
 
 #include <cstdint>
@@ -29,11 +32,17 @@ struct PipelineOptions {
   bool repeat_cached_sample = false;  // one decoded sample for ever: measures everything behind the input
   uint64_t seed = 0;
   OrderOptions order;
+  // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
+  // whose label becomes negative is kCorruptData.
+  int64_t label_offset = 0;
   void validate() const;  // throws kInvalidArgument
 };
 
+// Threads start with the first next(), so a seek() before it costs nothing. A bad sample leaves the pipeline where it
+// is: next() throws the same again until seek() goes elsewhere.
 class Pipeline : public BatchSource {
  public:
+  // Throws kInvalidArgument: bad options, an empty data set.
   Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options);
   ~Pipeline() override;
 
@@ -48,10 +57,7 @@ class Pipeline : public BatchSource {
  private:
   class Workers;
   PipelineOptions options_;
-  std::shared_ptr<const Dataset> dataset_;
-  std::shared_ptr<const Transform> transform_;
   std::unique_ptr<Workers> workers_;
-  Position position_;
 };
 
 }  // namespace trainyard::data

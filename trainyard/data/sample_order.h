@@ -14,6 +14,7 @@ struct OrderOptions {
   bool shuffle = true;
   int64_t shuffle_buffer = 10000;
   double shift_ratio = 0.0;  // worker's task_index / num_workers: where in the set its order begins
+  void validate() const;     // throws kInvalidArgument
 };
 
 // Index of the k-th sample for k in [0, size): 8 bytes each (10 MB for ImageNet).

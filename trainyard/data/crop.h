@@ -1,0 +1,26 @@
+// Where a training image is cut out: TensorFlow's sample_distorted_bounding_box.
+#pragma once
+
+#include <vector>
+
+#include "trainyard/core/random.h"
+#include "trainyard/data/dataset.h"
+#include "trainyard/data/image.h"
+
+namespace trainyard::data {
+
+struct CropOptions {
+  float min_object_covered = 0.1F;                           // part of at least one box that must be inside
+  float min_aspect_ratio = 0.75F, max_aspect_ratio = 1.33F;  // width / height
+  float min_area = 0.05F, max_area = 1.0F;                   // part of the image
+  int max_attempts = 100;
+  void validate() const;  // throws kInvalidArgument
+};
+
+// A random window inside the image: aspect ratio uniform, then height uniform between those that the area allows, then
+// place uniform. Drawn again while it covers too little of every box; after max_attempts the whole image. No boxes: the
+// image is the box. The image must not be empty.
+CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
+                       core::RandomStream& random);
+
+}  // namespace trainyard::data

@@ -1,0 +1,19 @@
+// Image files to pixels. What a file is, its first bytes say, not its name.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "trainyard/core/error.h"
+#include "trainyard/data/image.h"
+
+namespace trainyard::data {
+
+// kCorruptData: empty, neither JPEG nor PNG, or a broken header.
+core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes);
+
+// The image, or `crop` of it: see decode_jpeg and decode_png.
+core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
+                                 const DecodeLimits& limits = {});
+
+}  // namespace trainyard::data

@@ -1,0 +1,43 @@
+// A decoded image, a part of one, and how much of one may be decoded.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::data {
+
+struct ImageSize {
+  int height = 0, width = 0;  // pixels
+  bool operator==(const ImageSize&) const = default;
+};
+
+// Rows [y, y + height) and columns [x, x + width).
+struct CropWindow {
+  int y = 0, x = 0, height = 0, width = 0;  // pixels
+  bool operator==(const CropWindow&) const = default;
+};
+
+struct Image {
+  int height = 0, width = 0;
+  std::vector<uint8_t> pixels;  // [height, width, 3] RGB
+};
+
+// Images come from strangers: their size is checked before any memory is taken for pixels.
+struct DecodeLimits {
+  int64_t max_pixels = 178'956'970;  // height x width of the whole image; 512 MiB as RGB
+  // Told the bytes of pixels before they are allocated; refuses by throwing.
+  std::function<void(int64_t bytes)> before_allocation;
+};
+
+// A copy of the part `crop`, which must be inside.
+Image cut_out(const Image& image, const CropWindow& crop);
+
+// kCorruptData "image too large" when the image has more pixels than the limit.
+core::Result<bool> check_size(ImageSize size, const DecodeLimits& limits);
+// kCorruptData when the window is empty or not inside an image of this size.
+core::Result<bool> check_inside(const CropWindow& crop, ImageSize size);
+
+}  // namespace trainyard::data

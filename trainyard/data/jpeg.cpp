@@ -1,0 +1,212 @@
+#include "trainyard/data/jpeg.h"
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <fmt/core.h>
+// jpeglib.h needs <cstdio> before it.
+#include <jerror.h>
+#include <jpeglib.h>
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+// libjpeg reports errors by calling a function that must not return. It is C, compiled without unwind tables in
+// general, so no exception may pass through it: longjmp, over frames that hold nothing with a destructor.
+struct ErrorManager {
+  jpeg_error_mgr base;  // first: libjpeg knows only this part
+  std::jmp_buf escape;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void escape_with_message(j_common_ptr codec) {
+  auto* manager = reinterpret_cast<ErrorManager*>(codec->err);
+  codec->err->format_message(codec, manager->message);
+  std::longjmp(manager->escape, 1);
+}
+
+// Level -1 is a warning about damaged data, others are traces. Real data sets hold files with harmless warnings (bytes
+// between segments); only data that ends too early is an error, as it is for TensorFlow.
+void escape_if_truncated(j_common_ptr codec, int level) {
+  if (level == -1 && codec->err->msg_code == JWRN_JPEG_EOF) escape_with_message(codec);
+}
+
+void install(ErrorManager& manager) {
+  jpeg_std_error(&manager.base);
+  manager.base.error_exit = escape_with_message;
+  manager.base.emit_message = escape_if_truncated;
+  manager.message[0] = '\0';
+}
+
+struct Decompressor {
+  jpeg_decompress_struct codec{};
+  ErrorManager errors{};
+
+  Decompressor() {
+    codec.err = &errors.base;
+    install(errors);
+  }
+  ~Decompressor() { jpeg_destroy_decompress(&codec); }
+  Decompressor(const Decompressor&) = delete;
+  Decompressor& operator=(const Decompressor&) = delete;
+
+  Error error() const {
+    return {ErrorCode::kCorruptData, {.problem = fmt::format("JPEG cannot be decoded: {}", errors.message)}};
+  }
+};
+
+// The functions below that call setjmp hold only trivial locals. They return false after an error.
+bool read_header(Decompressor& d, std::span<const std::byte> bytes) {
+  if (setjmp(d.errors.escape) != 0) return false;
+  jpeg_create_decompress(&d.codec);
+  jpeg_mem_src(&d.codec, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&d.codec, TRUE);
+  return true;
+}
+
+bool is_cmyk(const jpeg_decompress_struct& codec) {
+  return codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
+}
+
+// Begins decompression; narrows the columns to those needed for `crop`. *first_column: the image's column of the first
+// one that will be read.
+bool start(Decompressor& d, const CropWindow& crop, int* first_column) {
+  if (setjmp(d.errors.escape) != 0) return false;
+  jpeg_decompress_struct& codec = d.codec;
+  codec.out_color_space = is_cmyk(codec) ? JCS_CMYK : JCS_RGB;
+  codec.dct_method = JDCT_ISLOW;
+  codec.do_fancy_upsampling = TRUE;
+  jpeg_start_decompress(&codec);
+  // Smooth upsampling looks at the neighbours: one column more on each side keeps the pixels those of the whole image.
+  const int left = std::max(crop.x - 1, 0);
+  const int right = std::min(crop.x + crop.width + 1, static_cast<int>(codec.output_width));
+  JDIMENSION x = left;
+  JDIMENSION width = right - left;
+  if (width < codec.output_width) jpeg_crop_scanline(&codec, &x, &width);
+  *first_column = static_cast<int>(x);
+  return true;
+}
+
+void cmyk_to_rgb(const uint8_t* cmyk, int width, bool inverted, uint8_t* rgb) {
+  for (int x = 0; x < width; ++x, cmyk += 4, rgb += 3) {
+    const int black = inverted ? cmyk[3] : 255 - cmyk[3];
+    for (int c = 0; c < 3; ++c) {
+      const int light = inverted ? cmyk[c] : 255 - cmyk[c];
+      rgb[c] = static_cast<uint8_t>(black * light / 255);
+    }
+  }
+}
+
+// Reads the rows of `crop` into `pixels`; `row` holds one row as the codec gives it. Decompression is not finished
+// formally: all rows wanted are there, what follows does not matter.
+bool read_rows(Decompressor& d, const CropWindow& crop, int first_column, uint8_t* row, uint8_t* pixels) {
+  if (setjmp(d.errors.escape) != 0) return false;
+  jpeg_decompress_struct& codec = d.codec;
+  const int channels = codec.output_components;
+  if (crop.y > 0) jpeg_skip_scanlines(&codec, crop.y);
+  const uint8_t* source = row + static_cast<ptrdiff_t>(crop.x - first_column) * channels;
+  for (int y = 0; y < crop.height; ++y) {
+    jpeg_read_scanlines(&codec, &row, 1);
+    uint8_t* target = pixels + static_cast<ptrdiff_t>(y) * crop.width * 3;
+    if (channels == 3) {
+      std::memcpy(target, source, static_cast<size_t>(crop.width) * 3);
+    } else {
+      cmyk_to_rgb(source, crop.width, codec.saw_Adobe_marker != 0, target);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes) {
+  Decompressor d;
+  if (!read_header(d, bytes)) return d.error();
+  return ImageSize{static_cast<int>(d.codec.image_height), static_cast<int>(d.codec.image_width)};
+}
+
+core::Result<Image> decode_jpeg(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
+                                const DecodeLimits& limits) {
+  Decompressor d;
+  if (!read_header(d, bytes)) return d.error();
+  const ImageSize size{static_cast<int>(d.codec.image_height), static_cast<int>(d.codec.image_width)};
+  if (auto checked = check_size(size, limits); !checked.ok()) return checked.error();
+  const CropWindow window = crop.value_or(CropWindow{0, 0, size.height, size.width});
+  if (auto checked = check_inside(window, size); !checked.ok()) return checked.error();
+
+  Image image{.height = window.height, .width = window.width};
+  const int64_t pixel_bytes = int64_t{3} * window.height * window.width;
+  if (limits.before_allocation) limits.before_allocation(pixel_bytes);
+  image.pixels.resize(pixel_bytes);
+  int first_column = 0;
+  if (!start(d, window, &first_column)) return d.error();
+  std::vector<uint8_t> row(static_cast<size_t>(d.codec.output_width) * d.codec.output_components);
+  if (!read_rows(d, window, first_column, row.data(), image.pixels.data())) return d.error();
+  return image;
+}
+
+namespace {
+
+struct Compressor {
+  jpeg_compress_struct codec{};
+  ErrorManager errors{};
+  unsigned char* output = nullptr;  // libjpeg's, by malloc
+  unsigned long size = 0;
+
+  Compressor() {
+    codec.err = &errors.base;
+    install(errors);
+  }
+  ~Compressor() {
+    jpeg_destroy_compress(&codec);
+    std::free(output);
+  }
+  Compressor(const Compressor&) = delete;
+  Compressor& operator=(const Compressor&) = delete;
+};
+
+bool compress(Compressor& c, const uint8_t* pixels, int height, int width, int quality, ChromaSubsampling subsampling) {
+  if (setjmp(c.errors.escape) != 0) return false;
+  jpeg_compress_struct& codec = c.codec;
+  jpeg_create_compress(&codec);
+  jpeg_mem_dest(&codec, &c.output, &c.size);
+  codec.image_height = height;
+  codec.image_width = width;
+  codec.input_components = 3;
+  codec.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&codec);
+  jpeg_set_quality(&codec, quality, TRUE);
+  if (subsampling == ChromaSubsampling::k444) codec.comp_info[0].h_samp_factor = codec.comp_info[0].v_samp_factor = 1;
+  jpeg_start_compress(&codec, TRUE);
+  for (int y = 0; y < height; ++y) {
+    JSAMPROW row = const_cast<uint8_t*>(pixels + static_cast<ptrdiff_t>(y) * width * 3);
+    jpeg_write_scanlines(&codec, &row, 1);
+  }
+  jpeg_finish_compress(&codec);
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode_jpeg(const Image& image, int quality, ChromaSubsampling subsampling) {
+  if (image.pixels.size() != static_cast<size_t>(image.height) * image.width * 3 || image.pixels.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "image to encode is empty or of another size",
+                                              .expected = fmt::format("{} x {} x 3", image.height, image.width),
+                                              .actual = fmt::format("{} bytes", image.pixels.size())});
+  }
+  Compressor c;
+  if (!compress(c, image.pixels.data(), image.height, image.width, quality, subsampling)) {
+    throw Error(ErrorCode::kInvalidArgument, fmt::format("JPEG cannot be encoded: {}", c.errors.message));
+  }
+  const auto* begin = reinterpret_cast<const std::byte*>(c.output);
+  return {begin, begin + c.size};
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,199 @@
+#include "trainyard/data/jpeg.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+#include <jpeglib.h>
+
+#include "trainyard/core/random.h"
+#include "trainyard/data/decode.h"
+#include "trainyard/data/test_images.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::ErrorCode;
+
+// JPEGs that encode_jpeg does not write: gray, CMYK (with Adobe's marker: inverted), progressive.
+std::vector<std::byte> encode_special(const std::vector<uint8_t>& pixels, int height, int width, J_COLOR_SPACE space,
+                                      bool progressive, J_COLOR_SPACE stored) {
+  jpeg_compress_struct codec{};
+  jpeg_error_mgr errors{};
+  codec.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&codec);
+  unsigned char* output = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&codec, &output, &size);
+  codec.image_height = height;
+  codec.image_width = width;
+  codec.input_components = static_cast<int>(pixels.size() / (static_cast<size_t>(height) * width));
+  codec.in_color_space = space;
+  jpeg_set_defaults(&codec);
+  jpeg_set_colorspace(&codec, stored);
+  jpeg_set_quality(&codec, 100, TRUE);
+  if (progressive) jpeg_simple_progression(&codec);
+  jpeg_start_compress(&codec, TRUE);
+  for (int y = 0; y < height; ++y) {
+    JSAMPROW row = const_cast<uint8_t*>(pixels.data() + static_cast<size_t>(y) * width * codec.input_components);
+    jpeg_write_scanlines(&codec, &row, 1);
+  }
+  jpeg_finish_compress(&codec);
+  jpeg_destroy_compress(&codec);
+  const auto* begin = reinterpret_cast<const std::byte*>(output);
+  std::vector<std::byte> result(begin, begin + size);
+  std::free(output);
+  return result;
+}
+
+std::vector<std::byte> encode_progressive(const Image& image) {
+  return encode_special(image.pixels, image.height, image.width, JCS_RGB, true, JCS_YCbCr);
+}
+
+void expect_near(const Image& actual, const Image& expected, int tolerance) {
+  ASSERT_EQ(actual.height, expected.height);
+  ASSERT_EQ(actual.width, expected.width);
+  for (size_t i = 0; i < expected.pixels.size(); ++i) ASSERT_NEAR(actual.pixels[i], expected.pixels[i], tolerance) << i;
+}
+
+TEST(Jpeg, KeepsSmoothImages) {
+  const Image image = smooth_image(37, 61);
+  expect_near(decode_jpeg(encode_jpeg(image, 100, ChromaSubsampling::k444)).value(), image, 5);
+  expect_near(decode_jpeg(encode_jpeg(image, 95)).value(), image, 12);
+  EXPECT_EQ(read_jpeg_size(encode_jpeg(image)).value(), (ImageSize{37, 61}));
+}
+
+TEST(Jpeg, ReadsProgressive) {
+  const Image image = smooth_image(50, 33);
+  expect_near(decode_jpeg(encode_progressive(image)).value(), image, 12);
+}
+
+TEST(Jpeg, GrayBecomesRgb) {
+  std::vector<uint8_t> gray(20 * 30);
+  for (size_t i = 0; i < gray.size(); ++i) gray[i] = static_cast<uint8_t>(i * 255 / gray.size());
+  const Image image = decode_jpeg(encode_special(gray, 20, 30, JCS_GRAYSCALE, false, JCS_GRAYSCALE)).value();
+  ASSERT_EQ(image.pixels.size(), gray.size() * 3);
+  for (size_t i = 0; i < image.pixels.size(); ++i) ASSERT_NEAR(image.pixels[i], gray[i / 3], 5);
+}
+
+// libjpeg writes Adobe's marker with CMYK and YCCK, so samples are light, not ink: R = C K / 255.
+TEST(Jpeg, CmykAndYcckBecomeRgb) {
+  std::vector<uint8_t> cmyk;
+  for (int i = 0; i < 32 * 32; ++i) cmyk.insert(cmyk.end(), {255, 128, 0, 200});
+  for (J_COLOR_SPACE stored : {JCS_CMYK, JCS_YCCK}) {
+    const Image image = decode_jpeg(encode_special(cmyk, 32, 32, JCS_CMYK, false, stored)).value();
+    ASSERT_EQ(image.pixels.size(), 32u * 32 * 3);
+    for (size_t i = 0; i < image.pixels.size(); i += 3) {
+      ASSERT_NEAR(image.pixels[i], 200, 4);
+      ASSERT_NEAR(image.pixels[i + 1], 100, 4);
+      ASSERT_NEAR(image.pixels[i + 2], 0, 4);
+    }
+  }
+}
+
+// For every kind of file, a crop holds exactly what the whole image holds there.
+TEST(Jpeg, CropIsPartOfTheWholeImage) {
+  const Image source = noisy_image(75, 90);
+  const std::vector<std::vector<std::byte>> files = {encode_jpeg(source, 90, ChromaSubsampling::k420),
+                                                     encode_jpeg(source, 90, ChromaSubsampling::k444),
+                                                     encode_progressive(source)};
+  core::RandomStream random(7, "crops");
+  for (const auto& file : files) {
+    const Image whole = decode_jpeg(file).value();
+    for (int i = 0; i < 200; ++i) {
+      CropWindow crop;
+      crop.height = 1 + static_cast<int>(random.below(whole.height));
+      crop.width = 1 + static_cast<int>(random.below(whole.width));
+      crop.y = static_cast<int>(random.below(whole.height - crop.height + 1));
+      crop.x = static_cast<int>(random.below(whole.width - crop.width + 1));
+      const Image part = decode_jpeg(file, crop).value();
+      ASSERT_EQ(part.pixels, part_of(whole, crop).pixels)
+          << crop.y << " " << crop.x << " " << crop.height << " " << crop.width;
+    }
+  }
+}
+
+TEST(Jpeg, CropOutsideIsAnError) {
+  const auto file = encode_jpeg(smooth_image(20, 20));
+  for (const CropWindow crop : {CropWindow{0, 0, 21, 5}, CropWindow{-1, 0, 5, 5}, CropWindow{0, 16, 5, 5},
+                                CropWindow{3, 3, 0, 5}, CropWindow{2, 0, 2'147'483'647, 5}}) {
+    EXPECT_EQ(decode_jpeg(file, crop).error().code(), ErrorCode::kCorruptData);
+  }
+}
+
+TEST(Jpeg, TruncatedIsAnError) {
+  for (const auto& file : {encode_jpeg(noisy_image(64, 64)), encode_progressive(noisy_image(64, 64))}) {
+    for (size_t size : {size_t{2}, size_t{30}, file.size() / 4, file.size() / 2, file.size() - 40}) {
+      const auto result = decode_jpeg(std::span(file).first(size));
+      ASSERT_FALSE(result.ok()) << size << " of " << file.size();
+      EXPECT_EQ(result.error().code(), ErrorCode::kCorruptData);
+    }
+  }
+}
+
+// Every single damaged byte gives pixels or an error, never a crash (this test runs under sanitizers).
+TEST(Jpeg, DamagedBytesDoNotCrash) {
+  const auto file = encode_jpeg(noisy_image(24, 24));
+  for (size_t i = 0; i < file.size(); ++i) {
+    auto damaged = file;
+    damaged[i] ^= std::byte{0x55};
+    const auto result = decode_jpeg(damaged, {}, {.max_pixels = 1'000'000});
+    if (result.ok()) {
+      EXPECT_FALSE(decode_jpeg(damaged, {}, {.max_pixels = 1'000'000}).value().pixels.empty());
+    }
+  }
+}
+
+// Writes another size into the frame header (SOF0), as a hostile or broken file would have it.
+std::vector<std::byte> with_header_size(std::vector<std::byte> file, uint16_t height, uint16_t width) {
+  for (size_t i = 0; i + 9 < file.size(); ++i) {
+    if (file[i] == std::byte{0xff} && file[i + 1] == std::byte{0xc0}) {
+      file[i + 5] = std::byte(height >> 8);
+      file[i + 6] = std::byte(height & 255);
+      file[i + 7] = std::byte(width >> 8);
+      file[i + 8] = std::byte(width & 255);
+      return file;
+    }
+  }
+  throw std::logic_error("no SOF0");
+}
+
+TEST(Jpeg, HugeHeaderIsRefusedBeforeAnythingIsAllocated) {
+  const auto file = with_header_size(encode_jpeg(smooth_image(16, 16)), 65'000, 65'000);
+  int64_t allocated = 0;
+  DecodeLimits limits;
+  limits.before_allocation = [&](int64_t bytes) {
+    allocated += bytes;
+    throw core::Error(ErrorCode::kNoSpace, "test refuses");
+  };
+  const auto result = decode_jpeg(file, {}, limits);
+  ASSERT_FALSE(result.ok());
+  EXPECT_STREQ(result.error().what(),
+               "image too large: expected at most 178956970 pixels, got 65000 x 65000 in its header; remove the image "
+               "from the data set");
+  EXPECT_EQ(allocated, 0);
+
+  // The safeguard matters: without the limit, 12 GB would be asked for.
+  limits.max_pixels = int64_t{1} << 40;
+  EXPECT_THROW(decode_jpeg(file, {}, limits), core::Error);
+  EXPECT_EQ(allocated, int64_t{3} * 65'000 * 65'000);
+}
+
+TEST(Jpeg, WidestHeaderIsRefused) {
+  // libjpeg's own limit is 65,500 pixels a side.
+  const auto file = with_header_size(encode_jpeg(smooth_image(16, 16)), 65'535, 65'535);
+  const auto result = decode_jpeg(file);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), ErrorCode::kCorruptData);
+  EXPECT_NE(std::string(result.error().what()).find("65500"), std::string::npos) << result.error().what();
+}
+
+TEST(Jpeg, EncodingNothingIsAnError) {
+  EXPECT_THROW(encode_jpeg({}), core::Error);
+  EXPECT_THROW(encode_jpeg({.height = 2, .width = 2, .pixels = {1, 2, 3}}), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::data

@@ -1,0 +1,113 @@
+#include "trainyard/data/shapes.h"
+
+#include <map>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/crc32c.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/data/pipeline.h"
+#include "trainyard/data/softmax_regression_for_test.h"
+#include "trainyard/data/transform.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+
+ShapesOptions few() {
+  return {.train_count = 60, .validation_count = 25};
+}
+
+TEST(Shapes, SameDrawingForASeedEverywhere) {
+  const Image image = draw_shape(1, Subset::kTrain, 3, 32);
+  EXPECT_EQ(image.pixels, draw_shape(1, Subset::kTrain, 3, 32).pixels);
+  EXPECT_NE(image.pixels, draw_shape(2, Subset::kTrain, 3, 32).pixels);
+  EXPECT_NE(image.pixels, draw_shape(1, Subset::kValidation, 3, 32).pixels);
+  EXPECT_NE(image.pixels, draw_shape(1, Subset::kTrain, 3 + 12, 32).pixels);
+  uint32_t crc = 0;
+  for (int i = 0; i < 24; ++i) {
+    const Image drawing = draw_shape(1, Subset::kTrain, i, 32);
+    crc ^= core::crc32c(std::as_bytes(std::span(drawing.pixels))) * (2 * i + 1);
+  }
+  EXPECT_EQ(crc, 4280225907u) << "changes when the drawings change: then note the new data set in docs/formats/shapes.md";
+}
+
+TEST(Shapes, WritesADataSetThatReadsBack) {
+  core::TempDir temp;
+  const std::string directory = temp.file("new/shapes");
+  write_shapes(few(), directory);
+  EXPECT_EQ(core::local_file_system().list(directory),
+            (std::vector<std::string>{"train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001"}));
+  EXPECT_FALSE(core::local_file_system().exists(directory + ".unfinished"));
+  for (Subset subset : {Subset::kTrain, Subset::kValidation}) {
+    const auto dataset = datasets().get("shapes")({.directory = directory, .subset = subset});
+    EXPECT_EQ(dataset->size(), subset == Subset::kTrain ? 60 : 25);
+    EXPECT_EQ(dataset->label_count(), 12);
+    std::map<int64_t, int> labels;
+    for (int64_t i = 0; i < dataset->size(); ++i) ++labels[dataset->read(i).value().label];
+    EXPECT_EQ(labels.size(), 12u);
+    for (const auto& [label, count] : labels) EXPECT_GE(count, dataset->size() / 12);
+  }
+}
+
+TEST(Shapes, SameFilesForASeed) {
+  core::TempDir temp;
+  write_shapes(few(), temp.file("a"));
+  write_shapes(few(), temp.file("b"));
+  core::FileSystem& files = core::local_file_system();
+  for (const std::string& name : files.list(temp.file("a"))) {
+    EXPECT_EQ(files.read_file(temp.file("a/" + name)), files.read_file(temp.file("b/" + name)));
+  }
+}
+
+TEST(Shapes, RefusesToOverwrite) {
+  core::TempDir temp;
+  core::local_file_system().make_directories(temp.file("full"));
+  core::local_file_system().write_file_atomically(temp.file("full/thesis.txt"), "years of work");
+  core::local_file_system().write_file_atomically(temp.file("file"), "x");
+  for (const char* name : {"full", "file"}) EXPECT_THROW(write_shapes(few(), temp.file(name)), Error);
+  EXPECT_EQ(core::local_file_system().read_file(temp.file("full/thesis.txt")), "years of work");
+  core::local_file_system().make_directories(temp.file("empty"));
+  write_shapes(few(), temp.file("empty"));
+  EXPECT_EQ(core::local_file_system().list(temp.file("empty")).size(), 3u);
+}
+
+TEST(Shapes, RefusesBadOptions) {
+  core::TempDir temp;
+  for (const ShapesOptions& options :
+       {ShapesOptions{.train_count = 0}, ShapesOptions{.image_size = 8}, ShapesOptions{.train_shards = 0}}) {
+    EXPECT_THROW(write_shapes(options, temp.file("x")), Error);
+  }
+  EXPECT_FALSE(core::local_file_system().exists(temp.file("x")));
+}
+
+// What makes the set worth training on: no linear function of the pixels tells the shapes apart. The regression is
+// given more than enough: it fits the training images far better than chance.
+TEST(Shapes, LinearModelStaysUnderSeventyPercent) {
+  const auto load = [](Subset subset, int64_t count) {
+    at::Tensor images = at::empty({count, 3 * 32 * 32}, at::kFloat);
+    at::Tensor labels = at::empty({count}, at::kLong);
+    for (int64_t i = 0; i < count; ++i) {
+      const Image image = draw_shape(1, subset, i, 32);
+      float* out = images.mutable_data_ptr<float>() + i * 3072;
+      for (size_t k = 0; k < image.pixels.size(); ++k) out[k] = static_cast<float>(image.pixels[k]) / 127.5F - 1;
+      labels.mutable_data_ptr<int64_t>()[i] = shape_label(i);
+    }
+    return std::pair(images, labels);
+  };
+  const auto [train_images, train_labels] = load(Subset::kTrain, 4000);
+  const auto [test_images, test_labels] = load(Subset::kValidation, 1000);
+  const SoftmaxRegression model(train_images, train_labels, 12, 300);
+  const double train_accuracy = model.accuracy(train_images, train_labels);
+  const double accuracy = model.accuracy(test_images, test_labels);
+  RecordProperty("train_accuracy", std::to_string(train_accuracy));
+  RecordProperty("validation_accuracy", std::to_string(accuracy));
+  EXPECT_GT(train_accuracy, 0.3);
+  EXPECT_GT(accuracy, 1.2 / 12);  // it did learn something
+  EXPECT_LT(accuracy, 0.7);
+}
+
+}  // namespace
+}  // namespace trainyard::data
