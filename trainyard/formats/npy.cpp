@@ -99,7 +99,7 @@ class HeaderParser {
     expect('\'');
     const size_t end = text_.find('\'', place_);
     if (end == std::string_view::npos) throw error("a string's end");
-    const std::string value(text_.substr(place_, end - place_));
+    std::string value(text_.substr(place_, end - place_));
     place_ = end + 1;
     return value;
   }
@@ -195,13 +195,14 @@ NpyArray read_npy(const core::ReadableFile& file) {
   if (available < 10 || std::string_view(start.data(), kMagic.size()) != kMagic) {
     throw corrupt(file, 0, "file is no NumPy array", "\"\\x93NUMPY\" and a version");
   }
-  const int version = start[6];
+  const int version = static_cast<unsigned char>(start[6]);
   if ((version != 1 && version != 2) || start[7] != 0) {
-    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "version of the NumPy file is not read",
-                                                      .where = file.path(),
-                                                      .expected = "1.0 or 2.0",
-                                                      .actual = fmt::format("{}.{}", version, int{start[7]}),
-                                                      .remedy = "write the file again with numpy.save"});
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "version of the NumPy file is not read",
+                       .where = file.path(),
+                       .expected = "1.0 or 2.0",
+                       .actual = fmt::format("{}.{}", version, static_cast<unsigned char>(start[7])),
+                       .remedy = "write the file again with numpy.save"});
   }
   const uint64_t header_at = version == 1 ? 10 : 12;
   const uint64_t header_bytes =

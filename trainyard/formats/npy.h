@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "trainyard/core/error.h"
@@ -23,23 +24,14 @@ std::string_view npy_type_code(NpyType type);
 size_t npy_type_bytes(NpyType type);
 
 template <typename T>
-struct NpyTypeOf;
-template <>
-struct NpyTypeOf<uint8_t> {
-  static constexpr NpyType value = NpyType::kUint8;
-};
-template <>
-struct NpyTypeOf<int64_t> {
-  static constexpr NpyType value = NpyType::kInt64;
-};
-template <>
-struct NpyTypeOf<float> {
-  static constexpr NpyType value = NpyType::kFloat32;
-};
-template <>
-struct NpyTypeOf<double> {
-  static constexpr NpyType value = NpyType::kFloat64;
-};
+constexpr NpyType npy_type_of() {
+  static_assert(std::is_same_v<T, uint8_t> || std::is_same_v<T, int64_t> || std::is_same_v<T, float> ||
+                std::is_same_v<T, double>);
+  if constexpr (std::is_same_v<T, uint8_t>) return NpyType::kUint8;
+  if constexpr (std::is_same_v<T, int64_t>) return NpyType::kInt64;
+  if constexpr (std::is_same_v<T, float>) return NpyType::kFloat32;
+  return NpyType::kFloat64;
+}
 
 // An array in C order: the last index runs fastest.
 struct NpyArray {
@@ -50,7 +42,7 @@ struct NpyArray {
   // The elements. Throws kInvalidArgument when they are of another type.
   template <typename T>
   std::span<const T> values() const {
-    check_type(NpyTypeOf<T>::value);
+    check_type(npy_type_of<T>());
     return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
   }
 
@@ -73,7 +65,7 @@ std::string encode_npy_header(NpyType type, std::span<const int64_t> shape, size
 
 template <typename T>
 std::string encode_npy(std::span<const int64_t> shape, std::span<const T> values) {
-  std::string content = encode_npy_header(NpyTypeOf<T>::value, shape, values.size());
+  std::string content = encode_npy_header(npy_type_of<T>(), shape, values.size());
   content.append(reinterpret_cast<const char*>(values.data()), values.size_bytes());
   return content;
 }
