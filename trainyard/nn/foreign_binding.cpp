@@ -14,9 +14,13 @@ ForeignBinding::ForeignBinding(const Node& node, const Foreign& op, const BuildC
     : name_(context.name_prefix + node.name), output_shape_(op.output_shape), context_(context), module_(op.make()) {
   ParameterSet& set = *context.parameters;
   torch::nn::Module& module = module_->module();
-  module.to(context.device, set.dtype());
   module.train(context.mode == Mode::kTraining);
 
+  const auto settle = [&](const at::Tensor& tensor) {
+    const at::NoGradGuard no_grad;
+    tensor.set_data(
+        tensor.detach().to(context.device, tensor.is_floating_point() ? set.dtype() : tensor.scalar_type()));
+  };
   const auto add_buffer = [&](const std::string& name, const at::Tensor& tensor) {
     const int index = context.buffer({node.name + "." + name, tensor.sizes().vec(), {Initializer::Kind::kFromModule}});
     if (!set.allocated()) set.provide_buffer(index, tensor);
@@ -26,6 +30,7 @@ ForeignBinding::ForeignBinding(const Node& node, const Foreign& op, const BuildC
   for (const auto& entry : module.named_parameters()) {
     const at::Tensor& tensor = entry.value();
     if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    settle(tensor);
     if (!tensor.requires_grad()) {
       add_buffer(entry.key(), tensor);
       continue;
@@ -39,7 +44,9 @@ ForeignBinding::ForeignBinding(const Node& node, const Foreign& op, const BuildC
   }
   for (const auto& entry : module.named_buffers()) {
     const at::Tensor& tensor = entry.value();
-    if (tensor.defined() && seen.insert(tensor.unsafeGetTensorImpl()).second) add_buffer(entry.key(), tensor);
+    if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
+    settle(tensor);
+    add_buffer(entry.key(), tensor);
   }
 }
 

@@ -16,18 +16,17 @@ at::Tensor keep_mask(double drop, int64_t per_sample, const LayerCall& call) {
   const at::Tensor& x = call.x();
   at::Tensor mask = at::empty({x.size(0), per_sample}, at::kFloat);
   float* const data = mask.data_ptr<float>();
-  const float kept = static_cast<float>(1 / (1 - drop));
   at::parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
       core::RandomStream stream(call.random.seed, call.name,
                                 {static_cast<uint64_t>(call.random.step), static_cast<uint64_t>(call.random.micro_step),
                                  static_cast<uint64_t>(call.random.first_sample + sample)});
       for (int64_t i = 0; i < per_sample; ++i) {
-        data[sample * per_sample + i] = stream.uniform() < drop ? 0.0f : kept;
+        data[sample * per_sample + i] = stream.uniform() < drop ? 0.0f : 1.0f;
       }
     }
   });
-  return mask.to(x.options());
+  return mask.to(x.options()).mul_(1 / (1 - drop));
 }
 
 }  // namespace

@@ -1,0 +1,140 @@
+#include "trainyard/nn/reference/conformance_suite.h"
+
+namespace trainyard::nn {
+namespace {
+
+using Value = GraphBuilder::Value;
+using Function = Activation::Function;
+
+LayerCase convolution(std::string name, Shape image, Convolution op) {
+  op.weight_init = Initializer::normal(0.5);
+  op.bias_init = Initializer::normal(0.5);
+  return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.convolution("layer", x, op); }};
+}
+
+LayerCase norm(std::string name, Shape image, BatchNorm op) {
+  op.scale_init = Initializer::uniform(2);
+  return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.batch_norm("layer", x, op); }};
+}
+
+LayerCase activation(std::string name, Function function) {
+  return {std::move(name),
+          {3, 5, 7},
+          [function](GraphBuilder& b, Value x) { return b.activation("layer", x, function); },
+          8};
+}
+
+LayerCase pool(std::string name, Shape image, Pool op) {
+  return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) {
+            return op.kind == Pool::Kind::kMax ? b.max_pool("layer", x, op) : b.average_pool("layer", x, op);
+          }};
+}
+
+LayerCase other(std::string name, Shape image, std::function<Value(GraphBuilder&, Value)> build) {
+  return {std::move(name), std::move(image), std::move(build)};
+}
+
+// Convolution, norm, ReLU and a shortcut around them: joins, values used twice, results that may be overwritten.
+Value residual_block(GraphBuilder& b, Value x) {
+  const Convolution op{.out_channels = b.shape(x)[0], .kernel = 3, .padding = Padding::all(1)};
+  Value y = b.activation("relu1", b.batch_norm("norm1", b.convolution("conv1", x, op)));
+  y = b.batch_norm("norm2", b.convolution("conv2", y, op));
+  return b.activation("relu2", b.add("add", {y, x}));
+}
+
+Value squeeze_and_excitation(GraphBuilder& b, Value x) {
+  const int64_t channels = b.shape(x)[0];
+  Value scale = b.linear("down", b.global_average_pool("pool", x), {.out_features = 2});
+  scale = b.linear("up", b.activation("silu", scale, Function::kSilu), {.out_features = channels});
+  return b.multiply("layer", x, b.activation("gate", scale, Function::kSigmoid));
+}
+
+}  // namespace
+
+std::vector<LayerCase> layer_cases() {
+  const Pool::Kind max = Pool::Kind::kMax, average = Pool::Kind::kAverage;
+  return {
+      convolution("Convolution3x3", {5, 7, 9}, {.out_channels = 6, .kernel = 3, .padding = Padding::all(1)}),
+      convolution("Convolution1x1", {17, 5, 3}, {.out_channels = 19, .kernel = 1}),
+      convolution("ConvolutionBias", {3, 6, 5}, {.out_channels = 4, .kernel = 3, .bias = true}),
+      convolution("ConvolutionStem", {3, 23, 21},
+                  {.out_channels = 16, .kernel = 7, .stride = 2, .padding = Padding::all(3)}),
+      convolution("ConvolutionSameOdd", {3, 7, 8},
+                  {.out_channels = 4, .kernel = 3, .stride = 2, .padding = Padding::same()}),
+      convolution("ConvolutionSameEvenKernel", {2, 6, 7},
+                  {.out_channels = 3, .kernel = {4, 2}, .stride = {3, 1}, .padding = Padding::same()}),
+      convolution("ConvolutionLopsided", {2, 5, 6},
+                  {.out_channels = 3, .kernel = {1, 7}, .padding = {Padding::Kind::kExplicit, 0, 1, 2, 4}}),
+      convolution("ConvolutionStrideOverKernel", {4, 9, 9}, {.out_channels = 8, .kernel = 1, .stride = 3}),
+      convolution("ConvolutionDilated", {3, 9, 8},
+                  {.out_channels = 4, .kernel = 3, .padding = Padding::same(), .dilation = {2, 3}}),
+      convolution("ConvolutionGroups", {6, 5, 5},
+                  {.out_channels = 9, .kernel = 3, .padding = Padding::all(1), .groups = 3}),
+      convolution("ConvolutionDepthwise", {7, 6, 6},
+                  {.out_channels = 7, .kernel = 3, .stride = 2, .padding = Padding::all(1), .groups = 7}),
+      convolution("ConvolutionOnePixel", {5, 1, 1}, {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
+      norm("BatchNorm", {5, 4, 3}, {}),
+      norm("BatchNormNoScale", {3, 5, 2}, {.epsilon = 1e-3, .decay = 0.999, .scale = false}),
+      norm("BatchNormOnePixel", {4, 1, 1}, {.epsilon = 0.1}),
+      activation("Relu", Function::kRelu),
+      activation("Relu6", Function::kRelu6),
+      activation("Silu", Function::kSilu),
+      activation("HardSwish", Function::kHardSwish),
+      activation("HardSigmoid", Function::kHardSigmoid),
+      activation("Sigmoid", Function::kSigmoid),
+      activation("Gelu", Function::kGelu),
+      activation("Tanh", Function::kTanh),
+      pool("MaxPool", {3, 7, 8}, {max, 2, 2}),
+      pool("MaxPoolPadded", {3, 7, 8}, {max, 3, 2, Padding::all(1)}),
+      pool("MaxPoolSame", {2, 8, 7}, {max, 3, 2, Padding::same()}),
+      pool("MaxPoolMorePadding", {2, 5, 5}, {max, 3, 1, Padding::all(2)}),
+      pool("MaxPoolCeil", {2, 8, 6}, {.kind = max, .kernel = 3, .stride = 2, .ceil_mode = true}),
+      pool("MaxPoolStrideOverKernel", {2, 9, 9}, {max, 2, 4}),
+      pool("AveragePool", {3, 7, 8}, {average, 2, 2}),
+      pool("AveragePoolRealPixels", {3, 7, 8}, {average, 3, 2, Padding::all(1)}),
+      pool("AveragePoolCountsPadding", {3, 7, 8},
+           {.kind = average, .kernel = 3, .stride = 2, .padding = Padding::all(1), .count_padding = true}),
+      pool("AveragePoolSame", {2, 8, 7}, {average, 3, 2, Padding::same()}),
+      pool("AveragePoolCeil", {2, 8, 6},
+           {.kind = average, .kernel = 3, .stride = 2, .padding = Padding::all(1), .ceil_mode = true}),
+      pool("AveragePoolCeilCountsPadding", {2, 8, 6},
+           {.kind = average,
+            .kernel = 3,
+            .stride = 2,
+            .padding = Padding::all(1),
+            .ceil_mode = true,
+            .count_padding = true}),
+      pool("AveragePoolEverySecond", {3, 6, 5}, {average, 1, 2}),
+      other("GlobalAveragePool", {5, 3, 7}, [](auto& b, Value x) { return b.global_average_pool("layer", x); }),
+      other("Linear", {3, 2, 5},
+            [](auto& b, Value x) { return b.linear("layer", b.flatten("flat", x), {.out_features = 7}); }),
+      other(
+          "LinearNoBias", {3, 1, 1},
+          [](auto& b, Value x) { return b.linear("layer", b.flatten("flat", x), {.out_features = 2, .bias = false}); }),
+      other("Flatten", {3, 4, 2}, [](auto& b, Value x) { return b.flatten("layer", x); }),
+      other("AddOfThree", {2, 3, 3},
+            [](auto& b, Value x) {
+              return b.add("layer", {x, b.activation("tanh", x, Function::kTanh), x});
+            }),
+      other("MultiplySame", {2, 3, 3},
+            [](auto& b, Value x) { return b.multiply("layer", x, b.activation("tanh", x, Function::kTanh)); }),
+      other("SqueezeAndExcitation", {6, 4, 5}, squeeze_and_excitation),
+      other("Concat", {3, 4, 5},
+            [](auto& b, Value x) {
+              return b.concat("layer", {x, b.activation("tanh", x, Function::kTanh), x});
+            }),
+      other("ChannelPad", {3, 4, 5},
+            [](auto& b, Value x) {
+              return b.channel_pad("layer", x, {2, 1});
+            }),
+      other("Dropout", {4, 5, 3}, [](auto& b, Value x) { return b.dropout("layer", x, 0.3); }),
+      other("StochasticDepth", {2, 3, 3}, [](auto& b, Value x) { return b.stochastic_depth("layer", x, 0.4); }),
+      other("LocalResponseNorm", {7, 3, 4},
+            [](auto& b, Value x) {
+              return b.local_response_norm("layer", x, {.radius = 2, .bias = 1.5, .alpha = 0.3, .beta = 0.75});
+            }),
+      {.name = "ResidualBlock", .image = {4, 5, 6}, .build = residual_block, .sixteen_bits = false},
+  };
+}
+
+}  // namespace trainyard::nn

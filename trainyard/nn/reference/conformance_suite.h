@@ -1,0 +1,56 @@
+// What every executor must do with every layer. A layer joins with one line in conformance_layers.cpp; an executor
+// with one line in a test of its own:
+//
+//   INSTANTIATE_TEST_SUITE_P(Reference, LayerConformance, ::testing::ValuesIn(conformance_cases({"reference"})),
+//                            conformance_name);
+//
+// The chain of trust: loops by definition (naive_layers.h) -> the reference in double, whose gradients are held to
+// central differences -> each executor in float and bf16. Errors are norms, ||a - b|| / ||b||, and the bounds are
+//   double against the loops     1e-12 * sqrt(terms)
+//   gradients against differences 1e-6
+//   float against double         2e-6 * sqrt(terms)
+//   bf16 against double          2^-7 * sqrt(layers), its sums being kept in float
+// where `terms` is the length of the longest sum in the graph, over the batch included.
+#pragma once
+
+#include <functional>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/nn/executor.h"
+
+namespace trainyard::nn {
+
+struct LayerCase {
+  std::string name;  // CamelCase
+  Shape image;       // [C, H, W]
+  std::function<GraphBuilder::Value(GraphBuilder&, GraphBuilder::Value)> build;
+  double range = 2;  // inputs lie in (-range, range), all different, none at zero
+  // False for layers in a row whose gradients nearly cancel: 16 bits cannot say anything about those.
+  bool sixteen_bits = true;
+};
+
+// Every layer with odd shapes, paddings, strides, groups: the list that a new layer joins.
+std::vector<LayerCase> layer_cases();
+
+struct ExecutorUnderTest {
+  std::string name;
+  std::vector<at::ScalarType> dtypes = {at::kFloat, at::kBFloat16};
+  at::Device device = at::kCPU;
+};
+
+struct ConformanceCase {
+  ExecutorUnderTest executor;
+  LayerCase layer;
+};
+void PrintTo(const ConformanceCase& conformance_case, std::ostream* out);
+std::vector<ConformanceCase> conformance_cases(const ExecutorUnderTest& executor);
+std::string conformance_name(const ::testing::TestParamInfo<ConformanceCase>& info);
+
+class LayerConformance : public ::testing::TestWithParam<ConformanceCase> {};
+
+}  // namespace trainyard::nn

@@ -1,0 +1,10 @@
+// The reference executor in the conformance suite.
+
+#include "trainyard/nn/reference/conformance_suite.h"
+
+namespace trainyard::nn {
+
+INSTANTIATE_TEST_SUITE_P(Reference, LayerConformance, ::testing::ValuesIn(conformance_cases({.name = "reference"})),
+                         conformance_name);
+
+}  // namespace trainyard::nn
