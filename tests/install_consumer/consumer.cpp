@@ -1,17 +1,85 @@
-// Uses the installed library from outside its tree.
+// A program outside the tree: registers a model of its own and trains it with the installed library on data of its own.
+#include <algorithm>
 #include <cstdio>
-#include <string>
+#include <memory>
+#include <vector>
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include "trainyard/core/build_info.h"
 #include "trainyard/core/error.h"
+#include "trainyard/data/batch_source.h"
+#include "trainyard/models/model_registry.h"
+#include "trainyard/optim/optimizer.h"
+#include "trainyard/train/single_cost_trainer.h"
+
+namespace {
+
+namespace data = trainyard::data;
+namespace models = trainyard::models;
+namespace nn = trainyard::nn;
+namespace train = trainyard::train;
+
+nn::Graph build(const models::ModelOptions& options) {
+  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = "consumer_net"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = nn::Padding::all(1)});
+  x = b.activation("relu", b.batch_norm("bn", x));
+  return b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = options.num_classes}));
+}
+
+const models::ModelRegistration kModel(
+    {.name = "consumer_net", .family = models::DatasetFamily::kCifar10, .image_size = 8, .build = build});
+
+// Images of one colour; the colour is the label.
+class Colours : public data::BatchSource {
+ public:
+  int64_t batch_size() const override { return 6; }
+  int replicas() const override { return 1; }
+  double waited_seconds() const override { return 0; }
+  void stop() override {}
+  data::Position position() const override { return position_; }
+  void seek(data::Position position) override { position_ = position; }
+
+  std::vector<data::Batch> next() override {
+    data::Batch batch{.images = at::empty({batch_size(), 3, 8, 8}), .labels = at::empty({batch_size()}, at::kLong)};
+    float* pixel = batch.images.mutable_data_ptr<float>();
+    for (int64_t sample = 0; sample < batch_size(); ++sample) {
+      batch.labels.mutable_data_ptr<int64_t>()[sample] = sample % 3;
+      for (int64_t channel = 0; channel < 3; ++channel)
+        pixel = std::fill_n(pixel, 64, channel == sample % 3 ? 1.0f : -1.0f);
+    }
+    position_.offset += batch_size();
+    batch.after = position_;
+    return {batch};
+  }
+
+ private:
+  data::Position position_;
+};
+
+int train_it() {
+  train::SingleCostTrainer trainer(
+      {.graph = models::build_model("consumer_net", "cifar10", {.num_classes = 3}),
+       .make_optimizer = [](nn::ParameterSet& set) { return trainyard::optim::optimizers().get("sgd")(set, {}); },
+       .learning_rate = trainyard::optim::constant(0.5)},
+      std::make_shared<Colours>());
+  trainer.train({.steps_per_epoch = 1});
+  const double first = trainer.last_total_loss();
+  trainer.train({.steps_per_epoch = 40});
+  const double last = trainer.last_total_loss();
+  std::printf("trainyard %.*s: loss %.3f, after 40 steps %.3f\n",
+              static_cast<int>(trainyard::core::build_info().version.size()),
+              trainyard::core::build_info().version.data(), first, last);
+  return last < 0.2 * first ? 0 : 1;
+}
+
+}  // namespace
 
 int main() {
-  namespace core = trainyard::core;
-  const core::Error error(core::ErrorCode::kNotFound, {.problem = "no such thing", .where = "here"});
-  if (std::string(error.what()) != "no such thing: here") return 1;
-  if (at::Tensor().defined()) return 1;
-  std::printf("built against trainyard %s\n", std::string(core::build_info().version).c_str());
-  return 0;
+  try {
+    return train_it();
+  } catch (const trainyard::core::Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return trainyard::core::exit_code(error.code());
+  }
 }
