@@ -121,6 +121,17 @@ LearningRate cosine(double rate, int64_t total_steps, int64_t begin) {
   };
 }
 
+LearningRate epoch_schedule(double rate, const std::vector<double>& boundary_epochs, const std::vector<double>& factors,
+                            double warmup_epochs, double batches_per_epoch) {
+  require_batches_per_epoch(batches_per_epoch);
+  std::vector<int64_t> boundaries;
+  for (const double epoch : boundary_epochs) boundaries.push_back(static_cast<int64_t>(batches_per_epoch * epoch));
+  std::vector<double> rates;
+  for (const double factor : factors) rates.push_back(rate * factor);
+  return with_warmup(piecewise(std::move(boundaries), std::move(rates)), rate,
+                     static_cast<int64_t>(batches_per_epoch * warmup_epochs));
+}
+
 double resnet_base_rate(const ResnetScheduleOptions& options) {
   require_rate(options.base_rate, "the base learning rate");
   if (options.global_batch_size < 1 || options.summed_replicas < 1) {
@@ -131,15 +142,8 @@ double resnet_base_rate(const ResnetScheduleOptions& options) {
 }
 
 LearningRate resnet_schedule(const ResnetScheduleOptions& options) {
-  require_batches_per_epoch(options.batches_per_epoch);
-  const double rate = resnet_base_rate(options);
-  std::vector<int64_t> boundaries;
-  for (const int epoch : {30, 60, 80, 90})
-    boundaries.push_back(static_cast<int64_t>(options.batches_per_epoch * epoch));
-  LearningRate schedule =
-      piecewise(std::move(boundaries), {rate, rate * 0.1, rate * 0.01, rate * 0.001, rate * 0.0001});
-  return with_warmup(std::move(schedule), rate,
-                     static_cast<int64_t>(options.batches_per_epoch * options.warmup_epochs));
+  return epoch_schedule(resnet_base_rate(options), {30, 60, 80, 90}, {1, 0.1, 0.01, 0.001, 0.0001},
+                        options.warmup_epochs, options.batches_per_epoch);
 }
 
 LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps) {

@@ -28,6 +28,11 @@ LearningRate exponential_staircase(double rate, int64_t decay_steps, double fact
 // From `rate` at `begin` to 0 at `total_steps` along half a cosine (Loshchilov and Hutter, "SGDR", 2017).
 LearningRate cosine(double rate, int64_t total_steps, int64_t begin = 0);
 
+// rate * factors[i] up to and including batch int(boundary_epochs[i] * batches_per_epoch), after a linear warm-up from
+// 0 to `rate` over the first warmup_epochs: how models' own schedules are given.
+LearningRate epoch_schedule(double rate, const std::vector<double>& boundary_epochs, const std::vector<double>& factors,
+                            double warmup_epochs, double batches_per_epoch);
+
 struct ResnetScheduleOptions {
   double base_rate = 0.128;       // for a global batch of 256 images
   int64_t global_batch_size = 0;  // images an update

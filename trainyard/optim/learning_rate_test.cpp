@@ -41,6 +41,12 @@ TEST(LearningRate, ResnetWithoutWarmupStartsAtItsRate) {
   EXPECT_DOUBLE_EQ(resnet_schedule(options)(0), 0.4);
 }
 
+// CIFAR ResNets of tf_cnn_benchmarks: 0.1, 0.01, 0.001, 0.0002 changing at epochs 82, 123 and 300 of 50,000 images.
+TEST(LearningRate, EpochScheduleOfCifarResnets) {
+  const LearningRate rate = epoch_schedule(0.1, {82, 123, 300}, {1, 0.1, 0.01, 0.002}, 0, 50000.0 / 128);
+  expect_rates(rate, {{0, 0.1}, {32031, 0.1}, {32032, 0.01}, {48046, 0.01}, {48047, 0.001}, {117188, 0.0002}});
+}
+
 // tf_cnn_benchmarks, resnet_model_test.
 TEST(LearningRate, ResnetRateScalesWithTheBatch) {
   EXPECT_DOUBLE_EQ(resnet_base_rate({.base_rate = 0.05, .global_batch_size = 256}), 0.05);
