@@ -51,7 +51,7 @@ core::Result<std::vector<Box>> read_boxes(const formats::ExampleView& example) {
 
 }  // namespace
 
-std::vector<std::string> find_shards(const DatasetOptions& options, std::string_view prefix) {
+std::vector<std::string> list_shards(const DatasetOptions& options, std::string_view prefix) {
   if (!options.files->exists(options.directory)) {
     throw Error(ErrorCode::kNotFound, {.problem = "data directory does not exist",
                                        .where = options.directory,
@@ -61,13 +61,18 @@ std::vector<std::string> find_shards(const DatasetOptions& options, std::string_
   for (const std::string& name : options.files->list(options.directory)) {
     if (is_shard(name, prefix)) shards.push_back(core::join_path(options.directory, name));
   }
-  if (shards.empty()) {
-    throw Error(ErrorCode::kNotFound,
-                {.problem = fmt::format("Found no files in --data_dir matching: {}",
-                                        core::join_path(options.directory, fmt::format("{}-*-of-*", prefix))),
-                 .remedy = "pass the directory that holds the data set's TFRecords as --data_dir"});
-  }
   return shards;
+}
+
+std::vector<std::string> find_shards(const DatasetOptions& options, std::string_view prefix,
+                                     std::string_view other_forms) {
+  std::vector<std::string> shards = list_shards(options, prefix);
+  if (!shards.empty()) return shards;
+  throw Error(
+      ErrorCode::kNotFound,
+      {.problem = fmt::format("Found no files in --data_dir matching: {}",
+                              core::join_path(options.directory, fmt::format("{}-*-of-*", prefix))),
+       .remedy = fmt::format("pass the directory that holds the data set's TFRecords{} as --data_dir", other_forms)});
 }
 
 TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels)

@@ -13,9 +13,12 @@
 
 namespace trainyard::data {
 
-// The shards PREFIX-*-of-* in the data set's directory, sorted. Throws kNotFound with upstream's text when there are
-// none, or no such directory.
-std::vector<std::string> find_shards(const DatasetOptions& options, std::string_view prefix);
+// The shards PREFIX-*-of-* in the data set's directory, sorted; maybe none. Throws kNotFound when there is no such
+// directory.
+std::vector<std::string> list_shards(const DatasetOptions& options, std::string_view prefix);
+// The same, but none is kNotFound with upstream's text; `other_forms` says what else the directory may hold.
+std::vector<std::string> find_shards(const DatasetOptions& options, std::string_view prefix,
+                                     std::string_view other_forms = "");
 
 struct Labels {
   int64_t count = 0;               // labels are in [0, count)

@@ -1,0 +1,141 @@
+#include "trainyard/data/resize.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/data/test_images.h"
+
+namespace trainyard::data {
+namespace {
+
+// The definitions of resize.h in double precision, pixel by pixel, but for the place i * scale: TensorFlow computes it
+// in single precision, and on which side of a pixel's edge it falls is part of the definition.
+using Sampler = std::function<double(const std::function<double(int)>& input, int size, float place, float scale)>;
+
+double keys(double distance) {
+  const double a = -0.75;
+  const double x = std::abs(distance);
+  if (x <= 1) return (a + 2) * x * x * x - (a + 3) * x * x + 1;
+  if (x < 2) return a * x * x * x - 5 * a * x * x + 8 * a * x - 4 * a;
+  return 0;
+}
+
+Sampler sampler(ResizeMethod method) {
+  switch (method) {
+    case ResizeMethod::kNearest:
+      return [](const auto& input, int size, float place, float) {
+        return input(std::min(static_cast<int>(std::floor(place)), size - 1));
+      };
+    case ResizeMethod::kBilinear:
+      return [](const auto& input, int size, float place, float) {
+        const int base = static_cast<int>(std::floor(place));
+        const double part = place - base;
+        return (1 - part) * input(base) + part * input(std::min(base + 1, size - 1));
+      };
+    case ResizeMethod::kBicubic:
+      return [](const auto& input, int size, float place, float) {
+        const int base = static_cast<int>(std::floor(place));
+        const double part = std::lrint((place - static_cast<float>(base)) * 1024) / 1024.0;
+        double sum = 0;
+        for (int k = -1; k <= 2; ++k) sum += keys(part - k) * input(std::clamp(base + k, 0, size - 1));
+        return sum;
+      };
+    case ResizeMethod::kArea:
+      break;
+  }
+  return [](const auto& input, int size, float place, float scale) {
+    const double end = place + static_cast<double>(scale);
+    double sum = 0;
+    for (int i = 0; i <= size; ++i) {
+      const double covered = std::min(i + 1.0, end) - std::max<double>(i, place);
+      if (covered > 0) sum += covered * input(std::min(i, size - 1));
+    }
+    return sum / scale;
+  };
+}
+
+double reference(const Image& image, ImageSize size, ResizeMethod method, bool mirror, int y, int x, int c) {
+  const float scale_y = static_cast<float>(image.height) / static_cast<float>(size.height);
+  const float scale_x = static_cast<float>(image.width) / static_cast<float>(size.width);
+  const Sampler sample = sampler(method);
+  return sample(
+      [&](int row) {
+        return sample(
+            [&](int column) -> double {
+              const int source = mirror ? image.width - 1 - column : column;
+              return image.pixels[3 * (static_cast<size_t>(row) * image.width + source) + c];
+            },
+            image.width, static_cast<float>(x) * scale_x, scale_x);
+      },
+      image.height, static_cast<float>(y) * scale_y, scale_y);
+}
+
+constexpr ResizeMethod kMethods[] = {ResizeMethod::kNearest, ResizeMethod::kBilinear, ResizeMethod::kBicubic,
+                                     ResizeMethod::kArea};
+
+TEST(Resize, FollowsTheDefinitions) {
+  const struct {
+    ImageSize from, to;
+  } cases[] = {{{20, 30}, {7, 9}}, {{7, 5}, {16, 20}}, {{13, 13}, {13, 13}}, {{1, 1}, {4, 3}}, {{40, 3}, {5, 11}}};
+  for (const auto& [from, to] : cases) {
+    const Image image = noisy_image(from.height, from.width);
+    for (ResizeMethod method : kMethods) {
+      for (bool mirror : {false, true}) {
+        std::vector<float> out(size_t{3} * to.height * to.width);
+        resize(image, to, {0, 0, to.height, to.width}, method, mirror, out.data());
+        size_t i = 0;
+        for (int c = 0; c < 3; ++c) {
+          for (int y = 0; y < to.height; ++y) {
+            for (int x = 0; x < to.width; ++x, ++i) {
+              ASSERT_NEAR(out[i], reference(image, to, method, mirror, y, x, c), 2e-3)
+                  << from.width << "x" << from.height << " to " << to.width << "x" << to.height << " method "
+                  << static_cast<int>(method) << " mirror " << mirror << " at " << c << " " << y << " " << x;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Resize, WindowIsPartOfTheWhole) {
+  const Image image = noisy_image(33, 47);
+  const ImageSize size{24, 28};
+  const CropWindow window{5, 9, 11, 13};
+  for (ResizeMethod method : kMethods) {
+    for (bool mirror : {false, true}) {
+      std::vector<float> whole(size_t{3} * size.height * size.width);
+      std::vector<float> part(size_t{3} * window.height * window.width);
+      resize(image, size, {0, 0, size.height, size.width}, method, mirror, whole.data());
+      resize(image, size, window, method, mirror, part.data());
+      for (int c = 0; c < 3; ++c) {
+        for (int y = 0; y < window.height; ++y) {
+          for (int x = 0; x < window.width; ++x) {
+            ASSERT_EQ(part[(c * window.height + y) * window.width + x],
+                      whole[(c * size.height + window.y + y) * size.width + window.x + x]);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Resize, KnownNumbers) {
+  // Two pixels to four: TensorFlow 1 gives 0, 50, 100, 100; half-pixel centres would give 0, 25, 75, 100.
+  const Image image{.height = 1, .width = 2, .pixels = {0, 0, 0, 100, 100, 100}};
+  std::vector<float> out(12);
+  resize(image, {1, 4}, {0, 0, 1, 4}, ResizeMethod::kBilinear, false, out.data());
+  EXPECT_EQ(std::vector<float>(out.begin(), out.begin() + 4), (std::vector<float>{0, 50, 100, 100}));
+}
+
+TEST(Resize, NamesOfMethods) {
+  EXPECT_EQ(resize_method("area"), ResizeMethod::kArea);
+  EXPECT_THROW(resize_method("crop"), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::data
