@@ -1,0 +1,100 @@
+#include "trainyard/core/signal_watcher.h"
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/stop_token.h"
+
+namespace trainyard::core {
+namespace {
+
+constexpr int kStoppedInOrder = 75;
+constexpr int kEndedAtOnce = 99;
+
+// A program that works until it is told to stop, then takes `seconds` to finish; returns its exit code.
+int work_until_stopped(int ready, double seconds) {
+  StopSource stop;
+  const SignalWatcher watcher(
+      {SIGTERM, SIGINT}, [&](int signal) { stop.request_stop(StopReason::kSignal, signal_name(signal)); },
+      [](int) { ::_exit(kEndedAtOnce); });
+  // Threads made later do not take the signals.
+  std::jthread other([token = stop.token()] { token.wait_for(std::chrono::seconds(20)); });
+  if (::write(ready, "x", 1) != 1) return 1;
+  if (!stop.token().wait_for(std::chrono::seconds(20))) return 2;
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  return stop.token().reason() == StopReason::kSignal ? kStoppedInOrder : 3;
+}
+
+// Runs it in a process of its own, sends it the signals with a pause between them, returns its wait status.
+int status_after(const std::vector<int>& signals, double seconds_to_finish) {
+  std::array<int, 2> ready{};
+  if (::pipe(ready.data()) != 0) return -1;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(work_until_stopped(ready[1], seconds_to_finish));
+  ::close(ready[1]);
+  char byte = 0;
+  if (::read(ready[0], &byte, 1) != 1) return -1;
+  ::close(ready[0]);
+  for (const int signal : signals) {
+    ::kill(child, signal);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(SignalWatcher, TheFirstSignalAsksForAStop) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const int status = status_after({signal}, 0);
+    ASSERT_TRUE(WIFEXITED(status)) << signal_name(signal) << " killed it, status " << status;
+    EXPECT_EQ(WEXITSTATUS(status), kStoppedInOrder);
+  }
+}
+
+TEST(SignalWatcher, TheSecondSignalEndsTheProcessAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  const int status = status_after({SIGINT, SIGTERM}, 15);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), kEndedAtOnce);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+// What the watcher is for: without it the signal ends the process, and nothing is saved.
+TEST(SignalWatcher, OtherSignalsStillKill) {
+  const int status = status_after({SIGUSR1}, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
+}
+
+TEST(SignalWatcher, PutsTheMaskBack) {
+  sigset_t before, during, after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  {
+    const SignalWatcher watcher(
+        {SIGUSR2}, [](int) {}, [](int) {});
+    pthread_sigmask(SIG_SETMASK, nullptr, &during);
+    EXPECT_EQ(sigismember(&during, SIGUSR2), 1);
+  }
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(sigismember(&after, SIGUSR2), sigismember(&before, SIGUSR2));
+}
+
+TEST(SignalWatcher, NamesSignals) {
+  EXPECT_EQ(signal_name(SIGTERM), "SIGTERM");
+  EXPECT_EQ(signal_name(SIGINT), "SIGINT");
+  EXPECT_EQ(signal_name(99), "signal 99");
+  EXPECT_THROW(SignalWatcher(
+                   {999}, [](int) {}, [](int) {}),
+               Error);
+}
+
+}  // namespace
+}  // namespace trainyard::core

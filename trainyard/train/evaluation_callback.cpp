@@ -1,0 +1,91 @@
+#include "trainyard/train/evaluation_callback.h"
+
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/train/summary_callback.h"
+#include "trainyard/train/trainer.h"
+
+namespace trainyard::train {
+
+void EvaluationCallbackOptions::validate() const {
+  if (!evaluate) throw core::Error(core::ErrorCode::kInvalidArgument, "an evaluation callback needs `evaluate`");
+  const double goal = stop_at_top_1_accuracy.value_or(0);
+  if (!(goal >= 0 && goal <= 1)) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "accuracy to stop at is out of range", .expected = "0 .. 1", .actual = fmt::format("{}", goal)});
+  }
+}
+
+EvaluationCallback::EvaluationCallback(EvaluationCallbackOptions options)
+    : options_(std::move(options)), local_steps_(options_.warmup_steps) {
+  options_.validate();
+  if (!options_.wall_clock) options_.wall_clock = system_wall_clock;
+}
+
+void EvaluationCallback::before_train(Trainer& trainer) {
+  local_steps_.begin(trainer);
+  last_.reset();
+  in_step_ = false;
+  ended_ = false;
+}
+
+void EvaluationCallback::before_step(Trainer&) {
+  in_step_ = true;
+}
+
+void EvaluationCallback::after_step(Trainer& trainer, const StepView& view) {
+  in_step_ = false;
+  const LoopOptions& loop = trainer.loop();
+  const bool done = trainer.epoch() == loop.max_epoch && trainer.step_in_epoch() == loop.steps_per_epoch;
+  const int64_t steps_done = local_steps_.of(view) + 1;
+  if (done || trainer.stopping() || steps_done <= 0 || !options_.due || !options_.due(steps_done)) return;
+  options_.print(fmt::format("Running evaluation at global_step {}", trainer.global_step()));
+  evaluate(trainer);
+  if (const std::optional<std::string> reached = goal_reached()) {
+    options_.print(*reached);
+    trainer.stop(*reached);
+  } else {
+    options_.print("Resuming training");
+  }
+}
+
+void EvaluationCallback::after_train(Trainer& trainer) {
+  // Twice, after a failure, or stopped: by its goal, just evaluated; by a signal, in a hurry.
+  if (ended_ || in_step_) return;
+  ended_ = true;
+  if (options_.due) options_.print("Done with training");
+  if (!options_.at_end || trainer.stopping()) return;
+  options_.print(fmt::format("Running final evaluation at global_step {}", trainer.global_step()));
+  evaluate(trainer);
+}
+
+void EvaluationCallback::evaluate(Trainer& trainer) {
+  last_ = options_.evaluate();
+  options_.print(evaluation_line(last_->accuracies, last_->examples));
+  Scalars scalars{.global_step = trainer.global_step(),
+                  .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
+                  .wall_time = options_.wall_clock(),
+                  .phase = "eval",
+                  .values = {{"top_1_accuracy", last_->accuracies.top_1},
+                             {"top_5_accuracy", last_->accuracies.top_5},
+                             {"examples_per_second", last_->examples_per_second}}};
+  scalars.values.insert(scalars.values.end(), last_->more.begin(), last_->more.end());
+  trainer.monitors().write(scalars);
+  trainer.monitors().flush();
+  if (options_.on_report) options_.on_report(*last_, trainer.global_step());
+}
+
+std::optional<std::string> EvaluationCallback::goal_reached() const {
+  if (options_.stop_at_top_1_accuracy && last_->accuracies.top_1 >= *options_.stop_at_top_1_accuracy) {
+    return fmt::format("Stopping, as eval accuracy at least {} was reached",
+                       python_number(*options_.stop_at_top_1_accuracy));
+  }
+  if (options_.reached_target && options_.reached_target()) {
+    return "Stopping, as the model indicates its custom goal was reached";
+  }
+  return std::nullopt;
+}
+
+}  // namespace trainyard::train

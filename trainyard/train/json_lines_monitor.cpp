@@ -1,0 +1,35 @@
+#include "trainyard/train/json_lines_monitor.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::train {
+
+std::string json_line(const Scalars& scalars) {
+  nlohmann::ordered_json line{{"global_step", scalars.global_step},
+                              {"epoch", scalars.epoch},
+                              {"wall_time", scalars.wall_time},
+                              {"phase", scalars.phase}};
+  for (const auto& [name, value] : scalars.values) {
+    if (line.contains(name)) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "a metric's name is taken", .where = name, .remedy = "give it another name"});
+    }
+    if (std::isfinite(value)) {
+      line[name] = value;
+    } else {
+      line[name] = fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
+    }
+  }
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void JsonLinesMonitor::write(const Scalars& scalars) {
+  lines_.append(json_line(scalars));
+}
+
+}  // namespace trainyard::train

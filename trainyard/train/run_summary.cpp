@@ -1,0 +1,81 @@
+#include "trainyard/train/run_summary.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/build_info.h"
+#include "trainyard/core/machine_info.h"
+#include "trainyard/train/benchmark_log.h"
+#include "trainyard/train/summary_callback.h"
+
+namespace trainyard::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::string& path) {
+  return path.empty() ? Json() : Json(path);
+}
+
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
+}
+
+}  // namespace
+
+void write_run_summary(const RunSummary& summary, const std::string& path, core::FileSystem& files) {
+  const core::BuildInfo& build = core::build_info();
+  const core::MachineInfo machine = core::machine_info();
+  Json metrics = Json::object();
+  for (const auto& [name, value] : summary.metrics) metrics[name] = number(value);
+  const Json json{{"model", summary.model},
+                  {"dataset", summary.dataset},
+                  {"mode", summary.mode},
+                  {"global_step", summary.global_step},
+                  {"steps", summary.steps},
+                  {"seconds", number(summary.seconds)},
+                  {"images_per_second", number(summary.images_per_second)},
+                  {"time_shares",
+                   {{"input", summary.shares.input},
+                    {"compute", summary.shares.compute},
+                    {"communication", summary.shares.communication},
+                    {"update", summary.shares.update}}},
+                  {"stopped_by", or_null(summary.stopped_by)},
+                  {"metrics", metrics},
+                  {"checkpoint", or_null(summary.checkpoint)},
+                  {"tensorboard_directory", or_null(summary.tensorboard_directory)},
+                  {"metrics_json", or_null(summary.metrics_json)},
+                  {"metrics_csv", or_null(summary.metrics_csv)},
+                  {"machine", {{"name", machine.name}, {"cpu", machine.processor}, {"cores", machine.cores}}},
+                  {"version", fmt::format("{} ({})", build.version, build.git_revision)},
+                  {"date", utc_date(system_wall_clock())}};
+  files.make_directories(core::parent_path(path));
+  files.write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string run_summary_text(const RunSummary& summary, const std::string& path) {
+  std::string text;
+  const auto line = [&](std::string_view what, const std::string& value) {
+    if (!value.empty()) text += fmt::format("{}{:<14}{}", text.empty() ? "" : "\n", fmt::format("{}:", what), value);
+  };
+  const StepTimes& shares = summary.shares;
+  line("Trained", fmt::format("{} on {}, {} steps in {:.1f} s, {:.1f} images/s", summary.model, summary.dataset,
+                              summary.steps, summary.seconds, summary.images_per_second));
+  line("Time", fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %, update {:.0f} %",
+                           100 * shares.input, 100 * shares.compute, 100 * shares.communication, 100 * shares.update));
+  std::string metrics;
+  for (const auto& [name, value] : summary.metrics) {
+    metrics += fmt::format("{}{} {:.4f}", metrics.empty() ? "" : ", ", name, value);
+  }
+  line("Result", metrics);
+  line("Stopped by", summary.stopped_by);
+  line("Checkpoint", summary.checkpoint);
+  line("TensorBoard", summary.tensorboard_directory);
+  line("Metrics", summary.metrics_json);
+  line("Run summary", path);
+  return text;
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,42 @@
+// run_summary.json: what a run was and what came of it (docs/formats/metrics.md), and the same in a few lines for the
+// console.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/file_system.h"
+#include "trainyard/train/callback.h"
+
+namespace trainyard::train {
+
+struct RunSummary {
+  std::string model;
+  std::string dataset;
+  std::string mode;
+  int64_t global_step = 0;  // at the end
+  int64_t steps = 0;        // of this run, after the warm-up
+  double seconds = 0;       // that these took
+  double images_per_second = 0;
+  StepTimes shares;                                     // TimeShares::shares() of the run
+  std::string stopped_by;                               // "" when the run came to its end
+  std::vector<std::pair<std::string, double>> metrics;  // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}
+
+  // Empty: there is none.
+  std::string checkpoint;
+  std::string tensorboard_directory;
+  std::string metrics_json;
+  std::string metrics_csv;
+};
+
+// Adds the library's version, machine and date. Throws kIo, kNoSpace.
+void write_run_summary(const RunSummary& summary, const std::string& path,
+                       core::FileSystem& files = core::local_file_system());
+
+// One fact a line, without the last line break; ends with where things are. `path` is the summary's own.
+std::string run_summary_text(const RunSummary& summary, const std::string& path);
+
+}  // namespace trainyard::train
