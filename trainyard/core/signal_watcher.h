@@ -4,7 +4,7 @@
 //   core::StopSource stop;
 //   core::SignalWatcher watcher({SIGTERM, SIGINT},
 //                               [&](int signal) { stop.request_stop(StopReason::kSignal, signal_name(signal)); },
-//                               [](int) { std::_Exit(128 + SIGTERM); });  // only apps may end the process
+//                               [](int signal) { std::_Exit(128 + signal); });  // only apps may end the process
 //
 // Make it before any other thread: threads inherit the mask that keeps these signals from them. Programs started with
 // exec inherit it, too; whoever starts some must unblock the signals in the child.
@@ -20,6 +20,10 @@
 #include "trainyard/core/thread.h"
 
 namespace trainyard::core {
+
+// The exit code of a run that a signal stopped in order, its checkpoint saved: the same command goes on with it. It is
+// sysexits' EX_TEMPFAIL, which batch systems take for "try again". A second signal ends with 128 + its number.
+inline constexpr int kExitStoppedBySignal = 75;
 
 // "SIGTERM"; "signal 99" for one without a name.
 std::string signal_name(int signal);

@@ -16,7 +16,6 @@
 namespace trainyard::core {
 namespace {
 
-constexpr int kStoppedInOrder = 75;
 constexpr int kEndedAtOnce = 99;
 
 // A program that works until it is told to stop, then takes `seconds` to finish; returns its exit code.
@@ -30,7 +29,7 @@ int work_until_stopped(int ready, double seconds) {
   if (::write(ready, "x", 1) != 1) return 1;
   if (!stop.token().wait_for(std::chrono::seconds(20))) return 2;
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-  return stop.token().reason() == StopReason::kSignal ? kStoppedInOrder : 3;
+  return stop.token().reason() == StopReason::kSignal ? kExitStoppedBySignal : 3;
 }
 
 // Runs it in a process of its own, sends it the signals with a pause between them, returns its wait status.
@@ -56,7 +55,7 @@ TEST(SignalWatcher, TheFirstSignalAsksForAStop) {
   for (const int signal : {SIGTERM, SIGINT}) {
     const int status = status_after({signal}, 0);
     ASSERT_TRUE(WIFEXITED(status)) << signal_name(signal) << " killed it, status " << status;
-    EXPECT_EQ(WEXITSTATUS(status), kStoppedInOrder);
+    EXPECT_EQ(WEXITSTATUS(status), kExitStoppedBySignal);
   }
 }
 

@@ -90,10 +90,10 @@ void BenchmarkLog::write_total(double images_per_second, int64_t global_step) {
   write_metric("average_examples_per_sec", images_per_second, "examples/s", global_step);
 }
 
-void BenchmarkLog::write(const EvaluationReport& report, int64_t global_step) {
-  write_metric("eval_top_1_accuracy", report.accuracies.top_1, "", global_step);
-  write_metric("eval_top_5_accuracy", report.accuracies.top_5, "", global_step);
-  write_metric("eval_average_examples_per_sec", report.examples_per_second, "examples/s", global_step);
+void BenchmarkLog::write(const Evaluation& evaluation, int64_t global_step) {
+  write_metric("eval_top_1_accuracy", evaluation.top_1, "", global_step);
+  write_metric("eval_top_5_accuracy", evaluation.top_5, "", global_step);
+  write_metric("eval_average_examples_per_sec", examples_per_second(evaluation), "examples/s", global_step);
 }
 
 }  // namespace trainyard::train

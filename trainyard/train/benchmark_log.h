@@ -53,7 +53,7 @@ class BenchmarkLog {
   // average_examples_per_sec
   void write_total(double images_per_second, int64_t global_step);
   // eval_top_1_accuracy, eval_top_5_accuracy, eval_average_examples_per_sec
-  void write(const EvaluationReport& report, int64_t global_step);
+  void write(const Evaluation& evaluation, int64_t global_step);
   // Must be called for success to be known.
   void close() { metrics_.close(); }
 

@@ -13,6 +13,7 @@
 
 #include "trainyard/core/fault_injector.h"
 #include "trainyard/core/log.h"
+#include "trainyard/core/system_calls.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/train/checkpoint.h"
 #include "trainyard/train/checkpoint_state_for_test.h"
@@ -43,10 +44,20 @@ INSTANTIATE_TEST_SUITE_P(All, CheckpointFault,
                          ::testing::Values(Fault::kIoError, Fault::kNoSpace, Fault::kInterrupted, Fault::kShort),
                          fault_name);
 
+// What prepares a test and looks at it afterwards need not wait for the medium.
+core::FileSystem& quick_files() {
+  class NoSync : public core::SystemCalls {
+    int fsync(int) override { return 0; }
+  };
+  static NoSync calls;
+  static const auto files = make_file_system(calls);
+  return *files;
+}
+
 // Saves version 2 with one failing call, beside version 1; returns whether the call was reached.
 bool save_with_fault(int64_t step_of_second, const std::function<void(core::FaultInjector&)>& choose, bool harmless) {
   const core::TempDir directory;
-  CheckpointStore(directory.path(), 1).save(1, {}, VersionedState(1));
+  CheckpointStore(directory.path(), 1, quick_files()).save(1, {}, VersionedState(1));
   core::FaultInjector faults;
   choose(faults);
   const auto files = make_file_system(faults);
@@ -63,7 +74,7 @@ bool save_with_fault(int64_t step_of_second, const std::function<void(core::Faul
   const int64_t version = latest_version(directory.path());
   EXPECT_TRUE(version == 2 || (error && version == 1)) << call << ", version " << version;
   // Afterwards all is as if nothing had been.
-  CheckpointStore(directory.path(), 1).save(3, {}, VersionedState(3));
+  CheckpointStore(directory.path(), 1, quick_files()).save(3, {}, VersionedState(3));
   EXPECT_EQ(latest_version(directory.path()), 3);
   EXPECT_EQ(core::local_file_system().list(directory.path()), std::vector<std::string>{"model.ckpt-3"}) << call;
   return faults.reached();
@@ -120,7 +131,7 @@ PowerLossOutcome lose_power(PowerLossOptions options, LostThings lost, int64_t s
   PowerLossOutcome outcome;
   for (bool finished = false; !finished; ++outcome.tried) {
     const core::TempDir directory;
-    CheckpointStore(directory.path(), 1).save(1, {}, VersionedState(1));
+    CheckpointStore(directory.path(), 1, quick_files()).save(1, {}, VersionedState(1));
     options.at_operation = outcome.tried + 1;
     PowerLossFileSystem files(options);
     try {
@@ -132,7 +143,7 @@ PowerLossOutcome lose_power(PowerLossOptions options, LostThings lost, int64_t s
     try {
       const int64_t version = latest_version(directory.path());
       if (finished ? version != 2 : version != 1 && version != 2) ++outcome.lost_all;
-      CheckpointStore(directory.path(), 1).save(3, {}, VersionedState(3));
+      CheckpointStore(directory.path(), 1, quick_files()).save(3, {}, VersionedState(3));
       if (options.file_sync_works && options.directory_sync_works) {
         EXPECT_EQ(core::local_file_system().list(directory.path()), std::vector<std::string>{"model.ckpt-3"});
       }

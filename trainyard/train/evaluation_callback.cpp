@@ -63,22 +63,22 @@ void EvaluationCallback::after_train(Trainer& trainer) {
 
 void EvaluationCallback::evaluate(Trainer& trainer) {
   last_ = options_.evaluate();
-  options_.print(evaluation_line(last_->accuracies, last_->examples));
+  options_.print(evaluation_line({last_->top_1, last_->top_5}, last_->samples));
   Scalars scalars{.global_step = trainer.global_step(),
                   .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
                   .wall_time = options_.wall_clock(),
                   .phase = "eval",
-                  .values = {{"top_1_accuracy", last_->accuracies.top_1},
-                             {"top_5_accuracy", last_->accuracies.top_5},
-                             {"examples_per_second", last_->examples_per_second}}};
-  scalars.values.insert(scalars.values.end(), last_->more.begin(), last_->more.end());
+                  .values = {{"top_1_accuracy", last_->top_1},
+                             {"top_5_accuracy", last_->top_5},
+                             {"loss", last_->loss},
+                             {"examples_per_second", examples_per_second(*last_)}}};
   trainer.monitors().write(scalars);
   trainer.monitors().flush();
-  if (options_.on_report) options_.on_report(*last_, trainer.global_step());
+  if (options_.on_evaluation) options_.on_evaluation(*last_, trainer.global_step());
 }
 
 std::optional<std::string> EvaluationCallback::goal_reached() const {
-  if (options_.stop_at_top_1_accuracy && last_->accuracies.top_1 >= *options_.stop_at_top_1_accuracy) {
+  if (options_.stop_at_top_1_accuracy && last_->top_1 >= *options_.stop_at_top_1_accuracy) {
     return fmt::format("Stopping, as eval accuracy at least {} was reached",
                        python_number(*options_.stop_at_top_1_accuracy));
   }
@@ -86,6 +86,10 @@ std::optional<std::string> EvaluationCallback::goal_reached() const {
     return "Stopping, as the model indicates its custom goal was reached";
   }
   return std::nullopt;
+}
+
+double examples_per_second(const Evaluation& evaluation) {
+  return evaluation.seconds <= 0 ? 0 : static_cast<double>(evaluation.samples) / evaluation.seconds;
 }
 
 }  // namespace trainyard::train

@@ -6,26 +6,17 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "trainyard/train/callback.h"
+#include "trainyard/train/evaluator.h"
 #include "trainyard/train/local_steps.h"
-#include "trainyard/train/step_lines.h"
 #include "trainyard/train/step_log.h"
 
 namespace trainyard::train {
 
-struct EvaluationReport {
-  Accuracies accuracies;
-  int64_t examples = 0;
-  double examples_per_second = 0;
-  std::vector<std::pair<std::string, double>> more;  // further values for the monitors: {"loss", ...}
-};
-
 struct EvaluationCallbackOptions {
   // Evaluates the model as it is now. It may print evaluation_step_line() meanwhile.
-  std::function<EvaluationReport()> evaluate;
+  std::function<Evaluation()> evaluate;
   // Whether to evaluate when so many steps after the warm-up are done, 1 or more (StepPlan::evaluate_after). None: only
   // at the end. It is not asked after the last step.
   std::function<bool(int64_t steps_done)> due;
@@ -38,12 +29,13 @@ struct EvaluationCallbackOptions {
   int64_t batch_size = 0;  // for the epoch of each row, as SummaryOptions
   int64_t examples_per_epoch = 0;
   Print print = print_to_stdout;
-  std::function<void(const EvaluationReport&, int64_t global_step)> on_report;
+  std::function<void(const Evaluation&, int64_t global_step)> on_evaluation;
   std::function<double()> wall_clock;  // seconds since the Unix epoch; default: the system's clock
 
   void validate() const;  // throws kInvalidArgument
 };
 
+// The monitors get top_1_accuracy, top_5_accuracy, loss and examples_per_second.
 class EvaluationCallback : public Callback {
  public:
   explicit EvaluationCallback(EvaluationCallbackOptions options);
@@ -56,7 +48,7 @@ class EvaluationCallback : public Callback {
   void after_train(Trainer& trainer) override;
 
   // The last evaluation of this run.
-  const std::optional<EvaluationReport>& last() const { return last_; }
+  const std::optional<Evaluation>& last() const { return last_; }
 
  private:
   void evaluate(Trainer& trainer);
@@ -65,9 +57,12 @@ class EvaluationCallback : public Callback {
 
   EvaluationCallbackOptions options_;
   LocalSteps local_steps_;
-  std::optional<EvaluationReport> last_;
+  std::optional<Evaluation> last_;
   bool in_step_ = false;
   bool ended_ = false;
 };
+
+// Samples a second, 0 when no time has passed.
+double examples_per_second(const Evaluation& evaluation);
 
 }  // namespace trainyard::train

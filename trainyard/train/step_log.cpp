@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/nn/loss.h"
 
 namespace trainyard::train {
 
@@ -24,6 +25,19 @@ double mean_loss(const StepView& view) {
     ++count;
   }
   return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+Accuracies batch_accuracies(const StepView& view) {
+  Accuracies sum;
+  int64_t samples = 0;
+  for (const ReplicaView& replica : view.replicas) {
+    if (!replica.output.defined() || !replica.batch.labels.defined()) continue;
+    sum.top_1 += static_cast<double>(nn::top_k_correct(replica.output, replica.batch.labels, 1).item<int64_t>());
+    sum.top_5 += static_cast<double>(nn::top_k_correct(replica.output, replica.batch.labels, 5).item<int64_t>());
+    samples += replica.batch.labels.size(0);
+  }
+  if (samples == 0) return {};
+  return {sum.top_1 / static_cast<double>(samples), sum.top_5 / static_cast<double>(samples)};
 }
 
 void StepLogOptions::validate() const {

@@ -78,7 +78,9 @@ class StepLog : public Callback {
   bool in_step_ = false;
 };
 
-// The mean of the replicas' losses.
+// The mean of the replicas' losses, 0 when there is none.
 double mean_loss(const StepView& view);
+// Of all replicas' outputs and labels: for StepLogOptions::accuracies.
+Accuracies batch_accuracies(const StepView& view);
 
 }  // namespace trainyard::train

@@ -1,0 +1,376 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/golden.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/train/benchmark_log.h"
+#include "trainyard/train/callback_conformance_for_test.h"
+#include "trainyard/train/checkpoint_callback.h"
+#include "trainyard/train/evaluation_callback.h"
+#include "trainyard/train/progress_callback.h"
+#include "trainyard/train/run_summary.h"
+#include "trainyard/train/step_log.h"
+#include "trainyard/train/summary_callback.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void print_nothing(std::string_view) {}
+
+// What monitors got.
+struct Record : Monitor {
+  explicit Record(std::vector<Scalars>& to) : rows(to) {}
+  void write(const Scalars& scalars) override { rows.push_back(scalars); }
+  std::vector<Scalars>& rows;
+};
+
+// A clock that goes on by `step` seconds with each look.
+std::function<double()> ticking(double step) {
+  return [now = 0.0, step]() mutable { return now += step; };
+}
+
+StepLogOptions step_log_options(std::string& text) {
+  StepLogOptions options;
+  options.batch_size = 32;
+  options.print = [&text](std::string_view lines) { text += std::string(lines) + "\n"; };
+  options.clock = ticking(2);
+  return options;
+}
+
+const core::TempDir& conformance_directory() {
+  static const core::TempDir directory;
+  return directory;
+}
+
+TRAINYARD_CALLBACK_CONFORMANCE(StepLog, [] {
+  return std::make_shared<StepLog>(StepLogOptions{.batch_size = 8, .warmup_steps = 1, .print = print_nothing});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Checkpoint, [] {
+  return std::make_shared<CheckpointCallback>(CheckpointStore(conformance_directory().path(), 2),
+                                              CheckpointCallbackOptions{.save_steps = 2});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Summary, [] {
+  return std::make_shared<SummaryCallback>(SummaryOptions{.every_steps = 2, .batch_size = 8});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Evaluation, [] {
+  return std::make_shared<EvaluationCallback>(
+      EvaluationCallbackOptions{.evaluate = [] { return Evaluation{.samples = 1}; }, .print = print_nothing});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Progress, [] { return std::make_shared<ProgressCallback>("training", false); });
+
+TEST(StepLog, PrintsARunAsUpstreamDoes) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.warmup_steps = 3;
+  options.display_every = 5;
+  std::vector<StepReport> reports;
+  options.on_line = [&](const StepReport& report) { reports.push_back(report); };
+  PretendTrainer trainer;
+  run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 3 + 12});
+  EXPECT_TRUE(core::matches_golden(text, "trainyard/train/testdata/step_log.txt"));
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_EQ(reports[2].local_step, 10);
+  EXPECT_EQ(reports[2].global_step, 13);
+  EXPECT_NEAR(reports[2].speed.mean, 320, 1e-9);
+  EXPECT_NEAR(reports[2].loss, 1.0 / 13, 1e-6);
+}
+
+TEST(StepLog, CountsFromTheRunsOwnBeginningAfterAResume) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.warmup_steps = 1;
+  options.display_every = 1;
+  options.num_workers = 2;
+  PretendTrainer trainer;
+  trainer.train({.steps_per_epoch = 20});
+  const auto log = std::make_shared<StepLog>(options);
+  run_callback(trainer, log, {.steps_per_epoch = 4});
+  EXPECT_EQ(log->steps(), 3);
+  EXPECT_DOUBLE_EQ(log->elapsed_seconds(), 2);
+  EXPECT_DOUBLE_EQ(log->images_per_second(), 2 * 3 * 32 / 2.0);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '+'), 3) << text;
+  EXPECT_THAT(text, HasSubstr("total images/sec: 96.00"));
+}
+
+TEST(StepLog, SaysNoTotalOfARunThatFailed) {
+  std::string text;
+  PretendTrainer trainer;
+  trainer.in_step = [](int64_t step) {
+    if (step == 2) throw core::Error(core::ErrorCode::kIo, "on purpose");
+  };
+  EXPECT_THROW(run_callback(trainer, std::make_shared<StepLog>(step_log_options(text)), {.steps_per_epoch = 5}),
+               core::Error);
+  EXPECT_EQ(text.find("total images/sec"), std::string::npos) << text;
+}
+
+TEST(StepLog, RefusesBadOptions) {
+  for (const auto& change : std::vector<std::function<void(StepLogOptions&)>>{
+           [](auto& o) { o.batch_size = 0; }, [](auto& o) { o.display_every = 0; }, [](auto& o) { o.num_workers = 0; },
+           [](auto& o) { o.warmup_steps = -1; }, [](auto& o) { o.display_perf_ewma = 1.5; }}) {
+    StepLogOptions options{.batch_size = 1};
+    change(options);
+    EXPECT_THROW(StepLog{options}, core::Error);
+  }
+}
+
+// The steps of a directory's checkpoints.
+std::vector<int64_t> saved_steps(const std::string& directory) {
+  std::vector<int64_t> steps;
+  for (const CheckpointInfo& info : CheckpointStore(directory).list()) steps.push_back(info.global_step);
+  return steps;
+}
+
+TEST(CheckpointCallback, SavesEveryNStepsAfterTheWarmUpAndAtTheEnd) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  const auto callback = std::make_shared<CheckpointCallback>(
+      CheckpointStore(directory.path(), 0), CheckpointCallbackOptions{.save_steps = 4, .warmup_steps = 2});
+  run_callback(trainer, callback, {.steps_per_epoch = 11});
+  // Global step 2 is local step 0: not saved. 6 and 10 are local steps 4 and 8; 11 is the end.
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(6, 10, 11));
+  EXPECT_EQ(callback->last_saved()->global_step, 11);
+
+  PretendTrainer resumed;
+  load_checkpoint(find_checkpoint(directory.path()), nullptr, resumed);
+  EXPECT_EQ(resumed.global_step(), 11);
+}
+
+TEST(CheckpointCallback, SavesEveryNSeconds) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  // The clock is looked at once a step, and once more after saving: 7 seconds pass in 3 steps of 3 seconds.
+  run_callback(trainer,
+               std::make_shared<CheckpointCallback>(
+                   CheckpointStore(directory.path(), 0),
+                   CheckpointCallbackOptions{.save_seconds = 7, .save_at_end = false, .clock = ticking(3)}),
+               {.steps_per_epoch = 7});
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(3, 6));
+}
+
+TEST(CheckpointCallback, SavesWhenASignalStopsTheRun) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  core::StopSource stop;
+  trainer.set_stop_token(stop.token());
+  trainer.in_step = [&](int64_t step) {
+    if (step == 4) stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+  };
+  run_callback(trainer,
+               std::make_shared<CheckpointCallback>(CheckpointStore(directory.path()), CheckpointCallbackOptions{}),
+               {.steps_per_epoch = 100});
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(5)) << "the step is finished first";
+  EXPECT_EQ(trainer.stop_reason(), "SIGTERM");
+}
+
+TEST(CheckpointCallback, SavesNothingAfterAStepThatThrew) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  trainer.in_step = [](int64_t step) {
+    if (step == 5) throw core::Error(core::ErrorCode::kInternal, "on purpose");
+  };
+  EXPECT_THROW(run_callback(trainer,
+                            std::make_shared<CheckpointCallback>(CheckpointStore(directory.path()),
+                                                                 CheckpointCallbackOptions{.save_steps = 2}),
+                            {.steps_per_epoch = 100}),
+               core::Error);
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(2, 4));
+}
+
+TEST(CheckpointCallback, RefusesTwoIntervals) {
+  EXPECT_THROW(CheckpointCallback(CheckpointStore("x"), {.save_steps = 1, .save_seconds = 1}), core::Error);
+  EXPECT_THROW(CheckpointCallback(CheckpointStore("x"), {.save_steps = -1}), core::Error);
+}
+
+TEST(SummaryCallback, WritesWhereStepPlusOneIsAMultipleWarmUpIncluded) {
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  trainer.monitors().add(std::make_unique<Record>(rows));
+  SummaryOptions options{.every_steps = 4, .batch_size = 32, .examples_per_epoch = 320, .warmup_steps = 5};
+  options.values = {{"learning_rate", [](const StepView&) { return 0.1; }}, {"total_loss", mean_loss}};
+  options.wall_clock = [] { return 1.7e9; };
+  run_callback(trainer, std::make_shared<SummaryCallback>(options), {.steps_per_epoch = 12});
+  // Local steps -5 .. 6: those before -4, 0 and 4 are -5, -1 and 3; as many steps done: 1, 5, 9.
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].global_step, 1);
+  EXPECT_EQ(rows[1].global_step, 5);
+  EXPECT_EQ(rows[2].global_step, 9);
+  EXPECT_DOUBLE_EQ(rows[1].epoch, 0.5);
+  EXPECT_EQ(rows[1].phase, "train");
+  std::vector<std::string> names;
+  std::map<std::string, double> values;
+  for (const auto& [name, value] : rows[1].values) {
+    names.push_back(name);
+    values[name] = value;
+  }
+  EXPECT_THAT(names, ElementsAre("learning_rate", "total_loss", "images_per_second", "input_share", "compute_share",
+                                 "communication_share", "update_share"));
+  EXPECT_NEAR(values["total_loss"], 1.0 / 5, 1e-6);
+  EXPECT_NEAR(values["images_per_second"], 320, 1e-9);
+  EXPECT_NEAR(values["input_share"], 0.2, 1e-12);
+  EXPECT_NEAR(values["compute_share"], 0.5, 1e-12);
+  EXPECT_NEAR(values["communication_share"], 0.1, 1e-12);
+  EXPECT_NEAR(values["update_share"], 0.2, 1e-12);
+}
+
+TEST(SummaryCallback, WritesNothingWhenOff) {
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  trainer.monitors().add(std::make_unique<Record>(rows));
+  run_callback(trainer, std::make_shared<SummaryCallback>(SummaryOptions{.batch_size = 1}), {.steps_per_epoch = 12});
+  EXPECT_TRUE(rows.empty());
+}
+
+class EvaluationRun : public ::testing::Test {
+ protected:
+  std::string text_;
+  std::vector<Scalars> rows_;
+  PretendTrainer trainer_;
+  EvaluationCallbackOptions options_;
+
+  EvaluationRun() {
+    trainer_.monitors().add(std::make_unique<Record>(rows_));
+    // The accuracy grows by a tenth every ten steps.
+    options_.evaluate = [this] {
+      const double top_1 = static_cast<double>(trainer_.global_step()) / 100;
+      return Evaluation{.loss = 0.5, .top_1 = top_1, .top_5 = 1, .samples = 1000, .seconds = 4};
+    };
+    options_.due = [](int64_t done) { return done % 10 == 0; };
+    options_.print = [this](std::string_view lines) { text_ += std::string(lines) + "\n"; };
+    options_.wall_clock = [] { return 1.7e9; };
+  }
+  void run(int64_t steps) {
+    run_callback(trainer_, std::make_shared<EvaluationCallback>(options_), {.steps_per_epoch = steps});
+  }
+};
+
+TEST_F(EvaluationRun, PausesAndEvaluatesAtTheEnd) {
+  run(30);
+  EXPECT_TRUE(core::matches_golden(text_, "trainyard/train/testdata/evaluation_during_training.txt"));
+  ASSERT_EQ(rows_.size(), 3U);  // not twice at the last step
+  EXPECT_EQ(rows_[0].global_step, 10);
+  EXPECT_EQ(rows_[0].phase, "eval");
+  EXPECT_EQ(rows_[2].values[0], (std::pair<std::string, double>{"top_1_accuracy", 0.3}));
+  EXPECT_EQ(rows_[2].values[3], (std::pair<std::string, double>{"examples_per_second", 250}));
+}
+
+TEST_F(EvaluationRun, StopsAtItsGoalWithoutAFinalEvaluation) {
+  options_.stop_at_top_1_accuracy = 0.2;
+  run(100);
+  EXPECT_EQ(trainer_.global_step(), 20);
+  EXPECT_THAT(text_, HasSubstr("Stopping, as eval accuracy at least 0.2 was reached\nDone with training\n"));
+  EXPECT_EQ(text_.find("final"), std::string::npos);
+  EXPECT_EQ(rows_.size(), 2U);
+  EXPECT_THAT(trainer_.stop_reason(), HasSubstr("at least 0.2"));
+}
+
+TEST_F(EvaluationRun, StopsAtAGoalOfTheModel) {
+  options_.reached_target = [this] { return trainer_.global_step() >= 30; };
+  run(100);
+  EXPECT_EQ(trainer_.global_step(), 30);
+  EXPECT_THAT(text_, HasSubstr("Stopping, as the model indicates its custom goal was reached\n"));
+}
+
+TEST_F(EvaluationRun, DoesNotEvaluateWhenASignalStopsTheRun) {
+  core::StopSource stop;
+  trainer_.set_stop_token(stop.token());
+  trainer_.in_step = [&](int64_t step) {
+    if (step == 9) stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  };
+  run(100);
+  EXPECT_EQ(trainer_.global_step(), 10);
+  EXPECT_TRUE(rows_.empty());
+}
+
+TEST_F(EvaluationRun, DoesNotCountTheWarmUp) {
+  options_.warmup_steps = 5;
+  options_.at_end = false;
+  run(20);
+  ASSERT_EQ(rows_.size(), 1U);
+  EXPECT_EQ(rows_[0].global_step, 15);
+}
+
+TEST_F(EvaluationRun, RefusesBadOptions) {
+  EXPECT_THROW(EvaluationCallback({}), core::Error);
+  options_.stop_at_top_1_accuracy = 75;
+  EXPECT_THROW(EvaluationCallback{options_}, core::Error);
+}
+
+TEST(BenchmarkLog, WritesUpstreamsFiles) {
+  const core::TempDir directory;
+  BenchmarkLog log(directory.file("logs"), core::local_file_system(), [] { return 1700000000.25; });
+  log.write_run({.model = "resnet20",
+                 .dataset = "cifar10",
+                 .mode = "training",
+                 .devices = {"/cpu:0"},
+                 .batch_size = 64,
+                 .batch_size_per_device = 32,
+                 .num_batches = 100,
+                 .num_epochs = 0.128,
+                 .data_format = "NHWC",
+                 .optimizer = "sgd",
+                 .configuration = {{"model", "resnet20"}},
+                 .test_id = "mine"});
+  log.write(
+      {.local_step = 10, .global_step = 20, .speed = {.mean = 812.5}, .loss = 2, .accuracies = Accuracies{0.5, 1}});
+  log.write_total(800, 110);
+  log.write({.top_1 = 0.75, .top_5 = 0.9, .samples = 100, .seconds = 0.5}, 110);
+  log.close();
+  core::FileSystem& files = core::local_file_system();
+  const auto run = nlohmann::json::parse(files.read_file(directory.file("logs/benchmark_run.log")));
+  for (const char* key : {"model", "dataset", "mode", "single_sess", "devices", "batch_size", "batch_size_per_device",
+                          "num_batches", "num_epochs", "data_format", "optimizer", "rewrite_config", "configuration",
+                          "test_id", "machine", "versions", "run_date"}) {
+    EXPECT_TRUE(run.contains(key)) << key;
+  }
+  EXPECT_EQ(run["run_date"], "2023-11-14T22:13:20.250Z");
+  EXPECT_GE(run["machine"]["cores"], 1);
+  EXPECT_TRUE(
+      core::matches_golden(files.read_file(directory.file("logs/metric.log")), "trainyard/train/testdata/metric.log"));
+}
+
+TEST(BenchmarkLog, WritesDatesInUtc) {
+  EXPECT_EQ(utc_date(0), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(utc_date(951782400.5), "2000-02-29T00:00:00.500Z");
+}
+
+TEST(RunSummary, IsJsonAndAFewLines) {
+  const core::TempDir directory;
+  RunSummary summary{.model = "resnet20",
+                     .dataset = "shapes",
+                     .mode = "training",
+                     .global_step = 110,
+                     .steps = 100,
+                     .seconds = 12.5,
+                     .images_per_second = 256,
+                     .shares = {1, 0.05, 0.85, 0, 0.1},
+                     .metrics = {{"loss", 0.125}, {"eval_top_1_accuracy", 0.97}},
+                     .checkpoint = "out/model.ckpt-110",
+                     .tensorboard_directory = "out",
+                     .metrics_json = "out/metrics.jsonl"};
+  const std::string path = directory.file("new/run_summary.json");
+  write_run_summary(summary, path);
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
+  EXPECT_EQ(json["metrics"]["eval_top_1_accuracy"], 0.97);
+  EXPECT_EQ(json["time_shares"]["compute"], 0.85);
+  EXPECT_EQ(json["checkpoint"], "out/model.ckpt-110");
+  EXPECT_TRUE(json["metrics_csv"].is_null());
+  EXPECT_TRUE(json["stopped_by"].is_null());
+  EXPECT_TRUE(core::matches_golden(run_summary_text(summary, "out/run_summary.json") + "\n",
+                                   "trainyard/train/testdata/run_summary.txt"));
+  summary.metrics = {{"loss", std::nan("")}};
+  summary.stopped_by = "SIGTERM";
+  write_run_summary(summary, path);
+  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["metrics"]["loss"], "nan");
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nStopped by:   SIGTERM\n"));
+}
+
+}  // namespace
+}  // namespace trainyard::train
