@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/fault_injector.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/core/test_data.h"
 #include "trainyard/data/decode.h"
@@ -217,6 +218,32 @@ TEST_F(DatasetTest, CachedRecordsAreReadOnce) {
   EXPECT_EQ(cached->read(0).value().label, 1);
   EXPECT_FALSE(plain->read(0).ok());
   EXPECT_FALSE(cached->read(1).ok());
+}
+
+// A disk that fails while a data set is read: each fault is told, or does no harm, and nothing but core::Error comes
+// out.
+TEST_F(DatasetTest, DiskFaultsAreReported) {
+  write_shard("train-00000-of-00001", {example(flat_jpeg(10), 1), example(flat_jpeg(20), 2)});
+  for (core::Fault fault : {core::Fault::kIoError, core::Fault::kInterrupted, core::Fault::kShort}) {
+    for (int n = 1;; ++n) {
+      core::FaultInjector faults;
+      faults.fail_nth(n, fault);
+      const auto files = core::make_file_system(faults);
+      bool reported = false;
+      try {
+        const auto dataset = datasets().get("imagenet")({.directory = temp_.path(), .files = files.get()});
+        for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(dataset->read(i).value().label, i + 1);
+      } catch (const Error& error) {
+        reported = true;
+        EXPECT_NE(std::string(error.what()).find(temp_.path()), std::string::npos) << error.what();
+      }
+      if (!faults.reached()) break;
+      // A failing close() of a file that was only read loses nothing.
+      const bool harmless = fault != core::Fault::kIoError || faults.log()[n - 1] == "close";
+      EXPECT_EQ(reported, !harmless) << faults.log()[n - 1];
+      ASSERT_LT(n, 1000);
+    }
+  }
 }
 
 TEST_F(DatasetTest, CifarBinaryBatches) {

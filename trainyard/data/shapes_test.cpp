@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/crc32c.h"
+#include "trainyard/core/fault_injector.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/data/pipeline.h"
@@ -74,6 +75,39 @@ TEST(Shapes, RefusesToOverwrite) {
   core::local_file_system().make_directories(temp.file("empty"));
   write_shapes(few(), temp.file("empty"));
   EXPECT_EQ(core::local_file_system().list(temp.file("empty")).size(), 3u);
+}
+
+// Every system call fails once, with each fault: the data set is there whole or not at all, and nothing is left over.
+TEST(Shapes, AppearsWholeOrNotAtAll) {
+  const ShapesOptions options{.train_count = 4, .validation_count = 2, .train_shards = 1};
+  for (core::Fault fault :
+       {core::Fault::kIoError, core::Fault::kNoSpace, core::Fault::kInterrupted, core::Fault::kShort}) {
+    for (int n = 1;; ++n) {
+      core::TempDir temp;
+      core::FaultInjector faults;
+      faults.fail_nth(n, fault);
+      const auto files = core::make_file_system(faults);
+      bool reported = false;
+      try {
+        write_shapes(options, temp.file("shapes"), *files);
+      } catch (const Error&) {
+        reported = true;
+      }
+      const bool harmless = fault == core::Fault::kInterrupted || fault == core::Fault::kShort;
+      EXPECT_FALSE(reported && (harmless || !faults.reached())) << n;
+      if (core::local_file_system().exists(temp.file("shapes"))) {
+        EXPECT_EQ(core::local_file_system().list(temp.file("shapes")).size(), 2u);
+        for (Subset subset : {Subset::kTrain, Subset::kValidation}) {
+          const auto dataset = datasets().get("shapes")({.directory = temp.file("shapes"), .subset = subset});
+          EXPECT_EQ(dataset->size(), subset == Subset::kTrain ? 4 : 2);
+        }
+      } else {
+        EXPECT_TRUE(reported) << n;
+      }
+      if (!faults.reached()) break;
+      ASSERT_LT(n, 1000);
+    }
+  }
 }
 
 TEST(Shapes, RefusesBadOptions) {
