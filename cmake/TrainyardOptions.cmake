@@ -37,11 +37,14 @@ if(TRAINYARD_SANITIZE)
   add_link_options(-fsanitize=${TRAINYARD_SANITIZE})
 endif()
 
+# Compilations are timed for scripts/check_build_time.
 find_program(TRAINYARD_CCACHE ccache)
 if(TRAINYARD_CCACHE)
   # Paths relative to the source folder, so that several checkouts share their compilations.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros ${TRAINYARD_CCACHE})
+    CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PREFIX=${CMAKE_SOURCE_DIR}/scripts/time_compile ${TRAINYARD_CCACHE})
+else()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_SOURCE_DIR}/scripts/time_compile)
 endif()
 find_program(TRAINYARD_MOLD mold)
 if(TRAINYARD_MOLD)

@@ -97,25 +97,31 @@ class CheckHeaderTrap(ScriptTest):
 
 
 class CheckBuildTime(ScriptTest):
-    def check(self, seconds, output="a.cpp.o", **environment):
-        self.write(output, "")
-        self.write(".ninja_log", f"# ninja log v5\n0\t9\t1\tgone.o\tx\n1000\t{1000 + int(seconds * 1000)}\t1\t{output}\tx\n")
+    def check(self, seconds, source="a.cpp", **environment):
+        self.write("compile_commands.json", json.dumps([{"file": str(self.root / name)} for name in (source, "cached.cpp")]))
+        self.write("compile_times.log", f"gone.cpp\t99 1\n{source}\t50.0 1\n{source}\t{seconds - 1} 1.0\n")
         return run("check_build_time", self.root, PATH="/usr/bin:/bin", **environment)
 
-    def test_accepts_15_seconds_and_counts_only_what_is_there(self):
-        self.assertEqual(self.check(15), (0, "1 files, 15 s in all, slowest 15.0 s\n"))
+    def test_accepts_15_seconds_of_the_last_compilation(self):
+        self.assertEqual(self.check(15), (0, "1 files took 15 s, the slowest 15.0 s; 1 not measured\n"))
 
     def test_refuses_more(self):
         code, output = self.check(15.2)
         self.assertEqual(code, 1)
-        self.assertIn("a.cpp.o: 15.2 s to compile", output)
+        self.assertIn("a.cpp: 15.2 s to compile", output)
 
     def test_a_slower_machine_may_scale_the_budget(self):
         self.assertEqual(self.check(29, TRAINYARD_BUILD_TIME_SCALE="2")[0], 0)
 
     def test_the_precompiled_header_is_exempt_but_not_from_the_total(self):
-        self.assertEqual(self.check(40, output="cmake_pch.hxx.gch")[0], 0)
-        self.assertEqual(self.check(1501, output="cmake_pch.hxx.gch")[0], 1)
+        self.assertEqual(self.check(40, source="cmake_pch.hxx.cxx")[0], 0)
+        self.assertEqual(self.check(1501, source="cmake_pch.hxx.cxx")[0], 1)
+
+    def test_time_compile_notes_the_source_and_keeps_the_exit_code(self):
+        done = subprocess.run([SCRIPTS / "time_compile", "bash", "-c", "exit 3", "-o", "a.o", "a.cpp", "-MD"], cwd=self.root)
+        self.assertEqual(done.returncode, 3)
+        noted = (self.root / "compile_times.log").read_text()
+        self.assertRegex(noted, r"^a\.cpp\t[0-9.]+ [0-9.]+\n$")
 
 
 class ReportTests(ScriptTest):
