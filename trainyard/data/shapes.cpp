@@ -138,12 +138,12 @@ float draw_noise(core::RandomStream& random, float deviation) {
 }  // namespace
 
 const std::vector<std::string>& shape_names() {
-  static const std::vector<std::string> names = [] {
+  static const std::vector<std::string> kNames = [] {
     std::vector<std::string> result;
     for (const ShapeOutline& outline : shape_outlines()) result.emplace_back(outline.name);
     return result;
   }();
-  return names;
+  return kNames;
 }
 
 int64_t shape_label(int64_t index) {
@@ -187,7 +187,7 @@ Image draw_shape(uint64_t seed, Subset subset, int64_t index, int size, const Sh
   for (const Color& pixel : canvas) {
     for (float value : pixel) {
       const float noisy = value + draw_noise(random, difficulty.noise);
-      image.pixels.push_back(static_cast<uint8_t>(std::clamp(noisy, 0.0F, 255.0F) + 0.5F));
+      image.pixels.push_back(static_cast<uint8_t>(std::lround(std::clamp(noisy, 0.0F, 255.0F))));
     }
   }
   return image;

@@ -3,6 +3,11 @@
 #include <map>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/one_hot.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/crc32c.h"
@@ -10,7 +15,6 @@
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/data/pipeline.h"
-#include "trainyard/data/softmax_regression_for_test.h"
 #include "trainyard/data/transform.h"
 
 namespace trainyard::data {
@@ -118,6 +122,36 @@ TEST(Shapes, RefusesBadOptions) {
   }
   EXPECT_FALSE(core::local_file_system().exists(temp.file("x")));
 }
+
+// Multinomial logistic regression by full-batch gradient descent with momentum.
+class SoftmaxRegression {
+ public:
+  // images: [N, D] float; labels: [N] int64 in [0, classes).
+  SoftmaxRegression(const at::Tensor& images, const at::Tensor& labels, int64_t classes, int steps)
+      : weight_(at::zeros({images.size(1), classes})), bias_(at::zeros({classes})) {
+    const at::Tensor target = at::one_hot(labels, classes).to(at::kFloat);
+    at::Tensor weight_momentum = at::zeros_like(weight_);
+    at::Tensor bias_momentum = at::zeros_like(bias_);
+    for (int step = 0; step < steps; ++step) {
+      const at::Tensor gradient = at::softmax(logits(images), 1).sub(target).div(static_cast<double>(images.size(0)));
+      weight_momentum.mul_(0.9).add_(images.t().matmul(gradient));
+      bias_momentum.mul_(0.9).add_(gradient.sum(0));
+      weight_.sub_(weight_momentum, kLearningRate);
+      bias_.sub_(bias_momentum, kLearningRate);
+    }
+  }
+
+  double accuracy(const at::Tensor& images, const at::Tensor& labels) const {
+    return logits(images).argmax(1).eq(labels).to(at::kDouble).mean().item<double>();
+  }
+
+ private:
+  static constexpr double kLearningRate = 0.01;
+
+  at::Tensor logits(const at::Tensor& images) const { return images.matmul(weight_).add(bias_); }
+
+  at::Tensor weight_, bias_;
+};
 
 // What makes the set worth training on: no linear function of the pixels tells the shapes apart. The regression is
 // given more than enough: it fits the training images far better than chance.
