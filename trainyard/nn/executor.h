@@ -38,7 +38,8 @@ struct BuildContext {
   int buffer(const BufferSpec& spec) const;
 };
 
-// What the random numbers inside a step depend on: (seed, step, micro-step, layer name, global sample index).
+// What the random numbers inside a step depend on: (seed, step, micro-step, layer name, global sample index). A caller
+// that wants the same masks however a batch is cut into micro-steps leaves micro_step 0 and counts samples through.
 struct StepRandom {
   uint64_t seed = 0;
   int64_t step = 0;

@@ -39,15 +39,15 @@ class ForeignModule {
 
 // `make` returns std::shared_ptr<M>, a new module each time; M::forward takes and returns one tensor.
 template <typename Make>
-Foreign foreign_op(Make make, std::vector<int64_t> output_shape, std::string description) {
-  return {.description = std::move(description),
+Foreign foreign_op(Make make, const std::vector<int64_t>& output_shape, const std::string& description) {
+  return {.description = description,
           .make =
               [make] {
                 auto module = make();
                 return std::make_shared<ForeignModule>(module,
                                                        [module](const at::Tensor& x) { return module->forward(x); });
               },
-          .output_shape = std::move(output_shape)};
+          .output_shape = output_shape};
 }
 
 }  // namespace trainyard::nn

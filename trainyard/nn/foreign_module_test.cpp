@@ -38,10 +38,10 @@ class UserNet : public torch::nn::Module {
   at::Tensor weight_, bias_, scale_, mean_, calls_;
 };
 
-Graph graph_of(std::vector<int64_t> output_shape = {3}) {
+Graph graph_of(const std::vector<int64_t>& output_shape = {3}) {
   GraphBuilder b({.image = {3, 2, 2}, .name = "user"});
-  return b.build(b.foreign("body", b.input(),
-                           foreign_op([] { return std::make_shared<UserNet>(); }, std::move(output_shape), "UserNet")));
+  return b.build(
+      b.foreign("body", b.input(), foreign_op([] { return std::make_shared<UserNet>(); }, output_shape, "UserNet")));
 }
 
 at::Tensor images() {

@@ -93,9 +93,9 @@ class GraphBuilder {
   Value global_average_pool(std::string name, Value x);
   Value linear(std::string name, Value x, Linear op);
   Value flatten(std::string name, Value x);
-  Value add(std::string name, std::vector<Value> inputs);
+  Value add(std::string name, const std::vector<Value>& inputs);
   Value multiply(std::string name, Value x, Value scale);
-  Value concat(std::string name, std::vector<Value> inputs);
+  Value concat(std::string name, const std::vector<Value>& inputs);
   Value channel_pad(std::string name, Value x, ChannelPad op);
   Value dropout(std::string name, Value x, double drop = 0.5);
   Value stochastic_depth(std::string name, Value x, double drop);
@@ -107,7 +107,7 @@ class GraphBuilder {
   Graph build(Value output);
 
  private:
-  Value append(std::string name, Op op, std::vector<Value> inputs);
+  Value append(std::string name, Op op, const std::vector<Value>& inputs);
   Graph graph_;
   BatchNorm batch_norm_;
 };

@@ -25,7 +25,7 @@ GraphBuilder::GraphBuilder(Options options) : batch_norm_(options.batch_norm) {
   graph_.nodes.push_back({.id = 0, .name = "input", .op = Input{}, .shape = std::move(options.image)});
 }
 
-GraphBuilder::Value GraphBuilder::append(std::string name, Op op, std::vector<Value> inputs) {
+GraphBuilder::Value GraphBuilder::append(std::string name, Op op, const std::vector<Value>& inputs) {
   const auto fail = [&](std::string problem) {
     return core::Error(core::ErrorCode::kInvalidArgument,
                        {.problem = std::move(problem), .where = fmt::format("node '{}' of {}", name, graph_.name)});
@@ -75,14 +75,14 @@ GraphBuilder::Value GraphBuilder::linear(std::string name, Value x, Linear op) {
 GraphBuilder::Value GraphBuilder::flatten(std::string name, Value x) {
   return append(std::move(name), Flatten{}, {x});
 }
-GraphBuilder::Value GraphBuilder::add(std::string name, std::vector<Value> inputs) {
-  return append(std::move(name), Add{}, std::move(inputs));
+GraphBuilder::Value GraphBuilder::add(std::string name, const std::vector<Value>& inputs) {
+  return append(std::move(name), Add{}, inputs);
 }
 GraphBuilder::Value GraphBuilder::multiply(std::string name, Value x, Value scale) {
   return append(std::move(name), Multiply{}, {x, scale});
 }
-GraphBuilder::Value GraphBuilder::concat(std::string name, std::vector<Value> inputs) {
-  return append(std::move(name), Concat{}, std::move(inputs));
+GraphBuilder::Value GraphBuilder::concat(std::string name, const std::vector<Value>& inputs) {
+  return append(std::move(name), Concat{}, inputs);
 }
 GraphBuilder::Value GraphBuilder::channel_pad(std::string name, Value x, ChannelPad op) {
   return append(std::move(name), op, {x});

@@ -64,7 +64,7 @@ TEST(TopK, CountsTiesInAndNonFiniteOut) {
                                         inf, 2.f, 1.f, 0.f,  //
                                         0.f, 5.f, 4.f, 3.f})
                                 .view({5, 4});
-  const auto correct = [&](std::vector<int64_t> labels, int64_t k) {
+  const auto correct = [&](const std::vector<int64_t>& labels, int64_t k) {
     return top_k_correct(logits, at::tensor(labels, at::kLong), k).item<int64_t>();
   };
   EXPECT_EQ(correct({0, 2, 1, 1, 1}, 1), 3) << "the tie of sample 1 counts; samples 2 and 3 do not";

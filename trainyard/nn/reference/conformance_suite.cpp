@@ -143,8 +143,8 @@ std::vector<ConformanceCase> conformance_cases(const ExecutorUnderTest& executor
   return cases;
 }
 
-void PrintTo(const ConformanceCase& conformance_case, std::ostream* out) {
-  *out << conformance_case.layer.name << " on " << conformance_case.executor.name;
+std::ostream& operator<<(std::ostream& out, const ConformanceCase& conformance_case) {
+  return out << conformance_case.layer.name << " on " << conformance_case.executor.name;
 }
 
 std::string conformance_name(const ::testing::TestParamInfo<ConformanceCase>& info) {

@@ -47,7 +47,7 @@ struct ConformanceCase {
   ExecutorUnderTest executor;
   LayerCase layer;
 };
-void PrintTo(const ConformanceCase& conformance_case, std::ostream* out);
+std::ostream& operator<<(std::ostream& out, const ConformanceCase& conformance_case);
 std::vector<ConformanceCase> conformance_cases(const ExecutorUnderTest& executor);
 std::string conformance_name(const ::testing::TestParamInfo<ConformanceCase>& info);
 
