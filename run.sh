@@ -33,4 +33,17 @@ else
   touch "$run/.complete"
 fi
 
-build/trainyard eval --config="$config" --data_dir="$data" --train_dir="$run" | tee "$run/eval.txt"
+evaluation=$run/evaluation.txt
+build/trainyard eval --config="$config" --data_dir="$data" --train_dir="$run" | tee "$evaluation"
+accuracy=$(sed -n 's/.*Accuracy @ 1 = \([0-9.]*\).*/\1/p' "$evaluation" | tail -n 1)
+
+echo
+echo "checkpoint:       $(find "$run" -maxdepth 1 -name 'model.ckpt-*' | sort -V | tail -n 1)"
+echo "TensorBoard log:  $run ($(find "$run" -name 'events.out.tfevents.*' | wc -l) event files: tensorboard --logdir=$run)"
+echo "run summary:      $run/run_summary.json"
+if awk -v got="${accuracy:-0}" -v want=$required_percent 'BEGIN { exit !(100 * got >= want) }'; then
+  echo "top-1 accuracy:   $accuracy (0.$required_percent is required)"
+else
+  echo "run.sh: top-1 accuracy is ${accuracy:-not known}, expected at least 0.$required_percent; ./run.sh --fresh trains again" >&2
+  exit 1
+fi
