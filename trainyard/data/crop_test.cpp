@@ -44,7 +44,7 @@ TEST(Crop, HeightIsUniform) {
     EXPECT_EQ(crop.width, crop.height);
     below_middle += crop.height < (low + 400) / 2 ? 1 : 0;
   }
-  EXPECT_NEAR(below_middle, kDraws / 2, 5 * std::sqrt(kDraws / 4));
+  EXPECT_NEAR(below_middle, kDraws / 2.0, 5 * std::sqrt(kDraws / 4.0));
 }
 
 TEST(Crop, CoversAPartOfABox) {

@@ -32,7 +32,7 @@ constexpr float kKeysA = -0.75F;
 
 // Keys' kernel at distances of 0 to 2 in steps of 1 / kBicubicSteps.
 const std::vector<float>& bicubic_table() {
-  static const std::vector<float> kTable = [] {
+  static const std::vector<float> table = [] {
     std::vector<float> values;
     for (int i = 0; i <= 2 * kBicubicSteps; ++i) {
       const float x = static_cast<float>(i) / kBicubicSteps;
@@ -41,7 +41,7 @@ const std::vector<float>& bicubic_table() {
     }
     return values;
   }();
-  return kTable;
+  return table;
 }
 
 void add_bicubic(float place, int last, Axis& axis) {

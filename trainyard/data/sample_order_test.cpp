@@ -63,8 +63,8 @@ TEST(SampleOrder, FullShuffleIsUniform) {
     ++last[order.back()];
   }
   for (int i = 0; i < 8; ++i) {
-    EXPECT_NEAR(first[i], kEpochs / 8, 5 * std::sqrt(kEpochs / 8));
-    EXPECT_NEAR(last[i], kEpochs / 8, 5 * std::sqrt(kEpochs / 8));
+    EXPECT_NEAR(first[i], kEpochs / 8.0, 5 * std::sqrt(kEpochs / 8.0));
+    EXPECT_NEAR(last[i], kEpochs / 8.0, 5 * std::sqrt(kEpochs / 8.0));
   }
 }
 

@@ -105,12 +105,14 @@ constexpr int kSubPixels = 4;  // a side: 16 points a pixel
 // The part of the pixel inside the figure.
 float coverage(const Figure& figure, int x, int y) {
   int inside = 0;
-  for (int sub = 0; sub < kSubPixels * kSubPixels; ++sub) {
-    const double dx = x + (sub % kSubPixels + 0.5) / kSubPixels - figure.x;
-    const double dy = y + (sub / kSubPixels + 0.5) / kSubPixels - figure.y;
-    const double u = (figure.cosine * dx + figure.sine * dy) / figure.radius;
-    const double v = (figure.cosine * dy - figure.sine * dx) / figure.radius;
-    if (figure.outline->contains(u, v)) ++inside;
+  for (int row = 0; row < kSubPixels; ++row) {
+    for (int column = 0; column < kSubPixels; ++column) {
+      const double dx = x + (column + 0.5) / kSubPixels - figure.x;
+      const double dy = y + (row + 0.5) / kSubPixels - figure.y;
+      const double u = (figure.cosine * dx + figure.sine * dy) / figure.radius;
+      const double v = (figure.cosine * dy - figure.sine * dx) / figure.radius;
+      if (figure.outline->contains(u, v)) ++inside;
+    }
   }
   return static_cast<float>(inside) / (kSubPixels * kSubPixels);
 }
@@ -138,12 +140,12 @@ float draw_noise(core::RandomStream& random, float deviation) {
 }  // namespace
 
 const std::vector<std::string>& shape_names() {
-  static const std::vector<std::string> kNames = [] {
+  static const std::vector<std::string> names = [] {
     std::vector<std::string> result;
     for (const ShapeOutline& outline : shape_outlines()) result.emplace_back(outline.name);
     return result;
   }();
-  return kNames;
+  return names;
 }
 
 int64_t shape_label(int64_t index) {
