@@ -39,7 +39,7 @@ SignalWatcher::Descriptor::~Descriptor() {
   ::close(value_);
 }
 
-SignalWatcher::SignalWatcher(std::vector<int> signals, std::function<void(int)> on_first,
+SignalWatcher::SignalWatcher(const std::vector<int>& signals, std::function<void(int)> on_first,
                              std::function<void(int)> on_next)
     : set_(make_set(signals)),
       signals_(::signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK), "signalfd"),

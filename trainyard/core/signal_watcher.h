@@ -32,7 +32,7 @@ class SignalWatcher {
  public:
   // Blocks `signals` in this thread. `on_first` is called, on the watcher's thread, for the first of them that arrives,
   // `on_next` for each later one. Throws kIo when the system refuses.
-  SignalWatcher(std::vector<int> signals, std::function<void(int signal)> on_first,
+  SignalWatcher(const std::vector<int>& signals, std::function<void(int signal)> on_first,
                 std::function<void(int signal)> on_next);
   // Ends the thread and puts the mask of this thread back. Must be called on the thread that made it.
   ~SignalWatcher();

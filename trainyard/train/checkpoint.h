@@ -35,7 +35,8 @@ struct CheckpointIdentity {
 // One store at a time writes into a directory; others may read it.
 class CheckpointStore {
  public:
-  CheckpointStore(std::string directory, int64_t max_to_keep = 5, core::FileSystem& files = core::local_file_system());
+  explicit CheckpointStore(std::string directory, int64_t max_to_keep = 5,
+                           core::FileSystem& files = core::local_file_system());
 
   // Removes what earlier crashes left behind, saves `state`, then removes the oldest beyond max_to_keep (<= 0: keeps
   // all). When it returns, the checkpoint is durable; when it throws (kIo, kNoSpace, or what `state` threw), those
