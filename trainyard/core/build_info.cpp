@@ -25,7 +25,10 @@ const BuildInfo& build_info() {
                     {"CLI11", TRAINYARD_CLI11_VERSION},
                     {"nlohmann-json", TRAINYARD_JSON_VERSION},
                     {"yaml-cpp", TRAINYARD_YAML_VERSION}},
-      .optional_parts = {{"CUDA", TRAINYARD_CUDA != 0, "the CUDA toolkit 13.0, then cmake --preset cuda"}},
+      .optional_parts = {{"CUDA", TRAINYARD_CUDA != 0, "the CUDA toolkit 13.0, then cmake --preset cuda"},
+                         {"MPI", false, "not in this version; it will need libopenmpi-dev and openmpi-bin"},
+                         {"gRPC", false, "not in this version; it will need libgrpc++-dev and protobuf-compiler-grpc"},
+                         {"HDF5", false, "not in this version; it will need libhdf5-dev"}},
   };
   return kInfo;
 }

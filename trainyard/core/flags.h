@@ -132,6 +132,9 @@ class FlagValues {
 // dashes; `--` ends them. The last of several stands. A positional argument is an error: "Received unknown positional
 // arguments: ...". When the table has a flag `config` and it is given, that file is read here.
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments);
+// The same for a command that takes positional arguments: they go to `positional`.
+FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
+                       std::vector<std::string>& positional);
 
 // Adds the flat mapping `flag: value` of a YAML file; lists may be sequences. Errors name file and line.
 void read_config_file(const std::string& path, FlagValues& values);

@@ -54,13 +54,16 @@ class ArgumentParser {
         if (positional_remedy_.empty() && next_ > 0) positional_remedy_ = remedy_after(arguments_[next_ - 1]);
       }
     }
-    if (!positional_.empty()) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  {.problem = fmt::format("Received unknown positional arguments: {}", quoted_list(positional_)),
-                   .remedy = positional_remedy_});
-    }
     return std::move(values_);
   }
+
+  void refuse_positional() const {
+    if (positional_.empty()) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("Received unknown positional arguments: {}", quoted_list(positional_)),
+                 .remedy = positional_remedy_});
+  }
+  std::vector<std::string>& positional() { return positional_; }
 
  private:
   void read(const Argument& argument) {
@@ -136,10 +139,20 @@ void check_pending(const FlagSpec& spec, const FlagValue& value) {
 }  // namespace
 
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments) {
-  FlagValues values = ArgumentParser(table, arguments).run();
+  ArgumentParser parser(table, arguments);
+  FlagValues values = parser.run();
+  parser.refuse_positional();
   if (table.find("config") != nullptr && !values.text("config").empty()) {
     read_config_file(values.text("config"), values);
   }
+  return values;
+}
+
+FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
+                       std::vector<std::string>& positional) {
+  ArgumentParser parser(table, arguments);
+  FlagValues values = parser.run();
+  positional = parser.positional();
   return values;
 }
 

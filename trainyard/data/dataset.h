@@ -58,8 +58,4 @@ using DatasetFactory = std::function<std::unique_ptr<Dataset>(const DatasetOptio
 using DatasetRegistry = core::Registry<DatasetFactory>;
 DatasetRegistry& datasets();
 
-// "imagenet", "cifar10", "shapes" when the name is a part of the path, in that order, as upstream guesses; else throws
-// kInvalidArgument with upstream's text.
-std::string guess_dataset_name(std::string_view directory);
-
 }  // namespace trainyard::data

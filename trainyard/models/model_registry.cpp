@@ -14,10 +14,10 @@ namespace trainyard::models {
 namespace {
 
 constexpr std::array<DatasetInfo, 4> kDatasets{{
-    {"imagenet", DatasetFamily::kImagenet, 1001, 1000},
-    {"synthetic", DatasetFamily::kImagenet, 1001, 1000},
-    {"cifar10", DatasetFamily::kCifar10, 11, 10},
-    {"shapes", DatasetFamily::kCifar10, 11, 10},
+    {"imagenet", DatasetFamily::kImagenet, 1001, 1000, 1281167, 50000},
+    {"synthetic", DatasetFamily::kImagenet, 1001, 1000, 1281167, 50000},
+    {"cifar10", DatasetFamily::kCifar10, 11, 10, 50000, 10000},
+    {"shapes", DatasetFamily::kCifar10, 12, 12, 8000, 2000},
 }};
 
 struct Zoo {

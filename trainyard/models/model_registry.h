@@ -1,7 +1,7 @@
 // The zoo: which models there are for which data sets, how each is built, and what it is trained with by default.
 //
 //   const ModelInfo& info = find_model("resnet20", "cifar10");
-//   nn::Graph graph = info.build({.num_classes = 10});
+//   nn::Graph graph = build_model("resnet20", "cifar10", {.num_classes = 10});
 //
 // A model of your own, in one source file and nothing else:
 //
@@ -30,6 +30,7 @@ struct DatasetInfo {
   DatasetFamily family = DatasetFamily::kImagenet;
   int64_t benchmark_classes = 0;  // as tf_cnn_benchmarks counts them: with a class 0 for the background
   int64_t num_classes = 0;        // without
+  int64_t train_examples = 0, validation_examples = 0;  // of the whole data set
 };
 
 // imagenet, synthetic, cifar10, shapes. Throws kInvalidArgument, "Invalid dataset name: NAME", for others.
@@ -57,7 +58,7 @@ struct ModelInfo {
   int64_t default_batch_size = 32;  // per device
   DefaultSchedule schedule;
   double default_loss_scale = 128;
-  std::function<nn::Graph(const ModelOptions&)> build;
+  std::function<nn::Graph(const ModelOptions&)> build;  // gets an image_size that is not 0: call build_model()
 };
 
 // Throws kInvalidArgument: `Model "NAME" is already registered for dataset "DATASET"`.

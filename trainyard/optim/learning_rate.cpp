@@ -121,29 +121,25 @@ LearningRate cosine(double rate, int64_t total_steps, int64_t begin) {
   };
 }
 
-LearningRate epoch_schedule(double rate, const std::vector<double>& boundary_epochs, const std::vector<double>& factors,
-                            double warmup_epochs, double batches_per_epoch) {
+LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch) {
   require_batches_per_epoch(batches_per_epoch);
+  auto step_of = [=](double epoch) { return static_cast<int64_t>(batches_per_epoch * epoch); };
   std::vector<int64_t> boundaries;
-  for (const double epoch : boundary_epochs) boundaries.push_back(static_cast<int64_t>(batches_per_epoch * epoch));
   std::vector<double> rates;
-  for (const double factor : factors) rates.push_back(rate * factor);
-  return with_warmup(piecewise(std::move(boundaries), std::move(rates)), rate,
-                     static_cast<int64_t>(batches_per_epoch * warmup_epochs));
+  for (const double epoch : schedule.boundary_epochs) boundaries.push_back(step_of(epoch));
+  for (const double factor : schedule.factors) rates.push_back(schedule.rate * factor);
+  LearningRate rate = boundaries.empty() && rates.empty() ? constant(schedule.rate)
+                                                          : piecewise(std::move(boundaries), std::move(rates));
+  return with_warmup(std::move(rate), schedule.rate, step_of(schedule.warmup_epochs));
 }
 
-double resnet_base_rate(const ResnetScheduleOptions& options) {
-  require_rate(options.base_rate, "the base learning rate");
-  if (options.global_batch_size < 1 || options.summed_replicas < 1) {
-    refuse("the batch of a learning rate is not usable", "a batch and a count of replicas of at least 1",
-           fmt::format("{} images over {} replicas", options.global_batch_size, options.summed_replicas));
+double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size, int summed_replicas) {
+  require_rate(base_rate, "the base learning rate");
+  if (base_batch_size < 1 || global_batch_size < 1 || summed_replicas < 1) {
+    refuse("the batch of a learning rate is not usable", "batches and a count of replicas of at least 1",
+           fmt::format("{} images for {} over {} replicas", global_batch_size, base_batch_size, summed_replicas));
   }
-  return options.base_rate * static_cast<double>(options.global_batch_size) / 256.0 / options.summed_replicas;
-}
-
-LearningRate resnet_schedule(const ResnetScheduleOptions& options) {
-  return epoch_schedule(resnet_base_rate(options), {30, 60, 80, 90}, {1, 0.1, 0.01, 0.001, 0.0001},
-                        options.warmup_epochs, options.batches_per_epoch);
+  return base_rate * static_cast<double>(global_batch_size) / static_cast<double>(base_batch_size) / summed_replicas;
 }
 
 LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps) {

@@ -28,24 +28,19 @@ LearningRate exponential_staircase(double rate, int64_t decay_steps, double fact
 // From `rate` at `begin` to 0 at `total_steps` along half a cosine (Loshchilov and Hutter, "SGDR", 2017).
 LearningRate cosine(double rate, int64_t total_steps, int64_t begin = 0);
 
-// rate * factors[i] up to and including batch int(boundary_epochs[i] * batches_per_epoch), after a linear warm-up from
-// 0 to `rate` over the first warmup_epochs: how models' own schedules are given.
-LearningRate epoch_schedule(double rate, const std::vector<double>& boundary_epochs, const std::vector<double>& factors,
-                            double warmup_epochs, double batches_per_epoch);
-
-struct ResnetScheduleOptions {
-  double base_rate = 0.128;       // for a global batch of 256 images
-  int64_t global_batch_size = 0;  // images an update
-  double batches_per_epoch = 0;   // global batches
-  int summed_replicas = 1;        // how many replicas' gradients are summed (not averaged) into an update
-  double warmup_epochs = 5;       // 0: none
+// A rate that falls at epochs, as models prescribe it.
+struct EpochSchedule {
+  double rate = 0;                      // after the warm-up, times the first factor
+  std::vector<double> boundary_epochs;  // ascending
+  std::vector<double> factors;          // of `rate`, one more than boundaries; both empty: constant
+  double warmup_epochs = 0;             // linear, from 0
 };
+// Boundaries fall on step int(epoch * batches_per_epoch), which still has the rate before it.
+LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch);
 
-// base_rate * global_batch_size / 256 / summed_replicas: tf_cnn_benchmarks' heuristic for ResNets.
-double resnet_base_rate(const ResnetScheduleOptions& options);
-
-// That rate times 1, 0.1, 0.01, 0.001, 0.0001, changing at epochs 30, 60, 80 and 90, after a linear warm-up from 0.
-LearningRate resnet_schedule(const ResnetScheduleOptions& options);
+// base_rate * global_batch_size / base_batch_size (Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1),
+// divided by the number of replicas whose gradients an update sums instead of averaging them.
+double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size, int summed_replicas = 1);
 
 // Replaces the schedule while step < warmup_steps: initial * step / warmup_steps.
 LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps);

@@ -28,32 +28,34 @@ std::string message_of(const auto& call) {
   return "nothing thrown";
 }
 
-TEST(LearningRate, ResnetScheduleIsUpstreams) {
-  const LearningRate rate = resnet_schedule({.global_batch_size = 256, .batches_per_epoch = kImageNet / 256});
+// tf_cnn_benchmarks' rates of a ResNet at a batch of 256 images.
+TEST(LearningRate, FallsAtEpochs) {
+  const EpochSchedule resnet{
+      .rate = 0.128, .boundary_epochs = {30, 60, 80, 90}, .factors = {1, 0.1, 0.01, 0.001, 0.0001}, .warmup_epochs = 5};
+  const LearningRate rate = by_epochs(resnet, kImageNet / 256);
   expect_rates(
       rate, {{0, 0.0}, {150136, 0.128}, {150137, 0.0128}, {300273, 0.0128}, {300274, 0.00128}, {10000000, 0.0000128}});
   EXPECT_NEAR(rate(12511), 0.064, 1e-12) << "half of the warm-up";
 }
 
-TEST(LearningRate, ResnetWithoutWarmupStartsAtItsRate) {
-  const ResnetScheduleOptions options{
-      .base_rate = 0.4, .global_batch_size = 256, .batches_per_epoch = 10, .warmup_epochs = 0};
-  EXPECT_DOUBLE_EQ(resnet_schedule(options)(0), 0.4);
+TEST(LearningRate, ByEpochsWithoutBoundariesIsConstant) {
+  expect_rates(by_epochs({.rate = 0.4}, 10), {{0, 0.4}, {1000, 0.4}});
 }
 
 // CIFAR ResNets of tf_cnn_benchmarks: 0.1, 0.01, 0.001, 0.0002 changing at epochs 82, 123 and 300 of 50,000 images.
-TEST(LearningRate, EpochScheduleOfCifarResnets) {
-  const LearningRate rate = epoch_schedule(0.1, {82, 123, 300}, {1, 0.1, 0.01, 0.002}, 0, 50000.0 / 128);
+TEST(LearningRate, FallsAtTheEpochsOfCifarResnets) {
+  const LearningRate rate =
+      by_epochs({.rate = 0.1, .boundary_epochs = {82, 123, 300}, .factors = {1, 0.1, 0.01, 0.002}}, 50000.0 / 128);
   expect_rates(rate, {{0, 0.1}, {32031, 0.1}, {32032, 0.01}, {48046, 0.01}, {48047, 0.001}, {117188, 0.0002}});
 }
 
 // tf_cnn_benchmarks, resnet_model_test.
-TEST(LearningRate, ResnetRateScalesWithTheBatch) {
-  EXPECT_DOUBLE_EQ(resnet_base_rate({.base_rate = 0.05, .global_batch_size = 256}), 0.05);
-  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 128}), 0.064);
-  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 2048, .summed_replicas = 8}), 0.128);
-  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 512}), 0.256);
-  EXPECT_DOUBLE_EQ(resnet_base_rate({.global_batch_size = 13, .summed_replicas = 2}), 0.00325);
+TEST(LearningRate, ScalesWithTheBatch) {
+  EXPECT_DOUBLE_EQ(scaled_rate(0.05, 256, 256), 0.05);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.128, 256, 128), 0.064);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.128, 256, 2048, 8), 0.128);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.128, 256, 512), 0.256);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.128, 256, 13, 2), 0.00325);
 }
 
 TEST(LearningRate, ConstantAndItsWarmup) {
@@ -101,7 +103,7 @@ TEST(LearningRate, ValuesThatCannotBeAreRefused) {
   EXPECT_NE(message_of([] { exponential_staircase(1.0, 0, 0.5, 0.0); }), "nothing thrown");
   EXPECT_NE(message_of([] { cosine(1.0, 10, 10); }), "nothing thrown");
   EXPECT_NE(message_of([] { parse_piecewise("1", 0.0); }), "nothing thrown");
-  EXPECT_NE(message_of([] { resnet_schedule({.global_batch_size = 0, .batches_per_epoch = 1}); }), "nothing thrown");
+  EXPECT_NE(message_of([] { scaled_rate(0.1, 256, 0); }), "nothing thrown");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ void CheckpointCallback::after_train(Trainer& trainer) {
 }
 
 void CheckpointCallback::save_now(const Trainer& trainer) {
-  last_saved_ = store_.save(trainer.global_step(), options_.identity, trainer);
+  last_saved_ = store_.save(trainer.global_step(), options_.identity, options_.state ? *options_.state : trainer);
   last_time_ = options_.clock();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -18,8 +19,9 @@ struct CheckpointCallbackOptions {
   double save_seconds = 0;   // 0: off
   int64_t warmup_steps = 0;  // only for the count
   bool save_at_end = true;
-  std::function<double()> clock;  // seconds; default: a steady clock
-  void validate() const;          // throws kInvalidArgument
+  std::shared_ptr<const core::Stateful> state;  // what is saved; default: the trainer
+  std::function<double()> clock;                // seconds; default: a steady clock
+  void validate() const;                        // throws kInvalidArgument
 };
 
 // Add it last, so that what other callbacks save is their state after the step. When a step throws nothing is saved at

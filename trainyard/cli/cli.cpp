@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include "trainyard/cli/command.h"
+#include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
+#include "trainyard/core/registry.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments&, Console&);
+};
+
+constexpr Command kCommands[] = {
+    {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_benchmark},
+    {"eval", "evaluate the newest checkpoint of --train_dir", run_eval},
+    {"predict", "top-5 classes of images, or logits of an array", run_predict},
+    {"data", "write the embedded data set: data make-shapes --output=DIR", run_data},
+    {"models", "the models by data set, or one model's layers: models NAME", run_models},
+    {"doctor", "this machine, what is built in, and what is missing", run_doctor},
+    {"help", "every flag, by group", run_help},
+};
+
+void print_commands(std::ostream& out) {
+  out << "Trainyard trains and benchmarks image classifiers.\n\nusage: trainyard COMMAND [--flag=value ...]\n\n";
+  for (const Command& command : kCommands) fmt::print(out, "  {:8} {}\n", command.name, command.summary);
+  out << "\n`trainyard help` lists the flags of train and eval; each command takes --help.\n";
+}
+
+int dispatch(const Arguments& arguments, Console& console) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    print_commands(console.out);
+    return arguments.empty() ? kUsage : kSuccess;
+  }
+  if (arguments[0].starts_with("-")) return run_benchmark(arguments, console);
+  for (const Command& command : kCommands) {
+    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()}, console);
+  }
+  std::vector<std::string> names;
+  std::transform(std::begin(kCommands), std::end(kCommands), std::back_inserter(names), [](auto& c) { return c.name; });
+  core::Error unknown = core::unknown_name("command", arguments[0], names);
+  throw core::Error(core::ErrorCode::kInvalidArgument, unknown.detail());
+}
+
+}  // namespace
+
+int run(const Arguments& arguments, Console& console) {
+  try {
+    int code = dispatch(arguments, console);
+    console.out.flush();
+    if (!console.out) throw core::Error(core::ErrorCode::kIo, {.problem = "writing results failed", .where = "stdout"});
+    return code;
+  } catch (const core::Error& error) {
+    core::log::error("{}", error.what());
+    return error.code() == core::ErrorCode::kCancelled ? kStoppedBySignal : core::exit_code(error.code());
+  } catch (const std::bad_alloc&) {
+    core::log::error("out of memory; use a smaller --batch_size");
+    return kFailure;
+  } catch (const std::exception& error) {
+    core::log::error("internal: {}; please report this with the command", error.what());
+    return kFailure;
+  }
+}
+
+}  // namespace trainyard::cli

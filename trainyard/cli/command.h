@@ -1,0 +1,37 @@
+// The sub-commands of the program. Each is one file, cli/command_<name>.cpp; the table in cli.cpp names them all.
+#pragma once
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/stop_token.h"
+
+namespace trainyard::cli {
+
+// What a command talks to. Results go to `out`; messages for people go to the log (stderr).
+struct Console {
+  std::ostream& out;
+  core::StopToken stop;  // asked by SIGINT and SIGTERM
+};
+
+using Arguments = std::vector<std::string>;
+
+// Exit codes of the program.
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;           // the run failed: data, files, memory
+inline constexpr int kUsage = 2;             // a flag, name or value is wrong, or not available in this build
+inline constexpr int kStoppedBySignal = 75;  // stopped by SIGINT or SIGTERM after saving; the same command resumes
+
+// Runs `trainyard <arguments>` (without the program's name). Never throws: an error is one line on stderr and a code.
+int run(const Arguments& arguments, Console& console);
+
+int run_benchmark(const Arguments& arguments, Console& console);  // train, and flags alone
+int run_eval(const Arguments& arguments, Console& console);
+int run_predict(const Arguments& arguments, Console& console);
+int run_data(const Arguments& arguments, Console& console);
+int run_models(const Arguments& arguments, Console& console);
+int run_doctor(const Arguments& arguments, Console& console);
+int run_help(const Arguments& arguments, Console& console);
+
+}  // namespace trainyard::cli

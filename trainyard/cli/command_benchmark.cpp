@@ -1,0 +1,40 @@
+#include <algorithm>
+#include <ostream>
+
+#include "trainyard/cli/command.h"
+#include "trainyard/core/flags.h"
+#include "trainyard/core/log.h"
+#include "trainyard/recipes/benchmark.h"
+#include "trainyard/recipes/benchmark_flags.h"
+
+namespace trainyard::cli {
+namespace {
+
+int run(core::FlagValues values, Console& console) {
+  if (values.boolean("dump_config")) {
+    console.out << core::dump_config(values);
+    return kSuccess;
+  }
+  const auto outcome = recipes::run_benchmark(values, console.out, console.stop);
+  return outcome == recipes::BenchmarkOutcome::kStoppedBySignal ? kStoppedBySignal : kSuccess;
+}
+
+bool asks_for_help(const Arguments& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(), [](const auto& a) { return a == "--help" || a == "-h"; });
+}
+
+}  // namespace
+
+int run_benchmark(const Arguments& arguments, Console& console) {
+  if (asks_for_help(arguments)) return run_help({}, console);
+  return run(core::parse_flags(recipes::benchmark_flags(), arguments), console);
+}
+
+int run_eval(const Arguments& arguments, Console& console) {
+  if (asks_for_help(arguments)) return run_help({}, console);
+  core::FlagValues values = core::parse_flags(recipes::benchmark_flags(), arguments);
+  values.set("eval", "true", core::FlagSource::kProgram);
+  return run(std::move(values), console);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,30 @@
+#include "trainyard/cli/command_flags.h"
+
+#include <ostream>
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::cli {
+
+std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTable& table, const Arguments& arguments,
+                                           Console& console) {
+  table.boolean("help", false, "this text").group("General");
+  ParsedCommand parsed{core::FlagValues(table), {}};
+  parsed.values = core::parse_flags(table, arguments, parsed.positional);
+  if (parsed.values.boolean("help")) {
+    fmt::print(console.out, "trainyard {}: {}\n\nusage: trainyard {} [--flag=value ...]{}{}\n\n{}", help.name,
+               help.summary, help.name, help.positional.empty() ? "" : " ", help.positional, core::help_text(table));
+    return std::nullopt;
+  }
+  if (help.positional.empty() && !parsed.positional.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = fmt::format("trainyard {} takes no argument '{}'", help.name, parsed.positional[0]),
+                       .remedy = fmt::format("see trainyard {} --help", help.name)});
+  }
+  return parsed;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,28 @@
+// Flags of one sub-command: its own small table, positional arguments if it takes any, and --help.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/cli/command.h"
+#include "trainyard/core/flags.h"
+
+namespace trainyard::cli {
+
+struct CommandHelp {
+  std::string name;        // "predict"
+  std::string summary;     // one line
+  std::string positional;  // "IMAGE..." as shown in the usage; empty: none are taken
+};
+
+struct ParsedCommand {
+  core::FlagValues values;
+  std::vector<std::string> positional;
+};
+
+// Parses; the table must outlive the result. Prints the help and returns nothing for --help.
+std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTable& table, const Arguments& arguments,
+                                           Console& console);
+
+}  // namespace trainyard::cli

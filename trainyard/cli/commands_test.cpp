@@ -1,0 +1,83 @@
+// The commands that do not train: their output is an interface, so its form is golden.
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/cli_for_test.h"
+#include "trainyard/cli/doctor_report.h"
+#include "trainyard/core/golden.h"
+#include "trainyard/core/temp_dir.h"
+
+namespace trainyard::cli {
+namespace {
+
+const std::string kGolden = "trainyard/cli/testdata/";
+
+TEST(Commands, NoArgumentsListTheCommandsAndFail) {
+  const CommandResult result = run_command({});
+  EXPECT_EQ(result.code, kUsage);
+  EXPECT_TRUE(core::matches_golden(result.out, kGolden + "commands.txt"));
+  EXPECT_EQ(run_command({"--help"}).code, kSuccess);
+}
+
+TEST(Commands, AnUnknownCommandSuggestsTheNearest) {
+  const CommandResult result = run_command({"tran"});
+  EXPECT_EQ(result.code, kUsage);
+  EXPECT_NE(result.err.find("train"), std::string::npos) << result.err;
+  EXPECT_EQ(count_lines(result.err, "."), 1) << result.err;
+}
+
+TEST(Commands, AnUnknownFlagSuggestsTheNearest) {
+  const CommandResult result = run_command({"train", "--batchsize=4"});
+  EXPECT_EQ(result.code, kUsage);
+  EXPECT_NE(result.err.find("did you mean --batch_size?"), std::string::npos) << result.err;
+}
+
+TEST(Commands, EachCommandHasHelp) {
+  for (const std::string name : {"train", "eval", "predict", "data", "models", "doctor", "help"}) {
+    const CommandResult result = run_command({name, "--help"});
+    EXPECT_EQ(result.code, kSuccess) << name;
+    EXPECT_GT(result.out.size(), 60u) << name;
+  }
+  EXPECT_TRUE(core::matches_golden(run_command({"predict", "--help"}).out, kGolden + "predict_help.txt"));
+}
+
+TEST(Commands, ModelsListsTheZoo) {
+  EXPECT_TRUE(core::matches_golden(run_command({"models"}).out, kGolden + "models.txt"));
+}
+
+TEST(Commands, ModelsShowsTheLayersOfOne) {
+  EXPECT_TRUE(core::matches_golden(run_command({"models", "lenet"}).out, kGolden + "models_lenet.txt"));
+  const CommandResult unknown = run_command({"models", "resnet21", "--data_name=cifar10"});
+  EXPECT_EQ(unknown.code, kUsage);
+  EXPECT_NE(unknown.err.find("resnet20"), std::string::npos) << unknown.err;
+}
+
+TEST(Commands, DoctorsReportHasAFixedForm) {
+  std::ostringstream out;
+  print_report({{{"Machine", {{"processor", "X"}, {"cores for us", "2"}}}, {"Features", {{"CUDA", "missing: Y"}}}}},
+               out);
+  EXPECT_TRUE(core::matches_golden(out.str(), kGolden + "doctor_form.txt"));
+}
+
+TEST(Commands, DoctorNamesWhatIsThereAndWhatIsMissing) {
+  const CommandResult result = run_command({"doctor"});
+  EXPECT_EQ(result.code, kSuccess);
+  for (const char* expected :
+       {"processor", "AVX2", "LibTorch", "oneDNN", "CPU training", "libopenmpi-dev", "libhdf5-dev"}) {
+    EXPECT_NE(result.out.find(expected), std::string::npos) << expected << "\n" << result.out;
+  }
+}
+
+TEST(Commands, MakeShapesWritesADataSetOnceAndRefusesAnotherPlace) {
+  const core::TempDir temp;
+  const std::string output = temp.file("shapes");
+  const Arguments command = {"data", "make-shapes", "--output=" + output, "--train_count=24", "--validation_count=12"};
+  EXPECT_EQ(run_command(command).code, kSuccess);
+  EXPECT_EQ(core::local_file_system().list(output).size(), 3u);
+  core::local_file_system().write_file_atomically(temp.file("taken"), "x");
+  EXPECT_NE(run_command({"data", "make-shapes", "--output=" + temp.file("taken")}).code, kSuccess);
+  EXPECT_EQ(run_command({"data", "make-shapes"}).code, kUsage);
+  EXPECT_EQ(run_command({"data", "make-shape"}).code, kUsage);
+}
+
+}  // namespace
+}  // namespace trainyard::cli

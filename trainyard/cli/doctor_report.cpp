@@ -1,0 +1,107 @@
+#include "trainyard/cli/doctor_report.h"
+
+#include <algorithm>
+#include <fstream>
+#include <ostream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <sys/utsname.h>
+
+#include "trainyard/core/build_info.h"
+#include "trainyard/core/cpu_allocator.h"
+#include "trainyard/core/machine_info.h"
+#include "trainyard/core/thread.h"
+
+namespace trainyard::cli {
+namespace {
+
+std::string read_text(const char* path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+DoctorReport::Section machine() {
+  const std::string meminfo = read_text("/proc/meminfo");
+  auto gibibytes = [&](const char* key) {
+    const std::string value = core::proc_value(meminfo, key);  // "24593408 kB"
+    return value.empty() ? std::string("unknown") : fmt::format("{:.1f} GiB", std::stod(value) / (1 << 20));
+  };
+  utsname system{};
+  uname(&system);
+  // "always [madvise] never": the brackets mark the one in force.
+  std::string pages = read_text("/sys/kernel/mm/transparent_hugepage/enabled");
+  const size_t open = pages.find('['), close = pages.find(']');
+  pages = open < close && close != std::string::npos ? pages.substr(open + 1, close - open - 1) : "unknown";
+  const uint64_t limit = core::cpu_allocator_statistics().limit_bytes;
+  return {"Machine",
+          {{"processor", core::machine_info().processor},
+           {"cores for us", std::to_string(core::available_cores())},
+           {"memory", gibibytes("MemTotal") + ", " + gibibytes("MemAvailable") + " available"},
+           {"memory limit", limit == 0 ? "none" : fmt::format("{:.1f} GiB", static_cast<double>(limit) / (1 << 30))},
+           {"huge pages", pages},
+           {"system", fmt::format("{} {}", system.sysname, system.release)}}};
+}
+
+DoctorReport::Section instruction_sets() {
+  struct Set {
+    const char* name;
+    bool present;
+    const char* use;
+  };
+  const Set sets[] = {{"AVX2", __builtin_cpu_supports("avx2") != 0, "float kernels, 8 lanes"},
+                      {"FMA", __builtin_cpu_supports("fma") != 0, "fused multiply-add"},
+                      {"AVX512F", __builtin_cpu_supports("avx512f") != 0, "float kernels, 16 lanes"},
+                      {"AVX512_BF16", __builtin_cpu_supports("avx512bf16") != 0, "bfloat16 products"}};
+  DoctorReport::Section section{"Instruction sets", {}};
+  for (const Set& set : sets)
+    section.rows.emplace_back(set.name, fmt::format("{} ({})", set.present ? "yes" : "no", set.use));
+  return section;
+}
+
+DoctorReport::Section build() {
+  const core::BuildInfo& info = core::build_info();
+  DoctorReport::Section section{"Build",
+                                {{"Trainyard", fmt::format("{} ({})", info.version, info.git_revision)},
+                                 {"compiler", std::string(info.compiler)},
+                                 {"build type", std::string(info.build_type)},
+                                 {"instruction set", std::string(info.instruction_set)}}};
+  if (!info.sanitizers.empty()) section.rows.emplace_back("sanitizers", info.sanitizers);
+  for (const core::LibraryVersion& library : info.libraries) section.rows.emplace_back(library.name, library.version);
+  return section;
+}
+
+DoctorReport::Section features() {
+  DoctorReport::Section section{"Features",
+                                {{"CPU training", "built in"},
+                                 {"replicas on threads", "built in"},
+                                 {"allocator", core::cpu_allocator_installed() ? "caching" : "the system's"}}};
+  for (const core::OptionalPart& part : core::build_info().optional_parts) {
+    section.rows.emplace_back(part.name, part.built_in ? "built in" : fmt::format("missing: {}", part.how_to_get));
+  }
+  return section;
+}
+
+}  // namespace
+
+DoctorReport examine_machine() {
+  return {{machine(), instruction_sets(), build(), features()}};
+}
+
+void print_report(const DoctorReport& report, std::ostream& out) {
+  size_t width = 0;
+  for (const auto& section : report.sections) {
+    for (const auto& [name, finding] : section.rows) width = std::max(width, name.size());
+  }
+  const char* gap = "";
+  for (const auto& section : report.sections) {
+    fmt::print(out, "{}{}\n", gap, section.title);
+    for (const auto& [name, finding] : section.rows) fmt::print(out, "  {:{}}  {}\n", name, width, finding);
+    gap = "\n";
+  }
+}
+
+}  // namespace trainyard::cli

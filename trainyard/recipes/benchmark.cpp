@@ -1,0 +1,28 @@
+#include "trainyard/recipes/benchmark.h"
+
+#include <ostream>
+
+#include "trainyard/core/log.h"
+#include "trainyard/recipes/benchmark_evaluation.h"
+#include "trainyard/recipes/benchmark_settings.h"
+#include "trainyard/recipes/benchmark_training.h"
+#include "trainyard/recipes/run_header.h"
+
+namespace trainyard::recipes {
+
+BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out, const core::StopToken& stop) {
+  const BenchmarkSettings settings = read_benchmark_settings(values);
+  print_run_header(run_header_rows(values, settings), out);
+  switch (settings.mode) {
+    case BenchmarkMode::kEvaluation:
+      return run_evaluation(values, settings, out, stop);
+    case BenchmarkMode::kForwardOnly:
+      return run_forward_only(values, settings, out, stop);
+    case BenchmarkMode::kTraining:
+    case BenchmarkMode::kTrainingAndEvaluation:
+      break;
+  }
+  return run_training(values, settings, out, stop);
+}
+
+}  // namespace trainyard::recipes

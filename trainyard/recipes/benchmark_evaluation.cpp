@@ -1,0 +1,129 @@
+#include "trainyard/recipes/benchmark_evaluation.h"
+
+#include <chrono>
+#include <memory>
+#include <ostream>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
+#include "trainyard/nn/executor.h"
+#include "trainyard/recipes/trained_model.h"
+#include "trainyard/recipes/validation_run.h"
+#include "trainyard/train/step_log.h"
+#include "trainyard/train/summary_callback.h"
+#include "trainyard/train/tensorboard_monitor.h"
+
+namespace trainyard::recipes {
+namespace {
+
+train::Print print_to(std::ostream& out) {
+  return [&out](std::string_view lines) { out << lines << std::endl; };
+}
+
+void evaluate_checkpoint(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out) {
+  TrainedModel trained = load_trained_model(settings.train_dir, settings.model->name, settings.dataset);
+  if (trained.identity.num_classes != settings.num_classes) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the checkpoint has another number of classes",
+                       .where = trained.checkpoint.path,
+                       .expected = std::to_string(settings.num_classes),
+                       .actual = std::to_string(trained.identity.num_classes),
+                       .remedy = fmt::format("pass --num_classes={}", trained.identity.num_classes)});
+  }
+  ValidationRun validation(settings, *trained.parameters, values.integer("display_every"), print_to(out));
+  const train::Evaluation evaluation = validation.run();
+  out << train::evaluation_line({evaluation.top_1, evaluation.top_5}, evaluation.samples) << '\n'
+      << train::total_lines(static_cast<double>(evaluation.samples) / evaluation.seconds) << std::endl;
+
+  // The default is where upstream puts them; a run that names no place asks for no events.
+  if (!values.given("eval_dir")) return;
+  core::local_file_system().make_directories(settings.eval_dir);
+  train::TensorBoardMonitor monitor(settings.eval_dir, trained.checkpoint.global_step);
+  monitor.write(
+      {.global_step = trained.checkpoint.global_step,
+       .epoch = 0,
+       .wall_time = train::system_wall_clock(),
+       .phase = "eval",
+       .values = {
+           {"top_1_accuracy", evaluation.top_1}, {"top_5_accuracy", evaluation.top_5}, {"loss", evaluation.loss}}});
+  monitor.close();
+}
+
+// Steps that run the model forward on the next batch of each device, one device after the other.
+class ForwardTrainer : public train::Trainer {
+ public:
+  explicit ForwardTrainer(const BenchmarkSettings& settings)
+      : source_(make_source(settings, data::Subset::kTrain)), seed_(settings.seed) {
+    executor_ =
+        nn::make_executor("reference", settings.graph, {.mode = nn::Mode::kInference, .parameters = &parameters_});
+    parameters_.allocate();
+    parameters_.initialize(seed_);
+  }
+
+  nn::ParameterSet& parameters() { return parameters_; }
+
+ protected:
+  void run_step(train::StepView& view) override {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    const auto batches = source_->next();
+    const auto read = Clock::now();
+    for (const data::Batch& batch : batches) {
+      executor_->forward(batch.images, {.seed = seed_, .step = global_step(), .first_sample = batch.first_sample});
+    }
+    const auto end = Clock::now();
+    view.times.total = std::chrono::duration<double>(end - begin).count();
+    view.times.input = std::chrono::duration<double>(read - begin).count();
+    view.times.compute = view.times.total - view.times.input;
+  }
+  void end_training() override { source_->stop(); }
+
+ private:
+  std::shared_ptr<data::BatchSource> source_;
+  uint64_t seed_;
+  nn::ParameterSet parameters_;
+  std::unique_ptr<nn::Executor> executor_;
+};
+
+}  // namespace
+
+BenchmarkOutcome run_evaluation(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
+                                const core::StopToken& stop) {
+  const auto interval = std::chrono::seconds(values.integer("eval_interval_secs"));
+  do {
+    try {
+      evaluate_checkpoint(values, settings, out);
+    } catch (const core::Error& error) {
+      if (error.code() != core::ErrorCode::kNotFound || interval.count() <= 0) throw;
+      fmt::print(out, "Checkpoint not found in {}\n", settings.train_dir);
+      out.flush();
+    }
+    if (interval.count() <= 0) return BenchmarkOutcome::kFinished;
+  } while (!stop.wait_for(interval));
+  return BenchmarkOutcome::kStoppedBySignal;
+}
+
+BenchmarkOutcome run_forward_only(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
+                                  const core::StopToken& stop) {
+  out << "Generating training model\n";
+  ForwardTrainer trainer(settings);
+  trainer.set_stop_token(stop);
+  train::StepLogOptions log;
+  log.batch_size = settings.global_batch_size();
+  log.display_every = values.integer("display_every");
+  log.display_perf_ewma = values.optional_real("display_perf_ewma");
+  log.warmup_steps = settings.plan.num_warmup_batches;
+  log.loss_name = values.text("loss_type_to_report");
+  log.loss = [](const train::StepView&) { return 0.0; };  // there is none, and upstream prints zero
+  log.print = print_to(out);
+  trainer.add(std::make_shared<train::StepLog>(log));
+  out << "Initializing graph\n";
+  trainer.train({.steps_per_epoch = settings.plan.num_warmup_batches + settings.plan.num_batches});
+  return stop.stop_requested() ? BenchmarkOutcome::kStoppedBySignal : BenchmarkOutcome::kFinished;
+}
+
+}  // namespace trainyard::recipes

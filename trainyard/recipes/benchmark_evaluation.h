@@ -1,0 +1,18 @@
+// The modes of door 1 that do not train: evaluation of checkpoints, and forward passes for their speed.
+#pragma once
+
+#include <iosfwd>
+
+#include "trainyard/recipes/benchmark.h"
+#include "trainyard/recipes/benchmark_settings.h"
+
+namespace trainyard::recipes {
+
+// Once, or every eval_interval_secs until stopped.
+BenchmarkOutcome run_evaluation(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
+                                const core::StopToken& stop);
+
+BenchmarkOutcome run_forward_only(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
+                                  const core::StopToken& stop);
+
+}  // namespace trainyard::recipes

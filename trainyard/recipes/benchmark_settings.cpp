@@ -1,0 +1,149 @@
+#include "trainyard/recipes/benchmark_settings.h"
+
+#include <algorithm>
+
+#include "trainyard/core/log.h"
+#include "trainyard/core/thread.h"
+#include "trainyard/data/synthetic_source.h"
+#include "trainyard/recipes/benchmark_validation.h"
+#include "trainyard/recipes/dataset_choice.h"
+#include "trainyard/recipes/step_plan_flags.h"
+
+namespace trainyard::recipes {
+namespace {
+
+BenchmarkMode mode_of(const core::FlagValues& values) {
+  if (values.boolean("eval")) return BenchmarkMode::kEvaluation;
+  if (values.boolean("forward_only")) return BenchmarkMode::kForwardOnly;
+  return evaluates_during_training(values) ? BenchmarkMode::kTrainingAndEvaluation : BenchmarkMode::kTraining;
+}
+
+data::TransformOptions transform_of(const core::FlagValues& values, const models::ModelInfo& model) {
+  data::TransformOptions transform;
+  transform.height = transform.width = model.image_size;
+  transform.resize_method = values.text("resize_method");
+  transform.distortions = values.boolean("distortions");
+  transform.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
+  transform.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
+  transform.subtract_means = values.boolean("ml_perf");
+  transform.validate();
+  return transform;
+}
+
+std::shared_ptr<const data::Dataset> open_dataset(const BenchmarkSettings& settings, data::Subset subset) {
+  return data::datasets().get(settings.dataset)(
+      {.directory = settings.data_dir, .subset = subset, .cache_records = settings.cache_records});
+}
+
+// Files count labels from 1 where the model of a door has no class for the background.
+int64_t label_offset(const BenchmarkSettings& settings) {
+  const models::DatasetInfo& info = models::find_dataset(settings.dataset);
+  const bool background_in_files = settings.dataset == "imagenet";
+  return background_in_files && settings.num_classes == info.num_classes ? -1 : 0;
+}
+
+}  // namespace
+
+std::string_view benchmark_mode_name(BenchmarkMode mode) {
+  switch (mode) {
+    case BenchmarkMode::kTraining:
+      return "training";
+    case BenchmarkMode::kEvaluation:
+      return "evaluation";
+    case BenchmarkMode::kTrainingAndEvaluation:
+      return "training + evaluation";
+    case BenchmarkMode::kForwardOnly:
+      return "forward only";
+  }
+  return "training";
+}
+
+std::vector<std::string> BenchmarkSettings::label_names() const {
+  return train_data ? train_data->label_names() : std::vector<std::string>();
+}
+
+BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
+  validate_benchmark_flags(values);
+  for (const std::string& warning : core::check_dispositions(values)) core::log::warning("{}", warning);
+
+  BenchmarkSettings settings;
+  settings.mode = mode_of(values);
+  settings.data_dir = values.text("data_dir");
+  settings.train_dir = values.text("train_dir");
+  settings.eval_dir = values.text("eval_dir");
+  settings.dataset = benchmark_dataset_name(values);
+  settings.model = &models::find_model(values.text("model"), settings.dataset);
+  settings.num_classes =
+      values.optional_integer("num_classes").value_or(models::find_dataset(settings.dataset).benchmark_classes);
+  settings.graph = models::build_model(settings.model->name, settings.dataset, {.num_classes = settings.num_classes});
+  settings.replicas = static_cast<int>(values.integer("num_gpus"));
+  settings.batch_size =
+      values.integer("batch_size") > 0 ? values.integer("batch_size") : settings.model->default_batch_size;
+  settings.eval_batch_size =
+      values.integer("eval_batch_size") > 0 ? values.integer("eval_batch_size") : settings.batch_size;
+  settings.eval_exact = values.boolean("eval_exact");
+  settings.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
+  const int cores = core::available_cores();
+  const int64_t intra = values.optional_integer("num_intra_threads").value_or(0);
+  settings.intra_op_threads = intra > 0 ? static_cast<int>(intra) : cores;
+  settings.input_threads =
+      static_cast<int>(values.optional_integer("datasets_num_private_threads").value_or(std::max(1, cores / 2)));
+  settings.cache_records = values.boolean("datasets_use_caching");
+  settings.repeat_cached_sample = values.boolean("datasets_repeat_cached_sample");
+  // One batch is always in the making; prefetch keeps more of them ready.
+  settings.prefetch_batches = values.boolean("datasets_use_prefetch")
+                                  ? 1 + std::max<int64_t>(1, values.integer("datasets_prefetch_buffer_size"))
+                                  : 1;
+  settings.transform = transform_of(values, *settings.model);
+
+  if (!settings.synthetic()) {
+    if (settings.mode != BenchmarkMode::kEvaluation) settings.train_data = open_dataset(settings, data::Subset::kTrain);
+    if (settings.mode != BenchmarkMode::kTraining && settings.mode != BenchmarkMode::kForwardOnly) {
+      settings.validation_data = open_dataset(settings, data::Subset::kValidation);
+    }
+  }
+  // An epoch of what is there; of synthetic images, as many as the data set has.
+  const models::DatasetInfo& info = models::find_dataset(settings.dataset);
+  settings.train_examples = settings.train_data ? settings.train_data->size() : info.train_examples;
+  settings.validation_examples = settings.validation_data ? settings.validation_data->size() : info.validation_examples;
+  settings.plan = make_step_plan(values, settings);
+  if (!values.given("device")) core::log::info("device: cpu (this build has no GPU support)");
+  return settings;
+}
+
+std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings, data::Subset subset) {
+  const bool training = subset == data::Subset::kTrain && settings.mode != BenchmarkMode::kForwardOnly;
+  const int replicas = subset == data::Subset::kTrain ? settings.replicas : 1;
+  const int64_t batch_size =
+      subset == data::Subset::kTrain ? settings.batch_size : settings.eval_batch_size * settings.replicas;
+  if (settings.synthetic()) {
+    data::SyntheticOptions synthetic;
+    synthetic.batch_size = batch_size;
+    synthetic.local_replicas = synthetic.total_replicas = replicas;
+    synthetic.height = settings.transform.height;
+    synthetic.width = settings.transform.width;
+    synthetic.classes = settings.num_classes;
+    synthetic.epoch_size = subset == data::Subset::kTrain ? settings.train_examples : settings.validation_examples;
+    synthetic.seed = settings.seed;
+    return std::make_shared<data::SyntheticSource>(synthetic);
+  }
+  data::TransformOptions transform = settings.transform;
+  transform.training = training;
+  data::PipelineOptions pipeline;
+  pipeline.batch_size = batch_size;
+  pipeline.local_replicas = pipeline.total_replicas = replicas;
+  pipeline.height = transform.height;
+  pipeline.width = transform.width;
+  pipeline.worker_threads = settings.input_threads;
+  pipeline.prefetch_batches = static_cast<int>(settings.prefetch_batches);
+  pipeline.repeat = subset == data::Subset::kTrain || !settings.eval_exact;
+  pipeline.repeat_cached_sample = settings.repeat_cached_sample;
+  pipeline.seed = settings.seed;
+  pipeline.order.shuffle = training;
+  pipeline.label_offset = label_offset(settings);
+  return std::make_shared<data::Pipeline>(
+      subset == data::Subset::kTrain ? settings.train_data : settings.validation_data,
+      data::transforms().get(settings.dataset)(transform), pipeline);
+}
+
+}  // namespace trainyard::recipes

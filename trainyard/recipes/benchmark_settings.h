@@ -1,0 +1,66 @@
+// The flags of door 1 as the rooms' option structs: the only place that reads flags. What a flag means is decided here,
+// what it does is decided there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/flags.h"
+#include "trainyard/data/batch_source.h"
+#include "trainyard/data/dataset.h"
+#include "trainyard/data/pipeline.h"
+#include "trainyard/data/transform.h"
+#include "trainyard/models/model_registry.h"
+#include "trainyard/nn/graph.h"
+#include "trainyard/train/single_cost_trainer.h"
+#include "trainyard/train/step_plan.h"
+
+namespace trainyard::recipes {
+
+enum class BenchmarkMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnly };
+std::string_view benchmark_mode_name(BenchmarkMode mode);  // upstream's: "training", "training + evaluation", ...
+
+struct BenchmarkSettings {
+  BenchmarkMode mode = BenchmarkMode::kTraining;
+  std::string dataset;   // "imagenet", "cifar10", "shapes"
+  std::string data_dir;  // empty: synthetic images
+  const models::ModelInfo* model = nullptr;
+  nn::Graph graph;
+  int64_t num_classes = 0;
+  int replicas = 1;
+  int64_t batch_size = 0, eval_batch_size = 0;                       // a device
+  std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic, or not needed
+  int64_t train_examples = 0, validation_examples = 0;               // of an epoch
+  train::StepPlan plan;
+  bool eval_exact = false;
+  uint64_t seed = 0;
+  int intra_op_threads = 0, input_threads = 1;
+  data::TransformOptions transform;
+  bool cache_records = false, repeat_cached_sample = false;
+  int64_t prefetch_batches = 1;
+  std::string train_dir, eval_dir;  // empty: nothing is written
+
+  int64_t global_batch_size() const { return batch_size * replicas; }
+  bool synthetic() const { return data_dir.empty(); }
+  // Of the training data; empty where there are none.
+  std::vector<std::string> label_names() const;
+};
+
+// Validates everything that can be known before data is read, in upstream's order. Logs the line on the device and the
+// warnings of warned flags.
+BenchmarkSettings read_benchmark_settings(const core::FlagValues& values);
+
+// The input of training or of evaluation; an exact evaluation ends after one pass.
+std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings, data::Subset subset);
+
+train::StepPlan make_step_plan(const core::FlagValues& values, const BenchmarkSettings& settings);
+
+// Learning rate by flags, else by the model (spec 3.5). Steps are global steps.
+optim::LearningRate make_learning_rate(const core::FlagValues& values, const BenchmarkSettings& settings);
+
+train::SingleCostOptions make_trainer_options(const core::FlagValues& values, const BenchmarkSettings& settings);
+
+}  // namespace trainyard::recipes

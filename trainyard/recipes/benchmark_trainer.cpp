@@ -1,0 +1,50 @@
+// What trains a benchmark's model: loss, optimizer and variable update from the flags.
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/loss.h"
+#include "trainyard/recipes/benchmark_settings.h"
+
+namespace trainyard::recipes {
+namespace {
+
+// Of upstream's names, momentum is Nesterov momentum.
+std::string optimizer_name(const core::FlagValues& values) {
+  const std::string name = values.text("optimizer");
+  return name == "momentum" ? "nesterov" : name;
+}
+
+std::optional<parallel::GradientReduction> reduction_of(const core::FlagValues& values) {
+  const std::string name = values.text("gradient_reduction");
+  if (name == "sum") return parallel::GradientReduction::kSum;
+  if (name == "mean") return parallel::GradientReduction::kMean;
+  return std::nullopt;
+}
+
+}  // namespace
+
+train::SingleCostOptions make_trainer_options(const core::FlagValues& values, const BenchmarkSettings& settings) {
+  train::SingleCostOptions options;
+  options.graph = settings.graph;
+  options.replicas = settings.replicas;
+  options.micro_steps = static_cast<int>(values.integer("micro_steps"));
+  options.intra_op_threads = settings.intra_op_threads;
+  options.seed = settings.seed;
+  options.weight_decay = values.real("weight_decay");
+  options.variable_update = values.text("variable_update");
+  options.reduction = reduction_of(values);
+  options.learning_rate = make_learning_rate(values, settings);
+  optim::OptimizerOptions update;
+  update.momentum = values.real("momentum");
+  update.weight_decay = options.weight_decay;
+  update.gradient_clip = values.optional_real("gradient_clip");
+  update.validate();
+  options.make_optimizer = [name = optimizer_name(values), update](nn::ParameterSet& parameters) {
+    return optim::optimizers().get(name)(parameters, update);
+  };
+  options.loss = [smoothing = values.real("label_smoothing")](const at::Tensor& output, const at::Tensor& labels) {
+    return nn::softmax_cross_entropy(output, labels, {.label_smoothing = smoothing});
+  };
+  return options;
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,274 @@
+#include "trainyard/recipes/benchmark_training.h"
+
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/flag_value.h"
+#include "trainyard/core/log.h"
+#include "trainyard/core/thread.h"
+#include "trainyard/recipes/benchmark_state.h"
+#include "trainyard/recipes/validation_run.h"
+#include "trainyard/train/benchmark_log.h"
+#include "trainyard/train/checkpoint_callback.h"
+#include "trainyard/train/csv_monitor.h"
+#include "trainyard/train/curve_svg.h"
+#include "trainyard/train/evaluation_callback.h"
+#include "trainyard/train/json_lines_monitor.h"
+#include "trainyard/train/progress_callback.h"
+#include "trainyard/train/run_summary.h"
+#include "trainyard/train/summary_callback.h"
+#include "trainyard/train/tensorboard_monitor.h"
+#include "trainyard/train/time_shares.h"
+
+namespace trainyard::recipes {
+namespace {
+
+constexpr const char* kMetricsJson = "metrics.jsonl";
+constexpr const char* kMetricsCsv = "metrics.csv";
+constexpr const char* kSummary = "run_summary.json";
+constexpr const char* kCurve = "curve.svg";
+
+// Time shares of the steps after the warm-up, for the summary of the run.
+class ShareCounter : public train::Callback {
+ public:
+  explicit ShareCounter(int64_t warmup_steps) : local_steps_(warmup_steps) {}
+  std::string name() const override { return "share_counter"; }
+  void before_train(train::Trainer& trainer) override { local_steps_.begin(trainer); }
+  void after_step(train::Trainer&, const train::StepView& view) override {
+    if (local_steps_.of(view) >= 0) shares_.add(view.times);
+  }
+  train::StepTimes shares() const { return shares_.shares(); }
+
+ private:
+  train::LocalSteps local_steps_;
+  train::TimeShares shares_;
+};
+
+// A training of door 1 from its settings to its summary: the parts that look at each other while it runs.
+class TrainingRun {
+ public:
+  TrainingRun(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
+              const core::StopToken& stop)
+      : values_(values),
+        settings_(settings),
+        out_(out),
+        print_([&out](std::string_view lines) { out << lines << std::endl; }),
+        source_(make_source(settings, data::Subset::kTrain)),
+        trainer_(make_trainer_options(values, settings), source_) {
+    trainer_.set_stop_token(stop);
+  }
+
+  void run();
+
+ private:
+  void resume();
+  void open_benchmark_log();
+  void add_monitors();
+  void add_callbacks();
+  void finish();
+  double reported_loss() const {
+    return values_.text("loss_type_to_report") == "base_loss" ? trainer_.last_base_loss() : trainer_.last_total_loss();
+  }
+  int64_t warmup_steps() const { return settings_.plan.num_warmup_batches; }
+  bool saves() const { return !settings_.train_dir.empty(); }
+  std::string in_train_dir(const char* name) const { return core::join_path(settings_.train_dir, name); }
+  train::CheckpointIdentity identity() const {
+    return {.model = settings_.model->name, .dataset = settings_.dataset, .num_classes = settings_.num_classes};
+  }
+
+  const core::FlagValues& values_;
+  const BenchmarkSettings& settings_;
+  std::ostream& out_;
+  train::Print print_;
+  std::shared_ptr<data::BatchSource> source_;
+  train::SingleCostTrainer trainer_;
+  int64_t first_step_ = 0, end_local_step_ = 0;
+  std::optional<ValidationRun> validation_;
+  std::optional<train::BenchmarkLog> benchmark_log_;
+  std::shared_ptr<train::StepLog> step_log_;
+  std::shared_ptr<ShareCounter> share_counter_;
+  std::shared_ptr<train::EvaluationCallback> evaluation_;
+  std::shared_ptr<train::CheckpointCallback> checkpoint_;
+};
+
+void TrainingRun::resume() {
+  if (!saves()) return;
+  core::local_file_system().make_directories(settings_.train_dir);
+  if (const auto latest = train::CheckpointStore(settings_.train_dir).latest()) {
+    const train::CheckpointIdentity expected = identity();
+    BenchmarkState state(trainer_, settings_.label_names());
+    train::load_checkpoint(*latest, &expected, state);
+    core::log::info("continuing from {}", latest->path);
+  }
+  first_step_ = trainer_.global_step();
+}
+
+void TrainingRun::open_benchmark_log() {
+  if (values_.text("benchmark_log_dir").empty()) return;
+  benchmark_log_.emplace(values_.text("benchmark_log_dir"));
+  train::BenchmarkRun run;
+  run.model = settings_.model->name;
+  run.dataset = settings_.dataset;
+  run.mode = benchmark_mode_name(settings_.mode);
+  for (int i = 0; i < settings_.replicas; ++i) run.devices.push_back(fmt::format("/cpu:{}", i));
+  run.batch_size = settings_.global_batch_size();
+  run.batch_size_per_device = settings_.batch_size;
+  run.num_batches = settings_.plan.num_batches;
+  run.num_epochs = settings_.plan.num_epochs;
+  run.data_format = values_.text("data_format");
+  run.optimizer = values_.text("optimizer");
+  for (const core::FlagSpec& flag : values_.table().all()) {
+    if (values_.given(flag.name))
+      run.configuration.emplace_back(flag.name, core::format_flag_value(values_.value(flag.name)));
+  }
+  run.test_id = values_.text("benchmark_test_id");
+  benchmark_log_->write_run(run);
+}
+
+void TrainingRun::add_monitors() {
+  if (!saves()) return;
+  trainer_.monitors().add(std::make_unique<train::JsonLinesMonitor>(in_train_dir(kMetricsJson)));
+  trainer_.monitors().add(std::make_unique<train::CsvMonitor>(in_train_dir(kMetricsCsv)));
+  trainer_.monitors().add(std::make_unique<train::TensorBoardMonitor>(settings_.train_dir, first_step_));
+}
+
+void TrainingRun::add_callbacks() {
+  const std::string loss_name = values_.text("loss_type_to_report");
+  const int64_t batch_size = settings_.global_batch_size();
+
+  train::StepLogOptions log;
+  log.batch_size = batch_size;
+  log.display_every = values_.integer("display_every");
+  log.display_perf_ewma = values_.optional_real("display_perf_ewma");
+  log.warmup_steps = warmup_steps();
+  log.loss_name = loss_name;
+  log.print_total = settings_.mode != BenchmarkMode::kTrainingAndEvaluation;
+  log.loss = [this](const train::StepView&) { return reported_loss(); };
+  if (values_.boolean("print_training_accuracy")) log.accuracies = train::batch_accuracies;
+  log.print = print_;
+  if (benchmark_log_) {
+    log.on_line = [this](const train::StepReport& report) { benchmark_log_->write(report); };
+    log.on_total = [this](double speed) { benchmark_log_->write_total(speed, trainer_.global_step()); };
+  }
+  step_log_ = std::make_shared<train::StepLog>(log);
+  trainer_.add(step_log_);
+  share_counter_ = std::make_shared<ShareCounter>(warmup_steps());
+  trainer_.add(share_counter_);
+  const std::string progress = values_.text("progress");
+  trainer_.add(std::make_shared<train::ProgressCallback>(
+      settings_.model->name, progress == "on" || (progress == "auto" && core::ProgressBar::stderr_is_terminal())));
+
+  if (saves() && values_.integer("summary_verbosity") > 0 && values_.integer("save_summaries_steps") > 0) {
+    train::SummaryOptions summary;
+    summary.every_steps = values_.integer("save_summaries_steps");
+    summary.batch_size = batch_size;
+    summary.examples_per_epoch = settings_.train_examples;
+    summary.warmup_steps = warmup_steps();
+    summary.values = {{"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
+                      {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
+    if (log.accuracies) {
+      summary.values.emplace_back("top_1_accuracy",
+                                  [](const train::StepView& v) { return train::batch_accuracies(v).top_1; });
+      summary.values.emplace_back("top_5_accuracy",
+                                  [](const train::StepView& v) { return train::batch_accuracies(v).top_5; });
+    }
+    trainer_.add(std::make_shared<train::SummaryCallback>(summary));
+  }
+  if (settings_.mode == BenchmarkMode::kTrainingAndEvaluation) {
+    validation_.emplace(settings_, trainer_.parameters(), values_.integer("display_every"), print_);
+    train::EvaluationCallbackOptions evaluation;
+    evaluation.evaluate = [this] { return validation_->run(); };
+    evaluation.due = [this](int64_t done) { return settings_.plan.evaluate_after(done, end_local_step_); };
+    evaluation.stop_at_top_1_accuracy = values_.optional_real("stop_at_top_1_accuracy");
+    evaluation.warmup_steps = warmup_steps();
+    evaluation.batch_size = batch_size;
+    evaluation.examples_per_epoch = settings_.train_examples;
+    evaluation.print = print_;
+    if (benchmark_log_) {
+      evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
+        benchmark_log_->write(result, step);
+      };
+    }
+    evaluation_ = std::make_shared<train::EvaluationCallback>(evaluation);
+    trainer_.add(evaluation_);
+  }
+  if (saves()) {
+    train::CheckpointCallbackOptions checkpoint;
+    checkpoint.identity = identity();
+    checkpoint.save_steps = values_.optional_integer("save_model_steps").value_or(0);
+    checkpoint.save_seconds = static_cast<double>(values_.integer("save_model_secs"));
+    checkpoint.warmup_steps = warmup_steps();
+    checkpoint.state = std::make_shared<BenchmarkState>(trainer_, settings_.label_names());
+    checkpoint_ = std::make_shared<train::CheckpointCallback>(
+        train::CheckpointStore(settings_.train_dir, values_.integer("max_ckpts_to_keep")), checkpoint);
+    trainer_.add(checkpoint_);
+  }
+}
+
+void TrainingRun::finish() {
+  trainer_.monitors().close();
+  if (benchmark_log_) benchmark_log_->close();
+  if (!saves()) return;
+  core::FileSystem& files = core::local_file_system();
+  train::RunSummary summary;
+  summary.model = settings_.model->name;
+  summary.dataset = settings_.dataset + (settings_.synthetic() ? " (synthetic)" : "");
+  summary.mode = benchmark_mode_name(settings_.mode);
+  summary.global_step = trainer_.global_step();
+  summary.steps = step_log_->steps();
+  summary.seconds = step_log_->elapsed_seconds();
+  summary.images_per_second = step_log_->images_per_second();
+  summary.shares = share_counter_->shares();
+  summary.stopped_by = trainer_.stop_reason();
+  if (trainer_.global_step() > first_step_)
+    summary.metrics.emplace_back(values_.text("loss_type_to_report"), reported_loss());
+  if (evaluation_ && evaluation_->last()) {
+    summary.metrics.emplace_back("eval_top_1_accuracy", evaluation_->last()->top_1);
+    summary.metrics.emplace_back("eval_top_5_accuracy", evaluation_->last()->top_5);
+  }
+  if (checkpoint_->last_saved()) summary.checkpoint = checkpoint_->last_saved()->path;
+  summary.tensorboard_directory = settings_.train_dir;
+  summary.metrics_json = in_train_dir(kMetricsJson);
+  summary.metrics_csv = in_train_dir(kMetricsCsv);
+  train::write_run_summary(summary, in_train_dir(kSummary));
+  if (files.exists(summary.metrics_json)) {
+    const std::string curve = train::curve_svg(fmt::format("{} on {}", summary.model, summary.dataset),
+                                               train::curve_panels(files.read_file(summary.metrics_json)));
+    if (!curve.empty()) files.write_file_atomically(in_train_dir(kCurve), curve);
+  }
+  out_ << train::run_summary_text(summary, in_train_dir(kSummary)) << std::endl;
+}
+
+void TrainingRun::run() {
+  out_ << "Generating training model\n";
+  resume();
+  end_local_step_ = train::end_local_step(settings_.plan.num_batches, first_step_);
+  open_benchmark_log();
+  add_monitors();
+  add_callbacks();
+  out_ << "Initializing graph\n";
+  if (end_local_step_ == 0) {
+    core::log::info("nothing to do: {} is at step {} of {}", settings_.train_dir, first_step_,
+                    settings_.plan.num_batches);
+    return;
+  }
+  // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
+  trainer_.train({.steps_per_epoch = first_step_ + warmup_steps() + end_local_step_, .starting_step = first_step_});
+  finish();
+}
+
+}  // namespace
+
+BenchmarkOutcome run_training(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
+                              const core::StopToken& stop) {
+  // Evaluation runs on this thread, with all cores; replicas have threads of their own.
+  core::apply_thread_options({.name = "trainyard", .intra_op_threads = settings.intra_op_threads});
+  TrainingRun(values, settings, out, stop).run();
+  return stop.reason() == core::StopReason::kSignal ? BenchmarkOutcome::kStoppedBySignal : BenchmarkOutcome::kFinished;
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,48 @@
+#include "trainyard/recipes/validation_run.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trainyard/train/step_lines.h"
+
+namespace trainyard::recipes {
+namespace {
+
+int64_t batches_of(const BenchmarkSettings& settings) {
+  const int64_t batch = settings.eval_batch_size * settings.replicas;
+  return settings.eval_exact ? (settings.validation_examples + batch - 1) / batch : settings.plan.num_eval_batches;
+}
+
+}  // namespace
+
+ValidationRun::ValidationRun(const BenchmarkSettings& settings, nn::ParameterSet& parameters, int64_t display_every,
+                             train::Print print)
+    : batches_(batches_of(settings)),
+      display_every_(std::max<int64_t>(1, display_every)),
+      print_(std::move(print)),
+      source_(make_source(settings, data::Subset::kValidation)),
+      evaluator_({.graph = settings.graph}, parameters) {}
+
+train::Evaluation ValidationRun::run() {
+  source_->seek({});
+  train::Evaluation all;
+  for (int64_t done = 0; done < batches_;) {
+    const int64_t count = std::min(display_every_, batches_ - done);
+    const train::Evaluation part = evaluator_.run(*source_, count);
+    all.samples += part.samples;
+    all.seconds += part.seconds;
+    all.input_seconds += part.input_seconds;
+    // Running means over samples.
+    const double weight = static_cast<double>(part.samples) / static_cast<double>(all.samples);
+    all.loss += weight * (part.loss - all.loss);
+    all.top_1 += weight * (part.top_1 - all.top_1);
+    all.top_5 += weight * (part.top_5 - all.top_5);
+    done += count;
+    if (count == display_every_) {
+      print_(train::evaluation_step_line(done, static_cast<double>(part.samples) / part.seconds));
+    }
+  }
+  return all;
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,28 @@
+// The curves of a run as an SVG picture: panels side by side, each with a few series over the global step.
+//
+//   std::string svg = curve_svg("resnet20 on cifar10", {{"loss", "total loss", {{"train", steps, losses}}}});
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trainyard::train {
+
+struct CurveSeries {
+  std::string name;
+  std::vector<double> x, y;  // same length; points that are not finite are left out
+};
+
+struct CurvePanel {
+  std::string title;
+  std::vector<CurveSeries> series;
+};
+
+// Panels without a point are left out; without any panel the result is empty.
+std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& panels);
+
+// The loss and accuracy panels of a metrics.jsonl text (docs/formats/metrics.md). Lines that are not metrics are
+// skipped.
+std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl);
+
+}  // namespace trainyard::train
