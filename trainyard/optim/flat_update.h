@@ -40,7 +40,9 @@ struct Scalars {
 template <typename T, size_t kSlots, typename Formula>
 void update_range(T* values, const T* gradients, const std::array<T*, kSlots>& slots, int64_t begin, int64_t end,
                   const Scalars<T>& scalars, const Formula& formula) {
-#pragma GCC ivdep
+#if !defined(__clang__)
+#pragma GCC ivdep  // blocks of one set never overlap
+#endif
   for (int64_t i = begin; i < end; ++i) {
     const T weight = values[i];
     T gradient = gradients[i] * scalars.inverse_loss_scale + scalars.decay * weight;

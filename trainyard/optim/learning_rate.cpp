@@ -105,8 +105,8 @@ LearningRate exponential_staircase(double rate, int64_t decay_steps, double fact
   require_rate(minimum, "the minimum of the learning rate");
   if (decay_steps <= 0) refuse("steps between two decays are not usable", "at least 1", std::to_string(decay_steps));
   return [=](int64_t step) {
-    const auto decays = static_cast<double>(step / decay_steps);
-    return std::max(rate * std::pow(factor, decays), minimum);
+    const int64_t decays = step / decay_steps;
+    return std::max(rate * std::pow(factor, static_cast<double>(decays)), minimum);
   };
 }
 

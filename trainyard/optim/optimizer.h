@@ -35,7 +35,7 @@ struct OptimizerOptions {
 // Bound to one allocated set. One thread at a time.
 class Optimizer : public core::Stateful {
  public:
-  virtual ~Optimizer() override = default;
+  ~Optimizer() override = default;
   // values() from gradients() and `state`; calls values_changed().
   virtual void apply(const StepState& state) = 0;
 
