@@ -66,6 +66,7 @@ TEST(SingleCostTrainer, TheSameSeedGivesTheSameBits) {
   for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
     for (const int replicas : {1, 2}) {
       SingleCostOptions options = tiny_options({.dropout = 0.3}, replicas);
+      options.intra_op_threads = 2 * replicas;
       options.variable_update = mode;
       const at::Tensor first = trained_values(options, 8), again = trained_values(options, 8);
       EXPECT_TRUE(first.equal(again)) << mode << " " << replicas;

@@ -46,7 +46,7 @@ inline std::shared_ptr<MemorySource> tiny_source(int64_t samples, int64_t batch_
 inline SingleCostOptions tiny_options(const TinyModel& model = {}, int replicas = 1) {
   return {.graph = tiny_graph(model),
           .replicas = replicas,
-          .intra_op_threads = 2,
+          .intra_op_threads = replicas,  // no OpenMP teams: gcc's TSan does not understand them
           .seed = 7,
           .weight_decay = 1e-3,
           .deadline = std::chrono::seconds(20),
