@@ -34,9 +34,7 @@ else
 fi
 
 evaluation=$run/evaluation.txt
-# The recipe evaluates during training, which is not for a run that only evaluates.
-build/trainyard eval --config="$config" --data_dir="$data" --train_dir="$run" \
-  --eval_during_training_every_n_epochs=0 | tee "$evaluation"
+build/trainyard eval --config="$config" --data_dir="$data" --train_dir="$run" | tee "$evaluation"
 accuracy=$(sed -n 's/.*Accuracy @ 1 = \([0-9.]*\).*/\1/p' "$evaluation" | tail -n 1)
 
 echo

@@ -34,6 +34,11 @@ int run_eval(const Arguments& arguments, Console& console) {
   if (asks_for_help(arguments)) return run_help({}, console);
   core::FlagValues values = core::parse_flags(recipes::benchmark_flags(), arguments);
   values.set("eval", "true", core::FlagSource::kProgram);
+  // The file of a training serves its evaluation, too: what it says of evaluations during training has no meaning here.
+  for (const std::string& name : values.table().names()) {
+    const bool during_training = name.starts_with("eval_during_training_") || name == "stop_at_top_1_accuracy";
+    if (during_training && values.source(name) == core::FlagSource::kFile) values.reset(name);
+  }
   return run(std::move(values), console);
 }
 

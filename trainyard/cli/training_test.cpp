@@ -124,6 +124,20 @@ TEST_F(Training, EvaluatesDuringTrainingAndAfterwards) {
   EXPECT_NE(evaluated.out.find(last.substr(0, last.find('\n'))), std::string::npos) << evaluated.out << result.out;
 }
 
+TEST_F(Training, TheFileOfATrainingServesItsEvaluation) {
+  files().write_file_atomically(temp_.file("run.yaml"),
+                                "num_batches: 2\neval_during_training_every_n_steps: 1\neval_exact: true\n");
+  const std::string config = "--config=" + temp_.file("run.yaml");
+  ASSERT_EQ(train("file", {config}).code, kSuccess);
+  Arguments evaluate = arguments("file", {config});
+  evaluate[0] = "eval";
+  const CommandResult evaluated = run_command(evaluate);
+  EXPECT_EQ(evaluated.code, kSuccess) << evaluated.err;
+  // On the command line it is a contradiction.
+  evaluate.push_back("--eval_during_training_every_n_steps=1");
+  EXPECT_EQ(run_command(evaluate).code, kUsage);
+}
+
 TEST_F(Training, WritesMetricsSummaryAndCurve) {
   const CommandResult result =
       train("files", {"--num_batches=6", "--save_summaries_steps=2", "--summary_verbosity=1", "--display_every=2"});

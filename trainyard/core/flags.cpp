@@ -185,6 +185,11 @@ FlagValues::FlagValues(const FlagTable& table) : table_(&table) {
   for (const FlagSpec& spec : table.all()) slots_[spec.name].value = spec.default_value;
 }
 
+void FlagValues::reset(std::string_view name) {
+  slot(name);
+  slots_.find(name)->second = {.value = table_->find(name)->default_value};
+}
+
 const FlagValues::Slot& FlagValues::slot(std::string_view name) const {
   const auto found = slots_.find(name);
   if (found == slots_.end()) throw misuse(fmt::format("flag {} is read but not declared", name));

@@ -115,6 +115,9 @@ class FlagValues {
   // suggests the nearest.
   void set(std::string_view name, std::string_view text, FlagSource source);
 
+  // Back to the default, as if it had never been given.
+  void reset(std::string_view name);
+
   const FlagTable& table() const { return *table_; }
 
  private:

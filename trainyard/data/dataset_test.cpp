@@ -268,14 +268,6 @@ TEST_F(DatasetTest, CifarBinaryBatches) {
   EXPECT_NE(train->read(7).value().where.find("data_batch_2.bin, image 3"), std::string::npos);
 }
 
-TEST_F(DatasetTest, GuessesTheNameFromTheDirectory) {
-  EXPECT_EQ(guess_dataset_name("/data/imagenet_sample"), "imagenet");
-  EXPECT_EQ(guess_dataset_name("/data/cifar10"), "cifar10");
-  EXPECT_EQ(guess_dataset_name("out/shapes"), "shapes");
-  EXPECT_EQ(guess_dataset_name("/cifar10/imagenet"), "imagenet");  // the first that upstream asks for
-  EXPECT_THROW(guess_dataset_name("/data/mnist"), Error);
-}
-
 TEST(RealData, Cifar10) {
   const auto path = core::shared_data("cifar10");
   if (!path) GTEST_SKIP() << core::missing_shared_data("cifar10");

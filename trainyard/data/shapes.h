@@ -26,11 +26,11 @@ struct ShapesOptions {
 
 // How hard the images are. Sizes are parts of the image's side.
 struct ShapesDifficulty {
-  float min_radius = 0.20F, max_radius = 0.40F;
+  float min_radius = 0.25F, max_radius = 0.42F;
   float max_tilt = 0.35F;      // tangent of half the angle of rotation: 0.35 is 39 degrees
-  float min_contrast = 60.0F;  // least distance of the shape's colour from the background's, of 255
-  int max_distractors = 3;
-  float noise = 12.0F;  // standard deviation, of 255
+  float min_contrast = 90.0F;  // least distance of the shape's colour from the background's, of 255
+  int max_distractors = 2;
+  float noise = 8.0F;  // standard deviation, of 255
 };
 
 // Names of the labels 0..11.

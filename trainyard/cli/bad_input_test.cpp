@@ -1,0 +1,140 @@
+// Bad input as a user meets it: one line that says what, where and what to do, a code that is not zero, nothing lost.
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/cli_for_test.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/core/test_data.h"
+#include "trainyard/data/shapes.h"
+#include "trainyard/train/checkpoint.h"
+
+namespace trainyard::cli {
+namespace {
+
+core::FileSystem& files() {
+  return core::local_file_system();
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  BadInput() {
+    data::ShapesOptions options;
+    options.train_count = 24;
+    options.validation_count = 12;
+    options.train_shards = 1;
+    data::write_shapes(options, data_dir_);
+  }
+
+  CommandResult train(const std::string& data_dir, const Arguments& more = {}) const {
+    Arguments all = {"train",
+                     "--model=trivial",
+                     "--data_name=shapes",
+                     "--data_dir=" + data_dir,
+                     "--device=cpu",
+                     "--batch_size=4",
+                     "--num_batches=8",
+                     "--num_warmup_batches=0",
+                     "--display_every=100",
+                     "--train_dir=" + train_dir_,
+                     "--num_intra_threads=1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_command(all);
+  }
+  std::string shard() const { return core::join_path(data_dir_, files().list(data_dir_).front()); }
+  // Changes the bytes of the training shard.
+  void damage(const std::function<void(std::string&)>& change) const {
+    std::string bytes = files().read_file(shard());
+    change(bytes);
+    files().write_file_atomically(shard(), bytes);
+  }
+  static void expect_refused(const CommandResult& result, const std::vector<std::string>& parts) {
+    EXPECT_NE(result.code, kSuccess);
+    for (const std::string& part : parts)
+      EXPECT_NE(result.err.find(part), std::string::npos) << part << "\n" << result.err;
+    EXPECT_EQ(count_lines(result.err, " error "), 1) << result.err;
+  }
+
+  core::TempDir temp_;
+  std::string data_dir_ = temp_.file("shapes"), train_dir_ = temp_.file("run");
+};
+
+TEST_F(BadInput, MissingAndEmptyDataDirectories) {
+  expect_refused(train(temp_.file("nowhere")), {"data directory does not exist", "nowhere", "--data_dir"});
+  files().make_directories(temp_.file("empty"));
+  expect_refused(train(temp_.file("empty")), {"Found no files in --data_dir matching", "empty"});
+}
+
+TEST_F(BadInput, ATruncatedRecord) {
+  damage([](std::string& bytes) { bytes.resize(bytes.size() - 7); });
+  expect_refused(train(data_dir_), {"train-00000-of-00001", "offset"});
+}
+
+TEST_F(BadInput, AFlippedByteInARecord) {
+  damage([](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
+  expect_refused(train(data_dir_), {"train-00000-of-00001", "offset", "crc32c"});
+}
+
+TEST_F(BadInput, ALengthOfTwoToTheSixty) {
+  damage([](std::string& bytes) { bytes[7] = 0x10; });
+  expect_refused(train(data_dir_), {"train-00000-of-00001", "offset 0"});
+}
+
+TEST_F(BadInput, AnUnknownModelSuggestsTheNearest) {
+  expect_refused(train(data_dir_, {"--model=resnet21"}),
+                 {"Invalid model name 'resnet21' for dataset 'shapes'", "resnet20"});
+}
+
+TEST_F(BadInput, AFeatureThatIsNotThereYet) {
+  expect_refused(train(data_dir_, {"--use_fp16"}), {"--use_fp16", "not available yet"});
+  EXPECT_EQ(train(data_dir_, {"--use_fp16"}).code, kUsage);
+}
+
+TEST_F(BadInput, ACheckpointOfAnotherModelStays) {
+  ASSERT_EQ(train(data_dir_).code, kSuccess);
+  expect_refused(train(data_dir_, {"--model=resnet20"}), {"trivial", "resnet20", train_dir_});
+  EXPECT_EQ(train::find_checkpoint(train_dir_).global_step, 8);
+  EXPECT_EQ(train(data_dir_, {"--num_batches=9"}).code, kSuccess);
+}
+
+TEST_F(BadInput, ATruncatedCheckpoint) {
+  ASSERT_EQ(train(data_dir_).code, kSuccess);
+  const std::string tensors = core::join_path(train::find_checkpoint(train_dir_).path, "tensors.bin");
+  std::string bytes = files().read_file(tensors);
+  bytes.resize(bytes.size() / 2);
+  files().write_file_atomically(tensors, bytes);
+  expect_refused(train(data_dir_, {"--num_batches=12"}), {"tensors.bin", "expected"});
+}
+
+TEST_F(BadInput, ATrainDirectoryThatIsAFile) {
+  files().write_file_atomically(train_dir_, "not a directory");
+  expect_refused(train(data_dir_), {train_dir_});
+  EXPECT_EQ(files().read_file(train_dir_), "not a directory");
+}
+
+TEST_F(BadInput, EvaluationWithoutACheckpoint) {
+  expect_refused(run_command({"eval", "--model=trivial", "--data_name=shapes", "--data_dir=" + data_dir_,
+                              "--train_dir=" + temp_.path(), "--device=cpu"}),
+                 {"No checkpoint file found in dir:" + temp_.path()});
+}
+
+TEST_F(BadInput, ImagesThatCannotBeDecoded) {
+  ASSERT_EQ(train(data_dir_).code, kSuccess);
+  const std::string from = "--train_dir=" + train_dir_, image = temp_.file("x.jpg");
+  expect_refused(run_command({"predict", from, temp_.file("missing.jpg")}), {"missing.jpg"});
+  files().write_file_atomically(image, "");
+  expect_refused(run_command({"predict", from, image}), {"x.jpg"});
+  files().write_file_atomically(image, "GIF89a and more");
+  expect_refused(run_command({"predict", from, image}), {"x.jpg"});
+}
+
+TEST_F(BadInput, ArraysThatDoNotFit) {
+  ASSERT_EQ(train(data_dir_).code, kSuccess);
+  const std::string from = "--train_dir=" + train_dir_, array = temp_.file("x.npy");
+  files().write_file_atomically(array, "\x93NUMPY");
+  expect_refused(run_command({"predict", from, "--input=" + array, "--output=" + temp_.file("y.npy")}), {"x.npy"});
+  expect_refused(run_command({"predict", from, "--input=" + array}), {"--input and --output belong together"});
+}
+
+}  // namespace
+}  // namespace trainyard::cli
