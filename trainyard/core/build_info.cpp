@@ -22,7 +22,6 @@ const BuildInfo& build_info() {
                     {"protozero", TRAINYARD_PROTOZERO_VERSION},
                     {"fmt", TRAINYARD_FMT_VERSION},
                     {"spdlog", TRAINYARD_SPDLOG_VERSION},
-                    {"CLI11", TRAINYARD_CLI11_VERSION},
                     {"nlohmann-json", TRAINYARD_JSON_VERSION},
                     {"yaml-cpp", TRAINYARD_YAML_VERSION}},
       .optional_parts = {{"CUDA", TRAINYARD_CUDA != 0, "the CUDA toolkit 13.0, then cmake --preset cuda"},

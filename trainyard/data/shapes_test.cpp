@@ -37,8 +37,7 @@ TEST(Shapes, SameDrawingForASeedEverywhere) {
     const Image drawing = draw_shape(1, Subset::kTrain, i, 32);
     crc ^= core::crc32c(std::as_bytes(std::span(drawing.pixels))) * (2 * i + 1);
   }
-  EXPECT_EQ(crc, 34503985u)
-      << "changes when the drawings change: then note the new data set in docs/formats/shapes.md";
+  EXPECT_EQ(crc, 34503985u) << "changes when the drawings change: then note the new data set in docs/formats/shapes.md";
 }
 
 TEST(Shapes, WritesADataSetThatReadsBack) {
