@@ -10,7 +10,16 @@
 namespace trainyard::cli {
 namespace {
 
+core::log::Level level_of(const std::string& name) {
+  using core::log::Level;
+  if (name == "debug") return Level::kDebug;
+  if (name == "warning") return Level::kWarning;
+  if (name == "error") return Level::kError;
+  return name == "off" ? Level::kOff : Level::kInfo;
+}
+
 int run(core::FlagValues values, Console& console) {
+  core::log::set_level(level_of(values.text("log_level")));
   if (values.boolean("dump_config")) {
     console.out << core::dump_config(values);
     return kSuccess;

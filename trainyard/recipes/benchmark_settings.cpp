@@ -77,6 +77,7 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
       values.optional_integer("num_classes").value_or(models::find_dataset(settings.dataset).benchmark_classes);
   settings.graph = models::build_model(settings.model->name, settings.dataset, {.num_classes = settings.num_classes});
   settings.replicas = static_cast<int>(values.integer("num_gpus"));
+  settings.micro_steps = static_cast<int>(values.integer("micro_steps"));
   settings.batch_size =
       values.integer("batch_size") > 0 ? values.integer("batch_size") : settings.model->default_batch_size;
   settings.eval_batch_size =
@@ -107,6 +108,9 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   settings.train_examples = settings.train_data ? settings.train_data->size() : info.train_examples;
   settings.validation_examples = settings.validation_data ? settings.validation_data->size() : info.validation_examples;
   settings.plan = make_step_plan(values, settings);
+  if (settings.plan.warmup_was_rounded) {
+    core::log::info("Round up warm up steps to {} to match batch_group_size", settings.plan.num_warmup_batches);
+  }
   if (!values.given("device")) core::log::info("device: cpu (this build has no GPU support)");
   return settings;
 }

@@ -30,7 +30,7 @@ struct BenchmarkSettings {
   const models::ModelInfo* model = nullptr;
   nn::Graph graph;
   int64_t num_classes = 0;
-  int replicas = 1;
+  int replicas = 1, micro_steps = 1;
   int64_t batch_size = 0, eval_batch_size = 0;                       // a device
   std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic, or not needed
   int64_t train_examples = 0, validation_examples = 0;               // of an epoch
@@ -43,7 +43,8 @@ struct BenchmarkSettings {
   int64_t prefetch_batches = 1;
   std::string train_dir, eval_dir;  // empty: nothing is written
 
-  int64_t global_batch_size() const { return batch_size * replicas; }
+  // Images a step, over all devices and micro-steps.
+  int64_t global_batch_size() const { return batch_size * replicas * micro_steps; }
   bool synthetic() const { return data_dir.empty(); }
   // Of the training data; empty where there are none.
   std::vector<std::string> label_names() const;

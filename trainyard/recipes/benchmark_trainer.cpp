@@ -26,7 +26,7 @@ train::SingleCostOptions make_trainer_options(const core::FlagValues& values, co
   train::SingleCostOptions options;
   options.graph = settings.graph;
   options.replicas = settings.replicas;
-  options.micro_steps = static_cast<int>(values.integer("micro_steps"));
+  options.micro_steps = settings.micro_steps;
   options.intra_op_threads = settings.intra_op_threads;
   options.seed = settings.seed;
   options.weight_decay = values.real("weight_decay");
