@@ -18,7 +18,7 @@ core::log::Level level_of(const std::string& name) {
   return name == "off" ? Level::kOff : Level::kInfo;
 }
 
-int run(core::FlagValues values, Console& console) {
+int run(const core::FlagValues& values, Console& console) {
   core::log::set_level(level_of(values.text("log_level")));
   if (values.boolean("dump_config")) {
     console.out << core::dump_config(values);
@@ -48,7 +48,7 @@ int run_eval(const Arguments& arguments, Console& console) {
     const bool during_training = name.starts_with("eval_during_training_") || name == "stop_at_top_1_accuracy";
     if (during_training && values.source(name) == core::FlagSource::kFile) values.reset(name);
   }
-  return run(std::move(values), console);
+  return run(values, console);
 }
 
 }  // namespace trainyard::cli

@@ -20,19 +20,19 @@ core::FileSystem& files() {
 class Training : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    shared_ = new core::TempDir;
+    shared = new core::TempDir;
     data::ShapesOptions options;
     options.train_count = 120;
     options.validation_count = 36;
-    data::write_shapes(options, shared_->file("shapes"));
+    data::write_shapes(options, shared->file("shapes"));
   }
-  static void TearDownTestSuite() { delete shared_; }
+  static void TearDownTestSuite() { delete shared; }
 
   // The arguments of a short run of lenet-sized work into `train_dir`, with `more` at their end.
   Arguments arguments(const std::string& train_dir, const Arguments& more = {}) const {
     Arguments all = {"train",
                      "--model=resnet20",
-                     "--data_dir=" + shared_->file("shapes"),
+                     "--data_dir=" + shared->file("shapes"),
                      "--device=cpu",
                      "--batch_size=8",
                      "--num_warmup_batches=0",
@@ -52,10 +52,10 @@ class Training : public ::testing::Test {
     return files().read_file(core::join_path(train::find_checkpoint(temp_.file(train_dir)).path, "manifest.json"));
   }
 
-  static core::TempDir* shared_;
+  static core::TempDir* shared;
   core::TempDir temp_;
 };
-core::TempDir* Training::shared_ = nullptr;
+core::TempDir* Training::shared = nullptr;
 
 TEST_F(Training, PrintsUpstreamsLines) {
   const CommandResult result =

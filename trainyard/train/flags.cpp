@@ -18,9 +18,7 @@ void declare_run_flags(core::FlagTable& table) {
   table.integer("autotune_threshold", std::nullopt, "how often kernels are tried before one is chosen")
       .group(kGroup)
       .translated("it sizes the warm-up, in which kernels are chosen");
-  table.integer("micro_steps", 1, "batches of each device that are averaged into one update")
-      .bounds(1)
-      .group(kGroup);
+  table.integer("micro_steps", 1, "batches of each device that are averaged into one update").bounds(1).group(kGroup);
   table.integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
       .group(kGroup);
 }
