@@ -70,6 +70,13 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
     std::lock_guard lock(zoo().mutex);
     if (auto found = zoo().models.find({family, name}); found != zoo().models.end()) return found->second;
   }
+  for (const std::string_view later : {"ssd300", "deepspeech2", "ncf"}) {
+    if (name == later) {
+      throw core::Error(core::ErrorCode::kUnsupported,
+                        {.problem = fmt::format("model {} is outside what this project covers for now", name),
+                         .remedy = "`trainyard models` lists the models"});
+    }
+  }
   const std::string nearest = core::nearest_name(name, model_names(family));
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = fmt::format("Invalid model name '{}' for dataset '{}'", name, dataset),

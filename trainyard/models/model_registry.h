@@ -70,7 +70,8 @@ struct ModelRegistration {
 };
 
 // By name and data set. Throws kInvalidArgument: "Invalid model name 'NAME' for dataset 'DATASET'" with the nearest
-// name, or find_dataset()'s error. The reference stays valid.
+// name, or find_dataset()'s error; kUnsupported for upstream's models that classify no images. The reference stays
+// valid.
 const ModelInfo& find_model(const std::string& name, std::string_view dataset);
 // Sorted.
 std::vector<std::string> model_names(DatasetFamily family);

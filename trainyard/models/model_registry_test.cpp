@@ -32,6 +32,17 @@ TEST(ModelRegistry, FindsModelsByDatasetFamily) {
   EXPECT_EQ(&find_model("resnet20", "shapes"), &find_model("resnet20", "cifar10"));
 }
 
+TEST(ModelRegistry, SaysOfUpstreamsOtherModelsThatTheyAreNotCovered) {
+  for (const char* name : {"ssd300", "deepspeech2", "ncf"}) {
+    try {
+      find_model(name, "imagenet");
+      ADD_FAILURE() << name << " was found";
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << name;
+    }
+  }
+}
+
 TEST(ModelRegistry, NamesWhatIsWrong) {
   EXPECT_EQ(error_of([] { find_model("resnet2", "cifar10"); }),
             "Invalid model name 'resnet2' for dataset 'cifar10'; did you mean 'resnet20'?");

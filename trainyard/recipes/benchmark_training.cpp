@@ -56,10 +56,16 @@ class TrainingRun {
       : values_(values),
         settings_(settings),
         out_(out),
-        print_([&out](std::string_view lines) { out << lines << std::endl; }),
+        print_([this](std::string_view lines) {
+          progress_->clear();
+          out_ << lines << std::endl;
+        }),
         source_(make_source(settings, data::Subset::kTrain)),
         trainer_(make_trainer_options(values, settings), source_) {
     trainer_.set_stop_token(stop);
+    const std::string progress = values.text("progress");
+    progress_ = std::make_shared<train::ProgressCallback>(
+        settings.model->name, progress == "on" || (progress == "auto" && core::ProgressBar::stderr_is_terminal()));
   }
 
   void run();
@@ -89,6 +95,7 @@ class TrainingRun {
   int64_t first_step_ = 0, end_local_step_ = 0;
   std::optional<ValidationRun> validation_;
   std::optional<train::BenchmarkLog> benchmark_log_;
+  std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<train::StepLog> step_log_;
   std::shared_ptr<ShareCounter> share_counter_;
   std::shared_ptr<train::EvaluationCallback> evaluation_;
@@ -158,9 +165,7 @@ void TrainingRun::add_callbacks() {
   trainer_.add(step_log_);
   share_counter_ = std::make_shared<ShareCounter>(warmup_steps());
   trainer_.add(share_counter_);
-  const std::string progress = values_.text("progress");
-  trainer_.add(std::make_shared<train::ProgressCallback>(
-      settings_.model->name, progress == "on" || (progress == "auto" && core::ProgressBar::stderr_is_terminal())));
+  trainer_.add(progress_);
 
   if (saves() && values_.integer("summary_verbosity") > 0 && values_.integer("save_summaries_steps") > 0) {
     train::SummaryOptions summary;
