@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/signal_watcher.h"
 #include "trainyard/core/stop_token.h"
 
 namespace trainyard::cli {
@@ -19,9 +20,10 @@ using Arguments = std::vector<std::string>;
 
 // Exit codes of the program.
 inline constexpr int kSuccess = 0;
-inline constexpr int kFailure = 1;           // the run failed: data, files, memory
-inline constexpr int kUsage = 2;             // a flag, name or value is wrong, or not available in this build
-inline constexpr int kStoppedBySignal = 75;  // stopped by SIGINT or SIGTERM after saving; the same command resumes
+inline constexpr int kFailure = 1;  // the run failed: data, files, memory
+inline constexpr int kUsage = 2;    // a flag, name or value is wrong, or not available in this build
+inline constexpr int kStoppedBySignal =
+    core::kExitStoppedBySignal;  // stopped by SIGINT or SIGTERM after saving; the same command resumes
 
 // Runs `trainyard <arguments>` (without the program's name). Never throws: an error is one line on stderr and a code.
 int run(const Arguments& arguments, Console& console);

@@ -2,7 +2,7 @@
 
 #include <ostream>
 
-#include "trainyard/core/log.h"
+#include "trainyard/core/thread.h"
 #include "trainyard/recipes/benchmark_evaluation.h"
 #include "trainyard/recipes/benchmark_settings.h"
 #include "trainyard/recipes/benchmark_training.h"
@@ -13,6 +13,8 @@ namespace trainyard::recipes {
 BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out, const core::StopToken& stop) {
   const BenchmarkSettings settings = read_benchmark_settings(values);
   print_run_header(run_header_rows(values, settings), out);
+  // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
+  core::apply_thread_options({.name = "trainyard", .intra_op_threads = settings.intra_op_threads});
   switch (settings.mode) {
     case BenchmarkMode::kEvaluation:
       return run_evaluation(values, settings, out, stop);

@@ -64,8 +64,6 @@ class ForwardTrainer : public train::Trainer {
     parameters_.initialize(seed_);
   }
 
-  nn::ParameterSet& parameters() { return parameters_; }
-
  protected:
   void run_step(train::StepView& view) override {
     using Clock = std::chrono::steady_clock;
@@ -113,7 +111,7 @@ BenchmarkOutcome run_forward_only(const core::FlagValues& values, const Benchmar
   ForwardTrainer trainer(settings);
   trainer.set_stop_token(stop);
   train::StepLogOptions log;
-  log.batch_size = settings.global_batch_size();
+  log.batch_size = settings.batch_size * settings.replicas;  // there are no micro-steps without an update
   log.display_every = values.integer("display_every");
   log.display_perf_ewma = values.optional_real("display_perf_ewma");
   log.warmup_steps = settings.plan.num_warmup_batches;

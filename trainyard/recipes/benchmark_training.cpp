@@ -9,7 +9,6 @@
 
 #include "trainyard/core/flag_value.h"
 #include "trainyard/core/log.h"
-#include "trainyard/core/thread.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/validation_run.h"
 #include "trainyard/train/benchmark_log.h"
@@ -270,8 +269,6 @@ void TrainingRun::run() {
 
 BenchmarkOutcome run_training(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
                               const core::StopToken& stop) {
-  // Evaluation runs on this thread, with all cores; replicas have threads of their own.
-  core::apply_thread_options({.name = "trainyard", .intra_op_threads = settings.intra_op_threads});
   TrainingRun(values, settings, out, stop).run();
   return stop.reason() == core::StopReason::kSignal ? BenchmarkOutcome::kStoppedBySignal : BenchmarkOutcome::kFinished;
 }
