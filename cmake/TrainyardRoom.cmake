@@ -2,6 +2,7 @@
 #                DEPENDS <rooms above it>            # checked here; the #includes are checked by scripts/check_rooms
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
+#                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/kernels/kernels.h
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled with TRAINYARD_CUDA only
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
@@ -18,7 +19,7 @@ include(GoogleTest)
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;CUDA_SOURCES;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;CUDA_SOURCES;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -52,6 +53,15 @@ function(trainyard_room)
     trainyard_objects(trainyard_${ROOM_NAME}_torch "${libraries}" ${ROOM_PRECOMPILED_TORCH})
     trainyard_use_torch_pch(trainyard_${ROOM_NAME}_torch)
     list(APPEND parts trainyard_${ROOM_NAME}_torch)
+  endif()
+  if(ROOM_KERNELS)
+    # -O3 in every build: without it these loops are slower than no kernel at all.
+    trainyard_objects(trainyard_${ROOM_NAME}_avx2 "" ${ROOM_KERNELS})
+    target_compile_options(trainyard_${ROOM_NAME}_avx2 PRIVATE -O3 -march=x86-64-v3)
+    trainyard_objects(trainyard_${ROOM_NAME}_avx512 "" ${ROOM_KERNELS})
+    target_compile_options(trainyard_${ROOM_NAME}_avx512 PRIVATE -O3 -march=x86-64-v4 -mprefer-vector-width=512)
+    target_compile_definitions(trainyard_${ROOM_NAME}_avx512 PRIVATE TRAINYARD_KERNELS_AVX512)
+    list(APPEND parts trainyard_${ROOM_NAME}_avx2 trainyard_${ROOM_NAME}_avx512)
   endif()
   set_property(GLOBAL APPEND PROPERTY TRAINYARD_BUILT_ROOMS ${ROOM_NAME})
   set_property(GLOBAL APPEND PROPERTY TRAINYARD_PARTS ${parts})
