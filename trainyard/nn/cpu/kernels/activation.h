@@ -1,0 +1,155 @@
+// Values and derivatives of UnitActivation, a channel block at a time, to about 1e-7 (relative, or absolute where the
+// exact value is near zero). NaN stays NaN. With compiled_for.h's rules.
+#pragma once
+
+#include "trainyard/nn/cpu/kernels/vector.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+// Horner's rule, highest power first.
+template <typename... Rest>
+[[gnu::always_inline]] inline Floats polynomial(Floats x, Floats value, float next, Rest... rest) {
+  const Floats longer = multiply_add(value, x, fill(next));
+  if constexpr (sizeof...(rest) == 0) {
+    return longer;
+  } else {
+    return polynomial(x, longer, rest...);
+  }
+}
+
+// Of the number nearest to x in [-87, 88]. After expf of Moshier's Cephes library.
+[[gnu::always_inline]] inline Floats exponential(Floats x) {
+  x = at_most(88.0F, at_least(-87.0F, x));
+  const Floats round = fill(12582912.0F);  // 1.5 * 2^23: adding it rounds to a whole number
+  const Floats power = multiply_add(x, fill(1.44269504088896341F), round) - round;
+  Floats r = multiply_add(power, fill(-0.693359375F), x);
+  r = multiply_add(power, fill(2.12194440e-4F), r);
+  const Floats tail = polynomial(r, fill(1.9875691500e-4F), 1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F,
+                                 1.6666665459e-1F, 5.0000001201e-1F);
+  const Floats value = multiply_add(tail, r * r, r + fill(1.0F));
+  return value * __builtin_bit_cast(Floats, (__builtin_convertvector(power, Ints) + 127) << 23);
+}
+
+[[gnu::always_inline]] inline Floats sigmoid(Floats x) {
+  return fill(1.0F) / (fill(1.0F) + exponential(-x));
+}
+
+// After tanhf of Cephes.
+[[gnu::always_inline]] inline Floats hyperbolic_tangent(Floats x) {
+  const Floats size = absolute(x), square = x * x;
+  const Floats small = multiply_add(polynomial(square, fill(-5.70498872745e-3F), 2.06390887954e-2F, -5.37397155531e-2F,
+                                               1.33314422036e-1F, -3.33332819422e-1F),
+                                    square * x, x);
+  const Floats large = fill(1.0F) - fill(2.0F) / (exponential(size + size) + fill(1.0F));
+  return size < fill(0.625F) ? small : copy_sign(large, x);
+}
+
+// The probability below x of the normal distribution with mean 0 and variance 1: erfc(-x / sqrt(2)) / 2, after erff and
+// erfcf of Cephes.
+[[gnu::always_inline]] inline Floats normal_below(Floats x) {
+  const Floats z = x * fill(0.70710678118654752F), size = absolute(z), square = z * z, half = fill(0.5F);
+  const Floats error_function =
+      z * polynomial(square, fill(7.853861353153693e-5F), -8.010193625184903e-4F, 5.188327685732524e-3F,
+                     -2.685381193529856e-2F, 1.128358514861418e-1F, -3.761262582423300e-1F, 1.128379165726710F);
+  const Floats inverse = fill(1.0F) / size, y = inverse * inverse;
+  const Floats near = polynomial(y, fill(2.326819970068386e-2F), -1.387039388740657e-1F, 3.687424674597105e-1F,
+                                 -5.824733027278666e-1F, 6.210004621745983e-1F, -4.944515323274145e-1F,
+                                 3.404879937665872e-1F, -2.741127028184656e-1F, 5.638259427386472e-1F);
+  const Floats far =
+      polynomial(y, fill(-1.047766399936249e+1F), 1.297719955372516e+1F, -7.495518717768503F, 2.921019019210786F,
+                 -1.015265279202700F, 4.218463358204948e-1F, -2.820767439740514e-1F, 5.641895067754075e-1F);
+  const Floats tail = half * exponential(-square) * inverse * (size < fill(2.0F) ? near : far);
+  const Floats outer = z < fill(0.0F) ? tail : fill(1.0F) - tail;
+  return size < fill(1.0F) ? multiply_add(half, error_function, half) : outer;
+}
+
+// min(max(x + 3, 0), 6) / 6
+[[gnu::always_inline]] inline Floats hard_sigmoid(Floats x) {
+  return at_most(6.0F, at_least(0.0F, x + fill(3.0F))) * fill(1.0F / 6);
+}
+
+template <UnitActivation kind>
+[[gnu::always_inline]] inline Floats activate(Floats x) {
+  if constexpr (kind == UnitActivation::kNone) return x;
+  if constexpr (kind == UnitActivation::kRelu) return at_least(0.0F, x);
+  if constexpr (kind == UnitActivation::kRelu6) return at_most(6.0F, at_least(0.0F, x));
+  if constexpr (kind == UnitActivation::kSilu) return x * sigmoid(x);
+  if constexpr (kind == UnitActivation::kHardSwish) return x * hard_sigmoid(x);
+  if constexpr (kind == UnitActivation::kHardSigmoid) return hard_sigmoid(x);
+  if constexpr (kind == UnitActivation::kSigmoid) return sigmoid(x);
+  if constexpr (kind == UnitActivation::kGelu) return x * normal_below(x);
+  if constexpr (kind == UnitActivation::kTanh) return hyperbolic_tangent(x);
+}
+
+// gradient * activation'(x). At a corner: the derivative on the side where it is zero; of hard-swish, whose sides both
+// have one at x = -3 and 3, the inner one (as PyTorch).
+template <UnitActivation kind>
+[[gnu::always_inline]] inline Floats pass_back(Floats gradient, Floats x) {
+  const Floats zero = fill(0.0F), one = fill(1.0F);
+  if constexpr (kind == UnitActivation::kNone) return gradient;
+  if constexpr (kind == UnitActivation::kRelu) return x > zero ? gradient : zero;
+  if constexpr (kind == UnitActivation::kRelu6) return (x > zero) & (x < fill(6.0F)) ? gradient : zero;
+  if constexpr (kind == UnitActivation::kSilu) {
+    const Floats e = exponential(-x), s = one / (one + e);  // 1 - s = s * e without cancellation
+    return gradient * multiply_add(x * s, s * e, s);
+  }
+  if constexpr (kind == UnitActivation::kHardSwish) {
+    const Floats middle = gradient * multiply_add(x, fill(1.0F / 3), fill(0.5F));
+    const Floats right = x > fill(3.0F) ? gradient : middle;
+    return x < fill(-3.0F) ? zero : right;
+  }
+  if constexpr (kind == UnitActivation::kHardSigmoid) {
+    return (x > fill(-3.0F)) & (x < fill(3.0F)) ? gradient * fill(1.0F / 6) : zero;
+  }
+  if constexpr (kind == UnitActivation::kSigmoid) {
+    const Floats e = exponential(-x), s = one / (one + e);
+    return gradient * (s * (s * e));
+  }
+  if constexpr (kind == UnitActivation::kGelu) {
+    const Floats density = fill(0.39894228040143268F) * exponential(fill(-0.5F) * x * x);
+    return gradient * multiply_add(x, density, normal_below(x));
+  }
+  if constexpr (kind == UnitActivation::kTanh) {
+    const Floats t = hyperbolic_tangent(x);
+    return gradient * multiply_add(-t, t, one);
+  }
+}
+
+// Whether activation(0) = 0; if not, pad lanes need zeros put in.
+constexpr bool keeps_zero(UnitActivation kind) {
+  return kind != UnitActivation::kHardSigmoid && kind != UnitActivation::kSigmoid;
+}
+
+template <UnitActivation k>
+struct ActivationKind {
+  static constexpr UnitActivation kValue = k;
+};
+
+// Calls `use` with the ActivationKind of `activation`: use([&](auto kind) { activate<kind.kValue>(x); }).
+template <typename Use>
+[[gnu::always_inline]] inline void with_activation(UnitActivation activation, Use&& use) {
+  switch (activation) {
+    case UnitActivation::kNone:
+      return use(ActivationKind<UnitActivation::kNone>());
+    case UnitActivation::kRelu:
+      return use(ActivationKind<UnitActivation::kRelu>());
+    case UnitActivation::kRelu6:
+      return use(ActivationKind<UnitActivation::kRelu6>());
+    case UnitActivation::kSilu:
+      return use(ActivationKind<UnitActivation::kSilu>());
+    case UnitActivation::kHardSwish:
+      return use(ActivationKind<UnitActivation::kHardSwish>());
+    case UnitActivation::kHardSigmoid:
+      return use(ActivationKind<UnitActivation::kHardSigmoid>());
+    case UnitActivation::kSigmoid:
+      return use(ActivationKind<UnitActivation::kSigmoid>());
+    case UnitActivation::kGelu:
+      return use(ActivationKind<UnitActivation::kGelu>());
+    case UnitActivation::kTanh:
+      return use(ActivationKind<UnitActivation::kTanh>());
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -1,0 +1,111 @@
+// One channel block in one register: Floats, its loads from and stores to maps of either dtype, and bits, one a lane.
+// With compiled_for.h's rules. Needed where plain loops over lanes do not become the instructions wanted.
+//
+// +, -, *, / and comparisons of Floats are the compiler's; products and sums are never contracted (ISO mode), so what
+// is fused says so with multiply_add: forward and backward then compute the same bits.
+#pragma once
+
+// gcc 12 takes the "undefined" operands of its own intrinsics for mistakes (its bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include "trainyard/nn/cpu/kernels/compiled_for.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+#if defined(TRAINYARD_KERNELS_AVX512)
+using Floats = __m512;
+using Bits = uint16_t;  // lane i is bit i
+#define TRAINYARD_VECTOR(operation) _mm512_##operation
+#else
+using Floats = __m256;
+using Bits = uint8_t;
+#define TRAINYARD_VECTOR(operation) _mm256_##operation
+#endif
+using Ints [[gnu::vector_size(kLanes * 4)]] = int32_t;
+using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
+
+[[gnu::always_inline]] inline Floats fill(float value) {
+  return TRAINYARD_VECTOR(set1_ps)(value);
+}
+[[gnu::always_inline]] inline Floats multiply_add(Floats a, Floats b, Floats c) {
+  return TRAINYARD_VECTOR(fmadd_ps)(a, b, c);
+}
+// NaN where `value` is NaN.
+[[gnu::always_inline]] inline Floats at_least(float bound, Floats value) {
+  return TRAINYARD_VECTOR(max_ps)(fill(bound), value);
+}
+[[gnu::always_inline]] inline Floats at_most(float bound, Floats value) {
+  return TRAINYARD_VECTOR(min_ps)(fill(bound), value);
+}
+[[gnu::always_inline]] inline Floats absolute(Floats value) {
+  return __builtin_bit_cast(Floats, __builtin_bit_cast(Ints, value) & 0x7FFFFFFF);
+}
+[[gnu::always_inline]] inline Floats copy_sign(Floats magnitude, Floats sign) {
+  return __builtin_bit_cast(Floats, __builtin_bit_cast(Ints, absolute(magnitude)) |
+                                        (__builtin_bit_cast(Ints, sign) & static_cast<int32_t>(0x80000000U)));
+}
+
+[[gnu::always_inline]] inline Floats load(const float* from) {
+  return TRAINYARD_VECTOR(loadu_ps)(from);
+}
+[[gnu::always_inline]] inline void store(float* to, Floats value) {
+  TRAINYARD_VECTOR(storeu_ps)(to, value);
+}
+
+#if defined(TRAINYARD_KERNELS_AVX512)
+[[gnu::always_inline]] inline Floats load(const Bfloat16* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+// As narrow<Bfloat16>. (vcvtneps2bf16 would not do: it takes subnormal numbers for zero.)
+[[gnu::always_inline]] inline void store(Bfloat16* to, Floats value) {
+  const __m512i bits = _mm512_castps_si512(value), upper = _mm512_srli_epi32(bits, 16);
+  const __m512i half = _mm512_add_epi32(_mm512_and_si512(upper, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7FFF));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
+  const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40))));
+}
+[[gnu::always_inline]] inline Bits positive(Floats value) {
+  return _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_GT_OQ);
+}
+[[gnu::always_inline]] inline Floats keep(Floats value, Bits lanes) {
+  return _mm512_maskz_mov_ps(lanes, value);
+}
+#else
+[[gnu::always_inline]] inline Floats load(const Bfloat16* from) {
+  const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+}
+[[gnu::always_inline]] inline void store(Bfloat16* to, Floats value) {
+  const __m256i bits = _mm256_castps_si256(value), upper = _mm256_srli_epi32(bits, 16);
+  const __m256i half = _mm256_add_epi32(_mm256_and_si256(upper, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7FFF));
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
+  const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+  const __m256i result = _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                   _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1)));
+}
+[[gnu::always_inline]] inline Bits positive(Floats value) {
+  return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_GT_OQ)));
+}
+[[gnu::always_inline]] inline Floats keep(Floats value, Bits lanes) {
+  const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+  const __m256i kept = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(lanes), lane), lane);
+  return _mm256_and_ps(value, _mm256_castsi256_ps(kept));
+}
+#endif
+#undef TRAINYARD_VECTOR
+
+// Bits of block `b`'s lanes that hold a channel.
+[[gnu::always_inline]] inline Bits channel_lanes(const MapShape& shape, int64_t b) {
+  return static_cast<Bits>((1U << smaller(shape.channels - b * kLanes, kLanes)) - 1);
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA
