@@ -18,6 +18,7 @@
 #include "trainyard/core/registry.h"
 #include "trainyard/nn/gradient_sink.h"
 #include "trainyard/nn/graph.h"
+#include "trainyard/nn/node_observer.h"
 #include "trainyard/nn/parameter_set.h"
 
 namespace trainyard::nn {
@@ -60,13 +61,19 @@ class Executor {
   const Graph& graph() const { return graph_; }
   const BuildContext& context() const { return context_; }
 
+  // Who hears of each node that runs: from the next forward on, and that forward's backward. Null, as at first: nobody,
+  // at no cost. Not owned; not between a forward and its backward.
+  void set_observer(NodeObserver* observer) { observer_ = observer; }
+
  protected:
   Executor(Graph graph, BuildContext context) : graph_(std::move(graph)), context_(std::move(context)) {}
+  NodeObserver* observer() const { return observer_; }
   void check_input(const at::Tensor& images) const;
 
  private:
   Graph graph_;
   BuildContext context_;
+  NodeObserver* observer_ = nullptr;
 };
 
 using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Graph&, const BuildContext&)>;

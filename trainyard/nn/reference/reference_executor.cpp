@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/nn/reference/backward_observer.h"
 #include "trainyard/nn/reference/layers.h"
 #include "trainyard/nn/sink_hook.h"
 
@@ -115,14 +116,34 @@ at::Tensor ReferenceExecutor::run(size_t index, std::vector<at::Tensor>& values,
       node.op);
 }
 
+void ReferenceExecutor::run_observed(size_t index, std::vector<at::Tensor>& values, const StepRandom& random) {
+  const Node& node = graph().nodes[index];
+  const reference::AutogradMark before = reference::autograd_mark();
+  const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
+  values[index] = run(index, values, random);
+  observer()->ran({.nodes = {&node.id, 1}, .kernel = node.kind(), .begin = begin, .end = NodeRun::Clock::now()});
+  reference::observe_backward(values[index], before, node.id, *observer());
+}
+
 at::Tensor ReferenceExecutor::forward(const at::Tensor& images, const StepRandom& random) {
   check_input(images);
   if (!bound_) bind();
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   std::vector<at::Tensor> values(graph().nodes.size());
+  const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
   values[0] = images.to(images.options().device(context().device).dtype(context().dtype))
                   .contiguous(memory_format(context().dtype, images.dim()));
-  for (size_t index = 1; index < values.size(); ++index) values[index] = run(index, values, random);
+  if (observer() != nullptr) {
+    const Node& input = graph().nodes[0];
+    observer()->ran({.nodes = {&input.id, 1}, .kernel = input.kind(), .begin = begin, .end = NodeRun::Clock::now()});
+  }
+  for (size_t index = 1; index < values.size(); ++index) {
+    if (observer() != nullptr) {
+      run_observed(index, values, random);
+    } else {
+      values[index] = run(index, values, random);
+    }
+  }
   const at::Tensor& logits = values[static_cast<size_t>(graph().output)];
   return at::isReducedFloatingType(logits.scalar_type()) ? logits.to(at::kFloat) : logits;
 }

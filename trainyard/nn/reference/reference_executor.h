@@ -31,6 +31,7 @@ class ReferenceExecutor : public Executor {
   void plan_memory();
   void bind();
   at::Tensor run(size_t index, std::vector<at::Tensor>& values, const StepRandom& random);
+  void run_observed(size_t index, std::vector<at::Tensor>& values, const StepRandom& random);
 
   std::vector<Layer> layers_;  // by node id
   bool bound_ = false;

@@ -1,0 +1,83 @@
+#include "trainyard/nn/reference/backward_observer.h"
+
+#include <limits>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/SequenceNumber.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+
+namespace trainyard::nn::reference {
+namespace {
+
+using torch::autograd::variable_list;
+
+// Shared by the hooks in front of a function and behind it.
+struct Stopwatch {
+  std::string kernel;
+  int node;
+  NodeObserver* observer;
+  NodeRun::Clock::time_point begin;
+};
+
+struct StartHook : torch::autograd::FunctionPreHook {
+  explicit StartHook(std::shared_ptr<Stopwatch> stopwatch) : watch(std::move(stopwatch)) {}
+  variable_list operator()(const variable_list& gradients) override {
+    watch->begin = NodeRun::Clock::now();
+    return gradients;
+  }
+  std::shared_ptr<Stopwatch> watch;
+};
+
+struct StopHook : torch::autograd::FunctionPostHook {
+  explicit StopHook(std::shared_ptr<Stopwatch> stopwatch) : watch(std::move(stopwatch)) {}
+  variable_list operator()(const variable_list& results, const variable_list&) override {
+    watch->observer->ran({.nodes = {&watch->node, 1},
+                          .phase = NodeRun::Phase::kBackward,
+                          .kernel = watch->kernel,
+                          .begin = watch->begin,
+                          .end = NodeRun::Clock::now()});
+    return results;
+  }
+  std::shared_ptr<Stopwatch> watch;
+};
+
+void observe(torch::autograd::Node& function, int node, NodeObserver& observer) {
+  const auto watch = std::make_shared<Stopwatch>(Stopwatch{function.name(), node, &observer, {}});
+  function.add_pre_hook(std::make_unique<StartHook>(watch));
+  function.add_post_hook(std::make_unique<StopHook>(watch));
+}
+
+bool is_observed(const torch::autograd::Node& function) {
+  for (const auto& hook : function.post_hooks()) {
+    if (dynamic_cast<const StopHook*>(hook.get()) != nullptr) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+AutogradMark autograd_mark() {
+  return at::sequence_number::peek();
+}
+
+void observe_backward(const at::Tensor& output, AutogradMark before, int node, NodeObserver& observer) {
+  // Functions that accumulate into a leaf live as long as some graph that uses the leaf: they have the largest number,
+  // and may have been met before.
+  constexpr uint64_t kLeaf = std::numeric_limits<uint64_t>::max();
+  std::vector<torch::autograd::Node*> pending{output.grad_fn().get()};
+  std::set<torch::autograd::Node*> seen;
+  while (!pending.empty()) {
+    torch::autograd::Node* function = pending.back();
+    pending.pop_back();
+    if (function == nullptr || function->sequence_nr() < before || !seen.insert(function).second) continue;
+    if (function->sequence_nr() != kLeaf || !is_observed(*function)) observe(*function, node, observer);
+    for (const auto& edge : function->next_edges()) pending.push_back(edge.function.get());
+  }
+}
+
+}  // namespace trainyard::nn::reference

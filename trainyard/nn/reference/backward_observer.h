@@ -1,0 +1,22 @@
+// Times autograd's backward of a node of the graph: by hooks around each autograd function that the node's forward
+// made.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/node_observer.h"
+
+namespace trainyard::nn::reference {
+
+// A place in the order in which this thread's forward makes autograd functions.
+using AutogradMark = uint64_t;
+AutogradMark autograd_mark();
+
+// Reports each function that made `output` since `before`, when backward runs it, as backward of `node`, its kernel the
+// function's name. The accumulation of parameters' gradients, and so the sink's writes, is the node's, too. The sums of
+// gradients of a value with several users happen between functions and are no node's. Does nothing without autograd.
+void observe_backward(const at::Tensor& output, AutogradMark before, int node, NodeObserver& observer);
+
+}  // namespace trainyard::nn::reference
