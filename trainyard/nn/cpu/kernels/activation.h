@@ -89,7 +89,7 @@ template <UnitActivation kind>
   const Floats zero = fill(0.0F), one = fill(1.0F);
   if constexpr (kind == UnitActivation::kNone) return gradient;
   if constexpr (kind == UnitActivation::kRelu) return x > zero ? gradient : zero;
-  if constexpr (kind == UnitActivation::kRelu6) return (x > zero) & (x < fill(6.0F)) ? gradient : zero;
+  if constexpr (kind == UnitActivation::kRelu6) return ((x > zero) & (x < fill(6.0F))) ? gradient : zero;
   if constexpr (kind == UnitActivation::kSilu) {
     const Floats e = exponential(-x), s = one / (one + e);  // 1 - s = s * e without cancellation
     return gradient * multiply_add(x * s, s * e, s);
@@ -100,7 +100,7 @@ template <UnitActivation kind>
     return x < fill(-3.0F) ? zero : right;
   }
   if constexpr (kind == UnitActivation::kHardSigmoid) {
-    return (x > fill(-3.0F)) & (x < fill(3.0F)) ? gradient * fill(1.0F / 6) : zero;
+    return ((x > fill(-3.0F)) & (x < fill(3.0F))) ? gradient * fill(1.0F / 6) : zero;
   }
   if constexpr (kind == UnitActivation::kSigmoid) {
     const Floats e = exponential(-x), s = one / (one + e);

@@ -8,7 +8,9 @@
 // gcc 12 takes the "undefined" operands of its own intrinsics for mistakes (its bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
 #pragma GCC diagnostic pop
 
@@ -77,6 +79,20 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Floats keep(Floats value, Bits lanes) {
   return _mm512_maskz_mov_ps(lanes, value);
 }
+// Of the lanes in `lanes` only; others are zero and their memory is not touched.
+[[gnu::always_inline]] inline Floats load_lanes(const float* from, Bits lanes) {
+  return _mm512_maskz_loadu_ps(lanes, from);
+}
+[[gnu::always_inline]] inline void store_lanes(float* to, Floats value, Bits lanes) {
+  _mm512_mask_storeu_ps(to, lanes, value);
+}
+// One byte a lane, 0 to 255.
+[[gnu::always_inline]] inline Ints load_bytes(const uint8_t* from) {
+  return __builtin_bit_cast(Ints, _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+}
+[[gnu::always_inline]] inline void store_bytes(uint8_t* to, Ints value) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(__builtin_bit_cast(__m512i, value)));
+}
 #else
 [[gnu::always_inline]] inline Floats load(const Bfloat16* from) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
@@ -94,13 +110,39 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Bits positive(Floats value) {
   return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_GT_OQ)));
 }
-[[gnu::always_inline]] inline Floats keep(Floats value, Bits lanes) {
+[[gnu::always_inline]] inline __m256i all_bits(Bits lanes) {
   const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-  const __m256i kept = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(lanes), lane), lane);
-  return _mm256_and_ps(value, _mm256_castsi256_ps(kept));
+  return _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(lanes), lane), lane);
+}
+[[gnu::always_inline]] inline Floats keep(Floats value, Bits lanes) {
+  return _mm256_and_ps(value, _mm256_castsi256_ps(all_bits(lanes)));
+}
+[[gnu::always_inline]] inline Floats load_lanes(const float* from, Bits lanes) {
+  return _mm256_maskload_ps(from, all_bits(lanes));
+}
+[[gnu::always_inline]] inline void store_lanes(float* to, Floats value, Bits lanes) {
+  _mm256_maskstore_ps(to, all_bits(lanes), value);
+}
+[[gnu::always_inline]] inline Ints load_bytes(const uint8_t* from) {
+  return __builtin_bit_cast(Ints, _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+}
+[[gnu::always_inline]] inline void store_bytes(uint8_t* to, Ints value) {
+  const __m256i bits = __builtin_bit_cast(__m256i, value);
+  const __m128i pairs = _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(pairs, pairs));
 }
 #endif
 #undef TRAINYARD_VECTOR
+
+// Bits of the pixel whose first element is `element`: one bit an element.
+[[gnu::always_inline]] inline Bits load_bits(const uint8_t* mask, int64_t element) {
+  Bits bits;
+  __builtin_memcpy(&bits, mask + element / 8, sizeof(bits));
+  return bits;
+}
+[[gnu::always_inline]] inline void store_bits(uint8_t* mask, int64_t element, Bits bits) {
+  __builtin_memcpy(mask + element / 8, &bits, sizeof(bits));
+}
 
 // Bits of block `b`'s lanes that hold a channel.
 [[gnu::always_inline]] inline Bits channel_lanes(const MapShape& shape, int64_t b) {

@@ -1,0 +1,208 @@
+#include "trainyard/nn/cpu/kernels/map_for_test.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+template <typename Kernels>
+class ElementwiseTest : public KernelTest<Kernels> {
+ protected:
+  // Batches of 1 and 3; one lane, some, all, one more, several blocks; one piece of pixels and several.
+  static std::vector<MapShape> shapes() {
+    std::vector<MapShape> shapes;
+    for (int64_t channels : {1, 3, 16, 17, 40}) shapes.push_back(TestFixture::shape(3, channels, 3, 5));
+    shapes.push_back(TestFixture::shape(1, 17, 29, 37));
+    return shapes;
+  }
+
+ private:
+  using TestFixture = KernelTest<Kernels>;
+};
+TYPED_TEST_SUITE(ElementwiseTest, Compilations, CompilationName);
+
+struct Function {
+  UnitActivation kind;
+  double (*value)(double x);
+  double (*derivative)(double x);
+};
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+double gauss(double x) {
+  return std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846);
+}
+double below(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0));
+}
+// By definition. Random inputs do not hit the corners.
+const Function kFunctions[] = {
+    {UnitActivation::kNone, [](double x) { return x; }, [](double) { return 1.0; }},
+    {UnitActivation::kRelu, [](double x) { return std::max(x, 0.0); }, [](double x) { return x > 0 ? 1.0 : 0.0; }},
+    {UnitActivation::kRelu6, [](double x) { return std::min(std::max(x, 0.0), 6.0); },
+     [](double x) { return x > 0 && x < 6 ? 1.0 : 0.0; }},
+    {UnitActivation::kSilu, [](double x) { return x * sigmoid(x); },
+     [](double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }},
+    {UnitActivation::kHardSwish, [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; },
+     [](double x) { return x < -3  ? 0.0
+                           : x > 3 ? 1.0
+                                   : x / 3 + 0.5; }},
+    {UnitActivation::kHardSigmoid, [](double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; },
+     [](double x) { return x > -3 && x < 3 ? 1.0 / 6 : 0.0; }},
+    {UnitActivation::kSigmoid, sigmoid, [](double x) { return sigmoid(x) * (1 - sigmoid(x)); }},
+    {UnitActivation::kGelu, [](double x) { return x * below(x); }, [](double x) { return below(x) + x * gauss(x); }},
+    {UnitActivation::kTanh, [](double x) { return std::tanh(x); },
+     [](double x) { return 1 - std::tanh(x) * std::tanh(x); }},
+};
+
+// Numbers between -8 and 8: past the bends of all functions.
+TestMap wide(const MapShape& shape, DataType dtype, uint64_t seed) {
+  const TestMap narrow = TestMap::random(shape, dtype, seed);
+  return TestMap::of(shape, dtype,
+                     [&](int64_t n, int64_t c, int64_t y, int64_t x) { return 4 * narrow.at(n, c, y, x); });
+}
+
+TYPED_TEST(ElementwiseTest, SumsOneToFourMaps) {
+  for (DataType dtype : kDataTypes) {
+    for (const MapShape& shape : this->shapes()) {
+      for (int count = 1; count <= kMaxGradients; ++count) {
+        std::vector<TestMap> maps;
+        for (int i = 0; i < count; ++i) maps.push_back(TestMap::random(shape, dtype, static_cast<uint64_t>(i)));
+        const auto sum = [&](int64_t n, int64_t c, int64_t y, int64_t x) {
+          double total = 0;
+          for (const TestMap& map : maps) total += map.at(n, c, y, x);
+          return total;
+        };
+        SumForward a{.shape = shape, .dtype = dtype, .input_count = count};
+        for (int i = 0; i < count; ++i) a.inputs[i] = maps[static_cast<size_t>(i)].data();
+        TestMap output(shape, dtype);
+        a.output = output.data();
+        TypeParam::sum_forward(a);
+        output.expect(sum);
+
+        a.activation = UnitActivation::kRelu;
+        TypeParam::sum_forward(a);
+        output.expect([&](auto... at) { return std::max(0.0, sum(at...)); });
+
+        TestBytes mask(shape.elements() / 8);
+        a.mask = mask.data();
+        TestMap last = maps.back();
+        a.inputs[count - 1] = a.output = last.data();  // in place
+        TypeParam::sum_forward(a);
+        EXPECT_EQ(last, output);
+        EXPECT_TRUE(mask.fences_hold());
+        for (int64_t i = 0; i < shape.elements(); ++i) {
+          const int64_t lane = i % shape.block, pixel = i / shape.block, block = pixel / shape.pixels();
+          const double value = output.at(block / shape.blocks(), block % shape.blocks() * shape.block + lane,
+                                         pixel % shape.pixels() / shape.width, pixel % shape.width);
+          ASSERT_EQ((mask.data()[i / 8] >> (i % 8)) & 1, value > 0) << i;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(ElementwiseTest, ActivatesAsDefined) {
+  for (DataType dtype : kDataTypes) {
+    for (const MapShape& shape : this->shapes()) {
+      TestMap input = wide(shape, dtype, 1);
+      const TestMap before = input;
+      for (const Function& f : kFunctions) {
+        TestMap output(shape, dtype);
+        const auto expected = [&](auto... at) { return f.value(before.at(at...)); };
+        TypeParam::activation_forward(
+            {.shape = shape, .dtype = dtype, .activation = f.kind, .input = before.data(), .output = output.data()});
+        output.expect(expected);
+        input = before;  // in place
+        TypeParam::activation_forward(
+            {.shape = shape, .dtype = dtype, .activation = f.kind, .input = input.data(), .output = input.data()});
+        EXPECT_EQ(input, output);
+      }
+    }
+  }
+}
+
+TYPED_TEST(ElementwiseTest, PassesGradientsBackAsDefined) {
+  for (DataType dtype : kDataTypes) {
+    for (const MapShape& shape : this->shapes()) {
+      const TestMap input = wide(shape, dtype, 1), first = TestMap::random(shape, dtype, 2),
+                    second = TestMap::random(shape, dtype, 3), before = TestMap::random(shape, dtype, 4);
+      for (const Function& f : kFunctions) {
+        for (const int count : {1, 2}) {
+          const auto expected = [&](auto... at) {
+            return (first.at(at...) + (count == 2 ? second.at(at...) : 0)) * f.derivative(input.at(at...));
+          };
+          TestMap fresh(shape, dtype), added = before, in_place = first;
+          ActivationBackward a{.shape = shape,
+                               .dtype = dtype,
+                               .activation = f.kind,
+                               .gradients = {first.data(), second.data()},
+                               .gradient_count = count,
+                               .input = input.data(),
+                               .input_gradient = fresh.data()};
+          TypeParam::activation_backward(a);
+          fresh.expect(expected, 2e-6);
+          a.input_gradient = added.data();
+          a.accumulate = true;
+          TypeParam::activation_backward(a);
+          added.expect([&](auto... at) { return before.at(at...) + expected(at...); }, 2e-6);
+          a.gradients[0] = a.input_gradient = in_place.data();
+          a.accumulate = false;
+          TypeParam::activation_backward(a);
+          EXPECT_EQ(in_place, fresh);
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(ElementwiseTest, PassesGradientsBackThroughAMask) {
+  for (DataType dtype : kDataTypes) {
+    for (const MapShape& shape : this->shapes()) {
+      const TestMap values = TestMap::random(shape, dtype, 1), gradient = TestMap::random(shape, dtype, 2);
+      TestMap output(shape, dtype), result(shape, dtype);
+      TestBytes mask(shape.elements() / 8);
+      TypeParam::sum_forward({.shape = shape,
+                              .dtype = dtype,
+                              .activation = UnitActivation::kRelu,
+                              .inputs = {values.data()},
+                              .input_count = 1,
+                              .mask = mask.data(),
+                              .output = output.data()});
+      TypeParam::activation_backward({.shape = shape,
+                                      .dtype = dtype,
+                                      .gradients = {gradient.data()},
+                                      .mask = mask.data(),
+                                      .input_gradient = result.data()});
+      result.expect([&](auto... at) { return values.at(at...) > 0 ? gradient.at(at...) : 0.0; }, 0);
+    }
+  }
+}
+
+TYPED_TEST(ElementwiseTest, KeepsNan) {
+  const MapShape shape = this->shape(1, 5, 1, 1);
+  const auto value = [](int64_t, int64_t c, int64_t, int64_t) { return c == 2 ? std::nan("") : 1.0; };
+  for (DataType dtype : kDataTypes) {
+    const TestMap input = TestMap::of(shape, dtype, value);
+    TestMap output(shape, dtype);
+    TypeParam::sum_forward({.shape = shape,
+                            .dtype = dtype,
+                            .activation = UnitActivation::kRelu,
+                            .inputs = {input.data()},
+                            .input_count = 1,
+                            .output = output.data()});
+    output.expect(value, 0);
+  }
+}
+
+TYPED_TEST(ElementwiseTest, IsTheSameForAnyThreads) {
+  const MapShape shape = this->shape(1, 17, 29, 37);
+  const TestMap input = TestMap::random(shape, DataType::kFloat, 1);
+  expect_same_for_any_threads([&] {
+    TestMap output(shape, DataType::kFloat);
+    TypeParam::activation_forward(
+        {.shape = shape, .activation = UnitActivation::kSilu, .input = input.data(), .output = output.data()});
+    return output;
+  });
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,39 @@
+// How kernels without sums over pixels share out a map: any piece by any thread. With compiled_for.h's rules.
+#pragma once
+
+#include "trainyard/nn/cpu/kernels/vector.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+constexpr int64_t kPiecePixels = 512;
+
+// Part of a channel block of a sample: pixels [first, last). `plane` = sample * blocks + block; `begin` is the first
+// pixel's first element.
+struct Piece {
+  int64_t plane, first, last, begin;
+};
+
+// Calls use(piece) for pieces that make up the map.
+template <typename Use>
+inline void in_pieces(const MapShape& shape, const Use& use) {
+  const int64_t planes = shape.batch * shape.blocks(), pixels = shape.pixels();
+  const int64_t pieces = (pixels + kPiecePixels - 1) / kPiecePixels;
+#pragma omp parallel for collapse(2) schedule(static)
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    for (int64_t i = 0; i < pieces; ++i) {
+      const int64_t first = i * kPiecePixels, last = smaller(pixels, first + kPiecePixels);
+      use(Piece{plane, first, last, (plane * pixels + first) * kLanes});
+    }
+  }
+}
+
+// Calls use(element) for the first element of each pixel.
+template <typename Use>
+[[gnu::always_inline]] inline void each_pixel(const Piece& piece, Use&& use) {
+  const int64_t end = piece.begin + (piece.last - piece.first) * kLanes;
+  for (int64_t at = piece.begin; at < end; at += kLanes) use(at);
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -1,0 +1,49 @@
+// Which pixels a pooling window covers, and which windows cover a pixel. With compiled_for.h's rules.
+#pragma once
+
+#include "trainyard/nn/cpu/kernels/vector.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+struct Range {
+  int64_t first, last;  // [first, last), empty if last <= first
+};
+
+// Offsets in a window that lie inside an image of `extent` pixels, when the window starts at pixel `start`.
+[[gnu::always_inline]] inline Range inside(int64_t start, int64_t kernel, int64_t extent) {
+  return {larger(0, -start), smaller(kernel, extent - start)};
+}
+
+// Windows that cover `at`, a pixel counted from the padded image's edge.
+[[gnu::always_inline]] inline Range covering(int64_t at, int64_t kernel, int64_t stride, int64_t windows) {
+  return {at < kernel ? 0 : (at - kernel) / stride + 1, smaller(windows, at / stride + 1)};
+}
+
+// A square kernel and stride known when compiling, or with 0 not: loops over usual windows are unrolled.
+template <int64_t kernel, int64_t stride>
+struct KnownWindow {
+  [[gnu::always_inline]] static Window of(Window window) {
+    if constexpr (kernel > 0) {
+      window.kernel_height = window.kernel_width = kernel;
+      window.stride_height = window.stride_width = stride;
+    }
+    return window;
+  }
+};
+
+// Calls use(known) with the KnownWindow that fits.
+template <typename Use>
+[[gnu::always_inline]] inline void with_window(const Window& window, const Use& use) {
+  const auto is = [&](int64_t kernel, int64_t stride) {
+    return window.kernel_height == kernel && window.kernel_width == kernel && window.stride_height == stride &&
+           window.stride_width == stride;
+  };
+  if (is(3, 2)) return use(KnownWindow<3, 2>());
+  if (is(2, 2)) return use(KnownWindow<2, 2>());
+  if (is(3, 1)) return use(KnownWindow<3, 1>());
+  return use(KnownWindow<0, 0>());
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA
