@@ -1,0 +1,21 @@
+// output = activation(input * scale + shift [+ residual]) over a piece of a channel block: what norm_forward and
+// scale_shift share. Defined in scale_shift.cpp.
+#pragma once
+
+#include "trainyard/nn/cpu/kernels/waves.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+
+struct Affine {
+  const void* input;
+  const void* residual;  // or null
+  void* output;
+  uint8_t* mask;  // or null; with kRelu
+  float scale[kLanes], shift[kLanes];
+  Bits lanes;  // that hold a channel
+};
+
+using ApplyAffine = void (*)(const Affine& a, const Span& span);
+ApplyAffine choose_affine(DataType dtype, UnitActivation activation, bool residual, bool mask);
+
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -1,0 +1,151 @@
+#include <math.h>
+
+#include "trainyard/nn/cpu/kernels/activation.h"
+#include "trainyard/nn/cpu/kernels/waves.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {
+
+// What both passes need of a block.
+struct Block {
+  float scale[kLanes], shift[kLanes], mean[kLanes];
+  // input' = scale * d + (input - mean) * slope + offset; for the second pass.
+  float slope[kLanes], offset[kLanes];
+};
+
+Block block_of(const NormBackward& a, int64_t block) {
+  Block result;
+  for (int64_t c = 0; c < kLanes; ++c) {
+    result.scale[c] = a.scale[block * kLanes + c];
+    result.shift[c] = a.shift[block * kLanes + c];
+    result.mean[c] = a.mean[block * kLanes + c];
+  }
+  return result;
+}
+
+// d of `pixels` pixels from element `at`, given their input.
+template <typename T, UnitActivation kind, bool has_mask, int pixels>
+[[gnu::always_inline]] inline void load_gradient(const NormBackward& a, Floats scale, Floats shift, int64_t at,
+                                                 const Floats* x, Floats* d) {
+#pragma GCC unroll 4
+  for (int k = 0; k < pixels; ++k) d[k] = load(static_cast<const T*>(a.gradients[0]) + at + k * kLanes);
+  for (int g = 1; g < a.gradient_count; ++g) {
+    const T* const gradient = static_cast<const T*>(a.gradients[g]);
+#pragma GCC unroll 4
+    for (int k = 0; k < pixels; ++k) d[k] += load(gradient + at + k * kLanes);
+  }
+#pragma GCC unroll 4
+  for (int k = 0; k < pixels; ++k) {
+    if constexpr (has_mask) {
+      d[k] = keep(d[k], load_bits(a.mask, at + k * kLanes));
+    } else {
+      d[k] = pass_back<kind>(d[k], multiply_add(x[k], scale, shift));
+    }
+  }
+}
+
+// Sums of d and d * (input - mean); writes d down where it is wanted.
+template <typename T, UnitActivation kind, bool has_mask>
+void collect(const NormBackward& a, const Block& block, const Span& span, Sums& sums) {
+  const T* const input = static_cast<const T*>(a.input);
+  T* const masked = static_cast<T*>(a.masked);
+  const Floats scale = load(block.scale), shift = load(block.shift), mean = load(block.mean);
+  Floats first[4] = {}, second[4] = {};
+  each_pixel(
+      span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
+        Floats x[pixels], d[pixels];
+#pragma GCC unroll 4
+        for (int k = 0; k < pixels; ++k) x[k] = load(input + at + k * kLanes);
+        load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
+#pragma GCC unroll 4
+        for (int k = 0; k < pixels; ++k) {
+          first[k] += d[k];
+          second[k] = multiply_add(d[k], x[k] - mean, second[k]);
+        }
+        if (masked != nullptr) {
+#pragma GCC unroll 4
+          for (int k = 0; k < pixels; ++k) store(masked + at + k * kLanes, d[k]);
+        }
+      });
+  float sum[kLanes], products[kLanes];
+  store(sum, (first[0] + first[1]) + (first[2] + first[3]));
+  store(products, (second[0] + second[1]) + (second[2] + second[3]));
+  for (int64_t c = 0; c < kLanes; ++c) {
+    sums.first[c] = sum[c];
+    sums.second[c] = products[c];
+  }
+}
+
+Block combine(const NormBackward& a, int64_t index, const Sums& total, bool write) {
+  Block block = block_of(a, index);
+  const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
+  for (int64_t c = 0; c < kLanes; ++c) {
+    const int64_t channel = index * kLanes + c;
+    const double deviation = sqrt(a.variance[channel] + a.epsilon);
+    const double weight_gradient = total.second[c] / deviation;
+    block.slope[c] = static_cast<float>(-block.scale[c] * weight_gradient / (count * deviation));
+    block.offset[c] = static_cast<float>(-block.scale[c] * total.first[c] / count);
+    if (!write) continue;
+    a.weight_gradient[channel] = static_cast<float>(weight_gradient);
+    a.bias_gradient[channel] = static_cast<float>(total.first[c]);
+  }
+  return block;
+}
+
+template <typename T, UnitActivation kind, bool has_mask>
+void apply(const NormBackward& a, const Block& block, const Span& span) {
+  const T* const input = static_cast<const T*>(a.input);
+  T* const output = static_cast<T*>(a.input_gradient);
+  const Floats scale = load(block.scale), shift = load(block.shift), mean = load(block.mean);
+  const Floats slope = load(block.slope), offset = load(block.offset);
+  each_pixel(
+      span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
+        Floats x[pixels], d[pixels];
+#pragma GCC unroll 4
+        for (int k = 0; k < pixels; ++k) x[k] = load(input + at + k * kLanes);
+        load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
+#pragma GCC unroll 4
+        for (int k = 0; k < pixels; ++k) {
+          store(output + at + k * kLanes, multiply_add(d[k], scale, multiply_add(x[k] - mean, slope, offset)));
+        }
+      });
+}
+
+using Collect = void (*)(const NormBackward&, const Block&, const Span&, Sums&);
+using Apply = void (*)(const NormBackward&, const Block&, const Span&);
+
+template <typename T>
+void run(const NormBackward& a) {
+  Collect first = collect<T, UnitActivation::kRelu, true>;
+  Apply second = apply<T, UnitActivation::kRelu, true>;
+  if (a.mask == nullptr) {
+    with_activation(a.activation, [&](auto kind) {
+      first = collect<T, kind.kValue, false>;
+      second = apply<T, kind.kValue, false>;
+    });
+  }
+  // The second pass takes d from where the first one wrote it.
+  NormBackward again = a;
+  if (a.masked != nullptr) {
+    again.gradients[0] = a.masked;
+    again.gradient_count = 1;
+    second = apply<T, UnitActivation::kNone, false>;
+  }
+  const Pieces pieces(a.shape);
+  const int64_t streams = 1 + a.gradient_count;
+  in_waves(
+      a.shape, streams * sizeof(T) * kLanes,
+      [&](int64_t block, const Span& span, Sums& sums) { first(a, block_of(a, block), span, sums); },
+      [&](int64_t block, const Sums* sums, bool write) {
+        return combine(a, block, add_up(sums, pieces.count()), write);
+      },
+      [&](const Block& state, int64_t, const Span& span) { second(again, state, span); });
+}
+
+}  // namespace
+
+void norm_backward(const NormBackward& a) {
+  a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
+}
+
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -1,0 +1,83 @@
+// Statistics in one pass: sums of x - pivot and its square, in fp32 over a piece whose first pixel is the pivot (so a
+// large mean does not cancel the variance away), moved in double to one pivot a channel.
+#include <math.h>
+
+#include "trainyard/nn/cpu/kernels/affine.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {
+
+template <typename T>
+void collect(const T* input, const T* block_pivot, const Span& span, Sums& sums) {
+  const Floats pivot = load(input + span.begin);
+  Floats first[4] = {}, second[4] = {};
+  each_pixel(
+      span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+        for (int k = 0; k < pixels; ++k) {
+          const Floats x = load(input + at + k * kLanes) - pivot;
+          first[k] += x;
+          second[k] = multiply_add(x, x, second[k]);
+        }
+      });
+  float from[kLanes], to[kLanes], sum[kLanes], squares[kLanes];
+  store(from, pivot);
+  store(to, load(block_pivot));
+  store(sum, (first[0] + first[1]) + (first[2] + first[3]));
+  store(squares, (second[0] + second[1]) + (second[2] + second[3]));
+  const double count = static_cast<double>(span.samples * span.pixels);
+  for (int64_t c = 0; c < kLanes; ++c) {
+    const double move = static_cast<double>(from[c]) - to[c];
+    sums.first[c] = sum[c] + count * move;
+    sums.second[c] = squares[c] + move * (2.0 * sum[c] + count * move);
+  }
+}
+
+template <typename T>
+Affine combine(const NormForward& a, int64_t block, const Sums& total, bool write) {
+  Affine affine = {.input = a.input, .residual = a.residual, .output = a.output, .mask = a.mask};
+  affine.lanes = channel_lanes(a.shape, block);
+  const T* const pivot = static_cast<const T*>(a.input) + block * a.shape.pixels() * kLanes;
+  const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
+  for (int64_t c = 0; c < kLanes; ++c) {
+    const int64_t channel = block * kLanes + c;
+    const bool inside = channel < a.shape.channels;
+    const double offset = total.first[c] / count;
+    const double mean = offset + widen(pivot[c]);
+    const double spread = total.second[c] / count - offset * offset;
+    const double variance = spread < 0 ? 0 : spread;  // NaN stays
+    const double weight = !inside ? 0 : a.weight != nullptr ? a.weight[channel] : 1;
+    affine.scale[c] = static_cast<float>(weight / sqrt(variance + a.epsilon));
+    affine.shift[c] = inside ? static_cast<float>(a.bias[channel] - mean * affine.scale[c]) : 0;
+    if (!write) continue;
+    a.mean[channel] = static_cast<float>(mean);
+    a.variance[channel] = static_cast<float>(variance);
+    a.scale[channel] = affine.scale[c];
+    a.shift[channel] = affine.shift[c];
+  }
+  return affine;
+}
+
+template <typename T>
+void run(const NormForward& a) {
+  const T* const input = static_cast<const T*>(a.input);
+  const ApplyAffine affine = choose_affine(a.dtype, a.activation, a.residual != nullptr, a.mask != nullptr);
+  const Pieces pieces(a.shape);
+  in_waves(
+      a.shape, sizeof(T) * kLanes,
+      [&](int64_t block, const Span& span, Sums& sums) {
+        collect(input, input + block * a.shape.pixels() * kLanes, span, sums);
+      },
+      [&](int64_t block, const Sums* sums, bool write) {
+        return combine<T>(a, block, add_up(sums, pieces.count()), write);
+      },
+      [&](const Affine& state, int64_t, const Span& span) { affine(state, span); });
+}
+
+}  // namespace
+
+void norm_forward(const NormForward& a) {
+  a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
+}
+
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA
