@@ -9,5 +9,5 @@ cmake --preset release
 ninja -C build
 status=0
 ctest --test-dir build -j2 --output-on-failure --no-tests=error --output-junit tests.xml "$@" || status=$?
-scripts/report_tests build/tests.xml tests/allowed_skips.txt || status=1
+scripts/report_tests build/tests.xml tests/allowed_skips.txt release || status=1
 exit $status

@@ -129,19 +129,33 @@ class ReportTests(ScriptTest):
     PASSED = '<testcase name="A.P" status="run"/>'
     FAILED = '<testcase name="A.F" status="fail"><failure message=""/></testcase>'
 
-    def report(self, cases, allowed):
+    def report(self, cases, allowed, preset="release"):
         junit = self.write("tests.xml", f"<testsuite>{cases}</testsuite>")
-        return run("report_tests", junit, self.write("allowed.txt", allowed))
+        return run("report_tests", junit, self.write("allowed.txt", allowed), preset)
 
     def test_names_skips_that_are_allowed(self):
-        for allowed in ("A.S  # why\n", "# a comment\nA.*\n"):
+        for allowed in ("A.S all # why\n", "# a comment\n\nA.* tsan,release\n"):
             self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed),
                              (0, "skipped: A.S: needs x\n1 passed, 0 failed, 1 skipped\n"))
 
     def test_refuses_skips_that_are_not(self):
-        code, output = self.report(self.SKIPPED + self.PASSED, "A.Other\n")
+        code, output = self.report(self.SKIPPED + self.PASSED, "A.Other all\n")
         self.assertEqual(code, 1)
         self.assertIn("refused: A.S", output)
+
+    def test_a_skip_is_allowed_for_its_presets_only(self):
+        allowed = "A.S tsan,asan-ubsan  # why\n"
+        self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed, "tsan")[0], 0)
+        self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed, "asan-ubsan")[0], 0)
+        for preset in ("release", "asan", "san"):
+            code, output = self.report(self.SKIPPED + self.PASSED, allowed, preset)
+            self.assertEqual(code, 1)
+            self.assertRegex(output, f"refused: A.S was skipped, but .*allowed.txt does not allow it for {preset}\n")
+
+    def test_a_line_without_presets_is_an_error(self):
+        code, output = self.report(self.PASSED, "# a comment\nA.S  # why\n")
+        self.assertEqual(code, 1)
+        self.assertIn("allowed.txt:2: expected a test name and its presets", output)
 
     def test_refuses_failures_and_an_empty_run(self):
         self.assertEqual(self.report(self.FAILED + self.PASSED, "")[0], 1)

@@ -1,9 +1,7 @@
 #include "trainyard/cli/doctor_report.h"
 
 #include <algorithm>
-#include <fstream>
 #include <ostream>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
@@ -12,36 +10,30 @@
 #include "trainyard/core/build_info.h"
 #include "trainyard/core/cpu_allocator.h"
 #include "trainyard/core/machine_info.h"
-#include "trainyard/core/thread.h"
+#include "trainyard/core/system_files.h"
 
 namespace trainyard::cli {
 namespace {
 
-std::string read_text(const char* path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
+std::string gibibytes(uint64_t bytes) {
+  return bytes == 0 ? "unknown" : fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
 DoctorReport::Section machine() {
-  const std::string meminfo = read_text("/proc/meminfo");
-  auto gibibytes = [&](const char* key) {
-    const std::string value = core::proc_value(meminfo, key);  // "24593408 kB"
-    return value.empty() ? std::string("unknown") : fmt::format("{:.1f} GiB", std::stod(value) / (1 << 20));
-  };
+  const core::MachineInfo info = core::machine_info();
   utsname system{};
   uname(&system);
   // "always [madvise] never": the brackets mark the one in force.
-  std::string pages = read_text("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string pages = core::read_system_file("/sys/kernel/mm/transparent_hugepage/enabled").value_or("");
   const size_t open = pages.find('['), close = pages.find(']');
   pages = open < close && close != std::string::npos ? pages.substr(open + 1, close - open - 1) : "unknown";
   const uint64_t limit = core::cpu_allocator_statistics().limit_bytes;
   return {"Machine",
-          {{"processor", core::machine_info().processor},
-           {"cores for us", std::to_string(core::available_cores())},
-           {"memory", gibibytes("MemTotal") + ", " + gibibytes("MemAvailable") + " available"},
-           {"memory limit", limit == 0 ? "none" : fmt::format("{:.1f} GiB", static_cast<double>(limit) / (1 << 30))},
+          {{"processor", info.processor},
+           {"cores for us", std::to_string(info.cores)},
+           {"memory",
+            gibibytes(info.memory_bytes) + ", " + gibibytes(core::memory_info_bytes("MemAvailable")) + " available"},
+           {"memory limit", limit == 0 ? "none" : gibibytes(limit)},
            {"huge pages", pages},
            {"system", fmt::format("{} {}", system.sysname, system.release)}}};
 }

@@ -185,14 +185,6 @@ TEST_F(Training, PredictsImagesAndArrays) {
   for (size_t i = 0; i < classes; ++i) EXPECT_EQ(values[i], values[classes + i]);  // equal images, equal logits
 }
 
-TEST_F(Training, ForwardOnlyRunsAndDoesNotTrain) {
-  const CommandResult result = run_command({"--model=resnet20", "--data_name=cifar10", "--forward_only", "--device=cpu",
-                                            "--batch_size=4", "--num_batches=3", "--num_warmup_batches=1"});
-  ASSERT_EQ(result.code, kSuccess) << result.err;
-  EXPECT_EQ(count_lines(result.out, "^Mode:        forward only$"), 1);
-  EXPECT_EQ(count_lines(result.out, "^total images/sec: [0-9.]+$"), 1);
-}
-
 TEST_F(Training, DumpedConfigRunsTheSame) {
   Arguments dump = arguments("config", {"--num_batches=3", "--dump_config"});
   const CommandResult dumped = run_command(dump);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <fstream>
 #include <new>
 #include <string>
 
@@ -11,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/system_files.h"
 
 namespace trainyard::core {
 namespace {
@@ -71,16 +71,6 @@ class SystemMemory : public MemorySource {
     }
   }
 };
-
-// What the machine could still give, 0 when it does not say.
-uint64_t machine_free_bytes() {
-  std::ifstream file("/proc/meminfo");
-  for (std::string name, line; file >> name; std::getline(file, line)) {
-    uint64_t kibibytes = 0;
-    if (name == "MemAvailable:" && file >> kibibytes) return kibibytes << 10;
-  }
-  return 0;
-}
 
 std::string mebibytes(uint64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
@@ -219,7 +209,7 @@ void BlockCache::throw_no_space(size_t bytes) const {
   const CpuAllocatorStatistics now = statistics();
   std::string actual = fmt::format("{} used of {} held", mebibytes(now.used_bytes), mebibytes(now.held_bytes));
   if (now.limit_bytes != 0) actual += fmt::format(", limit {}", mebibytes(now.limit_bytes));
-  actual += fmt::format(", {} free on the machine", mebibytes(machine_free_bytes()));
+  actual += fmt::format(", {} free on the machine", mebibytes(memory_info_bytes("MemAvailable")));
   throw Error(ErrorCode::kNoSpace,
               {.problem = fmt::format("out of memory for a block of {} bytes ({})", bytes, mebibytes(bytes)),
                .actual = actual,

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -92,14 +90,6 @@ CgroupLimits cgroup_limits(const ReadText& read) {
     }
   }
   return limits;
-}
-
-CgroupLimits cgroup_limits() {
-  return cgroup_limits([](const std::string& path) -> std::optional<std::string> {
-    std::ifstream file(path);
-    if (!file) return std::nullopt;
-    return std::string(std::istreambuf_iterator<char>(file), {});
-  });
 }
 
 }  // namespace trainyard::core

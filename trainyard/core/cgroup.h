@@ -4,9 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
-#include <string>
+
+#include "trainyard/core/system_files.h"
 
 namespace trainyard::core {
 
@@ -15,12 +15,8 @@ struct CgroupLimits {
   std::optional<uint64_t> memory_bytes;  // none: no limit
 };
 
-// The content of a file, none when it cannot be read.
-using ReadText = std::function<std::optional<std::string>(const std::string& path)>;
-
 // The tightest limits on the way from the process's own groups (/proc/self/cgroup) up to the roots below
-// /sys/fs/cgroup. Files that are missing or say something unknown limit nothing. Tests give a `read` of their own.
-CgroupLimits cgroup_limits(const ReadText& read);
-CgroupLimits cgroup_limits();
+// /sys/fs/cgroup. Files that are missing or say something unknown limit nothing.
+CgroupLimits cgroup_limits(const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 namespace trainyard::core {
 
@@ -15,8 +14,5 @@ struct MachineInfo {
 };
 
 MachineInfo machine_info();
-
-// The value behind "key : value" or "key: value" in the text of a file under /proc, "" when there is none.
-std::string proc_value(std::string_view text, std::string_view key);
 
 }  // namespace trainyard::core

@@ -6,17 +6,6 @@
 namespace trainyard::core {
 namespace {
 
-TEST(MachineInfo, FindsValuesByTheirWholeKey) {
-  const std::string text =
-      "model\t\t: 17\nmodel name\t: Some CPU @ 2.0 GHz: fast\nMemTotal:       24593408 kB\nempty:\n";
-  EXPECT_EQ(proc_value(text, "model"), "17");
-  EXPECT_EQ(proc_value(text, "model name"), "Some CPU @ 2.0 GHz: fast");
-  EXPECT_EQ(proc_value(text, "MemTotal"), "24593408 kB");
-  EXPECT_EQ(proc_value(text, "empty"), "");
-  EXPECT_EQ(proc_value(text, "Mem"), "");
-  EXPECT_EQ(proc_value("", "Mem"), "");
-}
-
 TEST(MachineInfo, KnowsThisMachine) {
   const MachineInfo info = machine_info();
   EXPECT_FALSE(info.processor.empty());

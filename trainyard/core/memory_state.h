@@ -1,5 +1,4 @@
-// A saved state in memory: what an object saved can be looked at and loaded into another one. For tests of Stateful
-// objects.
+// A saved state in memory: what an object saved can be looked at, loaded into another one, or kept and saved again.
 //
 //   MemoryState state;
 //   trainer.save(state);
@@ -47,6 +46,9 @@ class MemoryState : public StateWriter, public StateReader {
   int64_t integer(const std::string& name) const override { return get<int64_t>(name); }
   double real(const std::string& name) const override { return get<double>(name); }
   std::string text(const std::string& name) const override { return get<std::string>(name); }
+  void copy(const std::string& name, StateWriter& writer, const std::string& as) const override {
+    std::visit([&](const auto& value) { write(writer, as, value); }, entry(name));
+  }
 
  private:
   using Entry = std::variant<at::Tensor, int64_t, double, std::string>;
@@ -56,15 +58,20 @@ class MemoryState : public StateWriter, public StateReader {
       throw Error(ErrorCode::kInternal, {.problem = "a name was saved twice", .where = name});
     }
   }
+  static void write(StateWriter& writer, const std::string& name, const at::Tensor& v) { writer.tensor(name, v); }
+  static void write(StateWriter& writer, const std::string& name, int64_t v) { writer.integer(name, v); }
+  static void write(StateWriter& writer, const std::string& name, double v) { writer.real(name, v); }
+  static void write(StateWriter& writer, const std::string& name, const std::string& v) { writer.text(name, v); }
+
+  const Entry& entry(const std::string& name) const {
+    const auto found = entries_.find(name);
+    if (found != entries_.end()) return found->second;
+    throw Error(ErrorCode::kCorruptData,
+                {.problem = "no such entry in the saved state", .where = name, .actual = nearest_name(name, names())});
+  }
   template <typename T>
   const T& get(const std::string& name) const {
-    const auto found = entries_.find(name);
-    if (found == entries_.end()) {
-      throw Error(
-          ErrorCode::kCorruptData,
-          {.problem = "no such entry in the saved state", .where = name, .actual = nearest_name(name, names())});
-    }
-    if (const T* value = std::get_if<T>(&found->second)) return *value;
+    if (const T* value = std::get_if<T>(&entry(name))) return *value;
     throw Error(ErrorCode::kCorruptData, {.problem = "a saved entry is of another kind", .where = name});
   }
 

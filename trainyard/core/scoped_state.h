@@ -45,6 +45,9 @@ class ScopedReader : public StateReader {
   int64_t integer(const std::string& name) const override { return reader_->integer(prefix_ + name); }
   double real(const std::string& name) const override { return reader_->real(prefix_ + name); }
   std::string text(const std::string& name) const override { return reader_->text(prefix_ + name); }
+  void copy(const std::string& name, StateWriter& writer, const std::string& as) const override {
+    reader_->copy(prefix_ + name, writer, as);
+  }
 
  private:
   const StateReader* reader_;

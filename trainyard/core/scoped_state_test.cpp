@@ -34,6 +34,23 @@ TEST(ScopedState, NamesLieBehindThePrefix) {
   EXPECT_TRUE(reader.tensor("slots/w").equal(read));
 }
 
+TEST(ScopedState, CopiesEntriesOfEveryKindBehindThePrefix) {
+  MemoryState state, copy;
+  ScopedWriter writer(state, "of/");
+  writer.integer("integer", 2);
+  writer.real("real", 0.5);
+  writer.text("text", "sgd");
+  writer.tensor("tensor", at::full({2}, 3.0));
+  const ScopedReader reader(state, "of/");
+  for (const std::string& name : reader.names()) reader.copy(name, copy, "kept/" + name);
+  EXPECT_EQ(copy.names(), (std::vector<std::string>{"kept/integer", "kept/real", "kept/tensor", "kept/text"}));
+  EXPECT_EQ(copy.integer("kept/integer"), 2);
+  EXPECT_EQ(copy.real("kept/real"), 0.5);
+  EXPECT_EQ(copy.text("kept/text"), "sgd");
+  EXPECT_TRUE(copy.tensor("kept/tensor").equal(at::full({2}, 3.0)));
+  EXPECT_THROW(reader.copy("lost", copy, "lost"), Error);
+}
+
 TEST(MemoryState, RefusesWhatIsNotThere) {
   MemoryState state;
   state.integer("step", 1);

@@ -37,6 +37,8 @@ class StateReader {
   virtual int64_t integer(const std::string& name) const = 0;
   virtual double real(const std::string& name) const = 0;
   virtual std::string text(const std::string& name) const = 0;
+  // Writes the entry, whatever its kind, under the name `as`: what an object keeps for others without knowing it.
+  virtual void copy(const std::string& name, StateWriter& writer, const std::string& as) const = 0;
 };
 
 class Stateful {

@@ -44,6 +44,30 @@ core::Error wrong_feature(std::string_view name, std::string expected, std::stri
            .remedy = "check that the data set is the one that was meant"}};
 }
 
+// The numbers of a list: packed, or one field each of the wire type `single`; both may stand in one message.
+template <typename T, typename PackedRange>
+core::Result<std::vector<T>> number_list(std::string_view name, core::Result<std::string_view> list,
+                                         pbf_wire_type single, PackedRange (protozero::pbf_reader::*get_packed)(),
+                                         T (protozero::pbf_reader::*get_single)()) {
+  if (!list.ok()) return list.error();
+  std::vector<T> values;
+  try {
+    protozero::pbf_reader reader(list.value().data(), list.value().size());
+    while (reader.next(kListValue)) {
+      if (reader.wire_type() == pbf_wire_type::length_delimited) {
+        for (const T value : (reader.*get_packed)()) values.push_back(value);
+      } else if (reader.wire_type() == single) {
+        values.push_back((reader.*get_single)());
+      } else {
+        reader.skip();
+      }
+    }
+  } catch (const protozero::exception& error) {
+    return malformed(fmt::format("feature {}", name), error.what());
+  }
+  return values;
+}
+
 template <typename T>
 core::Result<T> single(std::string_view name, core::Result<std::vector<T>> values) {
   if (!values.ok()) return values.error();
@@ -167,51 +191,13 @@ core::Result<std::vector<std::string_view>> ExampleView::bytes_list(std::string_
 }
 
 core::Result<std::vector<int64_t>> ExampleView::int64_list(std::string_view name) const {
-  core::Result<std::string_view> list = encoded_list(name, Kind::kInt64);
-  if (!list.ok()) return list.error();
-  std::vector<int64_t> values;
-  try {
-    protozero::pbf_reader reader(list.value().data(), list.value().size());
-    while (reader.next()) {
-      switch (reader.tag_and_type()) {
-        case tag_and_type(kListValue, pbf_wire_type::length_delimited):
-          for (const int64_t value : reader.get_packed_int64()) values.push_back(value);
-          break;
-        case tag_and_type(kListValue, pbf_wire_type::varint):
-          values.push_back(reader.get_int64());
-          break;
-        default:
-          reader.skip();
-      }
-    }
-  } catch (const protozero::exception& error) {
-    return malformed(fmt::format("feature {}", name), error.what());
-  }
-  return values;
+  return number_list<int64_t>(name, encoded_list(name, Kind::kInt64), pbf_wire_type::varint,
+                              &protozero::pbf_reader::get_packed_int64, &protozero::pbf_reader::get_int64);
 }
 
 core::Result<std::vector<float>> ExampleView::float_list(std::string_view name) const {
-  core::Result<std::string_view> list = encoded_list(name, Kind::kFloat);
-  if (!list.ok()) return list.error();
-  std::vector<float> values;
-  try {
-    protozero::pbf_reader reader(list.value().data(), list.value().size());
-    while (reader.next()) {
-      switch (reader.tag_and_type()) {
-        case tag_and_type(kListValue, pbf_wire_type::length_delimited):
-          for (const float value : reader.get_packed_float()) values.push_back(value);
-          break;
-        case tag_and_type(kListValue, pbf_wire_type::fixed32):
-          values.push_back(reader.get_float());
-          break;
-        default:
-          reader.skip();
-      }
-    }
-  } catch (const protozero::exception& error) {
-    return malformed(fmt::format("feature {}", name), error.what());
-  }
-  return values;
+  return number_list<float>(name, encoded_list(name, Kind::kFloat), pbf_wire_type::fixed32,
+                            &protozero::pbf_reader::get_packed_float, &protozero::pbf_reader::get_float);
 }
 
 core::Result<std::string_view> ExampleView::bytes(std::string_view name) const {

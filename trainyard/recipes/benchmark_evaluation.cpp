@@ -1,7 +1,6 @@
 #include "trainyard/recipes/benchmark_evaluation.h"
 
 #include <chrono>
-#include <memory>
 #include <ostream>
 #include <string_view>
 
@@ -9,8 +8,6 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/nn/executor.h"
 #include "trainyard/recipes/trained_model.h"
 #include "trainyard/recipes/validation_run.h"
 #include "trainyard/train/step_log.h"
@@ -53,40 +50,6 @@ void evaluate_checkpoint(const core::FlagValues& values, const BenchmarkSettings
   monitor.close();
 }
 
-// Steps that run the model forward on the next batch of each device, one device after the other.
-class ForwardTrainer : public train::Trainer {
- public:
-  explicit ForwardTrainer(const BenchmarkSettings& settings)
-      : source_(make_source(settings, data::Subset::kTrain)), seed_(settings.seed) {
-    executor_ =
-        nn::make_executor("reference", settings.graph, {.mode = nn::Mode::kInference, .parameters = &parameters_});
-    parameters_.allocate();
-    parameters_.initialize(seed_);
-  }
-
- protected:
-  void run_step(train::StepView& view) override {
-    using Clock = std::chrono::steady_clock;
-    const auto begin = Clock::now();
-    const auto batches = source_->next();
-    const auto read = Clock::now();
-    for (const data::Batch& batch : batches) {
-      executor_->forward(batch.images, {.seed = seed_, .step = global_step(), .first_sample = batch.first_sample});
-    }
-    const auto end = Clock::now();
-    view.times.total = std::chrono::duration<double>(end - begin).count();
-    view.times.input = std::chrono::duration<double>(read - begin).count();
-    view.times.compute = view.times.total - view.times.input;
-  }
-  void end_training() override { source_->stop(); }
-
- private:
-  std::shared_ptr<data::BatchSource> source_;
-  uint64_t seed_;
-  nn::ParameterSet parameters_;
-  std::unique_ptr<nn::Executor> executor_;
-};
-
 }  // namespace
 
 BenchmarkOutcome run_evaluation(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
@@ -103,25 +66,6 @@ BenchmarkOutcome run_evaluation(const core::FlagValues& values, const BenchmarkS
     if (interval.count() <= 0) return BenchmarkOutcome::kFinished;
   } while (!stop.wait_for(interval));
   return BenchmarkOutcome::kStoppedBySignal;
-}
-
-BenchmarkOutcome run_forward_only(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
-                                  const core::StopToken& stop) {
-  out << "Generating training model\n";
-  ForwardTrainer trainer(settings);
-  trainer.set_stop_token(stop);
-  train::StepLogOptions log;
-  log.batch_size = settings.batch_size * settings.replicas;  // there are no micro-steps without an update
-  log.display_every = values.integer("display_every");
-  log.display_perf_ewma = values.optional_real("display_perf_ewma");
-  log.warmup_steps = settings.plan.num_warmup_batches;
-  log.loss_name = values.text("loss_type_to_report");
-  log.loss = [](const train::StepView&) { return 0.0; };  // there is none, and upstream prints zero
-  log.print = print_to(out);
-  trainer.add(std::make_shared<train::StepLog>(log));
-  out << "Initializing graph\n";
-  trainer.train({.steps_per_epoch = settings.plan.num_warmup_batches + settings.plan.num_batches});
-  return stop.stop_requested() ? BenchmarkOutcome::kStoppedBySignal : BenchmarkOutcome::kFinished;
 }
 
 }  // namespace trainyard::recipes

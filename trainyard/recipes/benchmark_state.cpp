@@ -1,11 +1,18 @@
 #include "trainyard/recipes/benchmark_state.h"
 
 #include <sstream>
+#include <utility>
+
+#include "trainyard/core/log.h"
 
 namespace trainyard::recipes {
 namespace {
 
 const std::string kLabelNames = "data/label_names";  // one a line
+
+train::CheckpointIdentity identity_of(const BenchmarkSettings& settings) {
+  return {.model = settings.model->name, .dataset = settings.dataset, .num_classes = settings.num_classes};
+}
 
 }  // namespace
 
@@ -20,6 +27,36 @@ void BenchmarkState::save(core::StateWriter& writer) const {
 void BenchmarkState::load(const core::StateReader& reader) {
   trainer_->load(reader);
   if (label_names_.empty()) label_names_ = load_label_names(reader);
+}
+
+void resume(const BenchmarkSettings& settings, BenchmarkState& state) {
+  core::local_file_system().make_directories(settings.train_dir);
+  const auto latest = train::CheckpointStore(settings.train_dir).latest();
+  if (!latest) return;
+  const train::CheckpointIdentity expected = identity_of(settings);
+  train::load_checkpoint(*latest, &expected, state);
+  core::log::info("continuing from {}", latest->path);
+}
+
+std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const core::FlagValues& values,
+                                                                    const BenchmarkSettings& settings,
+                                                                    std::shared_ptr<const BenchmarkState> state) {
+  train::CheckpointCallbackOptions options;
+  options.identity = identity_of(settings);
+  options.save_steps = values.optional_integer("save_model_steps").value_or(0);
+  options.save_seconds = static_cast<double>(values.integer("save_model_secs"));
+  options.warmup_steps = settings.plan.num_warmup_batches;
+  options.state = std::move(state);
+  return std::make_shared<train::CheckpointCallback>(
+      train::CheckpointStore(settings.train_dir, values.integer("max_ckpts_to_keep")), options);
+}
+
+int64_t remaining_steps(const BenchmarkSettings& settings, int64_t first_step) {
+  const int64_t steps = train::end_local_step(settings.plan.num_batches, first_step);
+  if (steps == 0) {
+    core::log::info("nothing to do: {} is at step {} of {}", settings.train_dir, first_step, settings.plan.num_batches);
+  }
+  return steps;
 }
 
 std::vector<std::string> load_label_names(const core::StateReader& reader) {

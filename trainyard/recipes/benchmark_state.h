@@ -1,10 +1,14 @@
-// What a benchmark's checkpoint holds beside the trainer: the names of the labels, so that predictions can be read.
+// The checkpoints of a benchmark's train_dir: what they hold beside the trainer (the names of the labels, so that
+// predictions can be read), and how a run goes on from the newest.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "trainyard/core/stateful.h"
+#include "trainyard/recipes/benchmark_settings.h"
+#include "trainyard/train/checkpoint_callback.h"
 #include "trainyard/train/trainer.h"
 
 namespace trainyard::recipes {
@@ -22,7 +26,18 @@ class BenchmarkState : public core::Stateful {
   std::vector<std::string> label_names_;
 };
 
-// Those of a checkpoint; empty where it has none.
+// Makes train_dir and loads the newest checkpoint there, if there is one, into `state` and its trainer.
+void resume(const BenchmarkSettings& settings, BenchmarkState& state);
+
+// Saves into train_dir by the flags, and at the end.
+std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const core::FlagValues& values,
+                                                                    const BenchmarkSettings& settings,
+                                                                    std::shared_ptr<const BenchmarkState> state);
+
+// Steps after the warm-up that a run from `first_step` has to do; none is logged.
+int64_t remaining_steps(const BenchmarkSettings& settings, int64_t first_step);
+
+// Label names of a checkpoint; empty where it has none.
 std::vector<std::string> load_label_names(const core::StateReader& reader);
 
 }  // namespace trainyard::recipes

@@ -60,7 +60,8 @@ class TrainingRun {
           out_ << lines << std::endl;
         }),
         source_(make_source(settings, data::Subset::kTrain)),
-        trainer_(make_trainer_options(values, settings), source_) {
+        trainer_(make_trainer_options(values, settings), source_),
+        state_(std::make_shared<BenchmarkState>(trainer_, settings.label_names())) {
     trainer_.set_stop_token(stop);
     const std::string progress = values.text("progress");
     progress_ = std::make_shared<train::ProgressCallback>(
@@ -70,7 +71,6 @@ class TrainingRun {
   void run();
 
  private:
-  void resume();
   void open_benchmark_log();
   void add_monitors();
   void add_callbacks();
@@ -81,9 +81,6 @@ class TrainingRun {
   int64_t warmup_steps() const { return settings_.plan.num_warmup_batches; }
   bool saves() const { return !settings_.train_dir.empty(); }
   std::string in_train_dir(const char* name) const { return core::join_path(settings_.train_dir, name); }
-  train::CheckpointIdentity identity() const {
-    return {.model = settings_.model->name, .dataset = settings_.dataset, .num_classes = settings_.num_classes};
-  }
 
   const core::FlagValues& values_;
   const BenchmarkSettings& settings_;
@@ -91,27 +88,17 @@ class TrainingRun {
   train::Print print_;
   std::shared_ptr<data::BatchSource> source_;
   train::SingleCostTrainer trainer_;
+  std::shared_ptr<BenchmarkState> state_;
   int64_t first_step_ = 0, end_local_step_ = 0;
   std::optional<ValidationRun> validation_;
   std::optional<train::BenchmarkLog> benchmark_log_;
+  train::StepAccuracies accuracies_;
   std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<train::StepLog> step_log_;
   std::shared_ptr<ShareCounter> share_counter_;
   std::shared_ptr<train::EvaluationCallback> evaluation_;
   std::shared_ptr<train::CheckpointCallback> checkpoint_;
 };
-
-void TrainingRun::resume() {
-  if (!saves()) return;
-  core::local_file_system().make_directories(settings_.train_dir);
-  if (const auto latest = train::CheckpointStore(settings_.train_dir).latest()) {
-    const train::CheckpointIdentity expected = identity();
-    BenchmarkState state(trainer_, settings_.label_names());
-    train::load_checkpoint(*latest, &expected, state);
-    core::log::info("continuing from {}", latest->path);
-  }
-  first_step_ = trainer_.global_step();
-}
 
 void TrainingRun::open_benchmark_log() {
   if (values_.text("benchmark_log_dir").empty()) return;
@@ -154,7 +141,9 @@ void TrainingRun::add_callbacks() {
   log.loss_name = loss_name;
   log.print_total = settings_.mode != BenchmarkMode::kTrainingAndEvaluation;
   log.loss = [this](const train::StepView&) { return reported_loss(); };
-  if (values_.boolean("print_training_accuracy")) log.accuracies = train::batch_accuracies;
+  if (values_.boolean("print_training_accuracy")) {
+    log.accuracies = [this](const train::StepView& view) { return accuracies_.of(view); };
+  }
   log.print = print_;
   if (benchmark_log_) {
     log.on_line = [this](const train::StepReport& report) { benchmark_log_->write(report); };
@@ -176,9 +165,9 @@ void TrainingRun::add_callbacks() {
                       {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
     if (log.accuracies) {
       summary.values.emplace_back("top_1_accuracy",
-                                  [](const train::StepView& v) { return train::batch_accuracies(v).top_1; });
+                                  [this](const train::StepView& view) { return accuracies_.of(view).top_1; });
       summary.values.emplace_back("top_5_accuracy",
-                                  [](const train::StepView& v) { return train::batch_accuracies(v).top_5; });
+                                  [this](const train::StepView& view) { return accuracies_.of(view).top_5; });
     }
     trainer_.add(std::make_shared<train::SummaryCallback>(summary));
   }
@@ -201,14 +190,7 @@ void TrainingRun::add_callbacks() {
     trainer_.add(evaluation_);
   }
   if (saves()) {
-    train::CheckpointCallbackOptions checkpoint;
-    checkpoint.identity = identity();
-    checkpoint.save_steps = values_.optional_integer("save_model_steps").value_or(0);
-    checkpoint.save_seconds = static_cast<double>(values_.integer("save_model_secs"));
-    checkpoint.warmup_steps = warmup_steps();
-    checkpoint.state = std::make_shared<BenchmarkState>(trainer_, settings_.label_names());
-    checkpoint_ = std::make_shared<train::CheckpointCallback>(
-        train::CheckpointStore(settings_.train_dir, values_.integer("max_ckpts_to_keep")), checkpoint);
+    checkpoint_ = make_checkpoint_callback(values_, settings_, state_);
     trainer_.add(checkpoint_);
   }
 }
@@ -249,17 +231,14 @@ void TrainingRun::finish() {
 
 void TrainingRun::run() {
   out_ << "Generating training model\n";
-  resume();
-  end_local_step_ = train::end_local_step(settings_.plan.num_batches, first_step_);
+  if (saves()) resume(settings_, *state_);
+  first_step_ = trainer_.global_step();
+  end_local_step_ = remaining_steps(settings_, first_step_);
   open_benchmark_log();
   add_monitors();
   add_callbacks();
   out_ << "Initializing graph\n";
-  if (end_local_step_ == 0) {
-    core::log::info("nothing to do: {} is at step {} of {}", settings_.train_dir, first_step_,
-                    settings_.plan.num_batches);
-    return;
-  }
+  if (end_local_step_ == 0) return;
   // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
   trainer_.train({.steps_per_epoch = first_step_ + warmup_steps() + end_local_step_, .starting_step = first_step_});
   finish();

@@ -2,6 +2,8 @@
 #include <map>
 #include <memory>
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -109,6 +111,27 @@ TEST(StepLog, SaysNoTotalOfARunThatFailed) {
   EXPECT_THROW(run_callback(trainer, std::make_shared<StepLog>(step_log_options(text)), {.steps_per_epoch = 5}),
                core::Error);
   EXPECT_EQ(text.find("total images/sec"), std::string::npos) << text;
+}
+
+// Four samples, of which the label of `right` is the first choice and that of the others the last of seven.
+ReplicaView replica_with_hits(int64_t right) {
+  ReplicaView replica;
+  replica.output = at::arange(7, at::kFloat).expand({4, 7});
+  replica.batch.labels = at::zeros({4}, at::kLong);
+  replica.batch.labels.slice(0, 0, right).fill_(6);
+  return replica;
+}
+
+TEST(StepAccuracies, AreComputedOnceAStep) {
+  StepAccuracies accuracies;
+  StepView view;
+  view.replicas = {replica_with_hits(1), replica_with_hits(2)};
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_1, 3.0 / 8);
+  view.replicas = {replica_with_hits(4)};
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_1, 3.0 / 8);  // not looked at again
+  view.global_step += 1;
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_1, 1);
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_5, 1);
 }
 
 TEST(StepLog, RefusesBadOptions) {

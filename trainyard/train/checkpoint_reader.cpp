@@ -161,4 +161,17 @@ std::string CheckpointReader::text(const std::string& name) const {
   return value<std::string>(name, "text");
 }
 
+void CheckpointReader::copy(const std::string& name, core::StateWriter& writer, const std::string& as) const {
+  const auto found = manifest_.values.find(name);
+  if (found == manifest_.values.end()) return writer.tensor(as, tensor(name));
+  switch (found->second.index()) {
+    case 0:
+      return writer.integer(as, integer(name));
+    case 1:
+      return writer.real(as, real(name));
+    default:
+      return writer.text(as, text(name));
+  }
+}
+
 }  // namespace trainyard::train

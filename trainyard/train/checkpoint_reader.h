@@ -37,6 +37,7 @@ class CheckpointReader : public core::StateReader {
   int64_t integer(const std::string& name) const override;
   double real(const std::string& name) const override;
   std::string text(const std::string& name) const override;
+  void copy(const std::string& name, core::StateWriter& writer, const std::string& as) const override;
 
  private:
   const TensorEntry& entry(const std::string& name) const;

@@ -6,10 +6,12 @@
 #include <limits>
 #include <map>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/memory_state.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/train/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint_reader.h"
@@ -115,6 +117,24 @@ TEST(Checkpoint, BringsBackEveryKindOfValue) {
       EXPECT_EQ(std::memcmp(&loaded, &value, sizeof value), 0) << name;
     }
   }
+}
+
+TEST(Checkpoint, ReadersCopyEntriesOfEveryKind) {
+  const core::TempDir directory;
+  AnyState state;
+  state.integers = {{"integer", 5}};
+  state.reals = {{"real", 0.25}};
+  state.texts = {{"text", "x"}};
+  state.tensors["tensor"] = at::arange(3, at::kDouble);
+  const auto reader = open_checkpoint(CheckpointStore(directory.path()).save(0, {}, state), nullptr);
+  core::MemoryState copy;
+  for (const std::string& name : reader->names()) reader->copy(name, copy, "kept/" + name);
+  EXPECT_EQ(copy.names(), (std::vector<std::string>{"kept/integer", "kept/real", "kept/tensor", "kept/text"}));
+  EXPECT_EQ(copy.integer("kept/integer"), 5);
+  EXPECT_EQ(copy.real("kept/real"), 0.25);
+  EXPECT_EQ(copy.text("kept/text"), "x");
+  EXPECT_TRUE(same_bytes(copy.tensor("kept/tensor"), state.tensors["tensor"]));
+  EXPECT_THROW(reader->copy("lost", copy, "lost"), core::Error);
 }
 
 TEST(Checkpoint, ReadersListNamesByPrefix) {

@@ -40,6 +40,14 @@ Accuracies batch_accuracies(const StepView& view) {
   return {sum.top_1 / static_cast<double>(samples), sum.top_5 / static_cast<double>(samples)};
 }
 
+const Accuracies& StepAccuracies::of(const StepView& view) {
+  if (global_step_ != view.global_step) {
+    accuracies_ = batch_accuracies(view);
+    global_step_ = view.global_step;
+  }
+  return accuracies_;
+}
+
 void StepLogOptions::validate() const {
   const auto require = [](bool good, const char* what, const std::string& actual) {
     if (!good) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = what, .actual = actual});

@@ -83,4 +83,14 @@ double mean_loss(const StepView& view);
 // Of all replicas' outputs and labels: for StepLogOptions::accuracies.
 Accuracies batch_accuracies(const StepView& view);
 
+// batch_accuracies for several that ask about the same step: computed once a global step of one run.
+class StepAccuracies {
+ public:
+  const Accuracies& of(const StepView& view);
+
+ private:
+  std::optional<int64_t> global_step_;
+  Accuracies accuracies_;
+};
+
 }  // namespace trainyard::train

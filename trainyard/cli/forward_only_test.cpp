@@ -1,0 +1,131 @@
+// Forward passes and evaluations through the command line: what they share with a training, and what they do not.
+#include <chrono>
+#include <map>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/cli/cli_for_test.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/train/checkpoint.h"
+
+namespace trainyard::cli {
+namespace {
+
+// A short run of a small model on synthetic images, with `more` at its end.
+Arguments arguments(const Arguments& more) {
+  Arguments all = {"--model=trivial", "--data_name=cifar10",     "--device=cpu",      "--batch_size=4",
+                   "--num_batches=3", "--num_warmup_batches=0",  "--display_every=1", "--optimizer=momentum",
+                   "--momentum=0.9",  "--init_learning_rate=0.1"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+int step_lines(const CommandResult& result) {
+  return count_lines(result.out, "^[0-9]+\timages/sec: ");
+}
+
+// Checksums of the newest checkpoint's tensors, by name.
+std::map<std::string, int64_t> tensors_of(const std::string& train_dir) {
+  const std::string path = core::join_path(train::find_checkpoint(train_dir).path, "manifest.json");
+  std::map<std::string, int64_t> checksums;
+  const auto manifest = nlohmann::json::parse(core::local_file_system().read_file(path));
+  for (const auto& entry : manifest.at("tensors")) {
+    checksums[entry.at("name")] = entry.at("crc32c");
+  }
+  return checksums;
+}
+
+TEST(ForwardOnly, RunsAndWritesNothingWithoutATrainDir) {
+  const CommandResult result = run_command(arguments({"--forward_only", "--num_warmup_batches=1"}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^Mode:        forward only$"), 1);
+  EXPECT_EQ(step_lines(result), 3);
+  EXPECT_EQ(count_lines(result.out, "^total images/sec: [0-9.]+$"), 1);
+}
+
+// Upstream's testForwardOnly: num_batches steps and a checkpoint; then, with twice as many, those that are left.
+TEST(ForwardOnly, SavesItsStepsAndGoesOnFromThem) {
+  const core::TempDir temp;
+  const std::string train_dir = "--train_dir=" + temp.path();
+  const CommandResult first =
+      run_command(arguments({"--forward_only", train_dir, "--num_batches=20", "--num_warmup_batches=5"}));
+  ASSERT_EQ(first.code, kSuccess) << first.err;
+  EXPECT_EQ(step_lines(first), 20);
+  EXPECT_EQ(train::find_checkpoint(temp.path()).global_step, 25);
+  const CommandResult second =
+      run_command(arguments({"--forward_only", train_dir, "--num_batches=40", "--num_warmup_batches=5"}));
+  ASSERT_EQ(second.code, kSuccess) << second.err;
+  EXPECT_EQ(step_lines(second), 15);
+  EXPECT_EQ(train::find_checkpoint(temp.path()).global_step, 45);
+}
+
+TEST(ForwardOnly, RunsATrainedModelAndKeepsAllOfIt) {
+  const core::TempDir temp;
+  const std::string train_dir = "--train_dir=" + temp.path();
+  ASSERT_EQ(run_command(arguments({train_dir})).code, kSuccess);
+  const auto trained = tensors_of(temp.path());
+  ASSERT_TRUE(std::any_of(trained.begin(), trained.end(), [](auto& t) { return t.first.starts_with("optimizer/"); }));
+
+  const CommandResult forward = run_command(arguments({"--forward_only", train_dir, "--num_batches=5"}));
+  ASSERT_EQ(forward.code, kSuccess) << forward.err;
+  EXPECT_EQ(step_lines(forward), 2);
+  EXPECT_NE(forward.err.find("continuing from " + temp.path()), std::string::npos) << forward.err;
+  EXPECT_EQ(forward.err.find("warning"), std::string::npos) << forward.err;
+  EXPECT_EQ(train::find_checkpoint(temp.path()).global_step, 5);
+  EXPECT_EQ(tensors_of(temp.path()), trained);
+
+  const CommandResult resumed = run_command(arguments({train_dir, "--num_batches=6"}));
+  ASSERT_EQ(resumed.code, kSuccess) << resumed.err;
+  EXPECT_EQ(step_lines(resumed), 1);
+  EXPECT_NE(tensors_of(temp.path()), trained);
+}
+
+TEST(ForwardOnly, RefusesTheCheckpointOfAnotherModel) {
+  const core::TempDir temp;
+  const std::string train_dir = "--train_dir=" + temp.path();
+  ASSERT_EQ(run_command(arguments({train_dir})).code, kSuccess);
+  const CommandResult other = run_command(arguments({"--forward_only", train_dir, "--model=resnet20"}));
+  EXPECT_EQ(other.code, kUsage);
+  EXPECT_NE(other.err.find("trivial"), std::string::npos) << other.err;
+}
+
+// Micro-steps belong to an update. The command takes longer than its steps, so speed times its seconds is at least the
+// number of images, and not many times that.
+TEST(ForwardOnly, CountsNoImagesOfMicroSteps) {
+  const auto begin = std::chrono::steady_clock::now();
+  const CommandResult result = run_command(arguments(
+      {"--forward_only", "--model=resnet20", "--micro_steps=64", "--num_batches=8", "--num_intra_threads=1"}));
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  std::smatch speed;
+  ASSERT_TRUE(std::regex_search(result.out, speed, std::regex("total images/sec: ([0-9.]+)")));
+  const double images = 8 * 4;
+  EXPECT_GT(std::stod(speed[1]) * seconds, 0.99 * images);
+  EXPECT_LT(std::stod(speed[1]) * seconds, 32 * images);
+}
+
+TEST(ForwardOnly, AStopHasTheDocumentedExitCode) {
+  core::StopSource stop;
+  stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+  const CommandResult result = run_command(arguments({"--forward_only", "--num_batches=1000000"}), stop.token());
+  EXPECT_EQ(result.code, 75) << result.err;  // docs/howto.md
+  EXPECT_EQ(core::kExitStoppedBySignal, 75);
+}
+
+// Evaluation and forward passes run on the calling thread, which keeps the count.
+TEST(IntraThreads, HoldInForwardPassesAndEvaluations) {
+  const core::TempDir temp;
+  const std::string train_dir = "--train_dir=" + temp.path();
+  ASSERT_EQ(run_command(arguments({train_dir, "--num_intra_threads=1"})).code, kSuccess);
+  EXPECT_EQ(at::get_num_threads(), 1);
+  ASSERT_EQ(run_command(arguments({"--forward_only", "--num_intra_threads=3"})).code, kSuccess);
+  EXPECT_EQ(at::get_num_threads(), 3);
+  ASSERT_EQ(run_command(arguments({"--eval", train_dir, "--num_eval_batches=1", "--num_intra_threads=2"})).code,
+            kSuccess);
+  EXPECT_EQ(at::get_num_threads(), 2);
+}
+
+}  // namespace
+}  // namespace trainyard::cli
