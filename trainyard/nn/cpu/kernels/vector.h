@@ -47,9 +47,17 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Floats absolute(Floats value) {
   return __builtin_bit_cast(Floats, __builtin_bit_cast(Ints, value) & 0x7FFFFFFF);
 }
+// The bits of both: joins values each of which is zero where the other is not.
+[[gnu::always_inline]] inline Floats merged(Floats a, Floats b) {
+  return __builtin_bit_cast(Floats, __builtin_bit_cast(Ints, a) | __builtin_bit_cast(Ints, b));
+}
 [[gnu::always_inline]] inline Floats copy_sign(Floats magnitude, Floats sign) {
   return __builtin_bit_cast(Floats, __builtin_bit_cast(Ints, absolute(magnitude)) |
                                         (__builtin_bit_cast(Ints, sign) & static_cast<int32_t>(0x80000000U)));
+}
+
+[[gnu::always_inline]] inline Floats square_root(Floats value) {
+  return TRAINYARD_VECTOR(sqrt_ps)(value);
 }
 
 [[gnu::always_inline]] inline Floats load(const float* from) {
@@ -85,6 +93,10 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 }
 [[gnu::always_inline]] inline void store_lanes(float* to, Floats value, Bits lanes) {
   _mm512_mask_storeu_ps(to, lanes, value);
+}
+// Lane i is lane index[i] of low's, counting on with high's; index < 2 * kLanes.
+[[gnu::always_inline]] inline Floats pick(Floats low, Floats high, Ints index) {
+  return _mm512_permutex2var_ps(low, __builtin_bit_cast(__m512i, index), high);
 }
 // One byte a lane, 0 to 255.
 [[gnu::always_inline]] inline Ints load_bytes(const uint8_t* from) {
@@ -123,6 +135,11 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline void store_lanes(float* to, Floats value, Bits lanes) {
   _mm256_maskstore_ps(to, all_bits(lanes), value);
 }
+[[gnu::always_inline]] inline Floats pick(Floats low, Floats high, Ints index) {
+  const __m256i from = __builtin_bit_cast(__m256i, index);
+  return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, from), _mm256_permutevar8x32_ps(high, from),
+                          _mm256_castsi256_ps(_mm256_slli_epi32(from, 28)));
+}
 [[gnu::always_inline]] inline Ints load_bytes(const uint8_t* from) {
   return __builtin_bit_cast(Ints, _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
 }
@@ -142,6 +159,15 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 }
 [[gnu::always_inline]] inline void store_bits(uint8_t* mask, int64_t element, Bits bits) {
   __builtin_memcpy(mask + element / 8, &bits, sizeof(bits));
+}
+
+// Lanes `by`, by + 1, ...: indices that `pick` takes to move lanes down. 0 <= by <= kLanes
+[[gnu::always_inline]] inline Ints lanes_from(int64_t by) {
+#if defined(TRAINYARD_KERNELS_AVX512)
+  return Ints{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + static_cast<int32_t>(by);
+#else
+  return Ints{0, 1, 2, 3, 4, 5, 6, 7} + static_cast<int32_t>(by);
+#endif
 }
 
 // Bits of block `b`'s lanes that hold a channel.
