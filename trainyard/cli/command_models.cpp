@@ -13,19 +13,21 @@ namespace trainyard::cli {
 namespace {
 
 void list_models(std::ostream& out) {
-  fmt::print(out, "{:16} {:10} {:>6} {:>12} {:>9} {:>6}\n", "model", "data set", "image", "parameters", "GFLOP",
-             "batch");
+  fmt::print(out, "{:21} {:10} {:>6} {:>12} {:>9} {:>6}  {}\n", "model", "data set", "image", "parameters", "GFLOP",
+             "batch", "equals");
   for (const auto family : {models::DatasetFamily::kImagenet, models::DatasetFamily::kCifar10}) {
     const std::string dataset(models::family_name(family));
     for (const std::string& name : models::model_names(family)) {
       const models::ModelInfo& info = models::find_model(name, dataset);
       const nn::Graph graph =
           models::build_model(name, dataset, {.num_classes = models::find_dataset(dataset).num_classes});
-      fmt::print(out, "{:16} {:10} {:6} {:12} {:9.3f} {:6}\n", name, dataset, info.image_size, graph.parameter_count(),
-                 static_cast<double>(graph.forward_flops()) * 1e-9, info.default_batch_size);
+      fmt::print(out, "{:21} {:10} {:6} {:12} {:9.3f} {:6}  {}\n", name, dataset, info.image_size,
+                 graph.parameter_count(), static_cast<double>(graph.forward_flops()) * 1e-9, info.default_batch_size,
+                 info.equals);
     }
   }
-  out << "\ncifar10's models also run on shapes. GFLOP: one image, forward, a multiply-add counted as two.\n";
+  out << "\nA name that tf_cnn_benchmarks has means its network; torchvision/NAME is always torchvision's.\n"
+         "cifar10's models also run on shapes. GFLOP: one image, forward, a multiply-add counted as two.\n";
 }
 
 }  // namespace

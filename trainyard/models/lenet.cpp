@@ -19,8 +19,11 @@ nn::Graph build_lenet(const ModelOptions& options) {
   return b.build(append_linear(b, "fc2", x, options.num_classes, false));
 }
 
-const ModelRegistration kLenet(
-    {.name = "lenet", .family = DatasetFamily::kImagenet, .image_size = 28, .build = build_lenet});
+const ModelRegistration kLenet({.name = "lenet",
+                                .family = DatasetFamily::kImagenet,
+                                .equals = "tf_cnn_benchmarks lenet",
+                                .image_size = 28,
+                                .build = build_lenet});
 
 }  // namespace
 }  // namespace trainyard::models

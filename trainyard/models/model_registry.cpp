@@ -70,6 +70,12 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
     std::lock_guard lock(zoo().mutex);
     if (auto found = zoo().models.find({family, name}); found != zoo().models.end()) return found->second;
   }
+  if (constexpr std::string_view prefix = "torchvision/"; name.starts_with(prefix)) {
+    const std::string bare = name.substr(prefix.size());
+    std::lock_guard lock(zoo().mutex);
+    const auto found = zoo().models.find({family, bare});
+    if (found != zoo().models.end() && found->second.equals == "torchvision " + bare) return found->second;
+  }
   for (const std::string_view later : {"ssd300", "deepspeech2", "ncf"}) {
     if (name == later) {
       throw core::Error(core::ErrorCode::kUnsupported,

@@ -54,6 +54,7 @@ struct DefaultSchedule {
 struct ModelInfo {
   std::string name;
   DatasetFamily family = DatasetFamily::kImagenet;
+  std::string equals;  // the network elsewhere that this is: "torchvision resnet18"; empty: none
   int64_t image_size = 224;
   int64_t default_batch_size = 32;  // per device
   DefaultSchedule schedule;
@@ -69,9 +70,9 @@ struct ModelRegistration {
   explicit ModelRegistration(ModelInfo info) { register_model(std::move(info)); }
 };
 
-// By name and data set. Throws kInvalidArgument: "Invalid model name 'NAME' for dataset 'DATASET'" with the nearest
-// name, or find_dataset()'s error; kUnsupported for upstream's models that classify no images. The reference stays
-// valid.
+// By name and data set; "torchvision/<name>" finds torchvision's network whether or not <name> alone does. Throws
+// kInvalidArgument: "Invalid model name 'NAME' for dataset 'DATASET'" with the nearest name, or find_dataset()'s error;
+// kUnsupported for upstream's models that classify no images. The reference stays valid.
 const ModelInfo& find_model(const std::string& name, std::string_view dataset);
 // Sorted.
 std::vector<std::string> model_names(DatasetFamily family);

@@ -52,6 +52,7 @@ nn::Graph build_resnet50_v1_5(const ModelOptions& options) {
 
 const ModelRegistration kResnet50({.name = "resnet50_v1.5",
                                    .family = DatasetFamily::kImagenet,
+                                   .equals = "torchvision resnet50",
                                    .image_size = 224,
                                    .default_batch_size = 64,
                                    .schedule = {.learning_rate = 0.128,

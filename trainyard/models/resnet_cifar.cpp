@@ -50,6 +50,7 @@ ModelInfo resnet(int layers) {
   return {
       .name = name,
       .family = DatasetFamily::kCifar10,
+      .equals = "tf_cnn_benchmarks " + name,
       .image_size = 32,
       .default_batch_size = 128,
       .schedule = {.learning_rate = 0.1, .boundary_epochs = {82, 123, 300}, .factors = {1, 0.1, 0.01, 0.002}},

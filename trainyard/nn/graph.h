@@ -91,12 +91,15 @@ class GraphBuilder {
   Value max_pool(std::string name, Value x, Pool op);
   Value average_pool(std::string name, Value x, Pool op);
   Value global_average_pool(std::string name, Value x);
+  Value adaptive_average_pool(std::string name, Value x, Size2d size);
   Value linear(std::string name, Value x, Linear op);
   Value flatten(std::string name, Value x);
   Value add(std::string name, const std::vector<Value>& inputs);
   Value multiply(std::string name, Value x, Value scale);
   Value concat(std::string name, const std::vector<Value>& inputs);
   Value channel_pad(std::string name, Value x, ChannelPad op);
+  Value channel_slice(std::string name, Value x, ChannelSlice op);
+  Value channel_shuffle(std::string name, Value x, int64_t groups);
   Value dropout(std::string name, Value x, double drop = 0.5);
   Value stochastic_depth(std::string name, Value x, double drop);
   Value local_response_norm(std::string name, Value x, LocalResponseNorm op);

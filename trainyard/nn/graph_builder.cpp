@@ -69,6 +69,9 @@ GraphBuilder::Value GraphBuilder::average_pool(std::string name, Value x, Pool o
 GraphBuilder::Value GraphBuilder::global_average_pool(std::string name, Value x) {
   return append(std::move(name), GlobalAveragePool{}, {x});
 }
+GraphBuilder::Value GraphBuilder::adaptive_average_pool(std::string name, Value x, Size2d size) {
+  return append(std::move(name), AdaptiveAveragePool{size}, {x});
+}
 GraphBuilder::Value GraphBuilder::linear(std::string name, Value x, Linear op) {
   return append(std::move(name), op, {x});
 }
@@ -86,6 +89,12 @@ GraphBuilder::Value GraphBuilder::concat(std::string name, const std::vector<Val
 }
 GraphBuilder::Value GraphBuilder::channel_pad(std::string name, Value x, ChannelPad op) {
   return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::channel_slice(std::string name, Value x, ChannelSlice op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::channel_shuffle(std::string name, Value x, int64_t groups) {
+  return append(std::move(name), ChannelShuffle{groups}, {x});
 }
 GraphBuilder::Value GraphBuilder::dropout(std::string name, Value x, double drop) {
   return append(std::move(name), Dropout{drop}, {x});

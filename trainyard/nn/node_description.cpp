@@ -66,12 +66,15 @@ std::string_view Node::kind() const {
                         [](const Activation&) { return "activation"; },
                         [](const Pool& pool) { return pool.kind == Pool::Kind::kMax ? "max_pool" : "average_pool"; },
                         [](const GlobalAveragePool&) { return "global_average_pool"; },
+                        [](const AdaptiveAveragePool&) { return "adaptive_average_pool"; },
                         [](const Linear&) { return "linear"; },
                         [](const Flatten&) { return "flatten"; },
                         [](const Add&) { return "add"; },
                         [](const Multiply&) { return "multiply"; },
                         [](const Concat&) { return "concat"; },
                         [](const ChannelPad&) { return "channel_pad"; },
+                        [](const ChannelSlice&) { return "channel_slice"; },
+                        [](const ChannelShuffle&) { return "channel_shuffle"; },
                         [](const Dropout&) { return "dropout"; },
                         [](const StochasticDepth&) { return "stochastic_depth"; },
                         [](const LocalResponseNorm&) { return "local_response_norm"; },
@@ -101,8 +104,11 @@ std::string Node::description() const {
             if (pool.count_padding) text += ", padding counted";
             return text;
           },
+          [](const AdaptiveAveragePool& pool) { return fmt::format("to {}x{}", pool.size.height, pool.size.width); },
           [](const Linear& linear) { return fmt::format("{}{}", linear.out_features, linear.bias ? ", bias" : ""); },
           [](const ChannelPad& pad) { return fmt::format("{} + {}", pad.before, pad.after); },
+          [](const ChannelSlice& slice) { return fmt::format("{} from {}", slice.count, slice.begin); },
+          [](const ChannelShuffle& shuffle) { return fmt::format("groups {}", shuffle.groups); },
           [](const Dropout& dropout) { return fmt::format("drop {}", dropout.drop); },
           [](const StochasticDepth& depth) { return fmt::format("drop {}", depth.drop); },
           [](const LocalResponseNorm& norm) {

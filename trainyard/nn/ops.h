@@ -90,6 +90,12 @@ struct Pool {
 // [C, H, W] -> [C]: the mean of each channel.
 struct GlobalAveragePool {};
 
+// [C, H, W] -> [C, size]: the mean over rows floor(i * H / height) to ceil((i + 1) * H / height), columns alike;
+// windows overlap where the extents do not divide, and repeat pixels where the image is the smaller one.
+struct AdaptiveAveragePool {
+  Size2d size;
+};
+
 // [F] -> [out_features]: y = W x + b. Parameters: weight [out_features, F], bias [out_features].
 struct Linear {
   int64_t out_features = 0;
@@ -114,6 +120,16 @@ struct Concat {};
 // CIFAR ResNets: He et al. 2015, option A).
 struct ChannelPad {
   int64_t before = 0, after = 0;
+};
+
+// [C, H, W] -> [count, H, W]: channels begin to begin + count.
+struct ChannelSlice {
+  int64_t begin = 0, count = 0;
+};
+
+// Channels as `groups` rows of C / groups, read by columns (Zhang et al., "ShuffleNet", 2018).
+struct ChannelShuffle {
+  int64_t groups = 2;
 };
 
 // Training: each element kept with probability 1 - drop and divided by it, from the stream (seed, step, micro-step,
@@ -142,7 +158,8 @@ struct Foreign {
   std::vector<int64_t> output_shape;  // logical
 };
 
-using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, Linear, Flatten, Add,
-                        Multiply, Concat, ChannelPad, Dropout, StochasticDepth, LocalResponseNorm, Foreign>;
+using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,
+                        Flatten, Add, Multiply, Concat, ChannelPad, ChannelSlice, ChannelShuffle, Dropout,
+                        StochasticDepth, LocalResponseNorm, Foreign>;
 
 }  // namespace trainyard::nn

@@ -57,6 +57,11 @@ class Inference {
 
   void infer(const GlobalAveragePool&) { node_.shape = {image()[0]}; }
 
+  void infer(const AdaptiveAveragePool& op) {
+    require(op.size.height > 0 && op.size.width > 0, "size is not positive");
+    node_.shape = {image()[0], op.size.height, op.size.width};
+  }
+
   void infer(const Linear& op) {
     const Shape& x = only();
     require(x.size() == 1, fmt::format("needs a vector [F], got {}: flatten or pool it first", to_string(x)));
@@ -100,6 +105,20 @@ class Inference {
     require(op.before >= 0 && op.after >= 0, "padding is negative");
     node_.shape = image();
     node_.shape[0] += op.before + op.after;
+  }
+
+  void infer(const ChannelSlice& op) {
+    const int64_t channels = image()[0];
+    require(op.begin >= 0 && op.count > 0 && op.begin + op.count <= channels,
+            fmt::format("{} channels from {} are not within {}", op.count, op.begin, channels));
+    node_.shape = image();
+    node_.shape[0] = op.count;
+  }
+
+  void infer(const ChannelShuffle& op) {
+    require(op.groups > 0 && image()[0] % op.groups == 0,
+            fmt::format("{} groups do not divide {} channels", op.groups, image()[0]));
+    node_.shape = image();
   }
 
   void infer(const Dropout& op) { dropping(op.drop); }

@@ -106,6 +106,10 @@ std::vector<LayerCase> layer_cases() {
             .count_padding = true}),
       pool("AveragePoolEverySecond", {3, 6, 5}, {average, 1, 2}),
       other("GlobalAveragePool", {5, 3, 7}, [](auto& b, Value x) { return b.global_average_pool("layer", x); }),
+      other("AdaptiveAveragePool", {3, 7, 4},
+            [](auto& b, Value x) {
+              return b.adaptive_average_pool("layer", x, {3, 6});
+            }),
       other("Linear", {3, 2, 5},
             [](auto& b, Value x) { return b.linear("layer", b.flatten("flat", x), {.out_features = 7}); }),
       other(
@@ -127,6 +131,9 @@ std::vector<LayerCase> layer_cases() {
             [](auto& b, Value x) {
               return b.channel_pad("layer", x, {2, 1});
             }),
+      other("ChannelSlice", {5, 4, 3},
+            [](auto& b, Value x) { return b.channel_slice("layer", x, {.begin = 1, .count = 3}); }),
+      other("ChannelShuffle", {6, 3, 4}, [](auto& b, Value x) { return b.channel_shuffle("layer", x, 2); }),
       other("Dropout", {4, 5, 3}, [](auto& b, Value x) { return b.dropout("layer", x, 0.3); }),
       other("StochasticDepth", {2, 3, 3}, [](auto& b, Value x) { return b.stochastic_depth("layer", x, 0.4); }),
       other("LocalResponseNorm", {7, 3, 4},

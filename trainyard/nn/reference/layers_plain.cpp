@@ -3,7 +3,9 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/channel_shuffle.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/hardsigmoid.h>
@@ -45,6 +47,10 @@ at::Tensor run(const GlobalAveragePool&, const LayerCall& call) {
   return call.x().mean(at::IntArrayRef{2, 3});
 }
 
+at::Tensor run(const AdaptiveAveragePool& op, const LayerCall& call) {
+  return at::adaptive_avg_pool2d(call.x(), {op.size.height, op.size.width});
+}
+
 at::Tensor run(const Linear&, const LayerCall& call) {
   return at::linear(call.x(), call.variable(0), call.variable(1));
 }
@@ -71,6 +77,14 @@ at::Tensor run(const Concat&, const LayerCall& call) {
 
 at::Tensor run(const ChannelPad& op, const LayerCall& call) {
   return at::constant_pad_nd(call.x(), {0, 0, 0, 0, op.before, op.after});
+}
+
+at::Tensor run(const ChannelSlice& op, const LayerCall& call) {
+  return call.x().narrow(1, op.begin, op.count);
+}
+
+at::Tensor run(const ChannelShuffle& op, const LayerCall& call) {
+  return at::channel_shuffle(call.x(), op.groups);
 }
 
 }  // namespace trainyard::nn::reference

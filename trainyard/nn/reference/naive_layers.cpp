@@ -177,6 +177,21 @@ Values run(const GlobalAveragePool&, const Call& call) {
   });
 }
 
+Values run(const AdaptiveAveragePool& op, const Call& call) {
+  const Shape& in = call.x().shape;
+  return each_pixel(call, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
+    const int64_t bottom = ((h + 1) * in[1] + op.size.height - 1) / op.size.height;
+    const int64_t right = ((w + 1) * in[2] + op.size.width - 1) / op.size.width;
+    double sum = 0, counted = 0;
+    for (int64_t row = h * in[1] / op.size.height; row < bottom; ++row) {
+      for (int64_t column = w * in[2] / op.size.width; column < right; ++column, ++counted) {
+        sum += call.pixel(n, c, row, column);
+      }
+    }
+    return sum / counted;
+  });
+}
+
 Values run(const Linear& op, const Call& call) {
   const auto in = static_cast<size_t>(call.x().shape[0]), out = static_cast<size_t>(op.out_features);
   return each_value(call, [&](size_t i) {
@@ -220,6 +235,18 @@ Values run(const ChannelPad& op, const Call& call) {
   return each_pixel(call, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
     const int64_t channel = c - op.before;
     return channel >= 0 && channel < call.x().shape[0] ? call.pixel(n, channel, h, w) : 0.0;
+  });
+}
+
+Values run(const ChannelSlice& op, const Call& call) {
+  return each_pixel(call,
+                    [&](int64_t n, int64_t c, int64_t h, int64_t w) { return call.pixel(n, c + op.begin, h, w); });
+}
+
+Values run(const ChannelShuffle& op, const Call& call) {
+  const int64_t columns = call.x().shape[0] / op.groups;
+  return each_pixel(call, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
+    return call.pixel(n, c % op.groups * columns + c / op.groups, h, w);
   });
 }
 

@@ -1,0 +1,78 @@
+// What torchvision's networks have in common. Nodes that own parameters have the names of torchvision's modules, so a
+// state dict of torchvision fits; the numbers they start with are drawn from torchvision's distributions.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <fmt/core.h>
+
+#include "trainyard/models/model_registry.h"
+#include "trainyard/nn/graph.h"
+
+namespace trainyard::models::torchvision {
+
+using Value = nn::GraphBuilder::Value;
+using Function = nn::Activation::Function;
+
+// Padded so that a stride of 1 keeps the size; odd kernels. Weights: kaiming_normal_ with mode="fan_out".
+inline nn::Convolution centred_convolution(int64_t out_channels, nn::Size2d kernel, nn::Size2d stride = 1,
+                                           int64_t groups = 1) {
+  return {.out_channels = out_channels,
+          .kernel = kernel,
+          .stride = stride,
+          .padding = nn::Padding::symmetric((kernel.height - 1) / 2, (kernel.width - 1) / 2),
+          .groups = groups};
+}
+
+// Gives a convolution with a bias what torch.nn.Conv2d starts with where a model sets nothing: weights and bias
+// uniform within 1 / sqrt(fan in).
+inline nn::Convolution with_default_start(nn::Convolution op, int64_t in_channels) {
+  const double fan_in = static_cast<double>(in_channels / op.groups * op.kernel.height * op.kernel.width);
+  op.bias = true;
+  op.weight_init = nn::Initializer::he_uniform();
+  op.bias_init = nn::Initializer::uniform(1 / std::sqrt(fan_in));
+  return op;
+}
+
+// torch.nn.Linear with its own start.
+inline Value append_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features) {
+  const double bound = 1 / std::sqrt(static_cast<double>(b.shape(x)[0]));
+  return b.linear(name, x, {.out_features = out_features, .bias_init = nn::Initializer::uniform(bound)});
+}
+
+// torch.nn.Linear with normal weights and no bias at first.
+inline Value append_normal_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features,
+                                  double deviation = 0.01) {
+  return b.linear(name, x, {.out_features = out_features, .weight_init = nn::Initializer::normal(deviation)});
+}
+
+// torchvision.ops.Conv2dNormActivation: "<prefix>.0", "<prefix>.1" and, if there is one, "<prefix>.2".
+inline Value append_conv_norm(nn::GraphBuilder& b, const std::string& prefix, Value x, const nn::Convolution& op,
+                              std::optional<Function> activation) {
+  x = b.batch_norm(prefix + ".1", b.convolution(prefix + ".0", x, op));
+  return activation ? b.activation(prefix + ".2", x, *activation) : x;
+}
+
+// torch.nn.AdaptiveAvgPool2d to size x size and flatten; no pooling where the image has the size already, as at the
+// models' own image sizes.
+inline Value append_pool_to(nn::GraphBuilder& b, Value x, int64_t size) {
+  if (b.shape(x)[1] != size || b.shape(x)[2] != size) x = b.adaptive_average_pool("avgpool", x, size);
+  return b.flatten("flatten", x);
+}
+
+// The name of torchvision's network here: its own, or "torchvision/<name>" where tf_cnn_benchmarks has a network of
+// that name. find_model() takes the prefix for all of them.
+std::string name_of(const std::string& name);
+
+// A training recipe of torchvision's references: the rate falls to a tenth each 30 epochs, for a global batch of 256.
+inline constexpr double kRate = 0.1;
+inline constexpr double kRateWithoutNorm = 0.01;  // AlexNet, VGG, SqueezeNet
+
+// An ImageNet model of torchvision under name_of(name). `build` gets the options and the graph's name.
+ModelInfo model(const std::string& name, std::function<nn::Graph(const ModelOptions&, const std::string&)> build,
+                double learning_rate = kRate, int64_t image_size = 224);
+
+}  // namespace trainyard::models::torchvision
