@@ -12,27 +12,43 @@
 #include "trainyard/core/log.h"
 #include "trainyard/core/signal_watcher.h"
 #include "trainyard/core/stop_token.h"
+#include "trainyard/core/thread.h"
 
 namespace {
 
-// libgomp lets idle threads of a team spin for milliseconds, which on a machine that is busy with other work makes a
-// training step ten times slower. It reads its settings when it is loaded, so a process that wants others must begin
-// again with them in its environment. This runs before the libraries' own initialisation: the second start costs
-// little.
-void restart_with_short_spins(int, char** arguments, char** environment) {
-  constexpr std::string_view kNames[] = {"GOMP_SPINCOUNT=", "OMP_WAIT_POLICY="};
-  constexpr size_t kMost = 4096;  // variables; no allocation works this early
-  static char setting[] = "GOMP_SPINCOUNT=10000";
+char** program_arguments = nullptr;
+
+// Starts this program again with `setting` ("NAME=value") in the place of what the environment says of NAME. Returns
+// where that is not possible: this process goes on as it is. Uses no allocation, which does not work yet before the
+// libraries' initialisation.
+void restart_with(std::string_view setting, char** environment) {
+  constexpr size_t kMost = 4096;  // variables
+  static char own[256];
   static char* extended[kMost + 2];
+  if (setting.size() >= sizeof own) return;
+  setting.copy(own, setting.size());
+  const std::string_view name = setting.substr(0, setting.find('=') + 1);
   size_t count = 0;
-  for (; environment[count] != nullptr; ++count) {
-    const std::string_view variable = environment[count];
-    if (count == kMost || variable.starts_with(kNames[0]) || variable.starts_with(kNames[1]))
-      return;  // the user's choice
-    extended[count] = environment[count];
+  for (; *environment != nullptr; ++environment) {
+    if (std::string_view(*environment).starts_with(name)) continue;
+    if (count == kMost) return;
+    extended[count++] = *environment;
   }
-  extended[count] = setting;
-  execve("/proc/self/exe", arguments, extended);  // where that is not possible, this process goes on as it is
+  extended[count] = own;
+  extended[count + 1] = nullptr;
+  execve("/proc/self/exe", program_arguments, extended);
+}
+
+// libgomp lets idle threads of a team spin for milliseconds, which takes the core from other work, and from the member
+// that the team waits for. It reads its settings when it is loaded, so a process that wants others must begin again
+// with them in its environment. This runs before the libraries' own initialisation: the second start costs little.
+void restart_with_short_spins(int, char** arguments, char** environment) {
+  program_arguments = arguments;
+  for (char** variable = environment; *variable != nullptr; ++variable) {
+    const std::string_view text = *variable;
+    if (text.starts_with("GOMP_SPINCOUNT=") || text.starts_with("OMP_WAIT_POLICY=")) return;  // the user's choice
+  }
+  restart_with(trainyard::core::kShortSpins, environment);
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**,
                                                                              char**) = restart_with_short_spins;
@@ -51,6 +67,6 @@ int main(int argc, char** argv) {
       },
       [](int signal) { _exit(128 + signal); });
   core::install_cpu_allocator();
-  cli::Console console{std::cout, stop.token()};
+  cli::Console console{std::cout, stop.token(), [](const std::string& setting) { restart_with(setting, environ); }};
   return cli::run(std::vector<std::string>(argv + 1, argv + argc), console);
 }

@@ -125,5 +125,99 @@ class Program(unittest.TestCase):
             self.assertIn("cut.jpg", done.stderr)
 
 
+class Threads(unittest.TestCase):
+    """What the kernel says of the threads of a run on synthetic images."""
+
+    FLAGS = ["--model=trivial", "--data_name=cifar10", "--device=cpu", "--batch_size=64", "--num_batches=100000000",
+             "--num_warmup_batches=0", "--display_every=1"]
+
+    def watch(self, *flags, **environment):
+        """(CPUs of each thread as [(name, list)], environment, header, log) of a run that is ended after two steps"""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
+        process = subprocess.Popen([program, *self.FLAGS, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   env={**clean, **environment})
+        header = ""
+        for line in process.stdout:
+            header += line
+            if line.startswith("2\timages/sec"):
+                break
+        folder = pathlib.Path(f"/proc/{process.pid}")
+        threads = []
+        for status in folder.glob("task/*/status"):
+            fields = dict(line.split(":\t", 1) for line in status.read_text().splitlines() if ":\t" in line)
+            threads.append((fields["Name"], fields["Cpus_allowed_list"]))
+        variables = dict(text.split("=", 1) for text in (folder / "environ").read_text().split("\0") if "=" in text)
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, log)
+        return threads, variables, header, log
+
+    def setUp(self):
+        cpus = sorted(os.sched_getaffinity(0))
+        self.first, self.last = str(cpus[0]), str(cpus[-1])
+        fields = pathlib.Path("/proc/self/status").read_text().split("Cpus_allowed_list:\t", 1)
+        self.all = fields[1].splitlines()[0]
+        self.both = f"proclist=[{self.first},{self.last}],explicit"
+        self.leader = self.first if self.first == self.last else (
+            f"{self.first}-{self.last}" if int(self.last) == int(self.first) + 1 else f"{self.first},{self.last}")
+
+    def test_nothing_is_placed_unless_asked_for(self):
+        threads, variables, header, log = self.watch("--num_intra_threads=2")
+        self.assertEqual({cpus for _, cpus in threads}, {self.all})
+        self.assertEqual(variables["GOMP_SPINCOUNT"], "10000")
+        self.assertIn("NUMA bind:   False\n", header)
+        self.assertNotIn("threads: ", log)
+
+    def test_a_team_is_on_its_places_and_others_are_anywhere(self):
+        threads, _, _, log = self.watch("--num_intra_threads=2", f"--kmp_affinity=verbose,{self.both}")
+        team = sorted(cpus for name, cpus in threads if name == "replica 0")
+        self.assertEqual(team, sorted([self.leader, self.last]))
+        others = [cpus for name, cpus in threads if name not in ("replica 0", "trainyard")]
+        self.assertEqual(set(others) - {self.all}, set(), threads)
+        self.assertIn(f"threads: replica 0 CPUs {self.first} | {self.last}\n", log)
+
+    def test_replicas_of_one_thread_have_a_cpu_each(self):
+        threads, _, _, _ = self.watch("--num_gpus=2", "--num_intra_threads=2", f"--kmp_affinity={self.both}")
+        self.assertEqual([cpus for name, cpus in threads if name == "replica 0"], [self.first])
+        self.assertEqual([cpus for name, cpus in threads if name == "replica 1"], [self.last])
+
+    def test_mkl_makes_the_defaults_count(self):
+        threads, variables, _, log = self.watch("--mkl", "--num_intra_threads=1")
+        self.assertEqual([cpus for name, cpus in threads if name == "replica 0"], [self.first])
+        self.assertEqual(variables["GOMP_SPINCOUNT"], "0")
+        self.assertIn("threads: GOMP_SPINCOUNT=0\n", log)
+        self.assertNotIn("warning", log)
+
+    def test_blocktime_is_the_spin_count_of_the_runtime(self):
+        self.assertEqual(self.watch("--kmp_blocktime=5")[1]["GOMP_SPINCOUNT"], "500000")
+        with tempfile.TemporaryDirectory() as folder:
+            config = pathlib.Path(folder, "run.yaml")
+            config.write_text("kmp_blocktime: 3\n")
+            self.assertEqual(self.watch(f"--config={config}")[1]["GOMP_SPINCOUNT"], "300000")
+
+    def test_flags_stand_over_the_environment_and_that_over_our_default(self):
+        self.assertEqual(self.watch(GOMP_SPINCOUNT="7")[1]["GOMP_SPINCOUNT"], "7")
+        self.assertNotIn("GOMP_SPINCOUNT", self.watch(OMP_WAIT_POLICY="passive")[1])
+        _, variables, _, log = self.watch("--kmp_blocktime=1", GOMP_SPINCOUNT="7")
+        self.assertEqual(variables["GOMP_SPINCOUNT"], "100000")
+        self.assertNotIn("warning", log)
+        _, variables, _, log = self.watch("--mkl", GOMP_SPINCOUNT="7")
+        self.assertEqual(variables["GOMP_SPINCOUNT"], "0")
+        self.assertIn("mkl: the default of kmp_blocktime replaces GOMP_SPINCOUNT=7", log)
+
+    def test_two_placements_are_an_error(self):
+        done = run(*self.FLAGS, "--kmp_affinity=compact", env={**os.environ, "OMP_PROC_BIND": "true"})
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("OMP_PROC_BIND=true", done.stderr)
+
+    def test_a_machine_of_one_node_says_so(self):
+        threads, _, header, log = self.watch("--use_numa_affinity")
+        self.assertIn("NUMA bind:   True\n", header)
+        nodes = list(pathlib.Path("/sys/devices/system/node").glob("node[0-9]*"))
+        if len(nodes) == 1:
+            self.assertIn("use_numa_affinity: this machine has one NUMA node\n", log)
+            self.assertEqual({cpus for _, cpus in threads}, {self.all})
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -19,7 +19,7 @@ struct CommandResult {
 
 inline CommandResult run_command(const Arguments& arguments, core::StopToken stop = core::StopSource().token()) {
   std::ostringstream out;
-  Console console{out, std::move(stop)};
+  Console console{out, std::move(stop), {}};
   ::testing::internal::CaptureStderr();
   const int code = run(arguments, console);
   return {code, out.str(), ::testing::internal::GetCapturedStderr()};

@@ -1,6 +1,7 @@
 // The sub-commands of the program. Each is one file, cli/command_<name>.cpp; the table in cli.cpp names them all.
 #pragma once
 
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -14,6 +15,9 @@ namespace trainyard::cli {
 struct Console {
   std::ostream& out;
   core::StopToken stop;  // asked by SIGINT and SIGTERM
+  // Starts the program again with "NAME=value" in its environment; returns when that is not possible. Libraries read
+  // some settings only when they are loaded. None: the process is somebody else's.
+  std::function<void(const std::string& setting)> restart_with;
 };
 
 using Arguments = std::vector<std::string>;

@@ -1,11 +1,17 @@
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <ostream>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "trainyard/cli/command.h"
 #include "trainyard/core/flags.h"
 #include "trainyard/core/log.h"
 #include "trainyard/recipes/benchmark.h"
 #include "trainyard/recipes/benchmark_flags.h"
+#include "trainyard/recipes/thread_settings.h"
 
 namespace trainyard::cli {
 namespace {
@@ -18,12 +24,27 @@ core::log::Level level_of(const std::string& name) {
   return name == "off" ? Level::kOff : Level::kInfo;
 }
 
+// --kmp_blocktime: the count of turns that libgomp read when it was loaded must be the one that the flags ask for.
+void obey_spin_count(const core::FlagValues& values, const Console& console) {
+  constexpr const char* kName = "GOMP_SPINCOUNT";
+  const std::optional<std::string> wanted = recipes::wanted_spin_count(values);
+  const char* present = std::getenv(kName);
+  if (!wanted || (present != nullptr && *wanted == present) || console.stop.stop_requested()) return;
+  if (!values.given("kmp_blocktime") && present != nullptr && kName + std::string("=") + present != core::kShortSpins) {
+    core::log::warning("mkl: the default of kmp_blocktime replaces {}={} of the environment", kName, present);
+  }
+  const std::string setting = fmt::format("{}={}", kName, *wanted);
+  if (console.restart_with) console.restart_with(setting);
+  core::log::warning("kmp_blocktime has no effect: it needs {} in the environment when the program starts", setting);
+}
+
 int run(const core::FlagValues& values, Console& console) {
   core::log::set_level(level_of(values.text("log_level")));
   if (values.boolean("dump_config")) {
     console.out << core::dump_config(values);
     return kSuccess;
   }
+  obey_spin_count(values, console);
   const auto outcome = recipes::run_benchmark(values, console.out, console.stop);
   return outcome == recipes::BenchmarkOutcome::kStoppedBySignal ? kStoppedBySignal : kSuccess;
 }

@@ -22,21 +22,31 @@ void declare_thread_flags(FlagTable& table) {
   table.integer("num_inter_threads", 0, "threads that run operations side by side")
       .group(kGroup)
       .translated("each replica is one thread that runs one operation at a time; num_gpus sets how many there are");
-  table.boolean("use_numa_affinity", false, "keep each replica on one NUMA node")
-      .group(kGroup)
-      .pending("NUMA placement");
-  table.boolean("mkl", false, "use the CPU kernels of oneDNN, with the kmp_ settings")
-      .group(kGroup)
-      .translated("oneDNN is always used");
-  table.integer("kmp_blocktime", 0, "milliseconds that idle threads of a team keep spinning")
-      .group(kGroup)
-      .pending("control over spinning threads");
-  table.text("kmp_affinity", "granularity=fine,verbose,compact,1,0", "how the threads of a team are placed on cores")
-      .group(kGroup)
-      .pending("placement of single threads");
-  table.integer("kmp_settings", 1, "print the thread settings at the start")
-      .group(kGroup)
-      .pending("a list of the thread settings at the start");
+  table
+      .boolean(
+          "use_numa_affinity", false,
+          "keep each CPU replica, its team and the memory that it takes on one NUMA node, replica r on node r modulo "
+          "their number; a machine with one node is left as it is")
+      .group(kGroup);
+  table
+      .boolean("mkl", false,
+               "the CPU kernels are always oneDNN's; mkl makes the defaults of the kmp_ flags count: no spinning, "
+               "granularity=fine,verbose,compact,1,0, settings logged")
+      .group(kGroup);
+  table
+      .integer(
+          "kmp_blocktime", 0,
+          "milliseconds that idle threads of a team spin before they sleep, by gcc's estimate of 100,000 turns each; "
+          "the program starts itself again with GOMP_SPINCOUNT, programs of others set that themselves")
+      .automatic("10,000 turns, or what the environment says")
+      .group(kGroup);
+  table
+      .text("kmp_affinity", "granularity=fine,verbose,compact,1,0",
+            "where the threads of a team run: [modifier,]...type[,permute[,offset]] with the types compact, scatter, "
+            "explicit, none and the modifiers granularity=fine|core|package, proclist=[...], verbose, norespect")
+      .automatic("anywhere")
+      .group(kGroup);
+  table.integer("kmp_settings", 1, "log the thread settings at the start").automatic("0").group(kGroup);
 }
 
 void declare_memory_flags(FlagTable& table) {

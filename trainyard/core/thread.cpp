@@ -10,38 +10,84 @@
 #endif
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <cstring>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <ATen/Parallel.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/cgroup.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
+#include "trainyard/core/numa_memory.h"
 
 namespace trainyard::core {
 namespace {
 
-void set_affinity(const std::vector<int>& cpus) {
+std::optional<cpu_set_t> set_of(const CpuList& cpus) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  for (int cpu : cpus) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE) {
-      throw Error(ErrorCode::kInvalidArgument, {.problem = "no such CPU to run a thread on",
-                                                .expected = fmt::format("0 to {}", CPU_SETSIZE - 1),
-                                                .actual = std::to_string(cpu)});
-    }
+  for (const int cpu : cpus) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE) return std::nullopt;
     CPU_SET(cpu, &set);
   }
-  if (const int error = pthread_setaffinity_np(pthread_self(), sizeof set, &set); error != 0) {
-    std::string list;
-    for (int cpu : cpus) list += (list.empty() ? "" : ", ") + std::to_string(cpu);
-    throw Error(ErrorCode::kInvalidArgument, {.problem = "a thread cannot run on the CPUs that were asked for",
-                                              .actual = fmt::format("CPUs {} ({})", list, std::strerror(error)),
-                                              .remedy = "choose from those that `taskset -p $$` shows"});
+  return set;
+}
+
+// 0, or why not.
+int try_affinity(const CpuList& cpus) {
+  const auto set = set_of(cpus);
+  return set ? pthread_setaffinity_np(pthread_self(), sizeof *set, &*set) : EINVAL;
+}
+
+void set_affinity(const CpuList& cpus) {
+  if (const int error = try_affinity(cpus); error != 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "a thread cannot run on the CPUs that were asked for",
+                 .actual = fmt::format("CPUs {} ({})", fmt::join(cpus, ", "), std::strerror(error)),
+                 .remedy = "choose from those that `taskset -p $$` shows"});
   }
+}
+
+// How this thread was placed by us.
+struct Placed {
+  CpuList before;               // where it might run until then
+  std::vector<CpuList> places;  // not empty
+  int64_t round = 0;            // of all placings in the process
+};
+thread_local std::optional<Placed> placed;
+thread_local int64_t member_of_round = 0;  // the placing that put this member of a team where it is
+
+CpuList all_of(const std::vector<CpuList>& places, int members) {
+  CpuList all;
+  for (size_t i = 0; i < places.size() && i < static_cast<size_t>(members); ++i) {
+    all.insert(all.end(), places[i].begin(), places[i].end());
+  }
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+// Where the calling thread might run if we had not placed it.
+CpuList own_cpus() {
+  return placed ? placed->before : CpuList();
+}
+
+void place(const ThreadOptions& options) {
+  const ThreadPlacement& wanted = options.placement;
+  const CpuList cpus = wanted.cpus.empty() ? all_of(wanted.places, options.intra_op_threads) : wanted.cpus;
+  if (cpus.empty() && !placed) return;
+  static std::atomic<int64_t> rounds = 0;
+  const CpuList before = placed ? placed->before : allowed_cpus();
+  const CpuList& now = cpus.empty() ? before : cpus;
+  set_affinity(now);
+  placed = Placed{
+      .before = before, .places = wanted.places.empty() ? std::vector<CpuList>{now} : wanted.places, .round = ++rounds};
 }
 
 void set_flush_to_zero(bool on) {
@@ -75,12 +121,37 @@ void apply_thread_options(const ThreadOptions& options) {
                                               .actual = std::to_string(options.intra_op_threads)});
   }
   if (!options.name.empty()) pthread_setname_np(pthread_self(), options.name.substr(0, 15).c_str());
-  if (!options.cpus.empty()) set_affinity(options.cpus);
+  place(options);
+  if (options.placement.memory_node) prefer_memory_of_node(*options.placement.memory_node);
   set_flush_to_zero(options.flush_to_zero);
   settle_intra_op_threads();
   // ATen's setter covers MKL too, and OpenMP if both share one runtime; ours is set for the case that they do not.
   at::set_num_threads(options.intra_op_threads);
   omp_set_num_threads(options.intra_op_threads);
+  settle_team();
+}
+
+void settle_team() {
+  if (!placed) return;
+  const Placed& team = *placed;
+  std::atomic<int> error = 0;
+#pragma omp parallel
+  {
+    const int member = omp_get_thread_num();
+    if (member > 0 && member_of_round != team.round) {
+      const int failed = try_affinity(team.places[static_cast<size_t>(member) % team.places.size()]);
+      if (failed == 0) {
+        member_of_round = team.round;
+      } else {
+        error = failed;
+      }
+    }
+  }
+  if (error != 0) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "a team's thread cannot run on its place",
+                                              .actual = std::strerror(error),
+                                              .remedy = "choose from the CPUs that `taskset -p $$` shows"});
+  }
 }
 
 struct Thread::Outcome {
@@ -94,14 +165,17 @@ Thread::Thread(ThreadOptions options, std::function<void()> body) : outcome_(std
   // whose count changes under it.
   settle_intra_op_threads();
   try {
-    thread_ = std::thread([outcome = outcome_, options = std::move(options), body = std::move(body)] {
-      try {
-        apply_thread_options(options);
-        body();
-      } catch (...) {
-        outcome->error = std::current_exception();
-      }
-    });
+    thread_ =
+        std::thread([outcome = outcome_, options = std::move(options), body = std::move(body), cpus = own_cpus()] {
+          try {
+            // It begins with its owner's CPUs; where we chose those, it does not keep them.
+            if (!cpus.empty()) set_affinity(cpus);
+            apply_thread_options(options);
+            body();
+          } catch (...) {
+            outcome->error = std::current_exception();
+          }
+        });
   } catch (const std::system_error& error) {
     throw Error(ErrorCode::kNoSpace, {.problem = "the system cannot start another thread",
                                       .where = fmt::format("thread '{}'", outcome_->name),

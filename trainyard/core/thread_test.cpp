@@ -127,7 +127,7 @@ TEST(Thread, RunsOnItsCpusAndSoDoesItsTeam) {
     if (CPU_ISSET(i, &allowed)) cpu = i;
   }
   std::atomic<int> strays = 0;
-  Thread thread({.name = "pinned", .intra_op_threads = 2, .cpus = {cpu}}, [&] {
+  Thread thread({.name = "pinned", .intra_op_threads = 2, .placement = {.cpus = {cpu}}}, [&] {
 #pragma omp parallel
     {
       if (sched_getcpu() != cpu) strays += 1;
@@ -135,6 +135,46 @@ TEST(Thread, RunsOnItsCpusAndSoDoesItsTeam) {
   });
   thread.join();
   EXPECT_EQ(strays, 0);
+}
+
+// The CPUs of each member of a team, as the kernel has them.
+std::vector<CpuList> team_cpus(int members) {
+  std::vector<CpuList> cpus(static_cast<size_t>(members));
+#pragma omp parallel num_threads(members)
+  cpus[static_cast<size_t>(omp_get_thread_num())] = allowed_cpus();
+  return cpus;
+}
+
+TEST(Thread, TeamRunsOnItsPlaces) {
+  if (kThreadSanitizer) GTEST_SKIP() << kNoTeams;
+  const CpuList all = allowed_cpus();
+  const CpuList a{all.front()}, b{all.back()};
+  CpuList both = a;
+  if (b != a) both.push_back(b.front());
+  Thread thread({.name = "placed", .intra_op_threads = 3, .placement = {.places = {a, b}}}, [&] {
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, b, a}));
+    // gcc's runtime ends the third member here, and starts another one.
+    team_cpus(2);
+    settle_team();
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, b, a}));
+    // Placed anew, and let go.
+    apply_thread_options({.name = "placed", .intra_op_threads = 3, .placement = {.places = {b, a}}});
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, a, b}));
+    apply_thread_options({.name = "free", .intra_op_threads = 3});
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{all, all, all}));
+  });
+  thread.join();
+}
+
+TEST(Thread, AloneOnItsFirstPlaceAndItsOwnThreadsAnywhere) {
+  const CpuList all = allowed_cpus();
+  Thread thread({.name = "placed", .placement = {.places = {{all.back()}, {all.front()}}}}, [&] {
+    EXPECT_EQ(allowed_cpus(), CpuList{all.back()});
+    Thread free({.name = "free"}, [&] { EXPECT_EQ(allowed_cpus(), all); });
+    free.join();
+    EXPECT_EQ(allowed_cpus(), CpuList{all.back()});
+  });
+  thread.join();
 }
 
 TEST(Thread, BadOptionsAreErrorsOfJoin) {
@@ -147,9 +187,9 @@ TEST(Thread, BadOptionsAreErrorsOfJoin) {
     }
     return ErrorCode::kInternal;
   };
-  EXPECT_EQ(code_of({.cpus = {-1}}), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of({.cpus = {CPU_SETSIZE}}), ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of({.cpus = {CPU_SETSIZE - 1}}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.placement = {.cpus = {-1}}}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.placement = {.cpus = {CPU_SETSIZE}}}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.placement = {.places = {{CPU_SETSIZE - 1}}}}), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of({.intra_op_threads = 0}), ErrorCode::kInvalidArgument);
 }
 
@@ -176,7 +216,7 @@ TEST(AvailableCores, AtLeastOneAndWithinAffinity) {
   EXPECT_LE(available_cores(), CPU_COUNT(&allowed));
   int first = 0;
   while (!CPU_ISSET(first, &allowed)) ++first;
-  Thread pinned({.name = "pinned", .cpus = {first}}, [] { EXPECT_EQ(available_cores(), 1); });
+  Thread pinned({.name = "pinned", .placement = {.cpus = {first}}}, [] { EXPECT_EQ(available_cores(), 1); });
   pinned.join();
 }
 

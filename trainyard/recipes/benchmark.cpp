@@ -2,6 +2,7 @@
 
 #include <ostream>
 
+#include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/recipes/benchmark_evaluation.h"
 #include "trainyard/recipes/benchmark_settings.h"
@@ -14,7 +15,12 @@ BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out
   const BenchmarkSettings settings = read_benchmark_settings(values);
   print_run_header(run_header_rows(values, settings), out);
   // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
-  core::apply_thread_options({.name = "trainyard", .intra_op_threads = settings.intra_op_threads});
+  const ThreadSettings& threads = settings.threads;
+  if (threads.print || (threads.affinity && threads.affinity->verbose)) {
+    for (const std::string& line : threads.lines()) core::log::info("{}", line);
+  }
+  core::apply_thread_options(
+      {.name = "trainyard", .intra_op_threads = threads.intra_op_threads, .placement = threads.main});
   switch (settings.mode) {
     case BenchmarkMode::kEvaluation:
       return run_evaluation(values, settings, out, stop);

@@ -7,6 +7,7 @@
 
 #include "trainyard/core/memory_state.h"
 #include "trainyard/core/scoped_state.h"
+#include "trainyard/core/thread.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/recipes/benchmark_evaluation.h"
 #include "trainyard/recipes/benchmark_state.h"
@@ -49,6 +50,7 @@ class ForwardTrainer : public train::Trainer {
  protected:
   void run_step(train::StepView& view) override {
     using Clock = std::chrono::steady_clock;
+    core::settle_team();
     const auto begin = Clock::now();
     const auto batches = source_->next();
     const auto read = Clock::now();

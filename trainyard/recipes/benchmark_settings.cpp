@@ -86,9 +86,9 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   settings.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
   const int cores = core::available_cores();
   const int64_t intra = values.optional_integer("num_intra_threads").value_or(0);
-  settings.intra_op_threads = intra > 0 ? static_cast<int>(intra) : cores;
-  settings.input_threads =
-      static_cast<int>(values.optional_integer("datasets_num_private_threads").value_or(std::max(1, cores / 2)));
+  const int64_t input = values.optional_integer("datasets_num_private_threads").value_or(std::max(1, cores / 2));
+  settings.threads = read_thread_settings(values, settings.replicas, intra > 0 ? static_cast<int>(intra) : cores,
+                                          static_cast<int>(input));
   settings.cache_records = values.boolean("datasets_use_caching");
   settings.repeat_cached_sample = values.boolean("datasets_repeat_cached_sample");
   // One batch is always in the making; prefetch keeps more of them ready.
@@ -138,7 +138,7 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
   pipeline.local_replicas = pipeline.total_replicas = replicas;
   pipeline.height = transform.height;
   pipeline.width = transform.width;
-  pipeline.worker_threads = settings.input_threads;
+  pipeline.worker_threads = settings.threads.input_threads;
   pipeline.prefetch_batches = static_cast<int>(settings.prefetch_batches);
   pipeline.repeat = subset == data::Subset::kTrain || !settings.eval_exact;
   pipeline.repeat_cached_sample = settings.repeat_cached_sample;

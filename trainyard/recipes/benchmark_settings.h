@@ -15,6 +15,7 @@
 #include "trainyard/data/transform.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/nn/graph.h"
+#include "trainyard/recipes/thread_settings.h"
 #include "trainyard/train/single_cost_trainer.h"
 #include "trainyard/train/step_plan.h"
 
@@ -37,7 +38,7 @@ struct BenchmarkSettings {
   train::StepPlan plan;
   bool eval_exact = false;
   uint64_t seed = 0;
-  int intra_op_threads = 0, input_threads = 1;
+  ThreadSettings threads;
   data::TransformOptions transform;
   bool cache_records = false, repeat_cached_sample = false;
   int64_t prefetch_batches = 1;

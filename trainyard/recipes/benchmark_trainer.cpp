@@ -27,7 +27,8 @@ train::SingleCostOptions make_trainer_options(const core::FlagValues& values, co
   options.graph = settings.graph;
   options.replicas = settings.replicas;
   options.micro_steps = settings.micro_steps;
-  options.intra_op_threads = settings.intra_op_threads;
+  options.intra_op_threads = settings.threads.intra_op_threads;
+  options.placement = settings.threads.replica;
   options.seed = settings.seed;
   options.weight_decay = values.real("weight_decay");
   options.variable_update = values.text("variable_update");

@@ -25,7 +25,7 @@ std::vector<HeaderRow> run_header_rows(const core::FlagValues& values, const Ben
       {"Num batches:", std::to_string(evaluates ? settings.plan.num_eval_batches : settings.plan.num_batches)},
       {"Num epochs:", fmt::format("{:.2f}", evaluates ? settings.plan.num_eval_epochs : settings.plan.num_epochs)},
       {"Devices:", "[" + devices + "]"},
-      {"NUMA bind:", "False"},
+      {"NUMA bind:", settings.threads.use_numa_affinity ? "True" : "False"},
       {"Data format:", values.text("data_format")},
       {"Optimizer:", values.text("optimizer")},
       {"Variables:", values.text("variable_update")}};

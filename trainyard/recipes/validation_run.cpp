@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainyard/core/thread.h"
 #include "trainyard/train/step_lines.h"
 
 namespace trainyard::recipes {
@@ -24,6 +25,7 @@ ValidationRun::ValidationRun(const BenchmarkSettings& settings, nn::ParameterSet
       evaluator_({.graph = settings.graph}, parameters) {}
 
 train::Evaluation ValidationRun::run() {
+  core::settle_team();
   source_->seek({});
   train::Evaluation all;
   for (int64_t done = 0; done < batches_;) {

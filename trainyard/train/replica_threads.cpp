@@ -9,15 +9,13 @@
 
 namespace trainyard::train {
 
-ReplicaThreads::ReplicaThreads(int replicas, int intra_op_threads_each,
+ReplicaThreads::ReplicaThreads(std::vector<core::ThreadOptions> replicas,
                                std::function<void(const core::Error&)> on_first_error)
     : on_first_error_(std::move(on_first_error)) {
-  threads_.reserve(static_cast<size_t>(replicas));
+  threads_.reserve(replicas.size());
   try {
-    for (int r = 0; r < replicas; ++r) {
-      threads_.emplace_back(
-          core::ThreadOptions{.name = fmt::format("replica {}", r), .intra_op_threads = intra_op_threads_each},
-          [this, r] { serve(r); });
+    for (size_t r = 0; r < replicas.size(); ++r) {
+      threads_.emplace_back(std::move(replicas[r]), [this, r] { serve(static_cast<int>(r)); });
     }
   } catch (...) {
     end();
@@ -60,6 +58,7 @@ void ReplicaThreads::serve(int replica) {
     lock.unlock();
     std::optional<core::Error> error;
     try {
+      core::settle_team();
       work(replica);
     } catch (...) {
       error = as_error(std::current_exception()).in(fmt::format("replica {}", replica));

@@ -1,8 +1,8 @@
 // Threads for replicas that live as long as a training: a step's work is handed to all of them at once, and they meet
 // again at its end.
 //
-//   ReplicaThreads threads(2, 1, [&](const core::Error& error) { communicator.abort(error); });
-//   threads.run([&](int replica) { forward_backward(replica); });
+//   ReplicaThreads threads({{.name = "replica 0"}, {.name = "replica 1"}}, [&](const core::Error& error) {
+//   communicator.abort(error); }); threads.run([&](int replica) { forward_backward(replica); });
 #pragma once
 
 #include <condition_variable>
@@ -19,9 +19,9 @@ namespace trainyard::train {
 
 class ReplicaThreads {
  public:
-  // on_first_error is called once in a run(), on the thread whose work threw first, before the others have ended: it
-  // must wake those that wait for it.
-  ReplicaThreads(int replicas, int intra_op_threads_each, std::function<void(const core::Error&)> on_first_error);
+  // One thread for each of the options. on_first_error is called once in a run(), on the thread whose work threw first,
+  // before the others have ended: it must wake those that wait for it.
+  ReplicaThreads(std::vector<core::ThreadOptions> replicas, std::function<void(const core::Error&)> on_first_error);
   // Ends and joins the threads. Not during run().
   ~ReplicaThreads();
 

@@ -49,6 +49,8 @@ void SingleCostOptions::validate() const {
   require(!graph.nodes.empty(), "the model of a trainer", "a graph with nodes", "an empty one");
   require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
   require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
+  require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
+          "none, or one a replica", std::to_string(placement.size()));
   require(intra_op_threads >= 0, "the number of intra-op threads", "at least 0", std::to_string(intra_op_threads));
   require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
           fmt::format("{}", weight_decay));

@@ -15,6 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/thread.h"
 #include "trainyard/data/batch_source.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/nn/graph.h"
@@ -42,8 +43,9 @@ struct SingleCostOptions {
   std::string executor = "reference";
   at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
   int replicas = 1;
-  int micro_steps = 1;       // gradients of this many batches are averaged into one update
-  int intra_op_threads = 0;  // all replicas together; 0: the cores that this process may use
+  int micro_steps = 1;                           // gradients of this many batches are averaged into one update
+  int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use
+  std::vector<core::ThreadPlacement> placement;  // one a replica; empty: anywhere
   uint64_t seed = 0;
   double weight_decay = 0.0;  // for the reported total loss only; the optimizer has its own
   std::string variable_update = "parameter_server";

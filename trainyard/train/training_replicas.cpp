@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "trainyard/core/numa_memory.h"
 #include "trainyard/nn/loss.h"
 
 namespace trainyard::train {
@@ -44,8 +45,26 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : option
 }
 
 void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
-  threads_ = std::make_unique<ReplicaThreads>(options_.replicas, intra_op_threads_each,
-                                              [this](const Error& error) { update_->abort(error); });
+  move_to_nodes();
+  std::vector<core::ThreadOptions> threads;
+  for (int r = 0; r < options_.replicas; ++r) {
+    threads.push_back({.name = fmt::format("replica {}", r), .intra_op_threads = intra_op_threads_each});
+    if (!options_.placement.empty()) threads.back().placement = options_.placement[static_cast<size_t>(r)];
+  }
+  threads_ =
+      std::make_unique<ReplicaThreads>(std::move(threads), [this](const Error& error) { update_->abort(error); });
+}
+
+void SingleCostTrainer::Replicas::move_to_nodes() const {
+  for (size_t r = 0; r < options_.placement.size(); ++r) {
+    const std::optional<int> node = options_.placement[r].memory_node;
+    if (!node) continue;
+    const nn::ParameterSet& own = update_->parameters(static_cast<int>(r));
+    // Where replicas share values, those stay with the first one.
+    const bool shared = r > 0 && own.values().data_ptr() == update_->parameters(0).values().data_ptr();
+    if (!shared) core::move_memory_to_node(own.values().data_ptr(), own.values().nbytes(), *node);
+    core::move_memory_to_node(own.gradients().data_ptr(), own.gradients().nbytes(), *node);
+  }
 }
 
 double SingleCostTrainer::Replicas::base_loss() const {

@@ -29,6 +29,8 @@ class SingleCostTrainer::Replicas {
   double l2_loss() const { return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0; }
 
  private:
+  // Values and gradients, which the main thread has allocated, to the nodes of the placement.
+  void move_to_nodes() const;
   using Clock = std::chrono::steady_clock;
 
   struct Replica {
