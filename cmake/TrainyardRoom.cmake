@@ -8,7 +8,7 @@
 #                BENCHMARKS <x_bench.cpp>...
 #                LIBRARIES <targets>                 # beyond LibTorch, fmt and OpenMP, which every room has
 #                NO_LIBTORCH                         # a room without LibTorch: its sources are compiled without its headers
-#                TEST_LIBRARIES <targets>)
+#                TEST_LIBRARIES <targets>)           # of the tests and the benchmarks
 #
 # makes the OBJECT library trainyard_<room>, part of libtrainyard.so; the test program trainyard_<room>_test, each case
 # of which is a test of CTest named <Suite>.<Case>; and the benchmark program trainyard_<room>_bench.
@@ -83,7 +83,7 @@ function(trainyard_room)
   if(TRAINYARD_BENCHMARKS AND benchmark_FOUND AND ROOM_BENCHMARKS)
     set(program trainyard_${ROOM_NAME}_bench)
     add_executable(${program} ${ROOM_BENCHMARKS})
-    target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} benchmark::benchmark_main)
+    target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES} benchmark::benchmark_main)
   endif()
 endfunction()
 

@@ -1,4 +1,4 @@
-// output = activation(input * scale + shift [+ residual]) over a piece of a channel block: what norm_forward and
+// output = activation(input * scale + shift [+ residual]) over a span of a channel block: what norm_forward and
 // scale_shift share. Defined in scale_shift.cpp.
 #pragma once
 
@@ -12,6 +12,7 @@ struct Affine {
   void* output;
   uint8_t* mask;  // or null; with kRelu
   float scale[kLanes], shift[kLanes];
+  bool past_caches;
   Bits lanes;  // that hold a channel
 };
 

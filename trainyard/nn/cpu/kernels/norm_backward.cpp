@@ -76,7 +76,7 @@ void collect(const NormBackward& a, const Block& block, const Span& span, Sums& 
   }
 }
 
-Block combine(const NormBackward& a, int64_t index, const Sums& total, bool write) {
+Block combine(const NormBackward& a, int64_t index, const Sums& total) {
   Block block = block_of(a, index);
   const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
   for (int64_t c = 0; c < kLanes; ++c) {
@@ -85,7 +85,6 @@ Block combine(const NormBackward& a, int64_t index, const Sums& total, bool writ
     const double weight_gradient = total.second[c] / deviation;
     block.slope[c] = static_cast<float>(-block.scale[c] * weight_gradient / (count * deviation));
     block.offset[c] = static_cast<float>(-block.scale[c] * total.first[c] / count);
-    if (!write) continue;
     a.weight_gradient[channel] = static_cast<float>(weight_gradient);
     a.bias_gradient[channel] = static_cast<float>(total.first[c]);
   }
@@ -93,7 +92,7 @@ Block combine(const NormBackward& a, int64_t index, const Sums& total, bool writ
 }
 
 template <typename T, UnitActivation kind, bool has_mask>
-void apply(const NormBackward& a, const Block& block, const Span& span) {
+void apply(const NormBackward& a, const Block& block, bool past_caches, const Span& span) {
   const T* const input = static_cast<const T*>(a.input);
   T* const output = static_cast<T*>(a.input_gradient);
   const Floats scale = load(block.scale), shift = load(block.shift), mean = load(block.mean);
@@ -106,13 +105,14 @@ void apply(const NormBackward& a, const Block& block, const Span& span) {
         load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
 #pragma GCC unroll 4
         for (int k = 0; k < pixels; ++k) {
-          store(output + at + k * kLanes, multiply_add(d[k], scale, multiply_add(x[k] - mean, slope, offset)));
+          const Floats result = multiply_add(d[k], scale, multiply_add(x[k] - mean, slope, offset));
+          past_caches ? stream(output + at + k * kLanes, result) : store(output + at + k * kLanes, result);
         }
       });
 }
 
 using Collect = void (*)(const NormBackward&, const Block&, const Span&, Sums&);
-using Apply = void (*)(const NormBackward&, const Block&, const Span&);
+using Apply = void (*)(const NormBackward&, const Block&, bool past_caches, const Span&);
 
 template <typename T>
 void run(const NormBackward& a) {
@@ -131,15 +131,13 @@ void run(const NormBackward& a) {
     again.gradient_count = 1;
     second = apply<T, UnitActivation::kNone, false>;
   }
-  const Pieces pieces(a.shape);
-  const int64_t streams = 1 + a.gradient_count;
-  in_waves(
-      a.shape, streams * sizeof(T) * kLanes,
+  bool past_caches = a.input_gradient != a.input && goes_past_caches<T>(a.shape, a.input_gradient);
+  for (int g = 0; g < a.gradient_count; ++g) past_caches = past_caches && a.input_gradient != a.gradients[g];
+  in_waves<Block>(
+      a.shape, (1 + a.gradient_count) * sizeof(T) * kLanes,
       [&](int64_t block, const Span& span, Sums& sums) { first(a, block_of(a, block), span, sums); },
-      [&](int64_t block, const Sums* sums, bool write) {
-        return combine(a, block, add_up(sums, pieces.count()), write);
-      },
-      [&](const Block& state, int64_t, const Span& span) { second(again, state, span); });
+      [&](int64_t block, const Sums& total) { return combine(a, block, total); },
+      [&](const Block& state, const Span& span) { second(again, state, past_caches, span); });
 }
 
 }  // namespace

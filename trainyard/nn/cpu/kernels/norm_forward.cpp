@@ -1,4 +1,4 @@
-// Statistics in one pass: sums of x - pivot and its square, in fp32 over a piece whose first pixel is the pivot (so a
+// Statistics in one pass: sums of x - pivot and its square, in fp32 over a span whose first pixel is the pivot (so a
 // large mean does not cancel the variance away), moved in double to one pivot a channel.
 #include <math.h>
 
@@ -34,8 +34,9 @@ void collect(const T* input, const T* block_pivot, const Span& span, Sums& sums)
 }
 
 template <typename T>
-Affine combine(const NormForward& a, int64_t block, const Sums& total, bool write) {
+Affine combine(const NormForward& a, int64_t block, const Sums& total) {
   Affine affine = {.input = a.input, .residual = a.residual, .output = a.output, .mask = a.mask};
+  affine.past_caches = a.output != a.input && a.output != a.residual && goes_past_caches<T>(a.shape, a.output);
   affine.lanes = channel_lanes(a.shape, block);
   const T* const pivot = static_cast<const T*>(a.input) + block * a.shape.pixels() * kLanes;
   const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
@@ -49,7 +50,6 @@ Affine combine(const NormForward& a, int64_t block, const Sums& total, bool writ
     const double weight = !inside ? 0 : a.weight != nullptr ? a.weight[channel] : 1;
     affine.scale[c] = static_cast<float>(weight / sqrt(variance + a.epsilon));
     affine.shift[c] = inside ? static_cast<float>(a.bias[channel] - mean * affine.scale[c]) : 0;
-    if (!write) continue;
     a.mean[channel] = static_cast<float>(mean);
     a.variance[channel] = static_cast<float>(variance);
     a.scale[channel] = affine.scale[c];
@@ -62,16 +62,13 @@ template <typename T>
 void run(const NormForward& a) {
   const T* const input = static_cast<const T*>(a.input);
   const ApplyAffine affine = choose_affine(a.dtype, a.activation, a.residual != nullptr, a.mask != nullptr);
-  const Pieces pieces(a.shape);
-  in_waves(
+  in_waves<Affine>(
       a.shape, sizeof(T) * kLanes,
       [&](int64_t block, const Span& span, Sums& sums) {
         collect(input, input + block * a.shape.pixels() * kLanes, span, sums);
       },
-      [&](int64_t block, const Sums* sums, bool write) {
-        return combine<T>(a, block, add_up(sums, pieces.count()), write);
-      },
-      [&](const Affine& state, int64_t, const Span& span) { affine(state, span); });
+      [&](int64_t block, const Sums& total) { return combine<T>(a, block, total); },
+      [&](const Affine& state, const Span& span) { affine(state, span); });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@ void apply(const Affine& a, const Span& span) {
   uint8_t* const mask = a.mask;
   const Floats scale = load(a.scale), shift = load(a.shift);
   const Bits lanes = a.lanes;
+  const bool past_caches = a.past_caches;
   each_pixel(
       span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -21,7 +22,8 @@ void apply(const Affine& a, const Span& span) {
           if constexpr (has_residual) u += load(residual + here);
           if constexpr (has_mask) store_bits(mask, here, positive(u));
           const Floats value = activate<kind>(u);
-          store(output + here, keeps_zero(kind) ? value : keep(value, lanes));
+          const Floats result = keeps_zero(kind) ? value : keep(value, lanes);
+          past_caches ? stream(output + here, result) : store(output + here, result);
         }
       });
 }
@@ -45,19 +47,18 @@ ApplyAffine choose_affine(DataType dtype, UnitActivation activation, bool residu
 
 void scale_shift(const ScaleShift& a) {
   const ApplyAffine run = choose_affine(a.dtype, a.activation, a.residual != nullptr, false);
-  const Pieces pieces(a.shape);
-  const int64_t count = pieces.count(), tasks = a.shape.blocks() * count;
+  const Spans spans(a.shape, 0, a.shape.blocks());
 #pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < tasks; ++i) {
-    // Samples outside, blocks inside: the order in memory.
-    const int64_t block = i % a.shape.blocks();
+  for (int64_t i = 0; i < spans.count(); ++i) {
+    const int64_t block = spans.block(i);
     Affine affine = {.input = a.input, .residual = a.residual, .output = a.output, .mask = nullptr};
     for (int64_t c = 0; c < kLanes; ++c) {
       affine.scale[c] = a.scale[block * kLanes + c];
       affine.shift[c] = a.shift[block * kLanes + c];
     }
+    affine.past_caches = false;  // what inference writes is read next
     affine.lanes = channel_lanes(a.shape, block);
-    run(affine, pieces.of(block, i / a.shape.blocks()));
+    run(affine, spans[i]);
   }
 }
 

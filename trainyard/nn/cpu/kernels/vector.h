@@ -66,6 +66,10 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline void store(float* to, Floats value) {
   TRAINYARD_VECTOR(storeu_ps)(to, value);
 }
+// Past the caches (`to` aligned to a vector); others see it after a fence.
+[[gnu::always_inline]] inline void stream(float* to, Floats value) {
+  TRAINYARD_VECTOR(stream_ps)(to, value);
+}
 
 #if defined(TRAINYARD_KERNELS_AVX512)
 [[gnu::always_inline]] inline Floats load(const Bfloat16* from) {
@@ -73,13 +77,18 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 // As narrow<Bfloat16>. (vcvtneps2bf16 would not do: it takes subnormal numbers for zero.)
-[[gnu::always_inline]] inline void store(Bfloat16* to, Floats value) {
+[[gnu::always_inline]] inline __m256i rounded(Floats value) {
   const __m512i bits = _mm512_castps_si512(value), upper = _mm512_srli_epi32(bits, 16);
   const __m512i half = _mm512_add_epi32(_mm512_and_si512(upper, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7FFF));
   const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, half), 16);
   const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                      _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40))));
+  return _mm512_cvtepi32_epi16(_mm512_mask_or_epi32(rounded, nan, upper, _mm512_set1_epi32(0x40)));
+}
+[[gnu::always_inline]] inline void store(Bfloat16* to, Floats value) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), rounded(value));
+}
+[[gnu::always_inline]] inline void stream(Bfloat16* to, Floats value) {
+  _mm256_stream_si256(reinterpret_cast<__m256i*>(to), rounded(value));
 }
 [[gnu::always_inline]] inline Bits positive(Floats value) {
   return _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_GT_OQ);
@@ -110,14 +119,19 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
 }
-[[gnu::always_inline]] inline void store(Bfloat16* to, Floats value) {
+[[gnu::always_inline]] inline __m128i rounded(Floats value) {
   const __m256i bits = _mm256_castps_si256(value), upper = _mm256_srli_epi32(bits, 16);
   const __m256i half = _mm256_add_epi32(_mm256_and_si256(upper, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7FFF));
   const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
   const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
   const __m256i result = _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), nan);
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                   _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1)));
+  return _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1));
+}
+[[gnu::always_inline]] inline void store(Bfloat16* to, Floats value) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), rounded(value));
+}
+[[gnu::always_inline]] inline void stream(Bfloat16* to, Floats value) {
+  _mm_stream_si128(reinterpret_cast<__m128i*>(to), rounded(value));
 }
 [[gnu::always_inline]] inline Bits positive(Floats value) {
   return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_GT_OQ)));

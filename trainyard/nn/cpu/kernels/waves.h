@@ -1,9 +1,9 @@
 // How batch normalization walks over a map: twice over every channel block, the second time from cache. With
 // compiled_for.h's rules.
 //
-// A wave is as many channel blocks (of all samples) as stay in cache between the two passes; it is cut into pieces of
-// at most kPiecePixels pixels. Pieces depend on the shape only, their sums are combined in order, in double: the same
-// bits for any number of threads.
+// A wave is as many channel blocks (of all samples) as stay in cache between the two passes; it is cut into spans of at
+// most kSpanPixels pixels, worked on in the order of memory. Spans depend on the shape only, their sums are combined in
+// order, in double: the same bits for any number of threads.
 #pragma once
 
 #include <omp.h>
@@ -20,7 +20,9 @@ struct Span {
 
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-constexpr int64_t kPiecePixels = 1024;  // fp32 sums of more lose digits
+constexpr int64_t kSpanPixels = 1024;  // fp32 sums of more lose digits
+constexpr int64_t kGroupPixels = 256;  // small images share a span, so that sums are few beside the pixels,
+constexpr int64_t kGroupSamples = 16;  // but not so many that a span is all over the memory
 
 // Calls use<4>(element) for four pixels at a time, use<1>(element) for the rest.
 template <typename Use>
@@ -33,19 +35,27 @@ template <typename Use>
   }
 }
 
-// The pieces of a channel block: parts of a sample, or several small samples.
-class Pieces {
+// The spans of some neighbouring channel blocks.
+class Spans {
  public:
-  explicit Pieces(const MapShape& shape)
+  Spans(const MapShape& shape, int64_t first_block, int64_t blocks)
       : shape_(shape),
-        parts_(larger(1, (shape.pixels() + kPiecePixels - 1) / kPiecePixels)),
-        samples_(larger(1, kPiecePixels / larger(1, shape.pixels()))) {}
+        first_(first_block),
+        blocks_(blocks),
+        parts_(larger(1, (shape.pixels() + kSpanPixels - 1) / kSpanPixels)),
+        samples_(larger(1, smaller(kGroupSamples, kGroupPixels / larger(1, shape.pixels())))),
+        groups_((shape.batch + samples_ - 1) / samples_) {}
 
-  int64_t count() const { return parts_ * ((shape_.batch + samples_ - 1) / samples_); }
-  Span of(int64_t block, int64_t piece) const {
-    const int64_t sample = piece / parts_ * samples_, part = piece % parts_, pixels = shape_.pixels();
+  int64_t count() const { return groups_ * blocks_ * parts_; }
+  int64_t a_block() const { return groups_ * parts_; }
+  // Of the first one.
+  int64_t block(int64_t span) const { return span / parts_ % blocks_; }
+  // Which is the k-th of a block's.
+  int64_t of_block(int64_t block, int64_t k) const { return (k / parts_ * blocks_ + block) * parts_ + k % parts_; }
+  Span operator[](int64_t span) const {
+    const int64_t sample = span / parts_ / blocks_ * samples_, part = span % parts_, pixels = shape_.pixels();
     const int64_t first = pixels * part / parts_, stride = shape_.blocks() * pixels * kLanes;
-    return {.begin = sample * stride + (block * pixels + first) * kLanes,
+    return {.begin = sample * stride + ((first_ + block(span)) * pixels + first) * kLanes,
             .sample_stride = stride,
             .samples = smaller(samples_, shape_.batch - sample),
             .pixels = pixels * (part + 1) / parts_ - first};
@@ -53,65 +63,68 @@ class Pieces {
 
  private:
   MapShape shape_;
-  int64_t parts_, samples_;  // parts a sample, or samples a piece
+  int64_t first_, blocks_;
+  int64_t parts_, samples_, groups_;  // parts a sample, or samples a span
 };
 
-// Two sums a lane, of one piece.
+// Two sums a lane.
 struct Sums {
   double first[kLanes], second[kLanes];
 };
 
-inline Sums add_up(const Sums* pieces, int64_t count) {
-  Sums total = {};
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t c = 0; c < kLanes; ++c) {
-      total.first[c] += pieces[i].first[c];
-      total.second[c] += pieces[i].second[c];
-    }
-  }
-  return total;
+inline int64_t last_cache_bytes() {
+  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : int64_t{16} << 20;
 }
 
-// Half of the last cache shared by all threads; the other half is for what the second pass writes.
-inline int64_t wave_bytes() {
-  const int64_t cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return (cache > 0 ? cache : int64_t{16} << 20) / 2;
+// Whether a map is best written past the caches: when it is read again, little of it would still be there (the share
+// of one program in a very large cache is guessed to be 64 MiB). Not for a map over an input, whose lines are there
+// already.
+template <typename T>
+inline bool goes_past_caches(const MapShape& shape, const void* map) {
+  return shape.elements() * static_cast<int64_t>(sizeof(T)) > smaller(last_cache_bytes(), int64_t{64} << 20) &&
+         reinterpret_cast<uintptr_t>(map) % (kLanes * sizeof(T)) == 0;
 }
 
-// For each block: collect(block, span, sums of that piece) over all its pieces, then
-// state = combine(block, its pieces' sums, whether this thread shall write down the block's results), then
-// apply(state, block, span) over all pieces. `pixel_bytes`: what the first pass reads for a pixel of a block.
-template <typename Collect, typename Combine, typename Apply>
+// For each block: collect(block, span, sums) over all its spans, then state = combine(block, total sums), then
+// apply(state, span) over all spans. `pixel_bytes`: what the first pass reads for a pixel of a block.
+template <typename State, typename Collect, typename Combine, typename Apply>
 void in_waves(const MapShape& shape, int64_t pixel_bytes, const Collect& collect, const Combine& combine,
               const Apply& apply) {
-  const Pieces pieces(shape);
-  const int64_t blocks = shape.blocks(), per_block = pieces.count();
-  const int64_t block_bytes = larger(1, shape.batch * shape.pixels() * pixel_bytes);
-  const int64_t wave = smaller(blocks, larger(1, wave_bytes() / block_bytes));
-  // Two waves': a thread may be one wave ahead of another that still reads.
-  Sums* const scratch = new Sums[2 * wave * per_block];
+  const int64_t blocks = shape.blocks();
+  // Half of the last cache; the other half is for what the second pass writes.
+  const int64_t fitting = last_cache_bytes() / 2 / larger(1, shape.batch * shape.pixels() * pixel_bytes);
+  const int64_t wave = smaller(blocks, larger(1, fitting));
+  Sums* const sums = new Sums[Spans(shape, 0, wave).count()];
+  State* const states = new State[wave];
 #pragma omp parallel
   {
     const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    Sums* sums = scratch;
     for (int64_t first = 0; first < blocks; first += wave) {
-      const int64_t tasks = smaller(wave, blocks - first) * per_block;
-      const int64_t begin = tasks * thread / threads, end = tasks * (thread + 1) / threads;
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t block = first + i / per_block;
-        collect(block, pieces.of(block, i % per_block), sums[i]);
+      const int64_t here = smaller(wave, blocks - first);
+      const Spans spans(shape, first, here);
+      const int64_t begin = spans.count() * thread / threads, end = spans.count() * (thread + 1) / threads;
+      for (int64_t i = begin; i < end; ++i) collect(first + spans.block(i), spans[i], sums[i]);
+#pragma omp barrier
+      for (int64_t b = here * thread / threads; b < here * (thread + 1) / threads; ++b) {
+        Sums total = {};
+        for (int64_t k = 0; k < spans.a_block(); ++k) {
+          const Sums& part = sums[spans.of_block(b, k)];
+          for (int64_t c = 0; c < kLanes; ++c) {
+            total.first[c] += part.first[c];
+            total.second[c] += part.second[c];
+          }
+        }
+        states[b] = combine(first + b, total);
       }
 #pragma omp barrier
       // Backwards: what was read last is in cache most surely.
-      for (int64_t i = end; i > begin;) {
-        const int64_t in_wave = (i - 1) / per_block, block = first + in_wave, start = in_wave * per_block;
-        const auto state = combine(block, sums + start, start >= begin);
-        for (; i > larger(begin, start); --i) apply(state, block, pieces.of(block, i - 1 - start));
-      }
-      sums = sums == scratch ? scratch + wave * per_block : scratch;
+      for (int64_t i = end; i-- > begin;) apply(states[spans.block(i)], spans[i]);
     }
+    _mm_sfence();  // of stores past the caches
   }
-  delete[] scratch;
+  delete[] sums;
+  delete[] states;
 }
 
 }  // namespace
