@@ -14,17 +14,17 @@ using core::CpuList;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-core::FlagValues flags(std::vector<std::string> arguments) {
+core::FlagValues flags(const std::vector<std::string>& arguments) {
   return core::parse_flags(benchmark_flags(), arguments);
 }
 
 // On a machine of two packages, nodes too, of two cores of two CPUs; every CPU may be used.
-ThreadSettings settings(std::vector<std::string> arguments, int replicas, int intra_op_threads) {
+ThreadSettings settings(const std::vector<std::string>& arguments, int replicas, int intra_op_threads) {
   core::SystemFiles machine = core::server(2, 2, 2);
   machine["/sys/devices/system/node/online"] = "0-1\n";
   machine["/sys/devices/system/node/node0/cpulist"] = "0-1,4-5\n";
   machine["/sys/devices/system/node/node1/cpulist"] = "2-3,6-7\n";
-  return read_thread_settings(flags(std::move(arguments)), replicas, intra_op_threads, 1, core::reading(machine));
+  return read_thread_settings(flags(arguments), replicas, intra_op_threads, 1, core::reading(machine));
 }
 
 // The machine of the test has CPUs of its own; `norespect` leaves them out of it.

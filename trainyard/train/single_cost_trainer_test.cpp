@@ -1,5 +1,6 @@
 #include "trainyard/train/single_cost_trainer.h"
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -290,6 +291,24 @@ TEST(SingleCostTrainer, AnInputThatEndsIsAnError) {
             "0; let it repeat, or train fewer steps");
 }
 
+TEST(SingleCostTrainer, ReplicasRunWhereTheyArePlacedAndGiveTheSameNumbers) {
+  SingleCostOptions options = tiny_options({}, 2);
+  SingleCostTrainer anywhere(options, tiny_source(80, 8, 2));
+  anywhere.train({.steps_per_epoch = 3});
+
+  const core::CpuList all = core::allowed_cpus();
+  const int node = core::numa_nodes(all).front().number;
+  options.placement = {{.cpus = {all.back()}, .memory_node = node}, {.places = {{all.front()}}, .memory_node = node}};
+  std::array<core::CpuList, 2> seen;
+  options.hooks.update_pre = [&](int r, nn::ParameterSet&) { seen[static_cast<size_t>(r)] = core::allowed_cpus(); };
+  SingleCostTrainer placed(options, tiny_source(80, 8, 2));
+  placed.train({.steps_per_epoch = 3});
+  EXPECT_EQ(seen[0], core::CpuList{all.back()});
+  EXPECT_EQ(seen[1], core::CpuList{all.front()});
+  EXPECT_EQ(core::allowed_cpus(), all);
+  EXPECT_TRUE(placed.parameters().values().equal(anywhere.parameters().values()));
+}
+
 TEST(SingleCostTrainer, EvaluationBesideTrainingChangesNothing) {
   const SingleCostOptions options = tiny_options({.dropout = 0.2});
   SingleCostTrainer alone(options, tiny_source(80, 8));
@@ -323,6 +342,7 @@ TEST(SingleCostTrainer, RefusesWhatCannotBe) {
   EXPECT_TRUE(refuses([](auto& o) { o.replicas = 0; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.replicas = 2; }).starts_with("invalid_argument: the input must give"));
   EXPECT_TRUE(refuses([](auto& o) { o.micro_steps = 0; }).starts_with("invalid_argument"));
+  EXPECT_TRUE(refuses([](auto& o) { o.placement.resize(5); }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.intra_op_threads = -1; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.weight_decay = std::nan(""); }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.learning_rate = nullptr; }).starts_with("invalid_argument"));
