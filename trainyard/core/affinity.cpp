@@ -19,10 +19,12 @@ namespace {
                                             .remedy = "for example granularity=fine,compact,1,0; see docs/howto.md"});
 }
 
+constexpr int kLargest = (1 << 16) - 1;  // no machine has more CPUs, and no list should take all memory
+
 std::optional<int> number(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kLargest) return std::nullopt;
   return value;
 }
 

@@ -93,7 +93,10 @@ TEST(Affinity, RefusesWhatItDoesNotKnow) {
                             "proclist=[{}],explicit",
                             "proclist=[0,explicit",
                             "compact,1,",
-                            "proclist=[0],explicit,1"}) {
+                            "proclist=[0],explicit,1",
+                            "proclist=[0-65536],explicit",
+                            "proclist=[0-9:2147483647],explicit",
+                            "compact,99999999999"}) {
     EXPECT_THROW(parse_affinity(wrong), Error) << wrong;
   }
 }
