@@ -12,8 +12,8 @@ struct Affine {
   void* output;
   uint8_t* mask;  // or null; with kRelu
   float scale[kLanes], shift[kLanes];
+  float inside[kLanes];  // 1 in lanes that hold a channel, else 0
   bool past_caches;
-  Bits lanes;  // that hold a channel
 };
 
 using ApplyAffine = void (*)(const Affine& a, const Span& span);

@@ -23,23 +23,21 @@ Block block_of(const NormBackward& a, int64_t block) {
   return result;
 }
 
-// d of `pixels` pixels from element `at`, given their input.
+// d of the pixels from element `at`, given their input.
 template <typename T, UnitActivation kind, bool has_mask, int pixels>
-[[gnu::always_inline]] inline void load_gradient(const NormBackward& a, Floats scale, Floats shift, int64_t at,
-                                                 const Floats* x, Floats* d) {
-#pragma GCC unroll 4
-  for (int k = 0; k < pixels; ++k) d[k] = load(static_cast<const T*>(a.gradients[0]) + at + k * kLanes);
+[[gnu::always_inline]] inline void load_gradient(const NormBackward& a, const PerLane<T>& scale,
+                                                 const PerLane<T>& shift, int64_t at, const Floats* x, Floats* d) {
+  load_group<pixels>(static_cast<const T*>(a.gradients[0]) + at, d);
   for (int g = 1; g < a.gradient_count; ++g) {
-    const T* const gradient = static_cast<const T*>(a.gradients[g]);
-#pragma GCC unroll 4
-    for (int k = 0; k < pixels; ++k) d[k] += load(gradient + at + k * kLanes);
+    Floats more[pixels];
+    load_group<pixels>(static_cast<const T*>(a.gradients[g]) + at, more);
+    for (int k = 0; k < pixels; ++k) d[k] += more[k];
   }
-#pragma GCC unroll 4
-  for (int k = 0; k < pixels; ++k) {
-    if constexpr (has_mask) {
-      d[k] = keep(d[k], load_bits(a.mask, at + k * kLanes));
-    } else {
-      d[k] = pass_back<kind>(d[k], multiply_add(x[k], scale, shift));
+  if constexpr (has_mask) {
+    keep_masked<T, pixels>(a.mask, at, d);
+  } else {
+    for (int k = 0; k < pixels; ++k) {
+      d[k] = pass_back<kind>(d[k], multiply_add(x[k], scale.template part<pixels>(k), shift.template part<pixels>(k)));
     }
   }
 }
@@ -49,27 +47,23 @@ template <typename T, UnitActivation kind, bool has_mask>
 void collect(const NormBackward& a, const Block& block, const Span& span, Sums& sums) {
   const T* const input = static_cast<const T*>(a.input);
   T* const masked = static_cast<T*>(a.masked);
-  const Floats scale = load(block.scale), shift = load(block.shift), mean = load(block.mean);
-  Floats first[4] = {}, second[4] = {};
+  const PerLane<T> scale(block.scale), shift(block.shift), mean(block.mean);
+  LaneSums<T> first, second;
   each_pixel(
-      span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
+      span, [&]<int pixels, int slot>(int64_t at) __attribute__((always_inline)) {
         Floats x[pixels], d[pixels];
-#pragma GCC unroll 4
-        for (int k = 0; k < pixels; ++k) x[k] = load(input + at + k * kLanes);
+        load_group<pixels>(input + at, x);
         load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
-#pragma GCC unroll 4
         for (int k = 0; k < pixels; ++k) {
-          first[k] += d[k];
-          second[k] = multiply_add(d[k], x[k] - mean, second[k]);
+          first.template part<pixels, slot>(k) += d[k];
+          Floats& product = second.template part<pixels, slot>(k);
+          product = multiply_add(d[k], x[k] - mean.template part<pixels>(k), product);
         }
-        if (masked != nullptr) {
-#pragma GCC unroll 4
-          for (int k = 0; k < pixels; ++k) store(masked + at + k * kLanes, d[k]);
-        }
+        if (masked != nullptr) store_group<pixels>(masked + at, d, false);
       });
   float sum[kLanes], products[kLanes];
-  store(sum, (first[0] + first[1]) + (first[2] + first[3]));
-  store(products, (second[0] + second[1]) + (second[2] + second[3]));
+  first.store_to(sum);
+  second.store_to(products);
   for (int64_t c = 0; c < kLanes; ++c) {
     sums.first[c] = sum[c];
     sums.second[c] = products[c];
@@ -95,19 +89,18 @@ template <typename T, UnitActivation kind, bool has_mask>
 void apply(const NormBackward& a, const Block& block, bool past_caches, const Span& span) {
   const T* const input = static_cast<const T*>(a.input);
   T* const output = static_cast<T*>(a.input_gradient);
-  const Floats scale = load(block.scale), shift = load(block.shift), mean = load(block.mean);
-  const Floats slope = load(block.slope), offset = load(block.offset);
+  const PerLane<T> scale(block.scale), shift(block.shift), mean(block.mean), slope(block.slope), offset(block.offset);
   each_pixel(
-      span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
+      span, [&]<int pixels, int>(int64_t at) __attribute__((always_inline)) {
         Floats x[pixels], d[pixels];
-#pragma GCC unroll 4
-        for (int k = 0; k < pixels; ++k) x[k] = load(input + at + k * kLanes);
+        load_group<pixels>(input + at, x);
         load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
-#pragma GCC unroll 4
         for (int k = 0; k < pixels; ++k) {
-          const Floats result = multiply_add(d[k], scale, multiply_add(x[k] - mean, slope, offset));
-          past_caches ? stream(output + at + k * kLanes, result) : store(output + at + k * kLanes, result);
+          const Floats centred = multiply_add(x[k] - mean.template part<pixels>(k), slope.template part<pixels>(k),
+                                              offset.template part<pixels>(k));
+          d[k] = multiply_add(d[k], scale.template part<pixels>(k), centred);
         }
+        store_group<pixels>(output + at, d, past_caches);
       });
 }
 

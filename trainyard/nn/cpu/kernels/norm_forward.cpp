@@ -9,22 +9,24 @@ namespace {
 
 template <typename T>
 void collect(const T* input, const T* block_pivot, const Span& span, Sums& sums) {
-  const Floats pivot = load(input + span.begin);
-  Floats first[4] = {}, second[4] = {};
+  float from[kLanes], to[kLanes], sum[kLanes], squares[kLanes];
+  store(from, load(input + span.begin));
+  store(to, load(block_pivot));
+  const PerLane<T> pivot(from);
+  LaneSums<T> first, second;
   each_pixel(
-      span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
-#pragma GCC unroll 4
+      span, [&]<int pixels, int slot>(int64_t at) __attribute__((always_inline)) {
+        Floats x[pixels];
+        load_group<pixels>(input + at, x);
         for (int k = 0; k < pixels; ++k) {
-          const Floats x = load(input + at + k * kLanes) - pivot;
-          first[k] += x;
-          second[k] = multiply_add(x, x, second[k]);
+          x[k] -= pivot.template part<pixels>(k);
+          first.template part<pixels, slot>(k) += x[k];
+          Floats& square = second.template part<pixels, slot>(k);
+          square = multiply_add(x[k], x[k], square);
         }
       });
-  float from[kLanes], to[kLanes], sum[kLanes], squares[kLanes];
-  store(from, pivot);
-  store(to, load(block_pivot));
-  store(sum, (first[0] + first[1]) + (first[2] + first[3]));
-  store(squares, (second[0] + second[1]) + (second[2] + second[3]));
+  first.store_to(sum);
+  second.store_to(squares);
   const double count = static_cast<double>(span.samples * span.pixels);
   for (int64_t c = 0; c < kLanes; ++c) {
     const double move = static_cast<double>(from[c]) - to[c];
@@ -37,7 +39,6 @@ template <typename T>
 Affine combine(const NormForward& a, int64_t block, const Sums& total) {
   Affine affine = {.input = a.input, .residual = a.residual, .output = a.output, .mask = a.mask};
   affine.past_caches = a.output != a.input && a.output != a.residual && goes_past_caches<T>(a.shape, a.output);
-  affine.lanes = channel_lanes(a.shape, block);
   const T* const pivot = static_cast<const T*>(a.input) + block * a.shape.pixels() * kLanes;
   const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
   for (int64_t c = 0; c < kLanes; ++c) {
@@ -48,6 +49,7 @@ Affine combine(const NormForward& a, int64_t block, const Sums& total) {
     const double spread = total.second[c] / count - offset * offset;
     const double variance = spread < 0 ? 0 : spread;  // NaN stays
     const double weight = !inside ? 0 : a.weight != nullptr ? a.weight[channel] : 1;
+    affine.inside[c] = inside ? 1 : 0;
     affine.scale[c] = static_cast<float>(weight / sqrt(variance + a.epsilon));
     affine.shift[c] = inside ? static_cast<float>(a.bias[channel] - mean * affine.scale[c]) : 0;
     a.mean[channel] = static_cast<float>(mean);

@@ -10,21 +10,23 @@ void apply(const Affine& a, const Span& span) {
   const T* const residual = static_cast<const T*>(a.residual);
   T* const output = static_cast<T*>(a.output);
   uint8_t* const mask = a.mask;
-  const Floats scale = load(a.scale), shift = load(a.shift);
-  const Bits lanes = a.lanes;
+  const PerLane<T> scale(a.scale), shift(a.shift), inside(a.inside);
   const bool past_caches = a.past_caches;
   each_pixel(
-      span, [&]<int pixels>(int64_t at) __attribute__((always_inline)) {
-#pragma GCC unroll 4
+      span, [&]<int pixels, int>(int64_t at) __attribute__((always_inline)) {
+        Floats u[pixels], added[pixels];
+        load_group<pixels>(input + at, u);
+        if constexpr (has_residual) load_group<pixels>(residual + at, added);
         for (int k = 0; k < pixels; ++k) {
-          const int64_t here = at + k * kLanes;
-          Floats u = multiply_add(load(input + here), scale, shift);
-          if constexpr (has_residual) u += load(residual + here);
-          if constexpr (has_mask) store_bits(mask, here, positive(u));
-          const Floats value = activate<kind>(u);
-          const Floats result = keeps_zero(kind) ? value : keep(value, lanes);
-          past_caches ? stream(output + here, result) : store(output + here, result);
+          u[k] = multiply_add(u[k], scale.template part<pixels>(k), shift.template part<pixels>(k));
+          if constexpr (has_residual) u[k] += added[k];
         }
+        if constexpr (has_mask) store_positive<T, pixels>(mask, at, u);
+        for (int k = 0; k < pixels; ++k) {
+          u[k] = activate<kind>(u[k]);
+          if constexpr (!keeps_zero(kind)) u[k] *= inside.template part<pixels>(k);
+        }
+        store_group<pixels>(output + at, u, past_caches);
       });
 }
 
@@ -55,9 +57,9 @@ void scale_shift(const ScaleShift& a) {
     for (int64_t c = 0; c < kLanes; ++c) {
       affine.scale[c] = a.scale[block * kLanes + c];
       affine.shift[c] = a.shift[block * kLanes + c];
+      affine.inside[c] = block * kLanes + c < a.shape.channels ? 1 : 0;
     }
     affine.past_caches = false;  // what inference writes is read next
-    affine.lanes = channel_lanes(a.shape, block);
     run(affine, spans[i]);
   }
 }

@@ -9,7 +9,7 @@
 #include <omp.h>
 #include <unistd.h>
 
-#include "trainyard/nn/cpu/kernels/vector.h"
+#include "trainyard/nn/cpu/kernels/group.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 
@@ -24,14 +24,21 @@ constexpr int64_t kSpanPixels = 1024;  // fp32 sums of more lose digits
 constexpr int64_t kGroupPixels = 256;  // small images share a span, so that sums are few beside the pixels,
 constexpr int64_t kGroupSamples = 16;  // but not so many that a span is all over the memory
 
-// Calls use<4>(element) for four pixels at a time, use<1>(element) for the rest.
+// Calls use<2, slot>(element) for two pixels at a time, with slot 0 and 1 in turn, and use<1, 0>(element) for the last.
 template <typename Use>
 [[gnu::always_inline]] inline void each_pixel(const Span& span, Use&& use) {
   for (int64_t s = 0; s < span.samples; ++s) {
     int64_t at = span.begin + s * span.sample_stride;
     const int64_t end = at + span.pixels * kLanes;
-    for (; at + 4 * kLanes <= end; at += 4 * kLanes) use.template operator()<4>(at);
-    for (; at < end; at += kLanes) use.template operator()<1>(at);
+    for (; at + 4 * kLanes <= end; at += 4 * kLanes) {
+      use.template operator()<2, 0>(at);
+      use.template operator()<2, 1>(at + 2 * kLanes);
+    }
+    if (at + 2 * kLanes <= end) {
+      use.template operator()<2, 0>(at);
+      at += 2 * kLanes;
+    }
+    if (at < end) use.template operator()<1, 0>(at);
   }
 }
 
