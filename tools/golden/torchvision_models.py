@@ -25,10 +25,12 @@ GOLDEN = numpy.uint64(0x9E3779B97F4A7C15)
 PERIOD = 1000003
 CLASSES, BATCH = 10, 2
 SIZE = 64
-SIZES = {"inception_v3": 107}
+SIZES = {"inception_v3": 107, "squeezenet1_1": 66}  # larger than 64; so that ceil_mode matters
 MODELS = """
-    alexnet densenet121 densenet161 densenet169 densenet201 inception_v3 mobilenet_v2 resnet18 resnet34 resnet50
-    resnet101 resnet152 resnext50_32x4d wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
+    alexnet densenet121 densenet161 densenet169 densenet201 efficientnet_b0 efficientnet_b1 efficientnet_b2
+    efficientnet_b3 efficientnet_b4 efficientnet_v2_s googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
+    mobilenet_v3_small regnet_y_1_6gf regnet_y_400mf resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d
+    shufflenet_v2_x1_0 squeezenet1_1 wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
 """.split()
 
 

@@ -8,10 +8,9 @@
 namespace trainyard::models::torchvision {
 namespace {
 
-// BasicConv2d: "<name>.conv", "<name>.bn" and ReLU.
 Value append(nn::GraphBuilder& b, const std::string& name, Value x, nn::Convolution op) {
   op.weight_init = nn::Initializer::normal(0.1);  // cut at 20 deviations there
-  return b.activation(name + ".relu", b.batch_norm(name + ".bn", b.convolution(name + ".conv", x, op)));
+  return append_basic_convolution(b, name, x, op);
 }
 
 nn::Convolution same(int64_t out_channels, nn::Size2d kernel) {
@@ -119,11 +118,10 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
   x = mixed_e(b, "Mixed_7b", x);
   x = mixed_e(b, "Mixed_7c", x);
   x = b.dropout("dropout", b.global_average_pool("avgpool", x));
-  const double bound = 1 / std::sqrt(static_cast<double>(b.shape(x)[0]));
   return b.build(b.linear("fc", x,
                           {.out_features = options.num_classes,
                            .weight_init = nn::Initializer::normal(0.1),
-                           .bias_init = nn::Initializer::uniform(bound)}));
+                           .bias_init = default_bias(b.shape(x)[0])}));
 }
 
 const ModelRegistration kInception(model("inception_v3", build, kRate, 299));

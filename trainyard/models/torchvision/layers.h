@@ -2,6 +2,7 @@
 // state dict of torchvision fits; the numbers they start with are drawn from torchvision's distributions.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -27,20 +28,23 @@ inline nn::Convolution centred_convolution(int64_t out_channels, nn::Size2d kern
           .groups = groups};
 }
 
+// What biases of torch.nn.Conv2d and Linear start with where a model sets nothing.
+inline nn::Initializer default_bias(int64_t fan_in) {
+  return nn::Initializer::uniform(1 / std::sqrt(static_cast<double>(fan_in)));
+}
+
 // Gives a convolution with a bias what torch.nn.Conv2d starts with where a model sets nothing: weights and bias
 // uniform within 1 / sqrt(fan in).
 inline nn::Convolution with_default_start(nn::Convolution op, int64_t in_channels) {
-  const double fan_in = static_cast<double>(in_channels / op.groups * op.kernel.height * op.kernel.width);
   op.bias = true;
   op.weight_init = nn::Initializer::he_uniform();
-  op.bias_init = nn::Initializer::uniform(1 / std::sqrt(fan_in));
+  op.bias_init = default_bias(in_channels / op.groups * op.kernel.height * op.kernel.width);
   return op;
 }
 
 // torch.nn.Linear with its own start.
 inline Value append_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features) {
-  const double bound = 1 / std::sqrt(static_cast<double>(b.shape(x)[0]));
-  return b.linear(name, x, {.out_features = out_features, .bias_init = nn::Initializer::uniform(bound)});
+  return b.linear(name, x, {.out_features = out_features, .bias_init = default_bias(b.shape(x)[0])});
 }
 
 // torch.nn.Linear with normal weights and no bias at first.
@@ -54,6 +58,18 @@ inline Value append_conv_norm(nn::GraphBuilder& b, const std::string& prefix, Va
                               std::optional<Function> activation) {
   x = b.batch_norm(prefix + ".1", b.convolution(prefix + ".0", x, op));
   return activation ? b.activation(prefix + ".2", x, *activation) : x;
+}
+
+// BasicConv2d of GoogLeNet and Inception: "<name>.conv", "<name>.bn" and ReLU.
+inline Value append_basic_convolution(nn::GraphBuilder& b, const std::string& name, Value x,
+                                      const nn::Convolution& op) {
+  return b.activation(name + ".relu", b.batch_norm(name + ".bn", b.convolution(name + ".conv", x, op)));
+}
+
+// The nearest multiple of 8, which loses no more than a tenth.
+inline int64_t divisible_by_8(double channels) {
+  const int64_t near = std::max<int64_t>(8, static_cast<int64_t>(channels + 4) / 8 * 8);
+  return static_cast<double>(near) < 0.9 * channels ? near + 8 : near;
 }
 
 // torch.nn.AdaptiveAvgPool2d to size x size and flatten; no pooling where the image has the size already, as at the

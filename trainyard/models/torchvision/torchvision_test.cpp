@@ -154,7 +154,11 @@ class Torchvision : public ::testing::TestWithParam<std::string> {
   static nn::Graph graph(int64_t classes, int64_t size) {
     return build_model("torchvision/" + GetParam(), "imagenet", {.num_classes = classes, .image_size = size});
   }
-  static int64_t size() { return GetParam() == "inception_v3" ? 107 : 64; }
+  static int64_t size() {
+    const std::map<std::string, int64_t> sizes{{"inception_v3", 107}, {"squeezenet1_1", 66}};
+    const auto found = sizes.find(GetParam());
+    return found == sizes.end() ? 64 : found->second;
+  }
   const Golden golden_ = read_golden(GetParam());
 };
 
