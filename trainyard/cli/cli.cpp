@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"predict", "top-5 classes of images, or logits of an array", run_predict},
     {"data", "write the embedded data set: data make-shapes --output=DIR", run_data},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},
+    {"bench", "time parts of a run: bench layers --model=NAME", run_bench},
     {"doctor", "this machine, what is built in, and what is missing", run_doctor},
     {"help", "every flag, by group", run_help},
 };

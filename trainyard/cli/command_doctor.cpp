@@ -5,14 +5,23 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/cli/doctor_report.h"
+#include "trainyard/core/log.h"
+#include "trainyard/core/machine_limits.h"
 
 namespace trainyard::cli {
 
 int run_doctor(const Arguments& arguments, Console& console) {
   core::FlagTable table;
-  if (!parse_command({"doctor", "this machine, what is built in, and what is missing", ""}, table, arguments,
-                     console)) {
-    return kSuccess;
+  table
+      .boolean("limits", false,
+               "measure anew what the machine can do at most (a few seconds), and keep it for runs to be compared with")
+      .group("Doctor");
+  const auto parsed =
+      parse_command({"doctor", "this machine, what is built in, and what is missing", ""}, table, arguments, console);
+  if (!parsed) return kSuccess;
+  if (parsed->values.boolean("limits")) {
+    const std::string path = core::save_machine_limits(core::measure_machine_limits());
+    core::log::info("the machine's limits are kept in {}", path);
   }
   print_report(examine_machine(), console.out);
   return kSuccess;

@@ -1,6 +1,7 @@
 #include "trainyard/cli/doctor_report.h"
 
 #include <algorithm>
+#include <ctime>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -77,10 +78,39 @@ DoctorReport::Section features() {
   return section;
 }
 
+std::string utc_day(int64_t unix_seconds) {
+  const std::time_t seconds = unix_seconds;
+  std::tm fields{};
+  char text[sizeof "2026-01-01"];
+  ::gmtime_r(&seconds, &fields);
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%d", &fields)};
+}
+
 }  // namespace
 
+DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits) {
+  if (!limits) return {"Limits", {{"not measured", "trainyard doctor --limits measures them, on an idle machine"}}};
+  const auto flops = [](double one, double all) {
+    return one == 0 ? std::string("no instructions for it (AVX512_BF16)")
+                    : fmt::format("{:.1f} GFLOP/s, one thread {:.1f}", 1e-9 * all, 1e-9 * one);
+  };
+  const std::string busy =
+      limits->processor_share > 0.9
+          ? std::string()
+          : fmt::format("; other programs had a core for {:.0f} % of the time: measure again on an idle machine",
+                        100 * (1 - limits->processor_share));
+  const auto bytes = [](double rate) { return fmt::format("{:.1f} GB/s", 1e-9 * rate); };
+  return {"Limits",
+          {{"measured", fmt::format("{}, {} threads{}", utc_day(limits->measured_at), limits->threads, busy)},
+           {"multiply-add fp32", flops(limits->fp32_flops_one, limits->fp32_flops_all)},
+           {"multiply-add bf16", flops(limits->bf16_flops_one, limits->bf16_flops_all)},
+           {"memory read", bytes(limits->read_bytes)},
+           {"memory copy", bytes(limits->copy_bytes)},
+           {"memory triad", bytes(limits->triad_bytes)}}};
+}
+
 DoctorReport examine_machine() {
-  return {{machine(), instruction_sets(), build(), features()}};
+  return {{machine(), instruction_sets(), limits_section(core::load_machine_limits()), build(), features()}};
 }
 
 void print_report(const DoctorReport& report, std::ostream& out) {

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "trainyard/core/machine_limits.h"
 
 namespace trainyard::cli {
 
@@ -18,6 +21,8 @@ struct DoctorReport {
 };
 
 DoctorReport examine_machine();
+// What is kept of this machine's limits (core/machine_limits.h), or how to measure them.
+DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits);
 void print_report(const DoctorReport& report, std::ostream& out);
 
 }  // namespace trainyard::cli

@@ -1,4 +1,6 @@
 // Whole runs through the command line, on the embedded data set: train, stop, resume, evaluate, predict.
+#include <cstdlib>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +23,8 @@ class Training : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared = new core::TempDir;
+    // The user's own machine limits would change what runs print.
+    ::setenv("XDG_CACHE_HOME", shared->file("cache").c_str(), 1);
     data::ShapesOptions options;
     options.train_count = 120;
     options.validation_count = 36;

@@ -8,6 +8,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
 #include "trainyard/recipes/trained_model.h"
 #include "trainyard/recipes/validation_run.h"
 #include "trainyard/train/step_log.h"
@@ -54,6 +55,9 @@ void evaluate_checkpoint(const core::FlagValues& values, const BenchmarkSettings
 
 BenchmarkOutcome run_evaluation(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
                                 const core::StopToken& stop) {
+  for (const char* name : {"trace_file", "tfprof_file"}) {
+    if (!values.text(name).empty()) core::log::warning("an evaluation has no steps: --{} writes nothing", name);
+  }
   const auto interval = std::chrono::seconds(values.integer("eval_interval_secs"));
   do {
     try {

@@ -10,6 +10,8 @@
 #include "trainyard/core/flag_value.h"
 #include "trainyard/core/log.h"
 #include "trainyard/recipes/benchmark_state.h"
+#include "trainyard/recipes/compute_rate.h"
+#include "trainyard/recipes/step_recording.h"
 #include "trainyard/recipes/validation_run.h"
 #include "trainyard/train/benchmark_log.h"
 #include "trainyard/train/checkpoint_callback.h"
@@ -171,6 +173,12 @@ void TrainingRun::add_callbacks() {
     }
     trainer_.add(std::make_shared<train::SummaryCallback>(summary));
   }
+  add_recordings(
+      trainer_, [this](train::StepRecorder* recorder) { trainer_.record(recorder); },
+      {.executor = trainer_.options().executor,
+       .replicas = settings_.replicas,
+       .images = settings_.batch_size * settings_.micro_steps},
+      values_, settings_, print_);
   if (settings_.mode == BenchmarkMode::kTrainingAndEvaluation) {
     validation_.emplace(settings_, trainer_.parameters(), values_.integer("display_every"), print_);
     train::EvaluationCallbackOptions evaluation;
@@ -198,7 +206,11 @@ void TrainingRun::add_callbacks() {
 void TrainingRun::finish() {
   trainer_.monitors().close();
   if (benchmark_log_) benchmark_log_->close();
-  if (!saves()) return;
+  const train::ComputeRate compute = compute_rate(settings_, step_log_->images_per_second());
+  if (!saves()) {
+    log_compute_rate(compute);
+    return;
+  }
   core::FileSystem& files = core::local_file_system();
   train::RunSummary summary;
   summary.model = settings_.model->name;
@@ -208,6 +220,7 @@ void TrainingRun::finish() {
   summary.steps = step_log_->steps();
   summary.seconds = step_log_->elapsed_seconds();
   summary.images_per_second = step_log_->images_per_second();
+  summary.compute = compute;
   summary.shares = share_counter_->shares();
   summary.stopped_by = trainer_.stop_reason();
   if (trainer_.global_step() > first_step_)

@@ -373,6 +373,7 @@ TEST(RunSummary, IsJsonAndAFewLines) {
                      .steps = 100,
                      .seconds = 12.5,
                      .images_per_second = 256,
+                     .compute = {.model_flops = 6.3e10, .limit_flops = 2.5e11},
                      .shares = {1, 0.05, 0.85, 0, 0.1},
                      .metrics = {{"loss", 0.125}, {"eval_top_1_accuracy", 0.97}},
                      .checkpoint = "out/model.ckpt-110",
@@ -383,6 +384,8 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
   EXPECT_EQ(json["metrics"]["eval_top_1_accuracy"], 0.97);
   EXPECT_EQ(json["time_shares"]["compute"], 0.85);
+  EXPECT_EQ(json["model_flops_per_second"], 6.3e10);
+  EXPECT_EQ(json["limit_flops_per_second"], 2.5e11);
   EXPECT_EQ(json["checkpoint"], "out/model.ckpt-110");
   EXPECT_TRUE(json["metrics_csv"].is_null());
   EXPECT_TRUE(json["stopped_by"].is_null());
@@ -393,6 +396,12 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   write_run_summary(summary, path);
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["metrics"]["loss"], "nan");
   EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nStopped by:   SIGTERM\n"));
+  summary.compute.limit_flops = 0;
+  EXPECT_THAT(run_summary_text(summary, "x"),
+              HasSubstr("\nCompute:      63.0 GFLOP/s of the model (trainyard doctor --limits measures"));
+  write_run_summary(summary, path);
+  EXPECT_TRUE(nlohmann::json::parse(core::local_file_system().read_file(path))["limit_flops_per_second"].is_null());
+  EXPECT_EQ(compute_rate_text({}), "");
 }
 
 }  // namespace

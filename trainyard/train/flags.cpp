@@ -83,14 +83,19 @@ void declare_output_flags(core::FlagTable& table) {
 
 void declare_trace_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Traces and graphs";
-  constexpr const char* kTraces = "traces";
-  table.text("trace_file", "", "write a trace of the last but one step of the warm-up").group(kGroup).pending(kTraces);
-  table.boolean("use_chrome_trace_format", true, "trace_file for chrome://tracing instead of as text")
-      .group(kGroup)
-      .pending(kTraces);
-  table.text("tfprof_file", std::nullopt, "profile the first ten steps: a table and JSON of the top operators")
-      .group(kGroup)
-      .pending("operator profiles");
+  table
+      .text("trace_file", "",
+            "write a trace of the last but one step of the warm-up, or of the first step when the warm-up is shorter")
+      .group(kGroup);
+  table
+      .boolean("use_chrome_trace_format", true,
+               "trace_file for chrome://tracing and Perfetto; false: TensorFlow's StepStats as text")
+      .group(kGroup);
+  table
+      .text("tfprof_file", std::nullopt,
+            "profile the ten steps after the warm-up: print the 20 longest operators, write layers and operators as "
+            "JSON")
+      .group(kGroup);
   table.boolean("ml_perf_compliance_logging", false, "print MLPerf's compliance lines")
       .group(kGroup)
       .pending("MLPerf compliance lines");

@@ -25,11 +25,19 @@ Json number(double value) {
 
 }  // namespace
 
+std::string compute_rate_text(const ComputeRate& rate) {
+  if (rate.model_flops <= 0) return {};
+  const std::string model = fmt::format("{:.1f} GFLOP/s of the model", 1e-9 * rate.model_flops);
+  if (rate.limit_flops <= 0) return model + " (trainyard doctor --limits measures what the machine can do)";
+  return fmt::format("{}, {:.0f} % of the machine's limit", model, 100 * rate.model_flops / rate.limit_flops);
+}
+
 void write_run_summary(const RunSummary& summary, const std::string& path, core::FileSystem& files) {
   const core::BuildInfo& build = core::build_info();
   const core::MachineInfo machine = core::machine_info();
   Json metrics = Json::object();
   for (const auto& [name, value] : summary.metrics) metrics[name] = number(value);
+  const Json limit = summary.compute.limit_flops > 0 ? number(summary.compute.limit_flops) : Json();
   const Json json{{"model", summary.model},
                   {"dataset", summary.dataset},
                   {"mode", summary.mode},
@@ -37,6 +45,8 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
                   {"steps", summary.steps},
                   {"seconds", number(summary.seconds)},
                   {"images_per_second", number(summary.images_per_second)},
+                  {"model_flops_per_second", number(summary.compute.model_flops)},
+                  {"limit_flops_per_second", limit},
                   {"time_shares",
                    {{"input", summary.shares.input},
                     {"compute", summary.shares.compute},
@@ -63,6 +73,7 @@ std::string run_summary_text(const RunSummary& summary, const std::string& path)
   const StepTimes& shares = summary.shares;
   line("Trained", fmt::format("{} on {}, {} steps in {:.1f} s, {:.1f} images/s", summary.model, summary.dataset,
                               summary.steps, summary.seconds, summary.images_per_second));
+  line("Compute", compute_rate_text(summary.compute));
   line("Time", fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %, update {:.0f} %",
                            100 * shares.input, 100 * shares.compute, 100 * shares.communication, 100 * shares.update));
   std::string metrics;

@@ -13,6 +13,15 @@
 
 namespace trainyard::train {
 
+// How much of the machine a run uses. FLOP/s of the model by definition: forward_flops() of an image, and twice that
+// again for its backward, times images a second.
+struct ComputeRate {
+  double model_flops = 0;
+  double limit_flops = 0;  // that the machine can do (core::MachineLimits); 0: not measured
+};
+// "120.5 GFLOP/s of the model, 48 % of the machine's limit"; empty for a model without flops.
+std::string compute_rate_text(const ComputeRate& rate);
+
 struct RunSummary {
   std::string model;
   std::string dataset;
@@ -21,6 +30,7 @@ struct RunSummary {
   int64_t steps = 0;        // of this run, after the warm-up
   double seconds = 0;       // that these took
   double images_per_second = 0;
+  ComputeRate compute;
   StepTimes shares;                                     // TimeShares::shares() of the run
   std::string stopped_by;                               // "" when the run came to its end
   std::vector<std::pair<std::string, double>> metrics;  // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}

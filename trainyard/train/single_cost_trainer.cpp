@@ -89,6 +89,10 @@ double SingleCostTrainer::last_total_loss() const {
   return replicas_->base_loss() + replicas_->l2_loss();
 }
 
+void SingleCostTrainer::record(StepRecorder* recorder) {
+  replicas_->record(recorder);
+}
+
 void SingleCostTrainer::begin_training() {
   const int threads = options_.intra_op_threads > 0 ? options_.intra_op_threads : core::available_cores();
   replicas_->start(std::max(1, threads / options_.replicas));

@@ -25,6 +25,8 @@
 
 namespace trainyard::train {
 
+class StepRecorder;
+
 struct StepHooks {
   std::function<void(int replica, data::Batch& batch)> input_pre;
   // Changes (output, labels) before the loss.
@@ -80,6 +82,10 @@ class SingleCostTrainer : public Trainer {
   // Not a number before the first step.
   double last_total_loss() const;
   double last_base_loss() const;
+
+  // Steps from the next one on write what they do into `recorder`, of options().replicas replicas; null: no longer.
+  // Between steps. The recorder outlives them.
+  void record(StepRecorder* recorder);
 
   // Beside the trainer's: "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu".
   void save(core::StateWriter& writer) const override;

@@ -85,7 +85,17 @@ std::vector<data::Batch> SingleCostTrainer::Replicas::next_batches(data::BatchSo
                                             .remedy = "let it repeat, or train fewer steps"});
 }
 
+void SingleCostTrainer::Replicas::record(StepRecorder* recorder) {
+  recorder_ = recorder;
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    replicas_[r].executor->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(static_cast<int>(r)));
+  }
+}
+
 void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& view) {
+  if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
+  ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
+  const RecordedPart recorded_step(record, StepPart::kStep);
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(0);
   last_learning_rate_ = options_.learning_rate(view.global_step);
@@ -94,7 +104,11 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
   double input_seconds = 0;
   for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
     const Clock::time_point asked = Clock::now();
-    std::vector<data::Batch> batches = next_batches(source);
+    std::vector<data::Batch> batches;
+    {
+      const RecordedPart recorded(record, StepPart::kInput);
+      batches = next_batches(source);
+    }
     input_seconds += seconds_between(asked, Clock::now());
     threads_->run([&](int r) {
       forward_backward(r, view.global_step, micro_step, std::move(batches[static_cast<size_t>(r)]));
@@ -120,12 +134,19 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
   const StepHooks& hooks = options_.hooks;
   replica.sink->begin(micro_step, options_.micro_steps);
   if (hooks.input_pre) hooks.input_pre(r, batch);
-  const at::Tensor output = replica.executor->forward(
-      batch.images,
-      {.seed = options_.seed, .step = step, .micro_step = micro_step, .first_sample = batch.first_sample});
-  at::Tensor loss_output = output, labels = batch.labels;
-  if (hooks.loss_pre) hooks.loss_pre(r, loss_output, labels);
-  at::Tensor loss = options_.loss ? options_.loss(loss_output, labels) : nn::softmax_cross_entropy(loss_output, labels);
+  at::Tensor output, loss;
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kForward);
+    output = replica.executor->forward(
+        batch.images,
+        {.seed = options_.seed, .step = step, .micro_step = micro_step, .first_sample = batch.first_sample});
+  }
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kLoss);
+    at::Tensor loss_output = output, labels = batch.labels;
+    if (hooks.loss_pre) hooks.loss_pre(r, loss_output, labels);
+    loss = options_.loss ? options_.loss(loss_output, labels) : nn::softmax_cross_entropy(loss_output, labels);
+  }
   const at::Tensor share = loss.detach().div(options_.micro_steps);
   if (hooks.grad_pre) hooks.grad_pre(r, loss);
   if (loss.numel() != 1 || !loss.requires_grad()) {
@@ -135,8 +156,11 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
                                                                     loss.requires_grad() ? "" : " without gradient")});
   }
   if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
-  loss.backward();
-  replica.sink->finish();
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kBackward);
+    loss.backward();
+    replica.sink->finish();
+  }
 
   replica.view.loss = micro_step == 0 ? share : replica.view.loss.add(share);
   replica.view.output = output.detach();
@@ -146,13 +170,19 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
 void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   const at::NoGradGuard without_gradients;
   nn::ParameterSet& parameters = update_->parameters(r);
-  update_->reduce(r);
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kReduce);
+    update_->reduce(r);
+  }
   if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   if (r == 0 && options_.weight_decay > 0) l2_loss_ = optim::l2_loss(parameters, options_.weight_decay);
 
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(r);
-  update_->update(r, state_);
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kUpdate);
+    update_->update(r, state_);
+  }
   if (r != 0) return;
   replica_0_done_ = Clock::now();
   update_seconds_ =

@@ -9,6 +9,7 @@
 #include "trainyard/optim/step_state.h"
 #include "trainyard/train/replica_threads.h"
 #include "trainyard/train/single_cost_trainer.h"
+#include "trainyard/train/step_recorder.h"
 
 namespace trainyard::train {
 
@@ -19,6 +20,9 @@ class SingleCostTrainer::Replicas {
 
   void start(int intra_op_threads_each);
   void end() { threads_.reset(); }
+
+  // Of the steps from the next one on; null: nobody's.
+  void record(StepRecorder* recorder);
 
   // view.global_step is given; the rest is filled.
   void run_step(data::BatchSource& source, StepView& view);
@@ -39,6 +43,7 @@ class SingleCostTrainer::Replicas {
     ReplicaView view;
   };
 
+  ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
   std::vector<data::Batch> next_batches(data::BatchSource& source) const;
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
   void reduce_and_update(int replica);
@@ -52,6 +57,7 @@ class SingleCostTrainer::Replicas {
   // Of replica 0, written by its thread and read when all have met.
   double update_seconds_ = 0;
   Clock::time_point replica_0_done_;
+  StepRecorder* recorder_ = nullptr;
   std::unique_ptr<ReplicaThreads> threads_;
 };
 

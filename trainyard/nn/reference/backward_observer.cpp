@@ -46,8 +46,14 @@ struct StopHook : torch::autograd::FunctionPostHook {
   std::shared_ptr<Stopwatch> watch;
 };
 
+std::string kernel_name(const torch::autograd::Node& function) {
+  const std::string name = function.name();  // "ConvolutionBackward0", "torch::autograd::AccumulateGrad"
+  const size_t scope = name.rfind("::");
+  return scope == std::string::npos ? name : name.substr(scope + 2);
+}
+
 void observe(torch::autograd::Node& function, int node, NodeObserver& observer) {
-  const auto watch = std::make_shared<Stopwatch>(Stopwatch{function.name(), node, &observer, {}});
+  const auto watch = std::make_shared<Stopwatch>(Stopwatch{kernel_name(function), node, &observer, {}});
   function.add_pre_hook(std::make_unique<StartHook>(watch));
   function.add_post_hook(std::make_unique<StopHook>(watch));
 }

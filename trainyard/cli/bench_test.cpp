@@ -1,0 +1,130 @@
+// Where the time goes, through the command line: bench layers, traces, profiles, the machine's limits.
+#include <cstdlib>
+#include <set>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/cli/cli_for_test.h"
+#include "trainyard/cli/doctor_report.h"
+#include "trainyard/core/golden.h"
+#include "trainyard/core/temp_dir.h"
+
+namespace trainyard::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// No test reads or writes the user's own limits.
+class Bench : public ::testing::Test {
+ protected:
+  Bench() {
+    if (const char* value = std::getenv("XDG_CACHE_HOME")) before_ = value;
+    ::setenv("XDG_CACHE_HOME", temp_.file("cache").c_str(), 1);
+  }
+  ~Bench() override { before_.empty() ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", before_.c_str(), 1); }
+  std::string read(const char* name) const { return core::local_file_system().read_file(temp_.file(name)); }
+  // A short run on synthetic images.
+  static CommandResult train(const Arguments& more) {
+    Arguments arguments = {"train",        "--model=lenet",   "--data_name=imagenet", "--batch_size=4",
+                           "--device=cpu", "--num_batches=3", "--num_intra_threads=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command(arguments);
+  }
+
+  core::TempDir temp_;
+
+ private:
+  std::string before_;
+};
+
+TEST_F(Bench, LayersPrintsATableAndWritesJson) {
+  const CommandResult result =
+      run_command({"bench", "layers", "--model=lenet", "--data_name=imagenet", "--batch_size=2", "--num_batches=2",
+                   "--num_intra_threads=1", "--json=" + temp_.file("layers.json")});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^lenet, 2 images a step, executor reference: .* ms a step, .* images/s"), 1);
+  EXPECT_EQ(count_lines(result.out, "^conv1 +convolution( +[0-9.]+){5}  convolution, ConvolutionBackward0"), 1)
+      << result.out;
+  EXPECT_EQ(count_lines(result.out, "doctor --limits"), 1);
+  const Json json = Json::parse(read("layers.json"));
+  EXPECT_EQ(json["model"], "lenet");
+  EXPECT_GT(json["layers"].size(), 8u);
+}
+
+TEST_F(Bench, SaysWhatIsWrong) {
+  EXPECT_EQ(run_command({"bench"}).code, kUsage);
+  EXPECT_EQ(run_command({"bench", "layers", "--help"}).code, kSuccess);
+  const CommandResult unknown = run_command({"bench", "layer"});
+  EXPECT_EQ(unknown.code, kUsage);
+  EXPECT_NE(unknown.err.find("did you mean 'layers'"), std::string::npos) << unknown.err;
+  EXPECT_EQ(run_command({"bench", "layers"}).code, kUsage);
+  EXPECT_EQ(run_command({"bench", "layers", "--model=lenet", "--num_batches=0"}).code, kUsage);
+}
+
+TEST_F(Bench, ATrainingWritesATraceAndAProfile) {
+  const CommandResult result = train({"--num_warmup_batches=3", "--trace_file=" + temp_.file("new/trace.json"),
+                                      "--tfprof_file=" + temp_.file("profile.json")});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^Dumping trace to .*new/trace.json$"), 1);
+  EXPECT_EQ(count_lines(result.out, "^Dumping profile to .*profile.json$"), 1);
+  EXPECT_EQ(count_lines(result.out, "^convolution +2 "), 1) << result.out;
+  std::set<std::string> names;
+  std::set<int64_t> steps;
+  const Json trace = Json::parse(read("new/trace.json"));
+  for (const Json& event : trace["traceEvents"]) {
+    names.insert(event["name"]);
+    if (event["name"] == "step") steps.insert(event["args"]["global_step"].get<int64_t>());
+  }
+  EXPECT_EQ(steps, std::set<int64_t>{1}) << "the last but one of three warm-up steps";
+  for (const char* name : {"input", "forward", "loss", "backward", "update", "conv1"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  EXPECT_EQ(Json::parse(read("profile.json"))["steps"], 3) << "all that a short run has";
+}
+
+TEST_F(Bench, ForwardStepsWriteThemToo) {
+  const CommandResult result =
+      train({"--forward_only", "--num_warmup_batches=0", "--trace_file=" + temp_.file("trace.txt"),
+             "--nouse_chrome_trace_format", "--tfprof_file=" + temp_.file("profile.json")});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  const std::string trace = read("trace.txt");
+  EXPECT_EQ(count_lines(trace, "^dev_stats"), 2);
+  EXPECT_EQ(count_lines(trace, "node_name: \"conv1\""), 1) << "without a warm-up the first step";
+  EXPECT_EQ(count_lines(trace, "node_name: \"backward\""), 0);
+  EXPECT_EQ(Json::parse(read("profile.json"))["layers"][1]["backward"]["seconds"], 0.0);
+}
+
+TEST_F(Bench, DoctorMeasuresTheLimitsThatRunsAreComparedWith) {
+  EXPECT_EQ(count_lines(run_command({"doctor"}).out, "not measured +trainyard doctor --limits"), 1);
+  EXPECT_EQ(count_lines(train({}).err, "compute: .* GFLOP/s of the model \\(trainyard doctor --limits"), 1);
+  const CommandResult measured = run_command({"doctor", "--limits"});
+  EXPECT_EQ(measured.code, kSuccess) << measured.err;
+  EXPECT_EQ(count_lines(measured.out, "memory read +[0-9.]+ GB/s"), 1) << measured.out;
+  EXPECT_EQ(count_lines(run_command({"doctor"}).out, "multiply-add fp32 +[0-9.]+ GFLOP/s, one thread [0-9.]+"), 1);
+  EXPECT_EQ(count_lines(train({}).err, "compute: .* GFLOP/s of the model, [0-9]+ % of the machine's limit"), 1);
+}
+
+TEST_F(Bench, LimitsHaveAFixedForm) {
+  core::MachineLimits limits{.threads = 2,
+                             .fp32_flops_one = 1.2e11,
+                             .fp32_flops_all = 2.375e11,
+                             .bf16_flops_one = 2.4e11,
+                             .bf16_flops_all = 4.8e11,
+                             .read_bytes = 4.2e10,
+                             .copy_bytes = 4.1e10,
+                             .triad_bytes = 4.05e10,
+                             .processor_share = 0.99,
+                             .measured_at = 1'700'000'000};
+  std::ostringstream out;
+  DoctorReport report{{limits_section(limits)}};
+  limits.bf16_flops_one = limits.bf16_flops_all = 0;
+  limits.processor_share = 0.6;
+  report.sections.push_back(limits_section(limits));
+  report.sections.push_back(limits_section(std::nullopt));
+  print_report(report, out);
+  EXPECT_TRUE(core::matches_golden(out.str(), "trainyard/cli/testdata/doctor_limits.txt"));
+}
+
+}  // namespace
+}  // namespace trainyard::cli

@@ -1,0 +1,98 @@
+// Timing of parts of a run, each kind with flags of its own.
+#include <algorithm>
+#include <iterator>
+#include <ostream>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trainyard/cli/command.h"
+#include "trainyard/cli/command_flags.h"
+#include "trainyard/core/error.h"
+#include "trainyard/core/file_system.h"
+#include "trainyard/core/machine_limits.h"
+#include "trainyard/core/registry.h"
+#include "trainyard/recipes/bench_layers.h"
+
+namespace trainyard::cli {
+namespace {
+
+void print_limits(bool sixteen_bits, std::ostream& out) {
+  if (const auto limits = core::load_machine_limits()) {
+    out << fmt::format("the machine's limits: {:.1f} GFLOP/s, {:.1f} GB/s read, {:.1f} GB/s copied\n",
+                       1e-9 * limits->flops(sixteen_bits), 1e-9 * limits->read_bytes, 1e-9 * limits->copy_bytes);
+  } else {
+    out << "the machine's limits: trainyard doctor --limits measures them\n";
+  }
+}
+
+int run_layers(const Arguments& arguments, Console& console) {
+  constexpr const char* kGroup = "Layers";
+  core::FlagTable table;
+  table.text("model", std::nullopt, "the model, as in `trainyard models`").group(kGroup);
+  table.text("data_name", std::nullopt, "imagenet or cifar10; unset: the first that has the model").group(kGroup);
+  table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0).group(kGroup);
+  table.text("executor", "reference", "what runs the model").group(kGroup);
+  table.boolean("forward_only", false, "inference instead of training").group(kGroup);
+  table.boolean("use_bf16", false, "activations in bfloat16").group(kGroup);
+  table.integer("num_warmup_batches", 3, "steps before those that count").bounds(0).group(kGroup);
+  table.integer("num_batches", 10, "steps whose median is shown").bounds(1).group(kGroup);
+  table.integer("num_intra_threads", 0, "threads of one operation; 0: the cores that the process may use")
+      .bounds(0)
+      .group(kGroup);
+  table.text("json", std::nullopt, "write the same as JSON into this file").group(kGroup);
+  const auto parsed =
+      parse_command({"bench layers", "each layer's time, forward and backward", ""}, table, arguments, console);
+  if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  if (values.text("model").empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "trainyard bench layers needs a model",
+                                                          .remedy = "pass --model, one of `trainyard models`"});
+  }
+  const bool bfloat16 = values.boolean("use_bf16");
+  const train::LayerReport report =
+      recipes::bench_layers({.model = values.text("model"),
+                             .dataset = values.text("data_name"),
+                             .batch_size = values.integer("batch_size"),
+                             .executor = values.text("executor"),
+                             .forward_only = values.boolean("forward_only"),
+                             .bfloat16 = bfloat16,
+                             .warmup_steps = values.integer("num_warmup_batches"),
+                             .steps = values.integer("num_batches"),
+                             .intra_op_threads = static_cast<int>(values.integer("num_intra_threads"))});
+  console.out << train::layer_time_table(report);
+  print_limits(bfloat16, console.out);
+  if (const std::string path = values.text("json"); !path.empty()) {
+    core::local_file_system().write_file_atomically(path, train::layer_time_json(report));
+  }
+  return kSuccess;
+}
+
+struct Kind {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments&, Console&);
+};
+constexpr Kind kKinds[] = {
+    {"layers", "each layer's time, forward and backward, FLOP/s, bytes/s and share: --model=NAME", run_layers},
+};
+
+}  // namespace
+
+int run_bench(const Arguments& arguments, Console& console) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
+    console.out << "usage: trainyard bench KIND [--flag=value ...]\n\n";
+    for (const Kind& kind : kKinds) console.out << fmt::format("  {:8} {}\n", kind.name, kind.summary);
+    console.out << "\neach kind takes --help.\n";
+    return arguments.empty() ? kUsage : kSuccess;
+  }
+  for (const Kind& kind : kKinds) {
+    if (arguments[0] == kind.name) return kind.run({arguments.begin() + 1, arguments.end()}, console);
+  }
+  std::vector<std::string> names;
+  std::transform(std::begin(kKinds), std::end(kKinds), std::back_inserter(names), [](auto& kind) { return kind.name; });
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    core::unknown_name("kind of bench", arguments[0], names).detail());
+}
+
+}  // namespace trainyard::cli

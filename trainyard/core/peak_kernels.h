@@ -1,0 +1,28 @@
+// Loops that do nothing but what they are measured for: the most multiply-adds, or the most bytes, that one core can
+// do. With the widest vectors of the processor that runs them. For machine_limits.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace trainyard::core {
+
+// Independent chains of fused multiply-adds, acc += a * b in every lane, `iterations` times; enough chains to hide the
+// instruction's latency. Returns the sum of all lanes: flops_per_iteration / 2 * iterations * a * b as long as floats
+// hold it.
+struct FlopKernel {
+  const char* name;  // "fp32, AVX-512"
+  int64_t flops_per_iteration;
+  double (*run)(int64_t iterations, float a, float b);
+};
+// Empty where the processor lacks what it needs: AVX2 and FMA; AVX512_BF16, whose a and b are rounded to bfloat16.
+std::optional<FlopKernel> fp32_kernel();
+std::optional<FlopKernel> bf16_kernel();
+
+// Memory loops over `count` floats, a multiple of 64, aligned to 64 bytes. Stores go around the caches. They need AVX2.
+bool memory_kernels_available();
+double read_floats(const float* from, int64_t count);  // the sum, added up in floats
+void copy_floats(float* to, const float* from, int64_t count);
+void triad_floats(float* to, const float* b, const float* c, float scale, int64_t count);  // to = b + scale * c
+
+}  // namespace trainyard::core

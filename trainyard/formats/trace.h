@@ -1,0 +1,40 @@
+// A trace: what ran when, on which thread. Two formats: Chrome's JSON (chrome://tracing, Perfetto) and TensorFlow's
+// StepStats as text (docs/formats/trace.md).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace trainyard::formats {
+
+struct TraceEvent {
+  std::string name;
+  std::string category;  // one word: viewers select and colour by it
+  int64_t begin_ns = 0;  // since the trace's start
+  int64_t duration_ns = 0;
+  std::vector<std::pair<std::string, std::variant<int64_t, std::string>>> arguments;
+};
+
+struct TraceTrack {
+  std::string name;                // of the thread
+  std::vector<TraceEvent> events;  // in any order; two of them are nested or apart
+};
+
+struct Trace {
+  std::string process;
+  int64_t start_unix_ns = 0;  // wall clock of begin_ns = 0
+  std::vector<TraceTrack> tracks;
+};
+
+// Trace Event Format, the object form: one complete event ("X") an event, times in microseconds since the start. Bytes
+// of text that are not UTF-8 are replaced.
+std::string chrome_trace(const Trace& trace);
+
+// tensorflow.StepStats in protobuf's text format: one device a track, named
+// "/job:localhost/replica:0/task:0/device:CPU:<index>", with the track's name in thread_names.
+std::string step_stats_text(const Trace& trace);
+
+}  // namespace trainyard::formats

@@ -1,0 +1,79 @@
+#include "trainyard/recipes/bench_layers.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/thread.h"
+#include "trainyard/data/synthetic_source.h"
+#include "trainyard/models/model_registry.h"
+#include "trainyard/recipes/forward_trainer.h"
+#include "trainyard/train/recording_callback.h"
+#include "trainyard/train/single_cost_trainer.h"
+
+namespace trainyard::recipes {
+namespace {
+
+std::string dataset_of(const LayerBenchOptions& options) {
+  if (!options.dataset.empty()) return options.dataset;
+  const auto imagenet = models::model_names(models::DatasetFamily::kImagenet);
+  return std::find(imagenet.begin(), imagenet.end(), options.model) != imagenet.end() ? "imagenet" : "cifar10";
+}
+
+// Runs the warm-up and the steps; what is recorded of these.
+template <typename Trainer>
+train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options, const nn::Graph& graph,
+                          const nn::NodeCostOptions& cost) {
+  train::LayerReport report;
+  trainer.add(std::make_shared<train::RecordingCallback>(
+      train::RecordingOptions{.warmup_steps = options.warmup_steps,
+                              .record = [&](train::StepRecorder* recorder) { trainer.record(recorder); },
+                              .recordings = {{0, options.steps, [&](std::span<const train::StepRecord> steps) {
+                                                report = train::layer_report(steps, graph, options.executor, cost);
+                                              }}}}));
+  trainer.train({.steps_per_epoch = options.warmup_steps + options.steps});
+  return report;
+}
+
+}  // namespace
+
+train::LayerReport bench_layers(const LayerBenchOptions& options) {
+  if (options.steps < 1 || options.warmup_steps < 0) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "layers cannot be timed over these steps",
+                       .expected = "at least one step, and no negative warm-up",
+                       .actual = fmt::format("{} steps, {} for the warm-up", options.steps, options.warmup_steps)});
+  }
+  const std::string dataset = dataset_of(options);
+  const models::ModelInfo& model = models::find_model(options.model, dataset);
+  const int64_t classes = models::find_dataset(dataset).benchmark_classes;
+  nn::Graph graph = models::build_model(options.model, dataset, {.num_classes = classes});
+  const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
+  const auto source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
+      .batch_size = batch_size, .height = model.image_size, .width = model.image_size, .classes = classes});
+  const at::ScalarType dtype = options.bfloat16 ? at::kBFloat16 : at::kFloat;
+  const nn::NodeCostOptions cost{.batch = batch_size, .activation_bytes = options.bfloat16 ? 2 : 4};
+  const int threads = options.intra_op_threads > 0 ? options.intra_op_threads : core::available_cores();
+  if (options.forward_only) {
+    core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
+    ForwardTrainer trainer({.graph = graph, .executor = options.executor, .dtype = dtype}, source);
+    return record(trainer, options, graph, cost);
+  }
+  train::SingleCostOptions training;
+  training.graph = graph;
+  training.executor = options.executor;
+  training.dtype = dtype;
+  training.intra_op_threads = threads;
+  training.make_optimizer = [](nn::ParameterSet& parameters) {
+    return optim::optimizers().get("nesterov")(parameters, {});
+  };
+  training.learning_rate = optim::constant(0);  // the same numbers at every step, and none that overflows
+  train::SingleCostTrainer trainer(training, source);
+  return record(trainer, options, graph, cost);
+}
+
+}  // namespace trainyard::recipes

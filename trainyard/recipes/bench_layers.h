@@ -1,0 +1,26 @@
+// `trainyard bench layers`: one model's layers on one executor, timed over some steps with synthetic images.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainyard/train/layer_report.h"
+
+namespace trainyard::recipes {
+
+struct LayerBenchOptions {
+  std::string model;
+  std::string dataset;     // "imagenet", "cifar10"; empty: the first that has the model
+  int64_t batch_size = 0;  // 0: the model's
+  std::string executor = "reference";
+  bool forward_only = false;
+  bool bfloat16 = false;  // activations
+  int64_t warmup_steps = 3, steps = 10;
+  int intra_op_threads = 0;  // 0: the cores that this process may use
+};
+
+// Steps of training (loss, backward and Nesterov momentum included), or inference. Throws kNotFound for an unknown
+// model or executor, kInvalidArgument for steps below one.
+train::LayerReport bench_layers(const LayerBenchOptions& options);
+
+}  // namespace trainyard::recipes

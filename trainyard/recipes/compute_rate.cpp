@@ -1,0 +1,21 @@
+#include "trainyard/recipes/compute_rate.h"
+
+#include "trainyard/core/log.h"
+#include "trainyard/core/machine_limits.h"
+
+namespace trainyard::recipes {
+
+train::ComputeRate compute_rate(const BenchmarkSettings& settings, double images_per_second) {
+  const int passes = settings.mode == BenchmarkMode::kForwardOnly ? 1 : 3;
+  train::ComputeRate rate;
+  rate.model_flops = passes * static_cast<double>(settings.graph.forward_flops()) * images_per_second;
+  if (const auto limits = core::load_machine_limits()) rate.limit_flops = limits->flops(false);
+  return rate;
+}
+
+void log_compute_rate(const train::ComputeRate& rate) {
+  const std::string text = train::compute_rate_text(rate);
+  if (!text.empty()) core::log::info("compute: {}", text);
+}
+
+}  // namespace trainyard::recipes

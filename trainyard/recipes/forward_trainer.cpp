@@ -1,0 +1,79 @@
+#include "trainyard/recipes/forward_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/scoped_state.h"
+#include "trainyard/core/thread.h"
+
+namespace trainyard::recipes {
+
+using train::RecordedPart;
+using train::StepPart;
+
+namespace {
+constexpr std::string_view kModel = "model/";
+// What this trainer and BenchmarkState save themselves; a training saved all else.
+constexpr std::string_view kOwn[] = {kModel, "trainer/", "data/"};
+}  // namespace
+
+ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
+    : options_(std::move(options)), source_(std::move(source)) {
+  executor_ = nn::make_executor(options_.executor, options_.graph,
+                                {.dtype = options_.dtype, .mode = nn::Mode::kInference, .parameters = &parameters_});
+  parameters_.allocate();
+  parameters_.initialize(options_.seed);
+}
+
+void ForwardTrainer::record(train::StepRecorder* recorder) {
+  recorder_ = recorder;
+  executor_->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(0));
+}
+
+void ForwardTrainer::save(core::StateWriter& writer) const {
+  Trainer::save(writer);
+  core::ScopedWriter model(writer, std::string(kModel));
+  parameters_.save(model);
+  for (const std::string& name : of_training_.names()) of_training_.copy(name, writer, name);
+}
+
+void ForwardTrainer::load(const core::StateReader& reader) {
+  Trainer::load(reader);
+  parameters_.load(core::ScopedReader(reader, std::string(kModel)));
+  for (const std::string& name : reader.names()) {
+    const bool own =
+        std::any_of(std::begin(kOwn), std::end(kOwn), [&](auto prefix) { return name.starts_with(prefix); });
+    if (!own) reader.copy(name, of_training_, name);
+  }
+}
+
+void ForwardTrainer::run_step(train::StepView& view) {
+  core::settle_team();
+  using Clock = std::chrono::steady_clock;
+  if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
+  train::ThreadRecord* const own = recorder_ == nullptr ? nullptr : &recorder_->trainer();
+  train::ThreadRecord* const replica = recorder_ == nullptr ? nullptr : &recorder_->replica(0);
+  const RecordedPart step(own, StepPart::kStep);
+  const auto begin = Clock::now();
+  std::vector<data::Batch> batches;
+  {
+    const RecordedPart input(own, StepPart::kInput);
+    batches = source_->next();
+  }
+  const auto read = Clock::now();
+  for (const data::Batch& batch : batches) {
+    const RecordedPart forward(replica, StepPart::kForward);
+    executor_->forward(batch.images,
+                       {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
+  }
+  const auto end = Clock::now();
+  view.times.total = std::chrono::duration<double>(end - begin).count();
+  view.times.input = std::chrono::duration<double>(read - begin).count();
+  view.times.compute = view.times.total - view.times.input;
+}
+
+}  // namespace trainyard::recipes

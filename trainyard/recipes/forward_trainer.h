@@ -1,0 +1,47 @@
+// Steps that run a model forward on the next batch of each device, one device after the other: --forward_only.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trainyard/core/memory_state.h"
+#include "trainyard/data/batch_source.h"
+#include "trainyard/nn/executor.h"
+#include "trainyard/train/step_recorder.h"
+#include "trainyard/train/trainer.h"
+
+namespace trainyard::recipes {
+
+struct ForwardOptions {
+  nn::Graph graph;
+  std::string executor = "reference";
+  at::ScalarType dtype = at::kFloat;  // of activations
+  uint64_t seed = 0;
+};
+
+class ForwardTrainer : public train::Trainer {
+ public:
+  ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source);
+
+  const ForwardOptions& options() const { return options_; }
+  // Steps from the next one on write what they do into `recorder`, of one replica; null: no longer. Between steps.
+  void record(train::StepRecorder* recorder);
+
+  // A checkpoint of a training serves, too: what it holds beside the model is kept and saved again.
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ protected:
+  void run_step(train::StepView& view) override;
+  void end_training() override { source_->stop(); }
+
+ private:
+  ForwardOptions options_;
+  std::shared_ptr<data::BatchSource> source_;
+  nn::ParameterSet parameters_;
+  std::unique_ptr<nn::Executor> executor_;
+  core::MemoryState of_training_;
+  train::StepRecorder* recorder_ = nullptr;
+};
+
+}  // namespace trainyard::recipes

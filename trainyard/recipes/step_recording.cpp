@@ -1,0 +1,59 @@
+#include "trainyard/recipes/step_recording.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/file_system.h"
+#include "trainyard/train/layer_report.h"
+#include "trainyard/train/recording_callback.h"
+#include "trainyard/train/step_trace.h"
+
+namespace trainyard::recipes {
+namespace {
+
+using Steps = std::span<const train::StepRecord>;
+constexpr int64_t kProfiledSteps = 10;
+constexpr size_t kPrintedOperators = 20;
+
+void write(const std::string& path, const std::string& text) {
+  core::FileSystem& files = core::local_file_system();
+  if (const std::string folder = core::parent_path(path); !folder.empty()) files.make_directories(folder);
+  files.write_file_atomically(path, text);
+}
+
+}  // namespace
+
+void add_recordings(train::Trainer& trainer, const std::function<void(train::StepRecorder*)>& record,
+                    const RecordedRun& run, const core::FlagValues& values, const BenchmarkSettings& settings,
+                    const train::Print& print) {
+  train::RecordingOptions options;
+  options.warmup_steps = settings.plan.num_warmup_batches;
+  options.replicas = run.replicas;
+  options.record = record;
+  if (const std::string path = values.text("trace_file"); !path.empty()) {
+    const bool chrome = values.boolean("use_chrome_trace_format");
+    options.recordings.push_back(
+        {std::max<int64_t>(-2, -options.warmup_steps), 1, [path, print, &settings, chrome](Steps steps) {
+           print(fmt::format("Dumping trace to {}", path));
+           const formats::Trace trace = train::step_trace(steps, settings.graph);
+           write(path, chrome ? formats::chrome_trace(trace) : formats::step_stats_text(trace));
+         }});
+  }
+  if (const std::string path = values.text("tfprof_file"); !path.empty()) {
+    options.recordings.push_back({0, kProfiledSteps, [path, print, &settings, run](Steps steps) {
+                                    print(fmt::format("Dumping profile to {}", path));
+                                    const train::LayerReport report =
+                                        train::layer_report(steps, settings.graph, run.executor, {.batch = run.images});
+                                    write(path, train::layer_time_json(report));
+                                    std::string table = train::operator_time_table(report, kPrintedOperators);
+                                    table.pop_back();  // `print` ends the line
+                                    print(table);
+                                  }});
+  }
+  if (!options.recordings.empty()) trainer.add(std::make_shared<train::RecordingCallback>(options));
+}
+
+}  // namespace trainyard::recipes
