@@ -42,6 +42,14 @@ void Executor::check_input(const at::Tensor& images) const {
                      .actual = actual});
 }
 
+void Executor::require_allocated() const {
+  if (context().parameters->allocated()) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "the parameter set is not allocated",
+                     .where = graph().name,
+                     .remedy = "call allocate() once all executors that declare its parameters are made"});
+}
+
 ExecutorRegistry& executors() {
   static ExecutorRegistry registry("executor");
   return registry;

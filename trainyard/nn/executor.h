@@ -69,6 +69,7 @@ class Executor {
   Executor(Graph graph, BuildContext context) : graph_(std::move(graph)), context_(std::move(context)) {}
   NodeObserver* observer() const { return observer_; }
   void check_input(const at::Tensor& images) const;
+  void require_allocated() const;  // of the parameter set; throws kInvalidArgument
 
  private:
   Graph graph_;

@@ -1,11 +1,10 @@
 // Operations with random numbers: each sample has a stream of its own, so masks do not depend on how a global batch is
 // split.
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "trainyard/core/random.h"
+#include "trainyard/nn/keep_mask.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::reference {
@@ -15,17 +14,7 @@ namespace {
 at::Tensor keep_mask(double drop, int64_t per_sample, const LayerCall& call) {
   const at::Tensor& x = call.x();
   at::Tensor mask = at::empty({x.size(0), per_sample}, at::kFloat);
-  float* const data = mask.data_ptr<float>();
-  at::parallel_for(0, x.size(0), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t sample = begin; sample < end; ++sample) {
-      core::RandomStream stream(call.random.seed, call.name,
-                                {static_cast<uint64_t>(call.random.step), static_cast<uint64_t>(call.random.micro_step),
-                                 static_cast<uint64_t>(call.random.first_sample + sample)});
-      for (int64_t i = 0; i < per_sample; ++i) {
-        data[sample * per_sample + i] = stream.uniform() < drop ? 0.0f : 1.0f;
-      }
-    }
-  });
+  fill_keep_mask(mask.data_ptr<float>(), x.size(0), per_sample, drop, 1, call.name, call.random);
   return mask.to(x.options()).mul_(1 / (1 - drop));
 }
 

@@ -1,14 +1,10 @@
 #include "trainyard/nn/reference/reference_executor.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include <ATen/core/grad_mode.h>
 
-#include "trainyard/core/error.h"
 #include "trainyard/nn/reference/backward_observer.h"
-#include "trainyard/nn/reference/layers.h"
-#include "trainyard/nn/sink_hook.h"
 
 namespace trainyard::nn {
 namespace {
@@ -34,14 +30,8 @@ bool can_overwrite(const Op& op) {
 
 ReferenceExecutor::ReferenceExecutor(const Graph& graph, const BuildContext& context)
     : Executor(graph, context), layers_(graph.nodes.size()) {
-  for (const Node& node : graph.nodes) {
-    Layer& layer = layers_[static_cast<size_t>(node.id)];
-    layer.name = context.name_prefix + node.name;
-    for (const ParameterSpec& spec : node.parameters) layer.parameters.push_back(context.parameter(spec));
-    for (const BufferSpec& spec : node.buffers) layer.buffers.push_back(context.buffer(spec));
-    if (const auto* foreign = std::get_if<Foreign>(&node.op)) {
-      layer.foreign = std::make_unique<ForeignBinding>(node, *foreign, context);
-    }
+  for (const Node& node : Executor::graph().nodes) {
+    layers_[static_cast<size_t>(node.id)].bound = std::make_unique<BoundLayer>(node, Executor::context());
   }
   plan_memory();
 }
@@ -65,55 +55,13 @@ void ReferenceExecutor::plan_memory() {
   }
 }
 
-void ReferenceExecutor::bind() {
-  const at::NoGradGuard no_grad;
-  const ParameterSet& set = *context().parameters;
-  if (!set.allocated()) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "the parameter set is not allocated",
-                       .where = graph().name,
-                       .remedy = "call allocate() once all executors that declare its parameters are made"});
-  }
-  for (Layer& layer : layers_) {
-    for (ParameterId id : layer.parameters) {
-      at::Tensor leaf = set.value(id).detach();
-      if (context().gradients != nullptr && context().mode == Mode::kTraining) {
-        leaf.requires_grad_(true);
-        send_gradients(leaf, *context().gradients, id);
-      }
-      layer.leaves.push_back(std::move(leaf));
-    }
-    for (int index : layer.buffers) layer.buffer_views.push_back(set.buffer(index));
-  }
-  bound_ = true;
-}
-
 at::Tensor ReferenceExecutor::run(size_t index, std::vector<at::Tensor>& values, const StepRandom& random) {
   const Node& node = graph().nodes[index];
   Layer& layer = layers_[index];
   std::vector<at::Tensor> inputs;
   for (int input : node.inputs) inputs.push_back(values[static_cast<size_t>(input)]);
   for (int input : layer.last_uses) values[static_cast<size_t>(input)].reset();
-  const reference::LayerCall call{.node = node,
-                                  .name = layer.name,
-                                  .inputs = inputs,
-                                  .variables = layer.leaves,
-                                  .buffers = layer.buffer_views,
-                                  .training = context().mode == Mode::kTraining,
-                                  .reuse_input = layer.reuse_input,
-                                  .random = random};
-  return std::visit(
-      [&](const auto& op) -> at::Tensor {
-        using Operation = std::decay_t<decltype(op)>;
-        if constexpr (std::is_same_v<Operation, Foreign>) {
-          return layer.foreign->forward(call.x()).to(context().dtype);
-        } else if constexpr (std::is_same_v<Operation, Input>) {
-          throw core::Error(core::ErrorCode::kInternal, {.problem = "an input is not run", .where = node.name});
-        } else {
-          return reference::run(op, call);
-        }
-      },
-      node.op);
+  return layer.bound->run(inputs, layer.reuse_input, random);
 }
 
 void ReferenceExecutor::run_observed(size_t index, std::vector<at::Tensor>& values, const StepRandom& random) {
@@ -127,7 +75,7 @@ void ReferenceExecutor::run_observed(size_t index, std::vector<at::Tensor>& valu
 
 at::Tensor ReferenceExecutor::forward(const at::Tensor& images, const StepRandom& random) {
   check_input(images);
-  if (!bound_) bind();
+  require_allocated();
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   std::vector<at::Tensor> values(graph().nodes.size());
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainyard/nn/executor.h"
-#include "trainyard/nn/foreign_binding.h"
+#include "trainyard/nn/reference/bound_layer.h"
 
 namespace trainyard::nn {
 
@@ -17,24 +17,16 @@ class ReferenceExecutor : public Executor {
   at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
 
  private:
-  // A node with what it needs to run.
   struct Layer {
-    std::string name;  // with the prefix
-    std::vector<ParameterId> parameters;
-    std::vector<int> buffers;
-    std::vector<at::Tensor> leaves;        // of autograd: views of the set's values
-    std::vector<at::Tensor> buffer_views;  // of the set's buffers
-    std::unique_ptr<ForeignBinding> foreign;
+    std::unique_ptr<BoundLayer> bound;
     bool reuse_input = false;
     std::vector<int> last_uses;  // nodes whose output nobody needs after this one
   };
   void plan_memory();
-  void bind();
   at::Tensor run(size_t index, std::vector<at::Tensor>& values, const StepRandom& random);
   void run_observed(size_t index, std::vector<at::Tensor>& values, const StepRandom& random);
 
   std::vector<Layer> layers_;  // by node id
-  bool bound_ = false;
 };
 
 }  // namespace trainyard::nn

@@ -1,0 +1,106 @@
+#include "trainyard/nn/cpu/cpu_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::nn {
+namespace {
+
+// Training's batch and evaluation's, and the last, smaller batch of a data set.
+constexpr size_t kPlansKept = 3;
+
+struct Call {
+  std::shared_ptr<CpuExecutor::Compiled> compiled;
+  std::shared_ptr<cpu::Run> run;
+  NodeObserver* observer = nullptr;
+};
+
+// The whole graph as one function of autograd. `anchor` is a scalar that wants a gradient, so that autograd asks for
+// the backward even where the images want none.
+struct PlanFunction : torch::autograd::Function<PlanFunction> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
+                            const at::Tensor& /*anchor*/, const Call& call, const StepRandom& random) {
+    context->saved_data["call"] = c10::make_intrusive<Holder>(call);
+    return call.compiled->plan->forward(*call.run, images, random, call.observer);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto holder = context->saved_data["call"].toCapsule();
+    Call& call = static_cast<Holder&>(*holder).call;
+    if (call.run == nullptr) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "backward was called a second time for one forward pass",
+                         .remedy = "run forward again: the CPU plan gives its memory back after the backward"});
+    }
+    const std::shared_ptr<cpu::Run> run = std::exchange(call.run, nullptr);
+    const at::Tensor gradient = gradients[0].to(at::kFloat).contiguous();
+    return {call.compiled->plan->backward(*run, gradient, call.observer), at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+
+  struct Holder : torch::CustomClassHolder {
+    explicit Holder(Call held) : call(std::move(held)) {}
+    Call call;
+  };
+};
+
+}  // namespace
+
+CpuExecutor::CpuExecutor(const Graph& graph, const BuildContext& context) : Executor(graph, context) {
+  if (context.device.type() != at::kCPU || (context.dtype != at::kFloat && context.dtype != at::kBFloat16)) {
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "the executor for CPUs does not compute so",
+                                                      .where = graph.name,
+                                                      .expected = "float or bfloat16 on the CPU",
+                                                      .actual = toString(context.dtype),
+                                                      .remedy = "use the reference executor"});
+  }
+  for (const Node& node : Executor::graph().nodes) {
+    layers_.push_back(std::make_unique<BoundLayer>(node, Executor::context()));
+  }
+}
+
+std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(const at::Tensor& images) {
+  const bool gradients =
+      context().mode == Mode::kTraining && context().gradients != nullptr && c10::GradMode::is_enabled();
+  const cpu::PlanOptions wanted{
+      .batch = images.size(0), .gradients = gradients, .image_gradient = gradients && images.requires_grad()};
+  const auto found =
+      std::find_if(plans_.begin(), plans_.end(), [&](const auto& c) { return c->plan->options() == wanted; });
+  if (found != plans_.end()) {
+    std::rotate(found, found + 1, plans_.end());
+    return plans_.back();
+  }
+  require_allocated();
+  if (plans_.size() == kPlansKept) plans_.erase(plans_.begin());
+  auto made = std::make_shared<Compiled>();
+  made->plan = std::make_unique<cpu::Plan>(graph(), context(), layers_, wanted);
+  plans_.push_back(made);
+  return made;
+}
+
+at::Tensor CpuExecutor::forward(const at::Tensor& images, const StepRandom& random) {
+  check_input(images);
+  const std::shared_ptr<Compiled> plan = compiled(images);
+  if (plan->run == nullptr || plan->run.use_count() > 1) plan->run = std::make_shared<cpu::Run>();
+  const at::Tensor input = images.to(at::kFloat).contiguous();
+  if (!plan->plan->options().gradients) {
+    const at::NoGradGuard no_grad;
+    return plan->plan->forward(*plan->run, input.detach(), random, observer());
+  }
+  const at::Tensor anchor = at::zeros({}, at::kFloat).requires_grad_(true);
+  return PlanFunction::apply(input, anchor, Call{plan, plan->run, observer()}, random);
+}
+
+namespace {
+const core::Registration<ExecutorFactory> kCpu(executors(), "cpu", [](const Graph& graph, const BuildContext& context) {
+  return std::make_unique<CpuExecutor>(graph, context);
+});
+}  // namespace
+
+}  // namespace trainyard::nn

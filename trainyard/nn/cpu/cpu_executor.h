@@ -1,0 +1,35 @@
+// The executor for CPUs: plans on oneDNN's convolutions and kernels of our own, in blocked layout (docs/design/
+// cpu_engine.md). fp32, or bf16 with fp32 master weights and statistics. Registered as "cpu".
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "trainyard/nn/cpu/plan.h"
+#include "trainyard/nn/executor.h"
+
+namespace trainyard::nn {
+
+class CpuExecutor : public Executor {
+ public:
+  // Throws kUnsupported for a dtype other than float and bfloat16, or another device.
+  CpuExecutor(const Graph& graph, const BuildContext& context);
+
+  // Compiles a plan for a batch size that it has not seen yet. The plans of a few sizes are kept.
+  at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
+
+  // A plan with the memory of its last run, for the next one when nobody waits for that run's backward any more.
+  struct Compiled {
+    std::unique_ptr<cpu::Plan> plan;
+    std::shared_ptr<cpu::Run> run;
+  };
+
+ private:
+  std::shared_ptr<Compiled> compiled(const at::Tensor& images);
+
+  cpu::Plan::Layers layers_;
+  std::vector<std::shared_ptr<Compiled>> plans_;  // the last used one last
+};
+
+}  // namespace trainyard::nn

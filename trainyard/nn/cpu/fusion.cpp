@@ -1,0 +1,79 @@
+#include "trainyard/nn/cpu/fusion.h"
+
+#include <algorithm>
+
+namespace trainyard::nn::cpu {
+namespace {
+
+class Fuser {
+ public:
+  explicit Fuser(const Graph& graph) : graph_(graph), users_(graph.nodes.size()), taken_(graph.nodes.size()) {
+    for (const Node& node : graph.nodes) {
+      for (int input : node.inputs) users_[static_cast<size_t>(input)].push_back(node.id);
+    }
+  }
+
+  std::vector<Unit> fuse() {
+    // Later nodes first: of two batch norms that one addition joins, the later one takes it.
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+      if (std::holds_alternative<BatchNorm>(node->op)) start(*node);
+    }
+    for (const Node& node : graph_.nodes) {
+      if (!node.inputs.empty() && !taken_[static_cast<size_t>(node.id)]) start(node);
+    }
+    std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) { return a.tail() < b.tail(); });
+    return std::move(units_);
+  }
+
+ private:
+  void start(const Node& node) {
+    Unit unit{.nodes = {node.id}};
+    if (std::holds_alternative<BatchNorm>(node.op)) {
+      take_addition(unit);
+      take_activation(unit, unit.add < 0);
+    } else if (std::holds_alternative<Convolution>(node.op) || is_map_sum(node)) {
+      take_activation(unit, false);
+    }
+    for (int id : unit.nodes) taken_[static_cast<size_t>(id)] = true;
+    units_.push_back(std::move(unit));
+  }
+
+  void take_addition(Unit& unit) const {
+    const Node* next = only_user(unit.tail());
+    if (next == nullptr || !std::holds_alternative<Add>(next->op) || next->inputs.size() != 2) return;
+    unit.add = next->id;
+    unit.residual = next->inputs[0] == unit.head() ? next->inputs[1] : next->inputs[0];
+    unit.nodes.push_back(next->id);
+  }
+
+  void take_activation(Unit& unit, bool any) const {
+    const Node* next = only_user(unit.tail());
+    if (next == nullptr) return;
+    const auto* activation = std::get_if<Activation>(&next->op);
+    if (activation == nullptr || (!any && activation->function != Activation::Function::kRelu)) return;
+    unit.activation = next->id;
+    unit.nodes.push_back(next->id);
+  }
+
+  // The node that alone uses the output of `id`, once, if it is free.
+  const Node* only_user(int id) const {
+    const std::vector<int>& users = users_[static_cast<size_t>(id)];
+    if (id == graph_.output || users.size() != 1 || taken_[static_cast<size_t>(users[0])]) return nullptr;
+    return &graph_.nodes[static_cast<size_t>(users[0])];
+  }
+
+  static bool is_map_sum(const Node& node) { return std::holds_alternative<Add>(node.op) && node.shape.size() == 3; }
+
+  const Graph& graph_;
+  std::vector<std::vector<int>> users_;
+  std::vector<bool> taken_;
+  std::vector<Unit> units_;
+};
+
+}  // namespace
+
+std::vector<Unit> fuse(const Graph& graph) {
+  return Fuser(graph).fuse();
+}
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,23 @@
+// Which nodes run as one step: batch norm with the addition and the activation behind it, a convolution with its ReLU,
+// a sum with its ReLU. A node joins the one before it only where nobody else needs what lies between them.
+#pragma once
+
+#include <vector>
+
+#include "trainyard/nn/graph.h"
+
+namespace trainyard::nn::cpu {
+
+struct Unit {
+  std::vector<int> nodes;  // in graph order; the unit runs where its last node stands
+  int head() const { return nodes.front(); }
+  int tail() const { return nodes.back(); }
+  int add = -1;         // of a batch norm
+  int residual = -1;    // the node whose output `add` adds
+  int activation = -1;  // the last node, if it is one
+};
+
+// All nodes but the input, each in one unit, ordered by tail.
+std::vector<Unit> fuse(const Graph& graph);
+
+}  // namespace trainyard::nn::cpu

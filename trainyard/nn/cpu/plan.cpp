@@ -1,0 +1,69 @@
+#include "trainyard/nn/cpu/plan.h"
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "trainyard/nn/cpu/plan_builder.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+using Clock = NodeRun::Clock;
+
+// Runs `work`, and tells the observer what it was.
+template <typename Work>
+void observed(NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase, const Work& work) {
+  if (observer == nullptr) return work();
+  const Clock::time_point begin = Clock::now();
+  work();
+  NodeRun run{.phase = phase, .kernel = "sum of gradients", .begin = begin, .end = Clock::now()};
+  if (step != nullptr) {
+    run.nodes = step->nodes;
+    run.kernel = step->kernel;
+  }
+  observer->ran(run);
+}
+
+}  // namespace
+
+Plan::Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options)
+    : options_(options) {
+  PlanBuilder(*this, graph, context, layers).build();
+}
+
+Plan::~Plan() = default;
+
+// A run's memory is kept from step to step; a new run takes new memory.
+void Plan::bind(Run& run) const {
+  if (run.arena.defined()) return;
+  run.arena = at::empty({std::max<int64_t>(memory_.total_bytes(), 1)}, at::kByte);
+  auto* const base = reinterpret_cast<std::byte*>(run.arena.data_ptr());
+  run.pointers.resize(static_cast<size_t>(memory_.size()));
+  for (int i = 0; i < memory_.size(); ++i) run.pointers[static_cast<size_t>(i)] = base + memory_.offset({i});
+  run.kept.resize(steps_.size());
+}
+
+at::Tensor Plan::forward(Run& run, const at::Tensor& images, const StepRandom& random, NodeObserver* observer) const {
+  bind(run);
+  run.random = random;
+  run.image = images;
+  run.pointers[static_cast<size_t>(image_.index)] = reinterpret_cast<std::byte*>(images.data_ptr());
+  for (const auto& step : steps_) {
+    observed(observer, step.get(), NodeRun::Phase::kForward, [&] { step->forward(run); });
+  }
+  return at::from_blob(run.at(logits_), logits_shape_, at::kFloat).clone();
+}
+
+at::Tensor Plan::backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const {
+  at::from_blob(run.at(logits_gradient_), logits_shape_, at::kFloat).copy_(logits_gradient);
+  for (const BackwardEntry& entry : backward_) {
+    const PlanStep* const step = entry.step == kNoStep ? nullptr : steps_[static_cast<size_t>(entry.step)].get();
+    observed(observer, step, NodeRun::Phase::kBackward, [&] { entry.run(run); });
+  }
+  if (!image_gradient_.valid()) return {};
+  return at::from_blob(run.at(image_gradient_), image_shape_, at::kFloat).clone();
+}
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,97 @@
+// A graph compiled for one batch size: a list of steps over buffers whose place in memory is known beforehand. Running
+// it forward and then backward is one call each (CpuExecutor wraps them as one autograd function).
+//
+// A step stands for one or more nodes of the graph (convolution; batch norm with what follows it; ...). PlanBuilder
+// walks the graph once forward, making the steps, and once backward, asking each for the gradients that it takes and
+// gives; every buffer that a step names at such a moment is alive then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/cpu/feature_map.h"
+#include "trainyard/nn/cpu/memory_plan.h"
+#include "trainyard/nn/executor.h"
+#include "trainyard/nn/reference/bound_layer.h"
+
+namespace trainyard::nn::cpu {
+
+// One pass through a plan: forward, and as long as its backward may come. Its memory is its own, so that several
+// forwards can wait for their backwards.
+struct Run {
+  at::Tensor arena;
+  std::vector<std::byte*> pointers;  // by BufferId
+  StepRandom random;
+  at::Tensor image;                           // what the plan's input points to
+  std::vector<std::vector<at::Tensor>> kept;  // by step: tensors of steps that run through ATen
+
+  template <typename T = void>
+  T* at(BufferId buffer) const {
+    return buffer.valid() ? reinterpret_cast<T*>(pointers[static_cast<size_t>(buffer.index)]) : nullptr;
+  }
+};
+
+class PlanBuilder;
+
+class PlanStep {
+ public:
+  virtual ~PlanStep() = default;
+  virtual void forward(Run& run) = 0;
+  // Called once, in reverse order of the steps, where gradients are wanted.
+  virtual void plan_backward(PlanBuilder& builder) = 0;
+  virtual void backward(Run& run) = 0;
+
+  int index = 0;           // in Plan::steps()
+  std::vector<int> nodes;  // of the graph, in its order
+  std::string kernel;      // what runs, for people: "conv 3x3 winograd"
+};
+
+struct PlanOptions {
+  int64_t batch = 1;
+  bool gradients = true;        // a backward will follow
+  bool image_gradient = false;  // the input's gradient is wanted too
+  bool operator==(const PlanOptions&) const = default;
+};
+
+class Plan {
+ public:
+  // `layers`, by node, run what has no kernel here. All of them and the parameter set, which is allocated, outlive the
+  // plan.
+  using Layers = std::vector<std::unique_ptr<BoundLayer>>;
+  Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options);
+  ~Plan();
+
+  // images: [N, C, H, W] float, contiguous. Returns logits [N, classes] float. `observer` may be null.
+  at::Tensor forward(Run& run, const at::Tensor& images, const StepRandom& random, NodeObserver* observer) const;
+  // logits_gradient: [N, classes] float. Gradients go to the context's sink; returns the images' gradient where it was
+  // asked for, else undefined.
+  at::Tensor backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const;
+
+  int64_t arena_bytes() const { return memory_.total_bytes(); }
+  const PlanOptions& options() const { return options_; }
+  const std::vector<std::unique_ptr<PlanStep>>& steps() const { return steps_; }
+
+ private:
+  friend class PlanBuilder;
+  static constexpr int kNoStep = -1;
+  struct BackwardEntry {
+    int step = kNoStep;  // that it belongs to
+    std::function<void(Run&)> run;
+  };
+  void bind(Run& run) const;
+
+  PlanOptions options_;
+  MemoryPlan memory_;
+  std::vector<std::unique_ptr<PlanStep>> steps_;
+  std::vector<BackwardEntry> backward_;
+  BufferId image_, logits_, logits_gradient_, image_gradient_;
+  std::vector<int64_t> image_shape_, logits_shape_;
+};
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,228 @@
+// A convolution, with its bias and the ReLU behind it, on oneDNN's kernels.
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/core.h>
+
+#include "trainyard/nn/cpu/convolution.h"
+#include "trainyard/nn/cpu/convolution_choice.h"
+#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/packed_weights.h"
+#include "trainyard/nn/cpu/steps/steps.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+using Kernel = std::unique_ptr<ConvolutionKernel>;
+
+ConvolutionShape shape_of(const Node& node, const Shape& image, int64_t batch, DataType dtype) {
+  const auto& op = std::get<Convolution>(node.op);
+  const Padding padding = resolve_padding(op.padding, {image[1], image[2]}, op.kernel, op.stride, op.dilation);
+  // What the last window does not reach is no padding: oneDNN wants it exact.
+  const auto after = [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t before) {
+    return (out - 1) * stride + dilation * (kernel - 1) + 1 - in - before;
+  };
+  return {.batch = batch,
+          .in_channels = image[0],
+          .out_channels = op.out_channels,
+          .groups = op.groups,
+          .in_height = image[1],
+          .in_width = image[2],
+          .out_height = node.shape[1],
+          .out_width = node.shape[2],
+          .kernel_height = op.kernel.height,
+          .kernel_width = op.kernel.width,
+          .stride_height = op.stride.height,
+          .stride_width = op.stride.width,
+          .dilation_height = op.dilation.height,
+          .dilation_width = op.dilation.width,
+          .top = padding.top,
+          .left = padding.left,
+          .bottom = after(image[1], node.shape[1], op.kernel.height, op.stride.height, op.dilation.height, padding.top),
+          .right = after(image[2], node.shape[2], op.kernel.width, op.stride.width, op.dilation.width, padding.left),
+          .bias = op.bias,
+          .dtype = dtype};
+}
+
+// Blocked layout keeps groups apart only where each fills whole blocks, or is one channel (depthwise).
+bool groups_fit(const ConvolutionShape& s, int64_t block) {
+  if (s.groups == 1) return true;
+  if (s.groups == s.in_channels && s.groups == s.out_channels) return true;
+  return s.in_channels / s.groups % block == 0 && s.out_channels / s.groups % block == 0;
+}
+
+class ConvolutionStep : public PlanStep {
+ public:
+  ConvolutionStep(const PlanBuilder& builder, const Unit& unit)
+      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {
+    source_node_ = node_.inputs[0];
+    const Shape& image = builder.graph().nodes[static_cast<size_t>(source_node_)].shape;
+    shape_ = shape_of(node_, image, builder.options().batch, builder.dtype());
+    if (unit.activation >= 0) activation_ = UnitActivation::kRelu;
+  }
+
+  // Finds a kernel for each direction that is needed; false when one is missing.
+  bool prepare(PlanBuilder& builder) {
+    if (!groups_fit(shape_, channel_block())) return false;
+    const ValueId source = builder.value_of(source_node_);
+    shape_.plain_input = builder.is_image(source) && !builder.options().image_gradient && shape_.in_channels <= 4;
+    if (choose(builder)) return true;
+    if (!shape_.plain_input) return false;
+    shape_.plain_input = false;
+    return choose(builder);
+  }
+
+  void plan(PlanBuilder& builder) {
+    source_ = shape_.plain_input ? builder.value_of(source_node_) : builder.map_of(source_node_);
+    builder.use_value(source_);
+    source_data_ = builder.value(source_).data;
+    if (shape_.plain_input && shape_.dtype == DataType::kBfloat16) {
+      source_data_ = builder.acquire(shape_.batch * shape_.in_channels * shape_.in_height * shape_.in_width * 2);
+      rounded_ = true;
+    }
+    weight_ = builder.parameter(node_, 0);
+    if (shape_.bias) bias_ = builder.parameter(node_, 1);
+    output_ = builder.new_map(node_.shape, true);
+    output_map_ = builder.value(output_).map;
+    output_data_ = builder.value(output_).data;
+    scratch_ = builder.acquire(forward_->scratch_bytes());
+    forward_weights_ = PackedWeights(forward_->weights_bytes());
+    if (backward_data_ != nullptr) backward_weights_copy_ = PackedWeights(backward_data_->weights_bytes());
+  }
+
+  ValueId output() const { return output_; }
+  std::string description() const {
+    return fmt::format("conv {}x{}{} {}{}", shape_.kernel_height, shape_.kernel_width,
+                       shape_.groups > 1 ? fmt::format(" groups {}", shape_.groups) : "", forward_->implementation(),
+                       activation_ == UnitActivation::kNone ? "" : " + relu");
+  }
+
+  void forward(Run& run) override {
+    const ParameterSet& set = *context_.parameters;
+    const at::Tensor weight = set.value(weight_);
+    const void* const packed = forward_weights_.get(
+        set.version(), [&](void* target) { forward_->pack(weight.const_data_ptr<float>(), target); });
+    if (rounded_) round_image(run);
+    forward_->forward(run.at(source_data_), packed, bias(), run.at(output_data_), run.at(scratch_));
+  }
+
+  void plan_backward(PlanBuilder& builder) override {
+    gradients_ = builder.take_gradients(output_, activation_ == UnitActivation::kNone ? 1 : kMaxGradients);
+    if (gradients_.empty()) return;
+    gradient_ = gradients_[0];
+    if (activation_ != UnitActivation::kNone) {
+      builder.use_value(output_);
+      BufferId own;
+      for (BufferId gradient : gradients_) {
+        if (builder.may_overwrite(gradient)) own = gradient;
+      }
+      gradient_ = own.valid() ? own : builder.acquire(builder.bytes_of(output_));
+    }
+    builder.use(source_data_);
+    packed_gradient_ = builder.acquire(backward_weights_->weights_bytes());
+    if (shape_.bias) {
+      bias_gradient_ = builder.acquire(builder.value(output_).map.padded_channels() * int64_t{sizeof(float)});
+    }
+    const int64_t scratch =
+        std::max(backward_weights_->scratch_bytes(), backward_data_ != nullptr ? backward_data_->scratch_bytes() : 0);
+    backward_scratch_ = builder.acquire(scratch);
+    if (backward_data_ != nullptr) source_gradient_ = builder.give_gradient(source_, false).buffer;
+  }
+
+  void backward(Run& run) override {
+    if (gradients_.empty()) return;
+    if (activation_ != UnitActivation::kNone) {
+      ActivationBackward a{.shape = output_map_,
+                           .dtype = shape_.dtype,
+                           .activation = activation_,
+                           .gradient_count = static_cast<int>(gradients_.size()),
+                           .input = run.at(output_data_),  // positive where ReLU's input was
+                           .input_gradient = run.at(gradient_)};
+      for (size_t i = 0; i < gradients_.size(); ++i) a.gradients[i] = run.at(gradients_[i]);
+      activation_backward(a);
+    }
+    if (backward_data_ != nullptr) {
+      const ParameterSet& set = *context_.parameters;
+      const at::Tensor weight = set.value(weight_);
+      const void* const packed = backward_weights_copy_.get(
+          set.version(), [&](void* target) { backward_data_->pack(weight.const_data_ptr<float>(), target); });
+      backward_data_->backward_data(run.at(gradient_), packed, run.at(source_gradient_), run.at(backward_scratch_));
+    }
+    backward_weights_->backward_weights(run.at(source_data_), run.at(gradient_), run.at(packed_gradient_),
+                                        run.at<float>(bias_gradient_), run.at(backward_scratch_));
+    send_weight_gradient(run);
+    if (shape_.bias) {
+      context_.gradients->write(bias_, at::from_blob(run.at<float>(bias_gradient_), {shape_.out_channels}, at::kFloat));
+    }
+  }
+
+ private:
+  bool choose(PlanBuilder& builder) {
+    const bool gradients = builder.options().gradients;
+    const auto find = [&](ConvolutionDirection direction) {
+      return choose_convolution(
+          shape_, {.direction = direction,
+                   .inference = !gradients,
+                   .activation = direction == ConvolutionDirection::kForward ? activation_ : UnitActivation::kNone});
+    };
+    forward_ = find(ConvolutionDirection::kForward);
+    if (forward_ == nullptr) return false;
+    if (!gradients) return true;
+    backward_weights_ = find(ConvolutionDirection::kBackwardWeights);
+    const bool data = builder.needs_gradient(builder.value_of(source_node_));
+    if (data) backward_data_ = find(ConvolutionDirection::kBackwardData);
+    return backward_weights_ != nullptr && (!data || backward_data_ != nullptr);
+  }
+
+  const float* bias() const {
+    return shape_.bias ? context_.parameters->value(bias_).const_data_ptr<float>() : nullptr;
+  }
+
+  void round_image(const Run& run) const {
+    const std::vector<int64_t> sizes{shape_.batch, shape_.in_channels, shape_.in_height, shape_.in_width};
+    at::from_blob(run.at(source_data_), sizes, at::kBFloat16).copy_(run.image);
+  }
+
+  void send_weight_gradient(const Run& run) const {
+    GradientSink& sink = *context_.gradients;
+    if (sink.overwrite(weight_)) {
+      backward_weights_->unpack(run.at(packed_gradient_), sink.parameters().gradient(weight_).data_ptr<float>());
+      sink.wrote(weight_);
+      return;
+    }
+    const at::Tensor plain = at::empty(context_.parameters->value(weight_).sizes(), at::kFloat);
+    backward_weights_->unpack(run.at(packed_gradient_), plain.data_ptr<float>());
+    sink.write(weight_, plain);
+  }
+
+  const Node& node_;
+  const BuildContext& context_;
+  int source_node_ = 0;
+  ConvolutionShape shape_;
+  UnitActivation activation_ = UnitActivation::kNone;
+  Kernel forward_, backward_data_, backward_weights_;
+  PackedWeights forward_weights_, backward_weights_copy_;
+  ParameterId weight_, bias_;
+  ValueId source_ = -1, output_ = -1;
+  MapShape output_map_;
+  bool rounded_ = false;  // source_data_ is the image in 16 bits
+  BufferId source_data_, output_data_, scratch_, gradient_, source_gradient_, packed_gradient_, bias_gradient_,
+      backward_scratch_;
+  std::vector<BufferId> gradients_;
+};
+
+}  // namespace
+
+bool make_convolution(PlanBuilder& builder, const Unit& unit) {
+  auto step = std::make_unique<ConvolutionStep>(builder, unit);
+  if (!step->prepare(builder)) return false;
+  step->plan(builder);
+  builder.set_value(unit.tail(), step->output());
+  std::string kernel = step->description();
+  builder.add_step(std::move(step), unit.nodes, std::move(kernel));
+  return true;
+}
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,90 @@
+// A sum of maps, with the ReLU behind it.
+#include <algorithm>
+#include <utility>
+
+#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/steps/steps.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+class SumStep : public PlanStep {
+ public:
+  SumStep(PlanBuilder& builder, const Unit& unit) : relu_(unit.activation >= 0) {
+    const Node& node = builder.graph().nodes[static_cast<size_t>(unit.head())];
+    bool needs_gradient = false;
+    for (int input : node.inputs) {
+      inputs_.push_back(builder.map_of(input));
+      builder.use_value(inputs_.back());
+      input_data_.push_back(builder.value(inputs_.back()).data);
+      needs_gradient |= builder.needs_gradient(inputs_.back());
+    }
+    for (ValueId input : inputs_) builder.use_value(input);  // also those that a later input's conversion made older
+    output_ = builder.new_map(node.shape, needs_gradient);
+    shape_ = builder.value(output_).map;
+    dtype_ = builder.dtype();
+    output_data_ = builder.value(output_).data;
+    if (relu_ && builder.options().gradients) mask_ = builder.acquire(shape_.elements() / 8);
+  }
+
+  ValueId output() const { return output_; }
+
+  void forward(Run& run) override {
+    // As many as the kernel takes at a time; the sum so far is the first of the next.
+    for (size_t next = 0; next < input_data_.size();) {
+      SumForward a{.shape = shape_, .dtype = dtype_, .input_count = 0, .output = run.at(output_data_)};
+      if (next > 0) a.inputs[a.input_count++] = run.at(output_data_);
+      while (a.input_count < kMaxGradients && next < input_data_.size()) {
+        a.inputs[a.input_count++] = run.at(input_data_[next++]);
+      }
+      if (relu_ && next == input_data_.size()) {
+        a.activation = UnitActivation::kRelu;
+        a.mask = run.at<uint8_t>(mask_);
+      }
+      sum_forward(a);
+    }
+  }
+
+  void plan_backward(PlanBuilder& builder) override {
+    // One gradient, however many contributed: each input gets it, and lists would grow from sum to sum.
+    const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
+    if (gradients.empty()) return;
+    gradient_ = masked_ = gradients[0];
+    if (relu_) {
+      builder.use(mask_);
+      if (!builder.may_overwrite(gradient_)) masked_ = builder.acquire(builder.bytes_of(output_));
+    }
+    for (ValueId input : inputs_) {
+      if (builder.needs_gradient(input)) builder.give_gradient(input, masked_);
+    }
+  }
+
+  void backward(Run& run) override {
+    if (!relu_ || !gradient_.valid()) return;
+    activation_backward({.shape = shape_,
+                         .dtype = dtype_,
+                         .activation = UnitActivation::kRelu,
+                         .gradients = {run.at(gradient_)},
+                         .mask = run.at<uint8_t>(mask_),
+                         .input_gradient = run.at(masked_)});
+  }
+
+ private:
+  bool relu_;
+  std::vector<ValueId> inputs_;
+  std::vector<BufferId> input_data_;
+  ValueId output_ = -1;
+  MapShape shape_;
+  DataType dtype_ = DataType::kFloat;
+  BufferId output_data_, mask_, gradient_, masked_;
+};
+
+}  // namespace
+
+void make_sum(PlanBuilder& builder, const Unit& unit) {
+  auto step = std::make_unique<SumStep>(builder, unit);
+  builder.set_value(unit.tail(), step->output());
+  builder.add_step(std::move(step), unit.nodes, unit.activation >= 0 ? "sum + relu" : "sum");
+}
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,61 @@
+#include "trainyard/nn/reference/bound_layer.h"
+
+#include <type_traits>
+
+#include <ATen/core/grad_mode.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/nn/reference/layers.h"
+#include "trainyard/nn/sink_hook.h"
+
+namespace trainyard::nn {
+
+BoundLayer::BoundLayer(const Node& node, const BuildContext& context)
+    : node_(node), context_(context), name_(context.name_prefix + node.name) {
+  for (const ParameterSpec& spec : node.parameters) parameters_.push_back(context.parameter(spec));
+  for (const BufferSpec& spec : node.buffers) buffers_.push_back(context.buffer(spec));
+  if (const auto* foreign = std::get_if<Foreign>(&node.op)) {
+    foreign_ = std::make_unique<ForeignBinding>(node, *foreign, context);
+  }
+}
+
+void BoundLayer::bind() {
+  const at::NoGradGuard no_grad;
+  const ParameterSet& set = *context_.parameters;
+  for (ParameterId id : parameters_) {
+    at::Tensor leaf = set.value(id).detach();
+    if (context_.gradients != nullptr && context_.mode == Mode::kTraining) {
+      leaf.requires_grad_(true);
+      send_gradients(leaf, *context_.gradients, id);
+    }
+    leaves_.push_back(std::move(leaf));
+  }
+  for (int index : buffers_) buffer_views_.push_back(set.buffer(index));
+  bound_ = true;
+}
+
+at::Tensor BoundLayer::run(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random) {
+  if (!bound_) bind();
+  const reference::LayerCall call{.node = node_,
+                                  .name = name_,
+                                  .inputs = inputs,
+                                  .variables = leaves_,
+                                  .buffers = buffer_views_,
+                                  .training = context_.mode == Mode::kTraining,
+                                  .reuse_input = reuse_input,
+                                  .random = random};
+  return std::visit(
+      [&](const auto& op) -> at::Tensor {
+        using Operation = std::decay_t<decltype(op)>;
+        if constexpr (std::is_same_v<Operation, Foreign>) {
+          return foreign_->forward(call.x()).to(call.x().scalar_type());
+        } else if constexpr (std::is_same_v<Operation, Input>) {
+          throw core::Error(core::ErrorCode::kInternal, {.problem = "an input is not run", .where = node_.name});
+        } else {
+          return reference::run(op, call);
+        }
+      },
+      node_.op);
+}
+
+}  // namespace trainyard::nn

@@ -1,0 +1,38 @@
+// A node with what it needs to run through ATen: its variables as leaves of autograd, its buffers, its foreign module.
+// The reference executor runs all nodes so, the CPU plan those that it has no kernel for.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trainyard/nn/executor.h"
+#include "trainyard/nn/foreign_binding.h"
+
+namespace trainyard::nn {
+
+class BoundLayer {
+ public:
+  // Declares the node's parameters and buffers in the context's set. Both outlive the layer.
+  BoundLayer(const Node& node, const BuildContext& context);
+
+  // inputs: [N, ...] of one dtype; gradients of variables go to the context's sink. `reuse_input`: nobody else needs
+  // the first input, it may become the result. The first call binds to the set, which must be allocated.
+  at::Tensor run(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
+
+ private:
+  void bind();
+
+  const Node& node_;
+  const BuildContext& context_;
+  std::string name_;  // with the prefix
+  std::vector<ParameterId> parameters_;
+  std::vector<int> buffers_;
+  std::vector<at::Tensor> leaves_;        // views of the set's values
+  std::vector<at::Tensor> buffer_views_;  // of the set's buffers
+  std::unique_ptr<ForeignBinding> foreign_;
+  bool bound_ = false;
+};
+
+}  // namespace trainyard::nn
