@@ -26,7 +26,7 @@ struct Call {
 struct PlanFunction : torch::autograd::Function<PlanFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
                             const at::Tensor& /*anchor*/, const Call& call, const StepRandom& random) {
-    context->saved_data["call"] = c10::make_intrusive<Holder>(call);
+    context->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(call));
     return call.compiled->plan->forward(*call.run, images, random, call.observer);
   }
 

@@ -9,8 +9,9 @@ namespace {
 // What both passes need of a block.
 struct Block {
   float scale[kLanes], shift[kLanes], mean[kLanes];
-  // input' = scale * d + (input - mean) * slope + offset; for the second pass.
-  float slope[kLanes], offset[kLanes];
+  // input' = scale * (d - mean_gradient) + (input - mean) * slope; for the second pass. One value alone gives zero
+  // exactly.
+  float slope[kLanes], mean_gradient[kLanes];
 };
 
 Block block_of(const NormBackward& a, int64_t block) {
@@ -78,7 +79,7 @@ Block combine(const NormBackward& a, int64_t index, const Sums& total) {
     const double deviation = sqrt(a.variance[channel] + a.epsilon);
     const double weight_gradient = total.second[c] / deviation;
     block.slope[c] = static_cast<float>(-block.scale[c] * weight_gradient / (count * deviation));
-    block.offset[c] = static_cast<float>(-block.scale[c] * total.first[c] / count);
+    block.mean_gradient[c] = static_cast<float>(total.first[c] / count);
     a.weight_gradient[channel] = static_cast<float>(weight_gradient);
     a.bias_gradient[channel] = static_cast<float>(total.first[c]);
   }
@@ -89,16 +90,16 @@ template <typename T, UnitActivation kind, bool has_mask>
 void apply(const NormBackward& a, const Block& block, bool past_caches, const Span& span) {
   const T* const input = static_cast<const T*>(a.input);
   T* const output = static_cast<T*>(a.input_gradient);
-  const PerLane<T> scale(block.scale), shift(block.shift), mean(block.mean), slope(block.slope), offset(block.offset);
+  const PerLane<T> scale(block.scale), shift(block.shift), mean(block.mean), slope(block.slope);
+  const PerLane<T> mean_gradient(block.mean_gradient);
   each_pixel(
       span, [&]<int pixels, int>(int64_t at) __attribute__((always_inline)) {
         Floats x[pixels], d[pixels];
         load_group<pixels>(input + at, x);
         load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
         for (int k = 0; k < pixels; ++k) {
-          const Floats centred = multiply_add(x[k] - mean.template part<pixels>(k), slope.template part<pixels>(k),
-                                              offset.template part<pixels>(k));
-          d[k] = multiply_add(d[k], scale.template part<pixels>(k), centred);
+          const Floats centred = (x[k] - mean.template part<pixels>(k)) * slope.template part<pixels>(k);
+          d[k] = multiply_add(d[k] - mean_gradient.template part<pixels>(k), scale.template part<pixels>(k), centred);
         }
         store_group<pixels>(output + at, d, past_caches);
       });

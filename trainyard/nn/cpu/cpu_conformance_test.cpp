@@ -1,0 +1,10 @@
+// The CPU plan in the conformance suite.
+
+#include "trainyard/nn/reference/conformance_suite.h"
+
+namespace trainyard::nn {
+
+INSTANTIATE_TEST_SUITE_P(Cpu, LayerConformance, ::testing::ValuesIn(conformance_cases({.name = "cpu"})),
+                         conformance_name);
+
+}  // namespace trainyard::nn
