@@ -89,7 +89,7 @@ at::Tensor CpuExecutor::forward(const at::Tensor& images, const StepRandom& rand
   const std::shared_ptr<Compiled> plan = compiled(images);
   if (plan->run == nullptr || plan->run.use_count() > 1) plan->run = std::make_shared<cpu::Run>();
   const at::Tensor input = images.to(at::kFloat).contiguous();
-  if (!plan->plan->options().gradients) {
+  if (!plan->plan->has_backward()) {
     const at::NoGradGuard no_grad;
     return plan->plan->forward(*plan->run, input.detach(), random, observer());
   }

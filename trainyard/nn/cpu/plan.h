@@ -73,6 +73,8 @@ class Plan {
   // asked for, else undefined.
   at::Tensor backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const;
 
+  // False where no gradient was asked for, or nothing that wants one comes before the logits.
+  bool has_backward() const { return logits_gradient_.valid(); }
   int64_t arena_bytes() const { return memory_.total_bytes(); }
   const PlanOptions& options() const { return options_; }
   const std::vector<std::unique_ptr<PlanStep>>& steps() const { return steps_; }

@@ -82,8 +82,8 @@ template <UnitActivation kind>
   if constexpr (kind == UnitActivation::kTanh) return hyperbolic_tangent(x);
 }
 
-// gradient * activation'(x). At a corner: the derivative on the side where it is zero; of hard-swish, whose sides both
-// have one at x = -3 and 3, the inner one (as PyTorch).
+// gradient * activation'(x). At a corner, as PyTorch: the derivative on the side where it is zero; of hard-swish, the outer
+// one at x = -3 and 3.
 template <UnitActivation kind>
 [[gnu::always_inline]] inline Floats pass_back(Floats gradient, Floats x) {
   const Floats zero = fill(0.0F), one = fill(1.0F);
@@ -96,8 +96,8 @@ template <UnitActivation kind>
   }
   if constexpr (kind == UnitActivation::kHardSwish) {
     const Floats middle = gradient * multiply_add(x, fill(1.0F / 3), fill(0.5F));
-    const Floats right = x > fill(3.0F) ? gradient : middle;
-    return x < fill(-3.0F) ? zero : right;
+    const Floats right = x >= fill(3.0F) ? gradient : middle;
+    return x <= fill(-3.0F) ? zero : right;
   }
   if constexpr (kind == UnitActivation::kHardSigmoid) {
     return ((x > fill(-3.0F)) & (x < fill(3.0F))) ? gradient * fill(1.0F / 6) : zero;

@@ -42,9 +42,9 @@ const Function kFunctions[] = {
     {UnitActivation::kSilu, [](double x) { return x * sigmoid(x); },
      [](double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }},
     {UnitActivation::kHardSwish, [](double x) { return x * std::min(std::max(x + 3, 0.0), 6.0) / 6; },
-     [](double x) { return x < -3  ? 0.0
-                           : x > 3 ? 1.0
-                                   : x / 3 + 0.5; }},
+     [](double x) { return x <= -3  ? 0.0
+                           : x >= 3 ? 1.0
+                                    : x / 3 + 0.5; }},
     {UnitActivation::kHardSigmoid, [](double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; },
      [](double x) { return x > -3 && x < 3 ? 1.0 / 6 : 0.0; }},
     {UnitActivation::kSigmoid, sigmoid, [](double x) { return sigmoid(x) * (1 - sigmoid(x)); }},

@@ -54,14 +54,14 @@ class LinearStep : public PlanStep {
       at::mm_out(target, gradient, context_.parameters->value(weight_));
     }
     GradientSink& sink = *context_.gradients;
-    at::Tensor weight_gradient = sink.parameters().gradient(weight_);
     const at::Tensor x = matrix(run, input_data_, in_);
     if (sink.overwrite(weight_)) {
-      at::mm_out(weight_gradient, gradient.t(), x);
+      at::Tensor target = sink.parameters().gradient(weight_);
+      at::mm_out(target, gradient.t(), x);
+      sink.wrote(weight_);
     } else {
-      at::addmm_out(weight_gradient, weight_gradient, gradient.t(), x);
+      sink.write(weight_, at::mm(gradient.t(), x));
     }
-    sink.wrote(weight_);
     if (bias_.index >= 0) sink.write(bias_, gradient.sum(0));
   }
 
