@@ -82,8 +82,8 @@ template <UnitActivation kind>
   if constexpr (kind == UnitActivation::kTanh) return hyperbolic_tangent(x);
 }
 
-// gradient * activation'(x). At a corner, as PyTorch: the derivative on the side where it is zero; of hard-swish, the outer
-// one at x = -3 and 3.
+// gradient * activation'(x). At a corner, as PyTorch: the derivative on the side where it is zero; of hard-swish, the
+// outer one at x = -3 and 3.
 template <UnitActivation kind>
 [[gnu::always_inline]] inline Floats pass_back(Floats gradient, Floats x) {
   const Floats zero = fill(0.0F), one = fill(1.0F);

@@ -99,8 +99,8 @@ template <typename State, typename Collect, typename Combine, typename Apply>
 void in_waves(const MapShape& shape, int64_t pixel_bytes, const Collect& collect, const Combine& combine,
               const Apply& apply) {
   const int64_t blocks = shape.blocks();
-  // An eighth of the last cache: the second pass writes there, too, and other programs share it. (Half of it was up to
-  // twice as slow backward on a busy machine, an eighth nowhere slower.)
+  // An eighth of the last cache: the second pass writes there, too, and other programs share it. (With half of it the
+  // backward pass was up to twice as slow on a busy machine.)
   const int64_t fitting = last_cache_bytes() / 8 / larger(1, shape.batch * shape.pixels() * pixel_bytes);
   const int64_t wave = smaller(blocks, larger(1, fitting));
   Sums* const sums = new Sums[Spans(shape, 0, wave).count()];
