@@ -58,7 +58,7 @@ void add_step(StepRecorder& recorder, int64_t factor) {
   }
 }
 
-LayerReport sample_report(std::vector<int64_t> factors) {
+LayerReport sample_report(const std::vector<int64_t>& factors) {
   static const nn::Graph graph = tiny_graph();
   StepRecorder recorder(1);
   for (const int64_t factor : factors) add_step(recorder, factor);

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 struct Recorded {
   std::vector<int64_t> steps;  // the global steps that a recording held
-  Json trace;
+  std::string trace;           // Chrome's
   int calls = 0;
 };
 
@@ -39,7 +39,7 @@ Recorded record_steps(int64_t first, int64_t steps, int64_t run_steps, int repli
                                          for (const StepRecord& step : recorded) {
                                            result.steps.push_back(step.global_step);
                                          }
-                                         result.trace = Json::parse(chrome_trace(step_trace(recorded, options.graph)));
+                                         result.trace = chrome_trace(step_trace(recorded, options.graph));
                                        }}}}));
   trainer.train({.steps_per_epoch = run_steps});
   return result;
@@ -49,7 +49,8 @@ struct Span {
   std::string name, category;
   double begin, end;
 };
-std::map<std::string, std::vector<Span>> spans_by_thread(const Json& trace) {
+std::map<std::string, std::vector<Span>> spans_by_thread(const std::string& text) {
+  const Json trace = Json::parse(text);
   std::map<int, std::string> names;
   std::map<std::string, std::vector<Span>> spans;
   for (const Json& event : trace["traceEvents"]) {
