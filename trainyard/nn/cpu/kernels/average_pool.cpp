@@ -59,9 +59,24 @@ void backward(const AveragePool& a) {
       const T* const from = gradient + plane * out_shape.pixels() * kLanes;
       T* const row = target + (plane * in_shape.pixels() + y * in_shape.width) * kLanes;
       const Range rows = covering(y + w.top, w.kernel_height, w.stride_height, out_shape.height);
+      // Windows in the middle are whole; along a side, only the first or last that covers a pixel may be cut.
+      const auto whole_rows = [&](int64_t i) { return rows_counted(a, w, i) == w.kernel_height; };
+      const auto whole_columns = [&](int64_t j) { return columns_counted(a, w, j) == w.kernel_width; };
+      const bool rows_are_whole = whole_rows(rows.first) && whole_rows(rows.last - 1);
+      const Floats whole_share = fill(1.0F / static_cast<float>(w.kernel_height * w.kernel_width));
       for (int64_t x = 0; x < in_shape.width; ++x) {
         const Range columns = covering(x + w.left, w.kernel_width, w.stride_width, out_shape.width);
         Floats sum = {};
+        T* const pixel = row + x * kLanes;
+        if (rows_are_whole && whole_columns(columns.first) && whole_columns(columns.last - 1)) {
+          for (int64_t i = rows.first; i < rows.last; ++i) {
+            for (int64_t j = columns.first; j < columns.last; ++j)
+              sum += load(from + (i * out_shape.width + j) * kLanes);
+          }
+          sum *= whole_share;
+          store(pixel, a.accumulate ? load(pixel) + sum : sum);
+          continue;
+        }
         for (int64_t i = rows.first; i < rows.last; ++i) {
           const int64_t row_count = rows_counted(a, w, i);
           for (int64_t j = columns.first; j < columns.last; ++j) {
@@ -69,7 +84,6 @@ void backward(const AveragePool& a) {
             sum = multiply_add(load(from + (i * out_shape.width + j) * kLanes), fill(share), sum);
           }
         }
-        T* const pixel = row + x * kLanes;
         store(pixel, a.accumulate ? load(pixel) + sum : sum);
       }
     }

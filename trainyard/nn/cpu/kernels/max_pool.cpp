@@ -1,5 +1,6 @@
 // Max pooling. Backward gathers: each pixel asks the windows that cover it whether it was their maximum, so every pixel
 // is written once, by one thread.
+#include "trainyard/nn/cpu/kernels/places.h"
 #include "trainyard/nn/cpu/kernels/window.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -7,15 +8,43 @@ namespace {
 
 struct Largest {
   Floats value;
-  Ints place;
-
-  [[gnu::always_inline]] void see(Floats candidate, int64_t at) {
-    // NaN wins, and stays: it is found here, and no comparison with it is true.
-    const auto better = (candidate > value) | (candidate != candidate);
-    value = better ? candidate : value;
-    place = better ? Ints{} + static_cast<int32_t>(at) : place;
-  }
+  Places place;
 };
+
+// Of pixels `rows` x `columns` of the window whose first pixel is at `corner`; a row of the image has `row` elements.
+template <typename T>
+[[gnu::always_inline]] inline Largest largest_of(const T* corner, int64_t row, int64_t kernel_width, Range rows,
+                                                 Range columns) {
+  const auto pixel = [&](int64_t i, int64_t j) __attribute__((always_inline)) {
+    return load(corner + i * row + j * kLanes);
+  };
+  Largest largest = {fill(-__builtin_inff()), Places(rows.first * kernel_width + columns.first)};
+  Bits nan = 0;
+  for (int64_t i = rows.first; i < rows.last; ++i) {
+    for (int64_t j = columns.first; j < columns.last; ++j) {
+      largest.value = maximum(pixel(i, j), largest.value);
+      if ((j - columns.first) % 2 == 1) nan = static_cast<Bits>(nan | unordered(pixel(i, j - 1), pixel(i, j)));
+    }
+    if ((columns.last - columns.first) % 2 == 1)
+      nan = static_cast<Bits>(nan | unordered(pixel(i, columns.last - 1), pixel(i, columns.last - 1)));
+  }
+  // From the last to the first, which stays.
+  for (int64_t i = rows.last - 1; i >= rows.first; --i) {
+    for (int64_t j = columns.last - 1; j >= columns.first; --j) {
+      largest.place.set_where_equal(pixel(i, j), largest.value, i * kernel_width + j);
+    }
+  }
+  if (__builtin_expect(nan != 0, 0)) {  // it is the maximum
+    for (int64_t i = rows.last - 1; i >= rows.first; --i) {
+      for (int64_t j = columns.last - 1; j >= columns.first; --j) {
+        const Floats x = pixel(i, j);
+        largest.value = x != x ? x : largest.value;
+        largest.place.set_where_nan(x, i * kernel_width + j);
+      }
+    }
+  }
+  return largest;
+}
 
 template <typename T, typename Known>
 void forward(const MaxPoolForward& a) {
@@ -27,62 +56,102 @@ void forward(const MaxPoolForward& a) {
     for (int64_t y = 0; y < out_shape.height; ++y) {
       const Window w = Known::of(a.window);
       const T* const image = input + plane * in_shape.pixels() * kLanes;
-      const int64_t begin = (plane * out_shape.pixels() + y * out_shape.width) * kLanes;
+      const int64_t begin = (plane * out_shape.pixels() + y * out_shape.width) * kLanes, row = in_shape.width * kLanes;
       const Bits lanes = channel_lanes(in_shape, plane % in_shape.blocks());
       const int64_t top = y * w.stride_height - w.top;
       const Range rows = inside(top, w.kernel_height, in_shape.height);
       for (int64_t x = 0; x < out_shape.width; ++x) {
         const int64_t left = x * w.stride_width - w.left;
         const Range columns = inside(left, w.kernel_width, in_shape.width);
-        const T* const corner = image + (top * in_shape.width + left) * kLanes;
-        Largest largest = {fill(-__builtin_inff()),
-                           Ints{} + static_cast<int32_t>(rows.first * w.kernel_width + columns.first)};
-        const auto see = [&](int64_t i, int64_t j) __attribute__((always_inline)) {
-          largest.see(load(corner + (i * in_shape.width + j) * kLanes), i * w.kernel_width + j);
-        };
-        if (rows.first == 0 && rows.last == w.kernel_height && columns.first == 0 && columns.last == w.kernel_width) {
-          for (int64_t i = 0; i < w.kernel_height; ++i) {
-            for (int64_t j = 0; j < w.kernel_width; ++j) see(i, j);
-          }
-        } else {
-          for (int64_t i = rows.first; i < rows.last; ++i) {
-            for (int64_t j = columns.first; j < columns.last; ++j) see(i, j);
-          }
-        }
-        store(output + begin + x * kLanes, keep(largest.value, lanes));
-        if (a.place != nullptr) store_bytes(a.place + begin + x * kLanes, largest.place);
+        const T* const corner = image + top * row + left * kLanes;
+        const Largest largest = rows.covers(w.kernel_height) && columns.covers(w.kernel_width)
+                                    ? largest_of(corner, row, w.kernel_width, {0, w.kernel_height}, {0, w.kernel_width})
+                                    : largest_of(corner, row, w.kernel_width, rows, columns);
+        store(output + begin + x * kLanes, keep(largest.value, lanes));  // a window beside the image: no maximum
+        if (a.place != nullptr) largest.place.store_to(a.place + begin + x * kLanes);
       }
     }
   }
 }
 
+// One row of the image: what its pixels get from the windows that cover it.
 template <typename T, typename Known>
-void backward(const MaxPoolBackward& a) {
-  const MapShape in_shape = a.input_shape, out_shape = a.output_shape;
-  const T* const gradient = static_cast<const T*>(a.gradient);
-  T* const target = static_cast<T*>(a.input_gradient);
-#pragma omp parallel for collapse(2)
-  for (int64_t plane = 0; plane < in_shape.batch * in_shape.blocks(); ++plane) {
-    for (int64_t y = 0; y < in_shape.height; ++y) {
-      const Window w = Known::of(a.window);
-      const int64_t begin = plane * out_shape.pixels() * kLanes;
-      T* const row = target + (plane * in_shape.pixels() + y * in_shape.width) * kLanes;
-      const Range rows = covering(y + w.top, w.kernel_height, w.stride_height, out_shape.height);
-      for (int64_t x = 0; x < in_shape.width; ++x) {
-        const Range columns = covering(x + w.left, w.kernel_width, w.stride_width, out_shape.width);
-        Floats sum = {};
-        for (int64_t i = rows.first; i < rows.last; ++i) {
-          for (int64_t j = columns.first; j < columns.last; ++j) {
-            const int64_t at = begin + (i * out_shape.width + j) * kLanes;
-            const int64_t place = (y + w.top - i * w.stride_height) * w.kernel_width + x + w.left - j * w.stride_width;
-            const Floats passed = load(gradient + at);
-            sum += load_bytes(a.place + at) == static_cast<int32_t>(place) ? passed : Floats{};
-          }
+class Gather {
+ public:
+  Gather(const MaxPoolBackward& a, int64_t plane, int64_t y)
+      : a_(a),
+        w_(Known::of(a.window)),
+        gradient_(static_cast<const T*>(a.gradient) + plane * a.output_shape.pixels() * kLanes),
+        place_(a.place + plane * a.output_shape.pixels() * kLanes),
+        target_(static_cast<T*>(a.input_gradient) + (plane * a.input_shape.height + y) * a.input_shape.width * kLanes),
+        windows_(a.output_shape.width),
+        padded_y_(y + w_.top),
+        rows_(covering(padded_y_, w_.kernel_height, w_.stride_height, a.output_shape.height)) {}
+
+  void run() const {
+    const int64_t width = a_.input_shape.width;
+    int64_t x = 0;
+    if constexpr (Known::kStride > 0) {
+      // All windows that a group of pixels can have are there from `first` to `last`.
+      const int64_t first = larger(kReach, (w_.left + Known::kStride - 1) / Known::kStride);
+      const int64_t last = smaller(windows_, (width + w_.left) / Known::kStride);
+      while (x < smaller(width, first * Known::kStride - w_.left)) pixel(x++);
+      for (int64_t q = first; q < last; ++q, x += Known::kStride) group(q, x);
+    }
+    while (x < width) pixel(x++);
+  }
+
+ private:
+  static constexpr int64_t kReach = Known::kStride > 0 ? (Known::kKernel - 1) / Known::kStride : 0;
+
+  [[gnu::always_inline]] void add(Floats& sum, int64_t i, int64_t j, int64_t column) const {
+    const int64_t at = (i * windows_ + j) * kLanes, row = padded_y_ - i * w_.stride_height;
+    sum = add_where(sum, load(gradient_ + at), place_ + at, row * w_.kernel_width + column);
+  }
+  [[gnu::always_inline]] void put(int64_t x, Floats sum) const {
+    T* const to = target_ + x * kLanes;
+    store(to, a_.accumulate ? load(to) + sum : sum);
+  }
+
+  void pixel(int64_t x) const {
+    const int64_t padded_x = x + w_.left;
+    const Range columns = covering(padded_x, w_.kernel_width, w_.stride_width, windows_);
+    Floats sum = {};
+    for (int64_t i = rows_.first; i < rows_.last; ++i) {
+      for (int64_t j = columns.first; j < columns.last; ++j) add(sum, i, j, padded_x - j * w_.stride_width);
+    }
+    put(x, sum);
+  }
+  // The pixels from window q's first to the next window's. Those of one group have the same windows: q, q - 1, ...
+  [[gnu::always_inline]] void group(int64_t q, int64_t x) const {
+    Floats sums[Known::kStride] = {};
+    for (int64_t i = rows_.first; i < rows_.last; ++i) {
+#pragma GCC unroll 4
+      for (int64_t back = 0; back <= kReach; ++back) {
+#pragma GCC unroll 4
+        for (int64_t k = 0; k < Known::kStride; ++k) {
+          const int64_t column = back * Known::kStride + k;
+          if (column < Known::kKernel) add(sums[k], i, q - back, column);
         }
-        T* const pixel = row + x * kLanes;
-        store(pixel, a.accumulate ? load(pixel) + sum : sum);
       }
     }
+    for (int64_t k = 0; k < Known::kStride; ++k) put(x + k, sums[k]);
+  }
+
+  const MaxPoolBackward& a_;
+  const Window w_;
+  const T* const gradient_;
+  const uint8_t* const place_;
+  T* const target_;
+  const int64_t windows_, padded_y_;
+  const Range rows_;
+};
+
+template <typename T, typename Known>
+void backward(const MaxPoolBackward& a) {
+#pragma omp parallel for collapse(2)
+  for (int64_t plane = 0; plane < a.input_shape.batch * a.input_shape.blocks(); ++plane) {
+    for (int64_t y = 0; y < a.input_shape.height; ++y) Gather<T, Known>(a, plane, y).run();
   }
 }
 

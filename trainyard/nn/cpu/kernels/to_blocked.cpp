@@ -1,45 +1,68 @@
 // Between plain [N, C, H, W] floats and maps in blocked layout.
-#include "trainyard/nn/cpu/kernels/compiled_for.h"
+#include "trainyard/nn/cpu/kernels/pieces.h"
+#include "trainyard/nn/cpu/kernels/transpose.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
+// `count` neighbouring pixels of a row, `channels` channels, strides in floats.
 template <typename T>
-void pack(const ToBlocked& a) {
-  const int64_t blocks = a.shape.blocks(), pixels = a.shape.pixels(), width = a.shape.width;
-  T* const map = static_cast<T*>(a.map);
-#pragma omp parallel for collapse(2)
-  for (int64_t n = 0; n < a.shape.batch; ++n) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      T* const out = map + (n * blocks + b) * pixels * kLanes;
-      const int64_t channels = smaller(a.shape.channels - b * kLanes, kLanes);
-      const float* const in = a.plain + n * a.strides[0] + b * kLanes * a.strides[1];
-      for (int64_t y = 0; y < a.shape.height; ++y) {
-        for (int64_t x = 0; x < width; ++x) {
-          T* const lanes = out + (y * width + x) * kLanes;
-          const float* const pixel = in + y * a.strides[2] + x * a.strides[3];
-          for (int64_t c = 0; c < kLanes; ++c) lanes[c] = narrow<T>(c < channels ? pixel[c * a.strides[1]] : 0.0F);
-        }
+void pack_row(const float* plain, int64_t channel_stride, int64_t pixel_stride, int64_t channels, int64_t count,
+              T* map) {
+  if (channel_stride == 1) {  // channels_last, or vectors
+    const Bits lanes = first_lanes(channels);
+    for (int64_t p = 0; p < count; ++p) store(map + p * kLanes, load_lanes(plain + p * pixel_stride, lanes));
+  } else if (pixel_stride == 1) {
+    for (int64_t p = 0; p < count; p += kLanes) {
+      const int64_t some = smaller(kLanes, count - p);
+      Floats pixels[kLanes];
+      load_planes(plain + p, channel_stride, channels, some, pixels);
+      for (int64_t i = 0; i < some; ++i) store(map + (p + i) * kLanes, pixels[i]);
+    }
+  } else {
+    for (int64_t p = 0; p < count; ++p) {
+      for (int64_t c = 0; c < kLanes; ++c) {
+        map[p * kLanes + c] = narrow<T>(c < channels ? plain[p * pixel_stride + c * channel_stride] : 0.0F);
       }
     }
   }
 }
 
 template <typename T>
+void pack(const ToBlocked& a) {
+  const int64_t blocks = a.shape.blocks(), width = a.shape.width;
+  T* const map = static_cast<T*>(a.map);
+  in_pieces(a.shape, [&](const Piece& piece) {
+    const int64_t b = piece.plane % blocks, channels = smaller(kLanes, a.shape.channels - b * kLanes);
+    const float* const plain = a.plain + piece.plane / blocks * a.strides[0] + b * kLanes * a.strides[1];
+    // Rows that follow each other without a gap are one.
+    const int64_t row = a.strides[2] == width * a.strides[3] ? a.shape.pixels() : width;
+    for (int64_t p = piece.first; p < piece.last;) {
+      const int64_t x = p % row, count = smaller(piece.last - p, row - x);
+      pack_row(plain + p / row * a.strides[2] + x * a.strides[3], a.strides[1], a.strides[3], channels, count,
+               map + piece.begin + (p - piece.first) * kLanes);
+      p += count;
+    }
+  });
+}
+
+template <typename T>
 void unpack(const ToPlain& a) {
   const int64_t blocks = a.shape.blocks(), pixels = a.shape.pixels();
   const T* const map = static_cast<const T*>(a.map);
-#pragma omp parallel for collapse(2)
-  for (int64_t n = 0; n < a.shape.batch; ++n) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      const T* const in = map + (n * blocks + b) * pixels * kLanes;
-      const int64_t channels = smaller(a.shape.channels - b * kLanes, kLanes);
-      float* const out = a.plain + (n * a.shape.channels + b * kLanes) * pixels;
-      for (int64_t c = 0; c < channels; ++c) {
-        for (int64_t p = 0; p < pixels; ++p) out[c * pixels + p] = widen(in[p * kLanes + c]);
-      }
+  in_pieces(a.shape, [&](const Piece& piece) {
+    const int64_t b = piece.plane % blocks, channels = smaller(kLanes, a.shape.channels - b * kLanes);
+    float* const plain = a.plain + (piece.plane / blocks * a.shape.channels + b * kLanes) * pixels;
+    if (pixels == 1) return store_lanes(plain, load(map + piece.begin), first_lanes(channels));
+    for (int64_t p = piece.first; p < piece.last; p += kLanes) {
+      const int64_t count = smaller(kLanes, piece.last - p);
+      const T* const from = map + piece.begin + (p - piece.first) * kLanes;
+      Floats lanes[kLanes];
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kLanes; ++i) lanes[i] = load(from + smaller(i, count - 1) * kLanes);
+      store_planes(plain + p, pixels, channels, count, lanes);
     }
-  }
+  });
 }
 
 }  // namespace

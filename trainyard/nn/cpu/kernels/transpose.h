@@ -48,5 +48,21 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
   transpose(pixels);
 }
 
+// The reverse: planes of `channels` channels get `count` pixels.
+[[gnu::always_inline]] inline void store_planes(float* planes, int64_t stride, int64_t channels, int64_t count,
+                                                Floats (&pixels)[kLanes]) {
+  transpose(pixels);
+  if (channels == kLanes && count == kLanes) {
+#pragma GCC unroll 16
+    for (int64_t c = 0; c < kLanes; ++c) store(planes + c * stride, pixels[c]);
+  } else {
+    const Bits lanes = first_lanes(count);
+#pragma GCC unroll 16
+    for (int64_t c = 0; c < kLanes; ++c) {
+      if (c < channels) store_lanes(planes + c * stride, pixels[c], lanes);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

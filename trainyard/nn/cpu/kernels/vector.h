@@ -56,6 +56,10 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
                                         (__builtin_bit_cast(Ints, sign) & static_cast<int32_t>(0x80000000U)));
 }
 
+// `b` where either is NaN.
+[[gnu::always_inline]] inline Floats maximum(Floats a, Floats b) {
+  return TRAINYARD_VECTOR(max_ps)(a, b);
+}
 [[gnu::always_inline]] inline Floats square_root(Floats value) {
   return TRAINYARD_VECTOR(sqrt_ps)(value);
 }
@@ -107,13 +111,6 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Floats pick(Floats low, Floats high, Ints index) {
   return _mm512_permutex2var_ps(low, __builtin_bit_cast(__m512i, index), high);
 }
-// One byte a lane, 0 to 255.
-[[gnu::always_inline]] inline Ints load_bytes(const uint8_t* from) {
-  return __builtin_bit_cast(Ints, _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
-}
-[[gnu::always_inline]] inline void store_bytes(uint8_t* to, Ints value) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(__builtin_bit_cast(__m512i, value)));
-}
 #else
 [[gnu::always_inline]] inline Floats load(const Bfloat16* from) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
@@ -153,14 +150,6 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
   const __m256i from = __builtin_bit_cast(__m256i, index);
   return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, from), _mm256_permutevar8x32_ps(high, from),
                           _mm256_castsi256_ps(_mm256_slli_epi32(from, 28)));
-}
-[[gnu::always_inline]] inline Ints load_bytes(const uint8_t* from) {
-  return __builtin_bit_cast(Ints, _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
-}
-[[gnu::always_inline]] inline void store_bytes(uint8_t* to, Ints value) {
-  const __m256i bits = __builtin_bit_cast(__m256i, value);
-  const __m128i pairs = _mm_packus_epi32(_mm256_castsi256_si128(bits), _mm256_extracti128_si256(bits, 1));
-  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(pairs, pairs));
 }
 #endif
 #undef TRAINYARD_VECTOR

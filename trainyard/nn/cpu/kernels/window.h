@@ -8,6 +8,7 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 struct Range {
   int64_t first, last;  // [first, last), empty if last <= first
+  [[gnu::always_inline]] bool covers(int64_t count) const { return first == 0 && last == count; }
 };
 
 // Offsets in a window that lie inside an image of `extent` pixels, when the window starts at pixel `start`.
@@ -23,6 +24,7 @@ struct Range {
 // A square kernel and stride known when compiling, or with 0 not: loops over usual windows are unrolled.
 template <int64_t kernel, int64_t stride>
 struct KnownWindow {
+  static constexpr int64_t kKernel = kernel, kStride = stride;
   [[gnu::always_inline]] static Window of(Window window) {
     if constexpr (kernel > 0) {
       window.kernel_height = window.kernel_width = kernel;
