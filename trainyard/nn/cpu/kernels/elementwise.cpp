@@ -11,6 +11,11 @@ struct Inputs {
   explicit Inputs(const void* const* from) {
     for (int i = 0; i < count; ++i) maps[i] = static_cast<const T*>(from[i]);
   }
+  bool have(const void* map) const {
+    bool found = false;
+    for (const T* input : maps) found = found || input == map;
+    return found;
+  }
   [[gnu::always_inline]] Floats sum(int64_t at) const {
     Floats total = load(maps[0] + at);
 #pragma GCC unroll 4
@@ -37,22 +42,21 @@ void with_inputs(const void* const* maps, int count, const Use& use) {
 
 template <typename T>
 void sum(const SumForward& a) {
-  T* const output = static_cast<T*>(a.output);
   with_inputs<T>(a.inputs, a.input_count, [&](const auto& inputs) {
+    const Output<T> output(a.output, a.shape, inputs.have(a.output));
     if (a.activation == UnitActivation::kNone) {
-      in_pieces(a.shape, [&](const Piece& piece) {
-        each_pixel(piece, [&](int64_t at) { store(output + at, inputs.sum(at)); });
-      });
+      in_pieces(a.shape,
+                [&](const Piece& piece) { each_pixel(piece, [&](int64_t at) { output.put(at, inputs.sum(at)); }); });
     } else if (a.mask == nullptr) {
       in_pieces(a.shape, [&](const Piece& piece) {
-        each_pixel(piece, [&](int64_t at) { store(output + at, activate<UnitActivation::kRelu>(inputs.sum(at))); });
+        each_pixel(piece, [&](int64_t at) { output.put(at, activate<UnitActivation::kRelu>(inputs.sum(at))); });
       });
     } else {
       in_pieces(a.shape, [&](const Piece& piece) {
         each_pixel(piece, [&](int64_t at) {
           const Floats total = inputs.sum(at);
           store_bits(a.mask, at, positive(total));
-          store(output + at, activate<UnitActivation::kRelu>(total));
+          output.put(at, activate<UnitActivation::kRelu>(total));
         });
       });
     }
@@ -62,13 +66,13 @@ void sum(const SumForward& a) {
 template <typename T>
 void forward(const ActivationForward& a) {
   const T* const input = static_cast<const T*>(a.input);
-  T* const output = static_cast<T*>(a.output);
+  const Output<T> output(a.output, a.shape, a.output == a.input);
   with_activation(a.activation, [&](auto kind) {
     in_pieces(a.shape, [&](const Piece& piece) {
       const Bits lanes = channel_lanes(a.shape, piece.plane % a.shape.blocks());
       each_pixel(piece, [&](int64_t at) {
         const Floats value = activate<kind.kValue>(load(input + at));
-        store(output + at, keeps_zero(kind.kValue) ? value : keep(value, lanes));
+        output.put(at, keeps_zero(kind.kValue) ? value : keep(value, lanes));
       });
     });
   });
@@ -77,14 +81,10 @@ void forward(const ActivationForward& a) {
 // target (+)= passed(sum of gradients, element)
 template <typename T, typename Pass>
 void pass_all_back(const ActivationBackward& a, const Pass& passed) {
-  T* const target = static_cast<T*>(a.input_gradient);
   with_inputs<T>(a.gradients, a.gradient_count, [&](const auto& gradients) {
+    const Output<T> target(a.input_gradient, a.shape, gradients.have(a.input_gradient));
     in_pieces(a.shape, [&](const Piece& piece) {
-      if (a.accumulate) {
-        each_pixel(piece, [&](int64_t at) { store(target + at, load(target + at) + passed(gradients.sum(at), at)); });
-      } else {
-        each_pixel(piece, [&](int64_t at) { store(target + at, passed(gradients.sum(at), at)); });
-      }
+      each_pixel(piece, [&](int64_t at) { target.put_or_add(at, passed(gradients.sum(at), at), a.accumulate); });
     });
   });
 }

@@ -177,6 +177,27 @@ TYPED_TEST(ElementwiseTest, PassesGradientsBackThroughAMask) {
   }
 }
 
+// Past the caches: another instruction writes them.
+TYPED_TEST(ElementwiseTest, WritesMapsThatNoCacheHolds) {
+  constexpr int64_t kBytes = int64_t{65} << 20;
+  for (DataType dtype : kDataTypes) {
+    const int64_t pixel = 2 * this->shape(1, 1).block * size_of(dtype);
+    const MapShape shape = this->shape(1, 2 * this->shape(1, 1).block, 1, kBytes / pixel + 3);
+    TestMap input(shape, dtype), output(shape, dtype);
+    const int64_t elements = shape.elements();
+    for (int64_t i = 0; i < elements; ++i) input.set_element(i, static_cast<double>(i % 251) - 125);
+    TypeParam::sum_forward({.shape = shape,
+                            .dtype = dtype,
+                            .inputs = {input.data(), input.data()},
+                            .input_count = 2,
+                            .output = output.data()});
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < elements; ++i) wrong += output.element(i) != 2 * (static_cast<double>(i % 251) - 125);
+    EXPECT_EQ(wrong, 0);
+    output.expect_clean();
+  }
+}
+
 TYPED_TEST(ElementwiseTest, KeepsNan) {
   const MapShape shape = this->shape(1, 5, 1, 1);
   const auto value = [](int64_t, int64_t c, int64_t, int64_t) { return c == 2 ? std::nan("") : 1.0; };

@@ -39,15 +39,11 @@ template <typename T>
 void backward(const GlobalAverageBackward& a) {
   const int64_t blocks = a.shape.blocks();
   const Floats pixels = fill(static_cast<float>(a.shape.pixels()));
-  T* const target = static_cast<T*>(a.input_gradient);
+  const Output<T> target(a.input_gradient, a.shape, false);
   in_pieces(a.shape, [&](const Piece& piece) {
     const int64_t n = piece.plane / blocks, b = piece.plane % blocks;
     const Floats share = load_lanes(a.gradient + n * a.shape.channels + b * kLanes, channel_lanes(a.shape, b)) / pixels;
-    if (a.accumulate) {
-      each_pixel(piece, [&](int64_t at) { store(target + at, load(target + at) + share); });
-    } else {
-      each_pixel(piece, [&](int64_t at) { store(target + at, share); });
-    }
+    each_pixel(piece, [&](int64_t at) { target.put_or_add(at, share, a.accumulate); });
   });
 }
 

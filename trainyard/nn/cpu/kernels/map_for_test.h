@@ -74,27 +74,38 @@ inline float rounded_to(DataType dtype, double value) {
   return std::bit_cast<float>((bits + 0x7FFFU + ((bits >> 16) & 1U)) & 0xFFFF0000U);
 }
 
-// A map, or another array of bytes, between two fences that catch writes beside it.
+// A map, or another array of bytes, between two fences that catch writes beside it. Aligned as the plan's memory.
 class TestBytes {
  public:
-  explicit TestBytes(int64_t size) : bytes_(static_cast<size_t>(size) + 2 * kFence, kUnwritten) {
-    std::memset(bytes_.data(), kFenceByte, kFence);
-    std::memset(bytes_.data() + bytes_.size() - kFence, kFenceByte, kFence);
+  explicit TestBytes(int64_t size)
+      : size_(static_cast<size_t>(size)), lines_((size_ + 2 * kFence + sizeof(Line) - 1) / sizeof(Line)) {
+    std::memset(begin(), kFenceByte, kFence);
+    std::memset(data(), kUnwritten, size_);
+    std::memset(data() + size_, kFenceByte, kFence);
   }
-  uint8_t* data() { return bytes_.data() + kFence; }
-  const uint8_t* data() const { return bytes_.data() + kFence; }
+  uint8_t* data() { return begin() + kFence; }
+  const uint8_t* data() const { return lines_.front().bytes + kFence; }
   bool fences_hold() const {
     for (size_t i = 0; i < kFence; ++i) {
-      if (bytes_[i] != kFenceByte || bytes_[bytes_.size() - 1 - i] != kFenceByte) return false;
+      if (lines_.front().bytes[i] != kFenceByte || data()[size_ + i] != kFenceByte) return false;
     }
     return true;
   }
-  bool operator==(const TestBytes&) const = default;
+  bool operator==(const TestBytes& other) const {
+    return size_ == other.size_ && std::memcmp(data(), other.data(), size_) == 0;
+  }
 
  private:
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
   static constexpr size_t kFence = 128;
   static constexpr uint8_t kFenceByte = 0xA5, kUnwritten = 0xFF;  // unwritten floats are NaN
-  std::vector<uint8_t> bytes_;
+
+  uint8_t* begin() { return lines_.front().bytes; }
+
+  size_t size_;
+  std::vector<Line> lines_;
 };
 
 class TestMap {
@@ -121,8 +132,9 @@ class TestMap {
   void* data() { return bytes_.data(); }
   const void* data() const { return bytes_.data(); }
 
-  double at(int64_t n, int64_t c, int64_t y = 0, int64_t x = 0) const {
-    const uint8_t* const place = bytes_.data() + index(n, c, y, x) * size_of(dtype_);
+  double at(int64_t n, int64_t c, int64_t y = 0, int64_t x = 0) const { return element(index(n, c, y, x)); }
+  double element(int64_t i) const {
+    const uint8_t* const place = bytes_.data() + i * size_of(dtype_);
     uint32_t bits = 0;
     if (dtype_ == DataType::kFloat) {
       std::memcpy(&bits, place, 4);
@@ -133,8 +145,9 @@ class TestMap {
     }
     return std::bit_cast<float>(bits);
   }
-  void set(int64_t n, int64_t c, int64_t y, int64_t x, double value) {
-    uint8_t* const place = bytes_.data() + index(n, c, y, x) * size_of(dtype_);
+  void set(int64_t n, int64_t c, int64_t y, int64_t x, double value) { set_element(index(n, c, y, x), value); }
+  void set_element(int64_t i, double value) {
+    uint8_t* const place = bytes_.data() + i * size_of(dtype_);
     const auto bits = std::bit_cast<uint32_t>(rounded_to(dtype_, value));
     const auto upper = static_cast<uint16_t>(bits >> 16);
     dtype_ == DataType::kFloat ? std::memcpy(place, &bits, 4) : std::memcpy(place, &upper, 2);

@@ -1,5 +1,6 @@
 // Max pooling. Backward gathers: each pixel asks the windows that cover it whether it was their maximum, so every pixel
 // is written once, by one thread.
+#include "trainyard/nn/cpu/kernels/output.h"
 #include "trainyard/nn/cpu/kernels/places.h"
 #include "trainyard/nn/cpu/kernels/window.h"
 
@@ -83,7 +84,8 @@ class Gather {
         w_(Known::of(a.window)),
         gradient_(static_cast<const T*>(a.gradient) + plane * a.output_shape.pixels() * kLanes),
         place_(a.place + plane * a.output_shape.pixels() * kLanes),
-        target_(static_cast<T*>(a.input_gradient) + (plane * a.input_shape.height + y) * a.input_shape.width * kLanes),
+        target_(a.input_gradient, a.input_shape, false),
+        begin_((plane * a.input_shape.height + y) * a.input_shape.width * kLanes),
         windows_(a.output_shape.width),
         padded_y_(y + w_.top),
         rows_(covering(padded_y_, w_.kernel_height, w_.stride_height, a.output_shape.height)) {}
@@ -109,8 +111,7 @@ class Gather {
     sum = add_where(sum, load(gradient_ + at), place_ + at, row * w_.kernel_width + column);
   }
   [[gnu::always_inline]] void put(int64_t x, Floats sum) const {
-    T* const to = target_ + x * kLanes;
-    store(to, a_.accumulate ? load(to) + sum : sum);
+    target_.put_or_add(begin_ + x * kLanes, sum, a_.accumulate);
   }
 
   void pixel(int64_t x) const {
@@ -142,17 +143,16 @@ class Gather {
   const Window w_;
   const T* const gradient_;
   const uint8_t* const place_;
-  T* const target_;
-  const int64_t windows_, padded_y_;
+  const Output<T> target_;
+  const int64_t begin_, windows_, padded_y_;
   const Range rows_;
 };
 
 template <typename T, typename Known>
 void backward(const MaxPoolBackward& a) {
-#pragma omp parallel for collapse(2)
-  for (int64_t plane = 0; plane < a.input_shape.batch * a.input_shape.blocks(); ++plane) {
-    for (int64_t y = 0; y < a.input_shape.height; ++y) Gather<T, Known>(a, plane, y).run();
-  }
+  const int64_t height = a.input_shape.height;
+  for_each(a.input_shape.batch * a.input_shape.blocks() * height,
+           [&](int64_t i) { Gather<T, Known>(a, i / height, i % height).run(); });
 }
 
 }  // namespace

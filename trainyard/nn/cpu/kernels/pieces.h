@@ -1,7 +1,7 @@
 // How kernels without sums over pixels share out a map: any piece by any thread. With compiled_for.h's rules.
 #pragma once
 
-#include "trainyard/nn/cpu/kernels/vector.h"
+#include "trainyard/nn/cpu/kernels/output.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
@@ -19,13 +19,10 @@ template <typename Use>
 inline void in_pieces(const MapShape& shape, const Use& use) {
   const int64_t planes = shape.batch * shape.blocks(), pixels = shape.pixels();
   const int64_t pieces = (pixels + kPiecePixels - 1) / kPiecePixels;
-#pragma omp parallel for collapse(2) schedule(static)
-  for (int64_t plane = 0; plane < planes; ++plane) {
-    for (int64_t i = 0; i < pieces; ++i) {
-      const int64_t first = i * kPiecePixels, last = smaller(pixels, first + kPiecePixels);
-      use(Piece{plane, first, last, (plane * pixels + first) * kLanes});
-    }
-  }
+  for_each(planes * pieces, [&](int64_t i) {
+    const int64_t plane = i / pieces, first = i % pieces * kPiecePixels, last = smaller(pixels, first + kPiecePixels);
+    use(Piece{plane, first, last, (plane * pixels + first) * kLanes});
+  });
 }
 
 // Calls use(element) for the first element of each pixel.

@@ -13,17 +13,12 @@ namespace {
 }
 
 template <typename T>
-[[gnu::always_inline]] inline void put(T* target, Floats value, bool accumulate) {
-  store(target, accumulate ? load(target) + value : value);
-}
-
-template <typename T>
 void scale_channels(const ScaleChannelsForward& a) {
   const T* const input = static_cast<const T*>(a.input);
-  T* const output = static_cast<T*>(a.output);
+  const Output<T> output(a.output, a.shape, false);
   in_pieces(a.shape, [&](const Piece& piece) {
     const Floats factor = of_plane(a.factor, a.shape, piece.plane);
-    each_pixel(piece, [&](int64_t at) { store(output + at, load(input + at) * factor); });
+    each_pixel(piece, [&](int64_t at) { output.put(at, load(input + at) * factor); });
   });
 }
 
@@ -32,9 +27,8 @@ void scale_channels_back(const ScaleChannelsBackward& a) {
   const int64_t blocks = a.shape.blocks(), pixels = a.shape.pixels();
   const T* const input = static_cast<const T*>(a.input);
   const T* const gradient = static_cast<const T*>(a.gradient);
-  T* const target = static_cast<T*>(a.input_gradient);
-#pragma omp parallel for
-  for (int64_t plane = 0; plane < a.shape.batch * blocks; ++plane) {
+  const Output<T> target(a.input_gradient, a.shape, false);
+  for_each(a.shape.batch * blocks, [&](int64_t plane) {
     const Floats factor = of_plane(a.factor, a.shape, plane);
     const int64_t end = (plane + 1) * pixels * kLanes;
     Floats total = {};
@@ -45,7 +39,7 @@ void scale_channels_back(const ScaleChannelsBackward& a) {
       const auto pass = [&](int64_t to, Floats & sum) __attribute__((always_inline)) {
         const Floats g = load(gradient + to);
         sum = multiply_add(g, load(input + to), sum);
-        put(target + to, g * factor, a.accumulate);
+        target.put_or_add(to, g * factor, a.accumulate);
       };
       for (; at + 4 * kLanes <= last; at += 4 * kLanes) {
 #pragma GCC unroll 4
@@ -56,17 +50,17 @@ void scale_channels_back(const ScaleChannelsBackward& a) {
     }
     const int64_t n = plane / blocks, b = plane % blocks;
     store_lanes(a.factor_gradient + n * a.shape.channels + b * kLanes, total, channel_lanes(a.shape, b));
-  }
+  });
 }
 
 template <typename T>
 void scale_whole_samples(const ScaleSamples& a) {
   const T* const input = static_cast<const T*>(a.input);
-  T* const output = static_cast<T*>(a.output);
+  const Output<T> output(a.output, a.shape, a.output == a.input);
   in_pieces(a.shape, [&](const Piece& piece) {
     const int64_t n = piece.plane / a.shape.blocks(), b = piece.plane % a.shape.blocks();
     const Floats factor = keep(fill(a.factor[n]), channel_lanes(a.shape, b));  // no -0 in pad lanes
-    each_pixel(piece, [&](int64_t at) { put(output + at, load(input + at) * factor, a.accumulate); });
+    each_pixel(piece, [&](int64_t at) { output.put_or_add(at, load(input + at) * factor, a.accumulate); });
   });
 }
 
@@ -74,11 +68,11 @@ template <typename T>
 void scale_elements(const ScaleSamples& a) {
   const int64_t blocks = a.shape.blocks(), pixels = a.shape.pixels();
   const T* const input = static_cast<const T*>(a.input);
-  T* const output = static_cast<T*>(a.output);
+  const Output<T> output(a.output, a.shape, a.output == a.input);
   in_pieces(a.shape, [&](const Piece& piece) {
     if (pixels == 1) {  // vectors: the lanes of a block lie side by side
       const int64_t at = piece.begin;
-      return put(output + at, load(input + at) * of_plane(a.factor, a.shape, piece.plane), a.accumulate);
+      return output.put_or_add(at, load(input + at) * of_plane(a.factor, a.shape, piece.plane), a.accumulate);
     }
     const int64_t b = piece.plane % blocks, channels = smaller(kLanes, a.shape.channels - b * kLanes);
     const float* const planes = a.factor + (piece.plane / blocks * a.shape.channels + b * kLanes) * pixels;
@@ -88,7 +82,7 @@ void scale_elements(const ScaleSamples& a) {
       load_planes(planes + p, pixels, channels, count, factors);
       for (int64_t i = 0; i < count; ++i) {
         const int64_t at = (piece.plane * pixels + p + i) * kLanes;
-        put(output + at, load(input + at) * factors[i], a.accumulate);
+        output.put_or_add(at, load(input + at) * factors[i], a.accumulate);
       }
     }
   });

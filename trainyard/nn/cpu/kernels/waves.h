@@ -7,8 +7,8 @@
 #pragma once
 
 #include <omp.h>
-#include <unistd.h>
 
+#include "trainyard/nn/cpu/kernels/cache.h"
 #include "trainyard/nn/cpu/kernels/group.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -78,20 +78,6 @@ class Spans {
 struct Sums {
   double first[kLanes], second[kLanes];
 };
-
-inline int64_t last_cache_bytes() {
-  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return bytes > 0 ? bytes : int64_t{16} << 20;
-}
-
-// Whether a map is best written past the caches: when it is read again, little of it would still be there (the share
-// of one program in a very large cache is guessed to be 64 MiB). Not for a map over an input, whose lines are there
-// already.
-template <typename T>
-inline bool goes_past_caches(const MapShape& shape, const void* map) {
-  return shape.elements() * static_cast<int64_t>(sizeof(T)) > smaller(last_cache_bytes(), int64_t{64} << 20) &&
-         reinterpret_cast<uintptr_t>(map) % (kLanes * sizeof(T)) == 0;
-}
 
 // For each block: collect(block, span, sums) over all its spans, then state = combine(block, total sums), then
 // apply(state, span) over all spans. `pixel_bytes`: what the first pass reads for a pixel of a block.
