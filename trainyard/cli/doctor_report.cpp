@@ -95,7 +95,7 @@ DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& l
                     : fmt::format("{:.1f} GFLOP/s, one thread {:.1f}", 1e-9 * all, 1e-9 * one);
   };
   const std::string busy =
-      limits->processor_share > 0.9
+      !limits->measured_on_busy_machine()
           ? std::string()
           : fmt::format("; other programs had a core for {:.0f} % of the time: measure again on an idle machine",
                         100 * (1 - limits->processor_share));

@@ -22,6 +22,7 @@ struct MachineLimits {
   double processor_share = 0;
   int64_t measured_at = 0;  // seconds since the Unix epoch
 
+  bool measured_on_busy_machine() const { return processor_share < 0.9; }
   // Of all threads, for computations in 16 or 32 bits.
   double flops(bool sixteen_bits) const { return sixteen_bits && bf16_flops_all > 0 ? bf16_flops_all : fp32_flops_all; }
 };

@@ -396,6 +396,8 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   write_run_summary(summary, path);
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["metrics"]["loss"], "nan");
   EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nStopped by:   SIGTERM\n"));
+  summary.compute.limit_is_low = true;
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("25 % of the machine's limit, which was measured on a busy"));
   summary.compute.limit_flops = 0;
   EXPECT_THAT(run_summary_text(summary, "x"),
               HasSubstr("\nCompute:      63.0 GFLOP/s of the model (trainyard doctor --limits measures"));

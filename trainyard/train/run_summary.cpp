@@ -29,7 +29,8 @@ std::string compute_rate_text(const ComputeRate& rate) {
   if (rate.model_flops <= 0) return {};
   const std::string model = fmt::format("{:.1f} GFLOP/s of the model", 1e-9 * rate.model_flops);
   if (rate.limit_flops <= 0) return model + " (trainyard doctor --limits measures what the machine can do)";
-  return fmt::format("{}, {:.0f} % of the machine's limit", model, 100 * rate.model_flops / rate.limit_flops);
+  return fmt::format("{}, {:.0f} % of the machine's limit{}", model, 100 * rate.model_flops / rate.limit_flops,
+                     rate.limit_is_low ? ", which was measured on a busy machine" : "");
 }
 
 void write_run_summary(const RunSummary& summary, const std::string& path, core::FileSystem& files) {

@@ -17,7 +17,8 @@ namespace trainyard::train {
 // again for its backward, times images a second.
 struct ComputeRate {
   double model_flops = 0;
-  double limit_flops = 0;  // that the machine can do (core::MachineLimits); 0: not measured
+  double limit_flops = 0;     // that the machine can do (core::MachineLimits); 0: not measured
+  bool limit_is_low = false;  // measured while other programs ran
 };
 // "120.5 GFLOP/s of the model, 48 % of the machine's limit"; empty for a model without flops.
 std::string compute_rate_text(const ComputeRate& rate);
