@@ -51,7 +51,10 @@ int run_models(const Arguments& arguments, Console& console) {
   std::string dataset = parsed->values.text("data_name");
   if (dataset.empty()) {
     const auto imagenet = models::model_names(models::DatasetFamily::kImagenet);
-    dataset = std::find(imagenet.begin(), imagenet.end(), name) != imagenet.end() ? "imagenet" : "cifar10";
+    const auto cifar = models::model_names(models::DatasetFamily::kCifar10);
+    const bool only_cifar = std::find(cifar.begin(), cifar.end(), name) != cifar.end() &&
+                            std::find(imagenet.begin(), imagenet.end(), name) == imagenet.end();
+    dataset = only_cifar ? "cifar10" : "imagenet";
   }
   const int64_t classes =
       parsed->values.optional_integer("num_classes").value_or(models::find_dataset(dataset).num_classes);

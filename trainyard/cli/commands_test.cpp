@@ -46,6 +46,7 @@ TEST(Commands, ModelsListsTheZoo) {
 
 TEST(Commands, ModelsShowsTheLayersOfOne) {
   EXPECT_TRUE(core::matches_golden(run_command({"models", "lenet"}).out, kGolden + "models_lenet.txt"));
+  EXPECT_EQ(run_command({"models", "torchvision/squeezenet1_1"}).out, run_command({"models", "squeezenet1_1"}).out);
   const CommandResult unknown = run_command({"models", "resnet21", "--data_name=cifar10"});
   EXPECT_EQ(unknown.code, kUsage);
   EXPECT_NE(unknown.err.find("resnet20"), std::string::npos) << unknown.err;

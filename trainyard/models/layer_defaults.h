@@ -25,6 +25,11 @@ inline nn::Convolution resnet_convolution(int64_t out_channels, int64_t kernel, 
   return convolution;
 }
 
+// Batch norm where a network of it sets nothing: slow averages and no scale.
+inline nn::BatchNorm benchmark_norm() {
+  return {.epsilon = 1e-3, .decay = 0.999, .scale = false};
+}
+
 // Truncated normal of sqrt(2 / F) in front of a ReLU, of sqrt(1 / F) otherwise.
 inline nn::Linear benchmark_linear(int64_t out_features, int64_t in_features, bool relu) {
   return {.out_features = out_features,

@@ -98,6 +98,7 @@ class GraphBuilder {
   Value multiply(std::string name, Value x, Value scale);
   Value concat(std::string name, const std::vector<Value>& inputs);
   Value channel_pad(std::string name, Value x, ChannelPad op);
+  Value spatial_pad(std::string name, Value x, SpatialPad op);
   Value channel_slice(std::string name, Value x, ChannelSlice op);
   Value channel_shuffle(std::string name, Value x, int64_t groups);
   Value dropout(std::string name, Value x, double drop = 0.5);

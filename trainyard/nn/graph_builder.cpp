@@ -90,6 +90,9 @@ GraphBuilder::Value GraphBuilder::concat(std::string name, const std::vector<Val
 GraphBuilder::Value GraphBuilder::channel_pad(std::string name, Value x, ChannelPad op) {
   return append(std::move(name), op, {x});
 }
+GraphBuilder::Value GraphBuilder::spatial_pad(std::string name, Value x, SpatialPad op) {
+  return append(std::move(name), op, {x});
+}
 GraphBuilder::Value GraphBuilder::channel_slice(std::string name, Value x, ChannelSlice op) {
   return append(std::move(name), op, {x});
 }

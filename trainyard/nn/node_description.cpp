@@ -73,6 +73,7 @@ std::string_view Node::kind() const {
                         [](const Multiply&) { return "multiply"; },
                         [](const Concat&) { return "concat"; },
                         [](const ChannelPad&) { return "channel_pad"; },
+                        [](const SpatialPad&) { return "spatial_pad"; },
                         [](const ChannelSlice&) { return "channel_slice"; },
                         [](const ChannelShuffle&) { return "channel_shuffle"; },
                         [](const Dropout&) { return "dropout"; },
@@ -107,6 +108,9 @@ std::string Node::description() const {
           [](const AdaptiveAveragePool& pool) { return fmt::format("to {}x{}", pool.size.height, pool.size.width); },
           [](const Linear& linear) { return fmt::format("{}{}", linear.out_features, linear.bias ? ", bias" : ""); },
           [](const ChannelPad& pad) { return fmt::format("{} + {}", pad.before, pad.after); },
+          [](const SpatialPad& pad) {
+            return fmt::format("{} + {} rows, {} + {} columns", pad.top, pad.bottom, pad.left, pad.right);
+          },
           [](const ChannelSlice& slice) { return fmt::format("{} from {}", slice.count, slice.begin); },
           [](const ChannelShuffle& shuffle) { return fmt::format("groups {}", shuffle.groups); },
           [](const Dropout& dropout) { return fmt::format("drop {}", dropout.drop); },

@@ -122,6 +122,11 @@ struct ChannelPad {
   int64_t before = 0, after = 0;
 };
 
+// [C, H, W] -> [C, top + H + bottom, left + W + right]: zeros around the image; negative numbers cut its edges off.
+struct SpatialPad {
+  int64_t top = 0, bottom = 0, left = 0, right = 0;
+};
+
 // [C, H, W] -> [count, H, W]: channels begin to begin + count.
 struct ChannelSlice {
   int64_t begin = 0, count = 0;
@@ -159,7 +164,7 @@ struct Foreign {
 };
 
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,
-                        Flatten, Add, Multiply, Concat, ChannelPad, ChannelSlice, ChannelShuffle, Dropout,
+                        Flatten, Add, Multiply, Concat, ChannelPad, SpatialPad, ChannelSlice, ChannelShuffle, Dropout,
                         StochasticDepth, LocalResponseNorm, Foreign>;
 
 }  // namespace trainyard::nn

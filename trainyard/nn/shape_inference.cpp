@@ -107,6 +107,14 @@ class Inference {
     node_.shape[0] += op.before + op.after;
   }
 
+  void infer(const SpatialPad& op) {
+    const Shape& x = image();
+    node_.shape = {x[0], op.top + x[1] + op.bottom, op.left + x[2] + op.right};
+    require(node_.shape[1] > 0 && node_.shape[2] > 0 && std::min(op.top, op.bottom) > -x[1] &&
+                std::min(op.left, op.right) > -x[2],
+            fmt::format("nothing is left of an image of {}x{}", x[1], x[2]));
+  }
+
   void infer(const ChannelSlice& op) {
     const int64_t channels = image()[0];
     require(op.begin >= 0 && op.count > 0 && op.begin + op.count <= channels,

@@ -131,6 +131,9 @@ std::vector<LayerCase> layer_cases() {
             [](auto& b, Value x) {
               return b.channel_pad("layer", x, {2, 1});
             }),
+      other(
+          "SpatialPad", {3, 4, 5},
+          [](auto& b, Value x) { return b.spatial_pad("layer", x, {.top = -1, .bottom = 2, .left = 1, .right = -2}); }),
       other("ChannelSlice", {5, 4, 3},
             [](auto& b, Value x) { return b.channel_slice("layer", x, {.begin = 1, .count = 3}); }),
       other("ChannelShuffle", {6, 3, 4}, [](auto& b, Value x) { return b.channel_shuffle("layer", x, 2); }),

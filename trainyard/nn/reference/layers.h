@@ -41,6 +41,7 @@ at::Tensor run(const Add& op, const LayerCall& call);
 at::Tensor run(const Multiply& op, const LayerCall& call);
 at::Tensor run(const Concat& op, const LayerCall& call);
 at::Tensor run(const ChannelPad& op, const LayerCall& call);
+at::Tensor run(const SpatialPad& op, const LayerCall& call);
 at::Tensor run(const ChannelSlice& op, const LayerCall& call);
 at::Tensor run(const ChannelShuffle& op, const LayerCall& call);
 at::Tensor run(const Dropout& op, const LayerCall& call);

@@ -79,6 +79,10 @@ at::Tensor run(const ChannelPad& op, const LayerCall& call) {
   return at::constant_pad_nd(call.x(), {0, 0, 0, 0, op.before, op.after});
 }
 
+at::Tensor run(const SpatialPad& op, const LayerCall& call) {
+  return at::constant_pad_nd(call.x(), {op.left, op.right, op.top, op.bottom});
+}
+
 at::Tensor run(const ChannelSlice& op, const LayerCall& call) {
   return call.x().narrow(1, op.begin, op.count);
 }

@@ -238,6 +238,12 @@ Values run(const ChannelPad& op, const Call& call) {
   });
 }
 
+Values run(const SpatialPad& op, const Call& call) {
+  return each_pixel(call, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
+    return call.inside(h - op.top, w - op.left) ? call.pixel(n, c, h - op.top, w - op.left) : 0.0;
+  });
+}
+
 Values run(const ChannelSlice& op, const Call& call) {
   return each_pixel(call,
                     [&](int64_t n, int64_t c, int64_t h, int64_t w) { return call.pixel(n, c + op.begin, h, w); });
