@@ -70,8 +70,8 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
     std::lock_guard lock(zoo().mutex);
     if (auto found = zoo().models.find({family, name}); found != zoo().models.end()) return found->second;
   }
-  if (constexpr std::string_view prefix = "torchvision/"; name.starts_with(prefix)) {
-    const std::string bare = name.substr(prefix.size());
+  if (constexpr std::string_view kPrefix = "torchvision/"; name.starts_with(kPrefix)) {
+    const std::string bare = name.substr(kPrefix.size());
     std::lock_guard lock(zoo().mutex);
     const auto found = zoo().models.find({family, bare});
     if (found != zoo().models.end() && found->second.equals == "torchvision " + bare) return found->second;

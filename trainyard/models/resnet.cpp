@@ -19,7 +19,7 @@ namespace {
 
 using Value = nn::GraphBuilder::Value;
 
-enum class Version { kV1, kV1_5, kV2 };
+enum class Version { kV1, kV15, kV2 };  // kV15: v1.5
 
 struct ResnetConfig {
   std::string name;
@@ -34,7 +34,7 @@ Value convolution_norm(nn::GraphBuilder& b, const std::string& convolution, cons
 
 Value bottleneck(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t channels, int64_t stride,
                  Version version) {
-  const int64_t wide = 4 * channels, first_stride = version == Version::kV1_5 ? 1 : stride;
+  const int64_t wide = 4 * channels, first_stride = version == Version::kV15 ? 1 : stride;
   Value y = convolution_norm(b, prefix + "conv1", prefix + "bn1", x, resnet_convolution(channels, 1, first_stride));
   y = b.activation(prefix + "relu1", y);
   y = convolution_norm(b, prefix + "conv2", prefix + "bn2", y, resnet_convolution(channels, 3, stride / first_stride));
@@ -65,7 +65,7 @@ nn::Graph build_resnet(const ResnetConfig& config, const ModelOptions& options) 
   nn::GraphBuilder b({.image = square_image(options), .name = config.name});
   Value x = convolution_norm(b, "conv1", "bn1", b.input(), resnet_convolution(64, 7, 2));
   x = b.activation("relu", x);
-  const nn::Padding padding = config.version == Version::kV1_5 ? nn::Padding::all(1) : nn::Padding::same();
+  const nn::Padding padding = config.version == Version::kV15 ? nn::Padding::all(1) : nn::Padding::same();
   x = b.max_pool("maxpool", x, {.kernel = 3, .stride = 2, .padding = padding});
   for (int stage = 0; stage < 4; ++stage) {
     for (int i = 0; i < config.blocks[static_cast<size_t>(stage)]; ++i) {
@@ -82,7 +82,7 @@ nn::Graph build_resnet(const ResnetConfig& config, const ModelOptions& options) 
 ModelInfo resnet(const ResnetConfig& config, int64_t batch_size) {
   return {.name = config.name,
           .family = DatasetFamily::kImagenet,
-          .equals = config.version == Version::kV1_5 ? "torchvision resnet50" : "tf_cnn_benchmarks " + config.name,
+          .equals = config.version == Version::kV15 ? "torchvision resnet50" : "tf_cnn_benchmarks " + config.name,
           .image_size = 224,
           .default_batch_size = batch_size,
           .schedule = {.learning_rate = 0.128,
@@ -94,7 +94,7 @@ ModelInfo resnet(const ResnetConfig& config, int64_t batch_size) {
 }
 
 const ModelRegistration kResnet50(resnet({"resnet50", Version::kV1, {3, 4, 6, 3}}, 64));
-const ModelRegistration kResnet50Later(resnet({"resnet50_v1.5", Version::kV1_5, {3, 4, 6, 3}}, 64));
+const ModelRegistration kResnet50Later(resnet({"resnet50_v1.5", Version::kV15, {3, 4, 6, 3}}, 64));
 const ModelRegistration kResnet50Second(resnet({"resnet50_v2", Version::kV2, {3, 4, 6, 3}}, 64));
 const ModelRegistration kResnet101(resnet({"resnet101", Version::kV1, {3, 4, 23, 3}}, 32));
 const ModelRegistration kResnet101Second(resnet({"resnet101_v2", Version::kV2, {3, 4, 23, 3}}, 32));

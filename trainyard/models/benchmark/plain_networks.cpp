@@ -64,10 +64,10 @@ nn::Graph build_overfeat(const ModelOptions& options) {
 
 // Simonyan, Zisserman, "Very deep convolutional networks for large-scale image recognition", 2014.
 nn::Graph build_vgg(const std::string& name, const std::array<int, 5>& convolutions, const ModelOptions& options) {
-  constexpr std::array<int64_t, 5> channels{64, 128, 256, 512, 512};
+  constexpr std::array<int64_t, 5> kChannels{64, 128, 256, 512, 512};
   Chain chain(options, name);
   for (size_t stage = 0; stage < 5; ++stage) {
-    for (int i = 0; i < convolutions[stage]; ++i) chain.add(Conv{channels[stage], 3});
+    for (int i = 0; i < convolutions[stage]; ++i) chain.add(Conv{kChannels[stage], 3});
     chain.add(MaxPool{});
   }
   chain.flatten();

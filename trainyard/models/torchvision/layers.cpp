@@ -8,9 +8,9 @@
 namespace trainyard::models::torchvision {
 
 std::string name_of(const std::string& name) {
-  constexpr std::array<std::string_view, 8> taken{"alexnet",   "googlenet", "resnet50", "resnet101",
-                                                  "resnet152", "vgg11",     "vgg16",    "vgg19"};
-  return std::find(taken.begin(), taken.end(), name) != taken.end() ? "torchvision/" + name : name;
+  constexpr std::array<std::string_view, 8> kTaken{"alexnet",   "googlenet", "resnet50", "resnet101",
+                                                   "resnet152", "vgg11",     "vgg16",    "vgg19"};
+  return std::find(kTaken.begin(), kTaken.end(), name) != kTaken.end() ? "torchvision/" + name : name;
 }
 
 ModelInfo model(const std::string& name, std::function<nn::Graph(const ModelOptions&, const std::string&)> build,

@@ -27,13 +27,13 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
     int blocks;
     int64_t stride;
   };
-  constexpr std::array<Stage, 7> stages{
+  constexpr std::array<Stage, 7> kStages{
       {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}}};
   nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
   int place = 0;
   const auto next = [&place] { return fmt::format("features.{}", place++); };
   Value x = append_conv_norm(b, next(), b.input(), centred_convolution(32, 3, 2), Function::kRelu6);
-  for (const Stage& stage : stages) {
+  for (const Stage& stage : kStages) {
     for (int i = 0; i < stage.blocks; ++i) {
       x = inverted_residual(b, next(), x, stage.channels, i == 0 ? stage.stride : 1, stage.expansion);
     }
