@@ -1,0 +1,278 @@
+// What the CPU plan promises beyond single layers: several passes at a time, batch sizes, values that change, modes.
+
+#include "trainyard/nn/cpu/cpu_executor.h"
+
+#include <cmath>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/nn/loss.h"
+
+namespace trainyard::nn {
+namespace {
+
+// A residual block with a shortcut, pooling, dropout; what has a kernel and what runs through ATen.
+Graph block_graph() {
+  GraphBuilder b({.image = {3, 12, 12}, .name = "block"});
+  const auto conv = [&](const std::string& name, GraphBuilder::Value x, int64_t stride) {
+    return b.convolution(name, x, {.out_channels = 20, .kernel = 3, .stride = stride, .padding = Padding::all(1)});
+  };
+  auto x = b.activation("relu0", b.batch_norm("bn0", conv("conv0", b.input(), 1)));
+  const auto start = b.max_pool("pool0", x, {.kernel = 3, .stride = 2, .padding = Padding::all(1)});
+  x = b.activation("relu1", b.batch_norm("bn1", conv("conv1", start, 2)));
+  x = b.batch_norm("bn2", conv("conv2", x, 1));
+  x = b.activation("relu2", b.add("add", {x, b.batch_norm("bn3", conv("conv3", start, 2))}));
+  x = b.channel_shuffle("shuffle", x, 4);
+  x = b.dropout("drop", b.concat("concat", {x, b.activation("silu", x, Activation::Function::kSilu)}), 0.25);
+  return b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 5}));
+}
+
+at::Tensor images(int64_t batch, double phase = 0) {
+  return (at::linspace(-2, 2, batch * 432) * 37 + phase).sin().view({batch, 3, 12, 12});
+}
+at::Tensor labels(int64_t batch) {
+  return at::linspace(0, 4.99, batch).to(at::kLong);
+}
+
+struct Replica {
+  explicit Replica(const std::string& name, at::ScalarType dtype = at::kFloat)
+      : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat}), sink(set) {
+    executor = make_executor(name, block_graph(), {.dtype = dtype, .parameters = &set, .gradients = &sink});
+    set.allocate();
+    set.initialize(3);
+    if (dtype == at::kDouble) set.values().copy_(set.values().to(at::kFloat));  // what float sets hold
+  }
+  at::Tensor loss(const at::Tensor& x) {
+    const at::Tensor input = set.dtype() == at::kDouble ? x.to(at::kDouble) : x;
+    return softmax_cross_entropy(executor->forward(input, {.seed = 3}), labels(x.size(0)));
+  }
+  at::Tensor gradients_of(const at::Tensor& x) {
+    sink.begin(0, 1);
+    loss(x).backward();
+    sink.finish();
+    return set.gradients().clone();
+  }
+  ParameterSet set;
+  GradientSink sink;
+  std::unique_ptr<Executor> executor;
+};
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
+}
+
+template <typename Action>
+std::string error_of(Action action, core::ErrorCode code) {
+  try {
+    action();
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), code);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(CpuExecutor, AgreesWithTheReference) {
+  Replica cpu("cpu"), reference("reference", at::kDouble);
+  EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5);
+  for (int i = 0; i < static_cast<int>(cpu.set.buffer_count()); ++i) {
+    EXPECT_LT(distance(cpu.set.buffer(i), reference.set.buffer(i)), 1e-5) << cpu.set.buffer_spec(i).name;
+  }
+}
+
+// Two forwards wait for their backwards, which come in either order; neither sees the other's memory.
+TEST(CpuExecutor, KeepsTwoPassesApart) {
+  Replica replica("cpu"), alone("cpu");
+  const at::Tensor first = alone.gradients_of(images(4)), second = alone.gradients_of(images(4, 1));
+  for (const bool reversed : {false, true}) {
+    replica.sink.begin(0, 1);
+    const at::Tensor a = replica.loss(images(4)), b = replica.loss(images(4, 1));
+    (reversed ? b : a).backward();
+    const at::Tensor gradients = replica.set.gradients().clone();
+    EXPECT_TRUE(at::equal(gradients, reversed ? second : first));
+    replica.sink.finish();
+    replica.sink.begin(0, 1);
+    (reversed ? a : b).backward();
+    EXPECT_TRUE(at::equal(replica.set.gradients(), reversed ? first : second));
+    replica.sink.finish();
+  }
+}
+
+TEST(CpuExecutor, ForgetsAPassThatNobodyWaitsFor) {
+  Replica replica("cpu"), alone("cpu");
+  { const at::Tensor unused = replica.loss(images(4, 2)); }
+  EXPECT_TRUE(at::equal(replica.gradients_of(images(4)), alone.gradients_of(images(4))));
+}
+
+TEST(CpuExecutor, RunsOneBackwardForAForward) {
+  Replica replica("cpu");
+  replica.sink.begin(0, 1);
+  const at::Tensor loss = replica.loss(images(2));
+  loss.backward({}, true);
+  replica.sink.finish();
+  EXPECT_EQ(error_of([&] { loss.backward(); }, core::ErrorCode::kInvalidArgument),
+            "backward was called a second time for one forward pass; run forward again: the CPU plan gives its memory "
+            "back after the backward");
+  // And is as good as new.
+  Replica alone("cpu");
+  EXPECT_TRUE(at::equal(replica.gradients_of(images(2)), alone.gradients_of(images(2))));
+}
+
+// More sizes than plans are kept.
+TEST(CpuExecutor, TakesAnyBatchSize) {
+  Replica replica("cpu"), reference("reference", at::kDouble);
+  for (const int64_t batch : {4, 1, 3, 2, 5, 4, 7, 1, 4}) {
+    if (batch == 1)
+      continue;  // the batch norm behind two strides still has 9 pixels, but its gradient is ill-conditioned
+    EXPECT_LT(distance(replica.gradients_of(images(batch)), reference.gradients_of(images(batch))), 1e-5) << batch;
+  }
+}
+
+TEST(CpuExecutor, SeesChangedValues) {
+  Replica replica("cpu"), reference("reference", at::kDouble);
+  for (int step = 0; step < 4; ++step) {
+    const at::Tensor gradients = reference.gradients_of(images(4, step));
+    EXPECT_LT(distance(replica.gradients_of(images(4, step)), gradients), 1e-5) << step;
+    for (Replica* changed : {&replica, &reference}) {
+      const at::NoGradGuard no_grad;
+      changed->set.values().add_(gradients.to(changed->set.dtype()), -0.05);
+      changed->set.values_changed();
+    }
+  }
+}
+
+TEST(CpuExecutor, AddsUpMicroSteps) {
+  Replica whole("cpu"), split("cpu");
+  const at::Tensor expected = whole.gradients_of(images(3)) + whole.gradients_of(images(3, 1));
+  for (int micro_step = 0; micro_step < 2; ++micro_step) {
+    split.sink.begin(micro_step, 2);
+    split.loss(images(3, micro_step)).backward();
+    split.sink.finish();
+  }
+  EXPECT_LT(distance(split.set.gradients(), expected), 1e-6);
+}
+
+TEST(CpuExecutor, EvaluatesBesideTraining) {
+  Replica replica("cpu"), reference("reference");
+  const auto make = [](Replica& r, const std::string& name) {
+    return make_executor(name, block_graph(), {.mode = Mode::kInference, .parameters = &r.set});
+  };
+  const auto evaluation = make(replica, "cpu"), expected = make(reference, "reference");
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor output = evaluation->forward(images(3), {});
+    EXPECT_FALSE(output.requires_grad());
+    EXPECT_LT(distance(output, expected->forward(images(3), {})), 1e-5) << step;
+    EXPECT_TRUE(at::equal(output, evaluation->forward(images(3), {}))) << "no dropout, no new statistics";
+    const at::Tensor gradients = reference.gradients_of(images(4, step));
+    replica.gradients_of(images(4, step));
+    for (Replica* changed : {&replica, &reference}) {
+      const at::NoGradGuard no_grad;
+      changed->set.values().add_(gradients, -0.05);
+      changed->set.values_changed();
+    }
+  }
+}
+
+// Training mode without autograd: batch statistics and dropout as ever, on a plan of its own without a backward.
+TEST(CpuExecutor, TrainsUnderNoGradGuardWithoutGradients) {
+  Replica replica("cpu"), other("cpu");
+  const at::Tensor expected = other.executor->forward(images(4), {.seed = 3});
+  EXPECT_TRUE(expected.requires_grad());
+  const at::NoGradGuard no_grad;
+  const at::Tensor output = replica.executor->forward(images(4), {.seed = 3});
+  EXPECT_FALSE(output.requires_grad());
+  EXPECT_LT(distance(output, expected), 1e-6);
+  EXPECT_LT(distance(replica.set.buffer(0), other.set.buffer(0)), 1e-6);
+}
+
+TEST(CpuExecutor, PlansWithoutABackwardNeedLessMemory) {
+  Replica replica("cpu");
+  cpu::Plan::Layers layers;
+  for (const Node& node : replica.executor->graph().nodes) {
+    layers.push_back(std::make_unique<BoundLayer>(node, replica.executor->context()));
+  }
+  const auto plan = [&](bool gradients) {
+    return cpu::Plan(replica.executor->graph(), replica.executor->context(), layers,
+                     {.batch = 4, .gradients = gradients})
+        .arena_bytes();
+  };
+  EXPECT_LT(plan(false), plan(true));
+}
+
+TEST(CpuExecutor, GivesTheImagesTheirGradient) {
+  Replica replica("cpu"), reference("reference", at::kDouble);
+  const at::Tensor x = images(3).clone().requires_grad_(true);
+  const at::Tensor y = images(3).to(at::kDouble).requires_grad_(true);
+  replica.gradients_of(x);
+  reference.gradients_of(y);
+  EXPECT_LT(distance(x.grad(), y.grad()), 1e-5);
+}
+
+TEST(CpuExecutor, TellsTheObserverOfEveryNode) {
+  struct Listener : NodeObserver {
+    void ran(const NodeRun& run) override {
+      for (int node : run.nodes) (run.phase == NodeRun::Phase::kForward ? forward : backward).insert(node);
+      EXPECT_FALSE(run.kernel.empty());
+      if (run.kernel.find("ATen") != std::string_view::npos) through_aten.insert(run.nodes.begin(), run.nodes.end());
+      EXPECT_GE(run.begin, last);
+      EXPECT_GE(run.end, run.begin);
+      last = run.end;
+    }
+    std::set<int> forward, backward, through_aten;
+    NodeRun::Clock::time_point last;
+  } listener;
+  Replica replica("cpu");
+  replica.executor->set_observer(&listener);
+  replica.gradients_of(images(2));
+  std::set<int> all;
+  for (const Node& node : replica.executor->graph().nodes) {
+    if (node.id > 0) all.insert(node.id);
+  }
+  EXPECT_EQ(listener.forward, all);
+  EXPECT_EQ(listener.backward, all);
+  EXPECT_EQ(listener.through_aten, std::set<int>{replica.executor->graph().node("shuffle").id});
+  listener.forward.clear();
+  replica.executor->set_observer(nullptr);
+  replica.gradients_of(images(2));
+  EXPECT_TRUE(listener.forward.empty());
+}
+
+TEST(CpuExecutor, RefusesOtherDtypes) {
+  ParameterSet set;
+  for (const at::ScalarType dtype : {at::kDouble, at::kHalf}) {
+    EXPECT_EQ(error_of([&] { make_executor("cpu", block_graph(), {.dtype = dtype, .parameters = &set}); },
+                       core::ErrorCode::kUnsupported),
+              std::string("the executor for CPUs does not compute so: block: expected float or bfloat16 on the CPU, "
+                          "got ") +
+                  toString(dtype) + "; use the reference executor");
+  }
+}
+
+// The output as near as rounding in each layer leaves it (the conformance suite's bound). Gradients less so: pixels
+// that tie after rounding go another way through max pooling, also in the reference.
+TEST(CpuExecutor, RunsInBfloat16) {
+  Replica replica("cpu", at::kBFloat16), sixteen("reference", at::kBFloat16), exact("reference", at::kDouble);
+  const at::Tensor x = images(4).to(at::kBFloat16).to(at::kFloat);
+  const auto output_of = [&](Replica& r) {
+    return r.executor->forward(x.to(r.executor->context().dtype), {.seed = 3});
+  };
+  const double layers = static_cast<double>(replica.executor->graph().nodes.size());
+  EXPECT_LT(distance(output_of(replica), output_of(exact)), std::ldexp(1.0, -7) * std::sqrt(layers));
+  const at::Tensor expected = exact.gradients_of(x);
+  const double error = distance(replica.gradients_of(x), expected);
+  EXPECT_LT(error, 1.5 * distance(sixteen.gradients_of(x), expected));
+  EXPECT_LT(error, 0.2);
+}
+
+}  // namespace
+}  // namespace trainyard::nn
