@@ -1,0 +1,163 @@
+// Whole models on the CPU plan against the reference executor in double: the same start, images and random streams.
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/linspace.h>
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/cpu_allocator.h"
+#include "trainyard/core/random.h"
+#include "trainyard/models/model_registry.h"
+#include "trainyard/nn/cpu/isa.h"
+#include "trainyard/nn/executor.h"
+#include "trainyard/nn/loss.h"
+
+namespace trainyard::models {
+namespace {
+
+constexpr int64_t kClasses = 10;
+
+at::Tensor noise(const std::vector<int64_t>& shape) {
+  at::Tensor tensor = at::empty(shape, at::kFloat);
+  core::RandomStream stream(8, "images");
+  auto* const data = tensor.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < tensor.numel(); ++i) data[i] = stream.normal();
+  return tensor;
+}
+
+at::Tensor labels(int64_t batch) {
+  return at::linspace(0, kClasses - 0.01, batch).to(at::kLong);
+}
+
+struct Replica {
+  Replica(const std::string& executor_name, const nn::Graph& graph, at::ScalarType dtype)
+      : set({.dtype = dtype}), sink(set) {
+    executor = nn::make_executor(executor_name, graph, {.dtype = dtype, .parameters = &set, .gradients = &sink});
+    set.allocate();
+  }
+  double step(const at::Tensor& images, int64_t number = 0) {
+    sink.begin(0, 1);
+    const at::Tensor loss = nn::softmax_cross_entropy(
+        executor->forward(images.to(set.dtype()), {.seed = 5, .step = number}), labels(images.size(0)));
+    loss.backward();
+    sink.finish();
+    return loss.item<double>();
+  }
+  nn::ParameterSet set;
+  nn::GradientSink sink;
+  std::unique_ptr<nn::Executor> executor;
+};
+
+// Lifts or lowers each channel behind a batch norm by four standard deviations, and far more where that must outdo
+// what a shortcut adds. Left where they are, some of a model's million inputs of ReLU lie so near zero that rounding
+// puts them on the other side, which changes gradients by percents on any executor in float.
+void move_from_zero(nn::ParameterSet& set, const nn::Graph& graph) {
+  std::vector<bool> into_sum(graph.nodes.size());
+  for (const nn::Node& node : graph.nodes) {
+    if (!std::holds_alternative<nn::Add>(node.op)) continue;
+    for (int input : node.inputs) into_sum[static_cast<size_t>(input)] = true;
+  }
+  for (const nn::Node& node : graph.nodes) {
+    if (!std::holds_alternative<nn::BatchNorm>(node.op)) continue;
+    const at::Tensor shift = set.value(*set.find(node.name + ".bias"));
+    const float down = into_sum[static_cast<size_t>(node.id)] ? -30 : -4;
+    core::RandomStream stream(9, node.name);
+    for (int64_t c = 0; c < shift.numel(); ++c) shift.data_ptr<float>()[c] = stream.below(4) == 0 ? down : 4;
+  }
+}
+
+struct Case {
+  std::string model;
+  int64_t image_size, batch;
+  bool randomness = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.model;
+}
+
+class ZooOnCpuPlan : public ::testing::TestWithParam<Case> {};
+
+double norm_of(const at::Tensor& tensor) {
+  return tensor.norm().item<double>();
+}
+
+TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
+  core::install_cpu_allocator();
+  const auto& [model, size, batch, randomness] = GetParam();
+  nn::Graph graph = build_model(model, "imagenet", {.num_classes = kClasses, .image_size = size});
+  for (nn::Node& node : graph.nodes) {
+    // Of two pixels as good as equal, rounding decides which one max pooling takes: the smaller tests have it.
+    if (auto* pool = std::get_if<nn::Pool>(&node.op)) pool->kind = nn::Pool::Kind::kAverage;
+    auto* const dropout = std::get_if<nn::Dropout>(&node.op);
+    if (dropout != nullptr && !randomness) dropout->drop = 0;
+  }
+  const at::Tensor images = noise({batch, 3, size, size});
+  Replica cpu("cpu", graph, at::kFloat), reference("reference", graph, at::kDouble);
+  cpu.set.initialize(4);
+  move_from_zero(cpu.set, graph);
+  reference.set.values().copy_(cpu.set.values());
+  for (int i = 0; i < static_cast<int>(cpu.set.buffer_count()); ++i) reference.set.buffer(i).copy_(cpu.set.buffer(i));
+  const double expected_loss = reference.step(images);
+  EXPECT_NEAR(cpu.step(images), expected_loss, 1e-4 * expected_loss);
+  const double typical = norm_of(reference.set.gradients()) / std::sqrt(static_cast<double>(reference.set.size()));
+  // oneDNN's AVX2 kernels sum a weight's gradient over a whole image in float.
+  const double bound = nn::cpu::isa() == nn::cpu::Isa::kAvx2 ? 3e-4 : 1e-4;
+  double worst = 0;
+  for (const nn::Segment& segment : reference.set.segments()) {
+    const nn::ParameterId id = *reference.set.find(segment.spec.name);
+    const at::Tensor expected = reference.set.gradient(id), actual = cpu.set.gradient(id).to(at::kDouble);
+    // Some are zero by nature, or nearly: of a bias that the next batch norm takes away again.
+    const double error = norm_of(actual - expected) / std::max(norm_of(expected), 0.1 * typical);
+    EXPECT_LE(error, bound) << segment.spec.name;
+    worst = std::max(worst, error);
+  }
+  for (int i = 0; i < static_cast<int>(cpu.set.buffer_count()); ++i) {
+    const at::Tensor expected = reference.set.buffer(i), actual = cpu.set.buffer(i).to(at::kDouble);
+    EXPECT_LE(norm_of(actual - expected), 1e-5 * (norm_of(expected) + 1e-3)) << cpu.set.buffer_spec(i).name;
+  }
+  RecordProperty("worst_gradient", fmt::format("{:.2e}", worst));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, ZooOnCpuPlan,
+                         ::testing::Values(Case{"resnet50_v1.5", 64, 4}, Case{"mobilenet_v2", 64, 4},
+                                           Case{"densenet121", 64, 4}, Case{"inception_v3", 107, 8},
+                                           Case{"torchvision/alexnet", 96, 4, true}, Case{"vgg11_bn", 32, 4, true}),
+                         [](const auto& tested) {
+                           std::string name = tested.param.model;
+                           std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+                           return name;
+                         });
+
+// The same seed and number of threads: the same bits, whichever plan and memory they run in.
+TEST(CpuPlan, RepeatsTrainingBitForBit) {
+  core::install_cpu_allocator();
+  const nn::Graph graph = build_model("resnet20", "cifar10", {.num_classes = kClasses});
+  const auto trained = [&] {
+    Replica replica("cpu", graph, at::kFloat);
+    replica.set.initialize(4);
+    for (int64_t step = 0; step < 3; ++step) {
+      replica.step(noise({16, 3, 32, 32}), step);
+      const at::NoGradGuard no_grad;
+      replica.set.values().add_(replica.set.gradients(), -0.1);
+      replica.set.values_changed();
+    }
+    return replica.set.values().clone();
+  };
+  EXPECT_TRUE(at::equal(trained(), trained()));
+}
+
+}  // namespace
+}  // namespace trainyard::models
