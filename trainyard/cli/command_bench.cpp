@@ -32,7 +32,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   table.text("model", std::nullopt, "the model, as in `trainyard models`").group(kGroup);
   table.text("data_name", std::nullopt, "imagenet or cifar10; unset: the first that has the model").group(kGroup);
   table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0).group(kGroup);
-  table.text("executor", "reference", "what runs the model").group(kGroup);
+  table.choice("executor", "auto", {"auto", "cpu", "reference"}, "what runs the model: auto is cpu").group(kGroup);
   table.boolean("forward_only", false, "inference instead of training").group(kGroup);
   table.boolean("use_bf16", false, "activations in bfloat16").group(kGroup);
   table.integer("num_warmup_batches", 3, "steps before those that count").bounds(0).group(kGroup);

@@ -1,15 +1,13 @@
 #include "trainyard/core/machine_limits.h"
 
 #include <charconv>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
-#include "trainyard/core/crc32c.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
-#include "trainyard/core/machine_info.h"
 #include "trainyard/core/system_files.h"
+#include "trainyard/core/user_cache.h"
 
 namespace trainyard::core {
 namespace {
@@ -17,25 +15,8 @@ namespace {
 // Grows when a number gets another meaning: older files are then measured anew.
 constexpr int kFormat = 1;
 
-std::string machine_kind() {
-  const MachineInfo machine = machine_info();
-  return fmt::format("{}; {} cores; avx2 {}, avx512f {}, avx512_bf16 {}", machine.processor, machine.cores,
-                     __builtin_cpu_supports("avx2") != 0, __builtin_cpu_supports("avx512f") != 0,
-                     __builtin_cpu_supports("avx512bf16") != 0);
-}
-
-// Empty: there is no such folder.
-std::string default_directory() {
-  // The XDG base directory specification: what is not absolute is ignored.
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  if (cache != nullptr && cache[0] == '/') return join_path(cache, "trainyard");
-  const char* home = std::getenv("HOME");
-  return home != nullptr && home[0] == '/' ? join_path(home, ".cache/trainyard") : std::string();
-}
-
 std::string path_of(std::string_view directory) {
-  const std::string folder = directory.empty() ? default_directory() : std::string(directory);
-  return folder.empty() ? folder : join_path(folder, fmt::format("machine_limits-{:08x}.txt", crc32c(machine_kind())));
+  return user_cache_file("machine_limits", directory);
 }
 
 struct Field {

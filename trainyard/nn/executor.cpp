@@ -55,8 +55,13 @@ ExecutorRegistry& executors() {
   return registry;
 }
 
+std::string fastest_executor(at::Device device, at::ScalarType dtype) {
+  return device.is_cpu() && (dtype == at::kFloat || dtype == at::kBFloat16) ? "cpu" : "reference";
+}
+
 std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& graph, const BuildContext& context) {
-  const ExecutorFactory& make = executors().get(name);
+  const ExecutorFactory& make =
+      executors().get(name == "auto" ? fastest_executor(context.device, context.dtype) : name);
   set_of(context);
   if (context.gradients != nullptr && &context.gradients->parameters() != context.parameters) {
     throw core::Error(core::ErrorCode::kInvalidArgument,

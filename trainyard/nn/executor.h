@@ -25,11 +25,21 @@ namespace trainyard::nn {
 
 enum class Mode { kTraining, kInference };
 
+// How convolutions are computed on the CPU: Winograd's algorithm needs fewer multiplications where it applies (fp32,
+// 3x3) and rounds a little more. kAuto measures once which is faster.
+enum class ConvolutionPolicy { kAuto, kDirect, kWinograd };
+
+// Choices among kernels. An executor takes those that concern it.
+struct KernelOptions {
+  ConvolutionPolicy convolutions = ConvolutionPolicy::kAuto;
+};
+
 // What a layer may know about where it is built. Variables come from parameter() and buffer(), never from elsewhere.
 struct BuildContext {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;  // of activations
   Mode mode = Mode::kTraining;
+  KernelOptions kernels;
   int replica = 0;
   std::string name_prefix;  // in front of every name: "generator/"
   ParameterSet* parameters = nullptr;
@@ -81,7 +91,11 @@ using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Graph&, co
 using ExecutorRegistry = core::Registry<ExecutorFactory>;
 ExecutorRegistry& executors();
 
-// By name: "reference". Throws kNotFound for an unknown one.
+// What the name "auto" stands for.
+std::string fastest_executor(at::Device device, at::ScalarType dtype);
+
+// By name: "reference", "cpu", or "auto" for the fastest that computes in the context's dtype on its device. Throws
+// kNotFound for an unknown one.
 std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& graph, const BuildContext& context);
 
 }  // namespace trainyard::nn

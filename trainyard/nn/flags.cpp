@@ -24,9 +24,17 @@ void declare_device_flags(core::FlagTable& table) {
 
 void declare_kernel_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Kernels";
-  table.boolean("winograd_nonfused", true, "allow Winograd convolutions")
-      .group(kGroup)
-      .pending("choosing convolution algorithms");
+  table.boolean("winograd_nonfused", true, "allow Winograd convolutions").group(kGroup);
+  table
+      .choice(
+          "conv_algorithm", "auto", {"auto", "direct", "winograd"},
+          "how convolutions are computed on the CPU; auto measures once which is faster, winograd is used where there "
+          "is a kernel (fp32, 3x3)")
+      .group(kGroup);
+  table
+      .choice("executor", "auto", {"auto", "cpu", "reference"},
+              "what runs the model: auto is cpu, which is fast; reference is plain LibTorch, which tests trust")
+      .group(kGroup);
   table.boolean("batchnorm_persistent", true, "allow batch normalization kernels that keep their input in registers")
       .group(kGroup)
       .pending("choosing batch normalization kernels");
@@ -47,6 +55,8 @@ void declare_kernel_flags(core::FlagTable& table) {
 void declare_precision_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Precision";
   constexpr const char* kHalf = "fp16 compute";
+  table.boolean("use_bf16", false, "compute in bfloat16; variables, logits and batch normalization stay in 32 bits")
+      .group(kGroup);
   table.boolean("use_fp16", false, "compute in 16 bits; logits and batch normalization stay in 32")
       .group(kGroup)
       .pending(kHalf);

@@ -41,7 +41,11 @@ train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options, co
 
 }  // namespace
 
-train::LayerReport bench_layers(const LayerBenchOptions& options) {
+train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
+  LayerBenchOptions options = wanted;
+  if (options.executor == "auto") {
+    options.executor = nn::fastest_executor(at::kCPU, options.bfloat16 ? at::kBFloat16 : at::kFloat);
+  }
   if (options.steps < 1 || options.warmup_steps < 0) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "layers cannot be timed over these steps",

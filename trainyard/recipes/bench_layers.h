@@ -12,7 +12,7 @@ struct LayerBenchOptions {
   std::string model;
   std::string dataset;     // "imagenet", "cifar10"; empty: the first that has the model
   int64_t batch_size = 0;  // 0: the model's
-  std::string executor = "reference";
+  std::string executor = "auto";
   bool forward_only = false;
   bool bfloat16 = false;  // activations
   int64_t warmup_steps = 3, steps = 10;

@@ -30,7 +30,12 @@ train::StepLogOptions step_log_options(const core::FlagValues& values, const Ben
 BenchmarkOutcome run_forward_only(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
                                   const core::StopToken& stop) {
   out << "Generating training model\n";
-  ForwardTrainer trainer({.graph = settings.graph, .seed = settings.seed}, make_source(settings, data::Subset::kTrain));
+  ForwardTrainer trainer({.graph = settings.graph,
+                          .executor = settings.executor,
+                          .dtype = settings.dtype,
+                          .kernels = settings.kernels,
+                          .seed = settings.seed},
+                         make_source(settings, data::Subset::kTrain));
   trainer.set_stop_token(stop);
   const train::StepLogOptions log = step_log_options(values, settings, out);
   const auto step_log = std::make_shared<train::StepLog>(log);

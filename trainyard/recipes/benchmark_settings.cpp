@@ -42,6 +42,16 @@ int64_t label_offset(const BenchmarkSettings& settings) {
   return background_in_files && settings.num_classes == info.num_classes ? -1 : 0;
 }
 
+nn::KernelOptions kernel_options_of(const core::FlagValues& values) {
+  const std::string algorithm = values.text("conv_algorithm");
+  nn::KernelOptions options;
+  if (algorithm == "winograd") options.convolutions = nn::ConvolutionPolicy::kWinograd;
+  if (algorithm == "direct" || !values.boolean("winograd_nonfused")) {
+    options.convolutions = nn::ConvolutionPolicy::kDirect;
+  }
+  return options;
+}
+
 }  // namespace
 
 std::string_view benchmark_mode_name(BenchmarkMode mode) {
@@ -76,6 +86,10 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   settings.num_classes =
       values.optional_integer("num_classes").value_or(models::find_dataset(settings.dataset).benchmark_classes);
   settings.graph = models::build_model(settings.model->name, settings.dataset, {.num_classes = settings.num_classes});
+  settings.dtype = values.boolean("use_bf16") ? at::kBFloat16 : at::kFloat;
+  settings.executor = values.text("executor");
+  if (settings.executor == "auto") settings.executor = nn::fastest_executor(at::kCPU, settings.dtype);
+  settings.kernels = kernel_options_of(values);
   settings.replicas = static_cast<int>(values.integer("num_gpus"));
   settings.micro_steps = static_cast<int>(values.integer("micro_steps"));
   settings.batch_size =

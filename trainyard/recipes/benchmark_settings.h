@@ -14,7 +14,7 @@
 #include "trainyard/data/pipeline.h"
 #include "trainyard/data/transform.h"
 #include "trainyard/models/model_registry.h"
-#include "trainyard/nn/graph.h"
+#include "trainyard/nn/executor.h"
 #include "trainyard/recipes/thread_settings.h"
 #include "trainyard/train/single_cost_trainer.h"
 #include "trainyard/train/step_plan.h"
@@ -30,6 +30,9 @@ struct BenchmarkSettings {
   std::string data_dir;  // empty: synthetic images
   const models::ModelInfo* model = nullptr;
   nn::Graph graph;
+  std::string executor;               // what runs it: a name of nn::executors()
+  at::ScalarType dtype = at::kFloat;  // of activations
+  nn::KernelOptions kernels;
   int64_t num_classes = 0;
   int replicas = 1, micro_steps = 1;
   int64_t batch_size = 0, eval_batch_size = 0;                       // a device

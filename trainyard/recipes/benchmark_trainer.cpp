@@ -25,6 +25,9 @@ std::optional<parallel::GradientReduction> reduction_of(const core::FlagValues& 
 train::SingleCostOptions make_trainer_options(const core::FlagValues& values, const BenchmarkSettings& settings) {
   train::SingleCostOptions options;
   options.graph = settings.graph;
+  options.executor = settings.executor;
+  options.dtype = settings.dtype;
+  options.kernels = settings.kernels;
   options.replicas = settings.replicas;
   options.micro_steps = settings.micro_steps;
   options.intra_op_threads = settings.threads.intra_op_threads;

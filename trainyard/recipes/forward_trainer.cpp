@@ -23,8 +23,9 @@ constexpr std::string_view kOwn[] = {kModel, "trainer/", "data/"};
 
 ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
-  executor_ = nn::make_executor(options_.executor, options_.graph,
-                                {.dtype = options_.dtype, .mode = nn::Mode::kInference, .parameters = &parameters_});
+  executor_ = nn::make_executor(
+      options_.executor, options_.graph,
+      {.dtype = options_.dtype, .mode = nn::Mode::kInference, .kernels = options_.kernels, .parameters = &parameters_});
   parameters_.allocate();
   parameters_.initialize(options_.seed);
 }

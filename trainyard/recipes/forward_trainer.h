@@ -14,8 +14,9 @@ namespace trainyard::recipes {
 
 struct ForwardOptions {
   nn::Graph graph;
-  std::string executor = "reference";
+  std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations
+  nn::KernelOptions kernels;
   uint64_t seed = 0;
 };
 

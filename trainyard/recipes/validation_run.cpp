@@ -22,7 +22,11 @@ ValidationRun::ValidationRun(const BenchmarkSettings& settings, nn::ParameterSet
       display_every_(std::max<int64_t>(1, display_every)),
       print_(std::move(print)),
       source_(make_source(settings, data::Subset::kValidation)),
-      evaluator_({.graph = settings.graph}, parameters) {}
+      evaluator_({.graph = settings.graph,
+                  .executor = settings.executor,
+                  .dtype = settings.dtype,
+                  .kernels = settings.kernels},
+                 parameters) {}
 
 train::Evaluation ValidationRun::run() {
   core::settle_team();

@@ -23,6 +23,7 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : o
   executor_ = nn::make_executor(options_.executor, options_.graph,
                                 {.dtype = options_.dtype,
                                  .mode = nn::Mode::kInference,
+                                 .kernels = options_.kernels,
                                  .name_prefix = options_.name_prefix,
                                  .parameters = &parameters});
 }

@@ -30,9 +30,10 @@ struct Evaluation {
 
 struct EvaluatorOptions {
   nn::Graph graph;
-  std::string executor = "reference";
+  std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations
-  std::string name_prefix;            // in front of the graph's names in the set
+  nn::KernelOptions kernels;
+  std::string name_prefix;  // in front of the graph's names in the set
   // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;
 };

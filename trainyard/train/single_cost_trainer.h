@@ -42,8 +42,9 @@ using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at
 
 struct SingleCostOptions {
   nn::Graph graph;
-  std::string executor = "reference";
+  std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
+  nn::KernelOptions kernels;
   int replicas = 1;
   int micro_steps = 1;                           // gradients of this many batches are averaged into one update
   int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use

@@ -37,6 +37,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : option
     replica.executor = nn::make_executor(options.executor, options.graph,
                                          {.dtype = options.dtype,
                                           .mode = nn::Mode::kTraining,
+                                          .kernels = options.kernels,
                                           .replica = r,
                                           .parameters = &update_->parameters(r),
                                           .gradients = replica.sink.get()});

@@ -1,14 +1,48 @@
-// Which algorithm a convolution runs with: direct, or Winograd where that is faster (fp32, 3x3, AVX-512).
+// Which algorithm a convolution runs with: direct, or Winograd where that is faster. Measured once for a shape,
+// direction, instruction set and number of threads; kept for the process, and in a file for the next one.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
 
 #include "trainyard/nn/cpu/convolution.h"
+#include "trainyard/nn/executor.h"
 
 namespace trainyard::nn::cpu {
 
-// The kernel to use; null when oneDNN has none but its reference.
-std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape,
-                                                      ConvolutionKernel::Options options);
+// The kernel to use; null when oneDNN has none but its reference. With kAuto both algorithms run a few times on memory
+// of their own when the shape is new.
+std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
+                                                      ConvolutionPolicy policy);
+
+// What was measured, by description ("float 32x64x56x56 to 64, 3x3, forward, 2 threads, AVX-512"). Any thread.
+class ConvolutionChoices {
+ public:
+  struct Choice {
+    ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
+    double direct_seconds = 0, winograd_seconds = 0;
+  };
+  // The process's. Reads its file when first asked for; a file that cannot be read counts as empty.
+  static ConvolutionChoices& instance();
+  // `file`: where choices are kept; empty: nowhere.
+  explicit ConvolutionChoices(std::string file);
+
+  std::optional<Choice> find(const std::string& description) const;
+  // Writes the file anew; a disk that refuses it is a warning.
+  void add(const std::string& description, const Choice& choice);
+  std::map<std::string, Choice> all() const;
+  const std::string& file() const { return file_; }
+
+ private:
+  void read();
+  std::string text() const;
+
+  const std::string file_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Choice> choices_;
+};
 
 }  // namespace trainyard::nn::cpu

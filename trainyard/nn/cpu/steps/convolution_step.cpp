@@ -163,9 +163,11 @@ class ConvolutionStep : public PlanStep {
     const bool gradients = builder.options().gradients;
     const auto find = [&](ConvolutionDirection direction) {
       return choose_convolution(
-          shape_, {.direction = direction,
-                   .inference = !gradients,
-                   .activation = direction == ConvolutionDirection::kForward ? activation_ : UnitActivation::kNone});
+          shape_,
+          {.direction = direction,
+           .inference = !gradients,
+           .activation = direction == ConvolutionDirection::kForward ? activation_ : UnitActivation::kNone},
+          context_.kernels.convolutions);
     };
     forward_ = find(ConvolutionDirection::kForward);
     if (forward_ == nullptr) return false;

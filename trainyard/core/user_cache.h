@@ -1,0 +1,18 @@
+// Files that keep what was measured on this machine, for later runs: in $XDG_CACHE_HOME/trainyard, else in
+// ~/.cache/trainyard (the XDG base directory specification: a path that is not absolute is ignored).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trainyard::core {
+
+// Processor, cores that this process may use and instruction sets, in one line: what was measured on another kind of
+// machine does not hold here.
+std::string machine_kind();
+
+// "<folder>/<name>-<number of machine_kind()>.txt", whether it exists or not; empty when neither variable names a
+// folder. `directory`: instead of the user's.
+std::string user_cache_file(std::string_view name, std::string_view directory = {});
+
+}  // namespace trainyard::core
