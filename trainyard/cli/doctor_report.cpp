@@ -12,6 +12,7 @@
 #include "trainyard/core/cpu_allocator.h"
 #include "trainyard/core/machine_info.h"
 #include "trainyard/core/system_files.h"
+#include "trainyard/nn/cpu/isa.h"
 
 namespace trainyard::cli {
 namespace {
@@ -88,6 +89,24 @@ std::string utc_day(int64_t unix_seconds) {
 
 }  // namespace
 
+DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& choices) {
+  DoctorReport::Section section{"Convolutions", {{"kernels", nn::cpu::to_string(nn::cpu::isa())}}};
+  const auto all = choices.all();
+  if (all.empty()) {
+    section.rows.push_back(
+        {"measured", "none yet; --conv_algorithm=auto measures those of a model when it first runs"});
+    return section;
+  }
+  section.rows.push_back({"measured", fmt::format("{}, kept in {}", all.size(), choices.file())});
+  for (const auto& [description, choice] : all) {
+    const bool winograd = choice.algorithm == nn::cpu::ConvolutionAlgorithm::kWinograd;
+    section.rows.push_back(
+        {winograd ? "winograd" : "direct", fmt::format("{} (direct {:.3g} ms, winograd {:.3g} ms)", description,
+                                                       1e3 * choice.direct_seconds, 1e3 * choice.winograd_seconds)});
+  }
+  return section;
+}
+
 DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits) {
   if (!limits) return {"Limits", {{"not measured", "trainyard doctor --limits measures them, on an idle machine"}}};
   const auto flops = [](double one, double all) {
@@ -110,7 +129,8 @@ DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& l
 }
 
 DoctorReport examine_machine() {
-  return {{machine(), instruction_sets(), limits_section(core::load_machine_limits()), build(), features()}};
+  return {{machine(), instruction_sets(), limits_section(core::load_machine_limits()),
+           convolutions_section(nn::cpu::ConvolutionChoices::instance()), build(), features()}};
 }
 
 void print_report(const DoctorReport& report, std::ostream& out) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainyard/core/machine_limits.h"
+#include "trainyard/nn/cpu/convolution_choice.h"
 
 namespace trainyard::cli {
 
@@ -23,6 +24,8 @@ struct DoctorReport {
 DoctorReport examine_machine();
 // What is kept of this machine's limits (core/machine_limits.h), or how to measure them.
 DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits);
+// What --conv_algorithm=auto has measured.
+DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& choices);
 void print_report(const DoctorReport& report, std::ostream& out);
 
 }  // namespace trainyard::cli

@@ -10,7 +10,7 @@ train::ComputeRate compute_rate(const BenchmarkSettings& settings, double images
   train::ComputeRate rate;
   rate.model_flops = passes * static_cast<double>(settings.graph.forward_flops()) * images_per_second;
   if (const auto limits = core::load_machine_limits()) {
-    rate.limit_flops = limits->flops(false);
+    rate.limit_flops = limits->flops(settings.dtype == at::kBFloat16);
     rate.limit_is_low = limits->measured_on_busy_machine();
   }
   return rate;

@@ -88,8 +88,7 @@ ConvolutionAlgorithm measured(const ConvolutionShape& shape, ConvolutionDirectio
   ConvolutionChoices::Choice choice{.direct_seconds = time(shape, direction, direct),
                                     .winograd_seconds = time(shape, direction, winograd)};
   if (choice.winograd_seconds < choice.direct_seconds) choice.algorithm = ConvolutionAlgorithm::kWinograd;
-  choices.add(description, choice);
-  return choice.algorithm;
+  return choices.add(description, choice).algorithm;
 }
 
 }  // namespace
@@ -142,16 +141,19 @@ std::optional<ConvolutionChoices::Choice> ConvolutionChoices::find(const std::st
   return found == choices_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void ConvolutionChoices::add(const std::string& description, const Choice& choice) {
+ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& description, const Choice& choice) {
   const std::lock_guard lock(mutex_);
   choices_[description] = choice;
-  if (file_.empty()) return;
+  if (file_.empty()) return choice;
   try {
+    // Another process may have measured meanwhile: what it kept counts, so that all runs from now on agree.
+    if (core::local_file_system().exists(file_)) read();
     core::local_file_system().make_directories(core::parent_path(file_));
     core::local_file_system().write_file_atomically(file_, text());
   } catch (const core::Error& error) {
     core::log::warning("a measured convolution is not kept: {}", error.what());
   }
+  return choices_[description];
 }
 
 std::string ConvolutionChoices::text() const {

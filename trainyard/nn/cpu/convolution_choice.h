@@ -31,8 +31,9 @@ class ConvolutionChoices {
   explicit ConvolutionChoices(std::string file);
 
   std::optional<Choice> find(const std::string& description) const;
-  // Writes the file anew; a disk that refuses it is a warning.
-  void add(const std::string& description, const Choice& choice);
+  // Adds to the file, and returns what holds: another process's choice if the file has one. A disk that refuses it is a
+  // warning.
+  Choice add(const std::string& description, const Choice& choice);
   std::map<std::string, Choice> all() const;
   const std::string& file() const { return file_; }
 

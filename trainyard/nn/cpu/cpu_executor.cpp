@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
 
 namespace trainyard::nn {
 namespace {
@@ -80,6 +81,8 @@ std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(const at::Tensor& i
   if (plans_.size() == kPlansKept) plans_.erase(plans_.begin());
   auto made = std::make_shared<Compiled>();
   made->plan = std::make_unique<cpu::Plan>(graph(), context(), layers_, wanted);
+  core::log::info("{}: {} steps, {:.0f} MiB for the activations of a batch of {}", graph().name,
+                  made->plan->steps().size(), static_cast<double>(made->plan->arena_bytes()) / (1 << 20), wanted.batch);
   plans_.push_back(made);
   return made;
 }
