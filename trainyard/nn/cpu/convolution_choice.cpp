@@ -143,8 +143,9 @@ std::optional<ConvolutionChoices::Choice> ConvolutionChoices::find(const std::st
 
 ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& description, const Choice& choice) {
   const std::lock_guard lock(mutex_);
-  choices_[description] = choice;
-  if (file_.empty()) return choice;
+  // Another replica's thread may have been first.
+  const auto [kept, added] = choices_.emplace(description, choice);
+  if (!added || file_.empty()) return kept->second;
   try {
     // Another process may have measured meanwhile: what it kept counts, so that all runs from now on agree.
     if (core::local_file_system().exists(file_)) read();
