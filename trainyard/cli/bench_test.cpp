@@ -26,8 +26,8 @@ class Bench : public ::testing::Test {
   std::string read(const char* name) const { return core::local_file_system().read_file(temp_.file(name)); }
   // A short run on synthetic images.
   static CommandResult train(const Arguments& more) {
-    Arguments arguments = {"train",        "--model=lenet",   "--data_name=imagenet", "--batch_size=4",
-                           "--device=cpu", "--num_batches=3", "--num_intra_threads=1"};
+    Arguments arguments = {"train",        "--model=lenet",   "--data_name=imagenet",  "--batch_size=4",
+                           "--device=cpu", "--num_batches=3", "--num_intra_threads=1", "--executor=reference"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_command(arguments);
   }
@@ -41,7 +41,7 @@ class Bench : public ::testing::Test {
 TEST_F(Bench, LayersPrintsATableAndWritesJson) {
   const CommandResult result =
       run_command({"bench", "layers", "--model=lenet", "--data_name=imagenet", "--batch_size=2", "--num_batches=2",
-                   "--num_intra_threads=1", "--json=" + temp_.file("layers.json")});
+                   "--num_intra_threads=1", "--executor=reference", "--json=" + temp_.file("layers.json")});
   EXPECT_EQ(result.code, kSuccess) << result.err;
   EXPECT_EQ(count_lines(result.out, "^lenet, 2 images a step, executor reference: .* ms a step, .* images/s"), 1);
   EXPECT_EQ(count_lines(result.out, "^conv1 +convolution( +[0-9.]+){5}  convolution, ConvolutionBackward0"), 1)
@@ -50,6 +50,14 @@ TEST_F(Bench, LayersPrintsATableAndWritesJson) {
   const Json json = Json::parse(read("layers.json"));
   EXPECT_EQ(json["model"], "lenet");
   EXPECT_GT(json["layers"].size(), 8u);
+}
+
+TEST_F(Bench, ShowsLayersThatRunAsOneInOneLine) {
+  const CommandResult result = run_command({"bench", "layers", "--model=lenet", "--data_name=imagenet",
+                                            "--batch_size=2", "--num_batches=2", "--num_intra_threads=1"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^lenet, 2 images a step, executor cpu: "), 1) << result.out;
+  EXPECT_EQ(count_lines(result.out, "^conv1 \\+ relu1 +convolution \\+ activation( +[0-9.]+){5} "), 1) << result.out;
 }
 
 TEST_F(Bench, SaysWhatIsWrong) {
