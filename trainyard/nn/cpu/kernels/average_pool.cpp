@@ -1,4 +1,5 @@
 // Average pooling. Backward gathers: each pixel adds up its shares of the windows that cover it.
+#include "trainyard/nn/cpu/kernels/output.h"
 #include "trainyard/nn/cpu/kernels/window.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -51,32 +52,26 @@ template <typename T, typename Known>
 void backward(const AveragePool& a) {
   const MapShape in_shape = a.input_shape, out_shape = a.output_shape;
   const T* const gradient = static_cast<const T*>(a.input);
-  T* const target = static_cast<T*>(a.output);
-#pragma omp parallel for collapse(2)
-  for (int64_t plane = 0; plane < in_shape.batch * in_shape.blocks(); ++plane) {
-    for (int64_t y = 0; y < in_shape.height; ++y) {
-      const Window w = Known::of(a.window);
-      const T* const from = gradient + plane * out_shape.pixels() * kLanes;
-      T* const row = target + (plane * in_shape.pixels() + y * in_shape.width) * kLanes;
-      const Range rows = covering(y + w.top, w.kernel_height, w.stride_height, out_shape.height);
-      // Windows in the middle are whole; along a side, only the first or last that covers a pixel may be cut.
-      const auto whole_rows = [&](int64_t i) { return rows_counted(a, w, i) == w.kernel_height; };
-      const auto whole_columns = [&](int64_t j) { return columns_counted(a, w, j) == w.kernel_width; };
-      const bool rows_are_whole = whole_rows(rows.first) && whole_rows(rows.last - 1);
-      const Floats whole_share = fill(1.0F / static_cast<float>(w.kernel_height * w.kernel_width));
-      for (int64_t x = 0; x < in_shape.width; ++x) {
-        const Range columns = covering(x + w.left, w.kernel_width, w.stride_width, out_shape.width);
-        Floats sum = {};
-        T* const pixel = row + x * kLanes;
-        if (rows_are_whole && whole_columns(columns.first) && whole_columns(columns.last - 1)) {
-          for (int64_t i = rows.first; i < rows.last; ++i) {
-            for (int64_t j = columns.first; j < columns.last; ++j)
-              sum += load(from + (i * out_shape.width + j) * kLanes);
-          }
-          sum *= whole_share;
-          store(pixel, a.accumulate ? load(pixel) + sum : sum);
-          continue;
+  const Output<T> target(a.output, in_shape, false);
+  for_each(in_shape.batch * in_shape.blocks() * in_shape.height, [&](int64_t row) {
+    const int64_t plane = row / in_shape.height, y = row % in_shape.height;
+    const Window w = Known::of(a.window);
+    const T* const from = gradient + plane * out_shape.pixels() * kLanes;
+    const Range rows = covering(y + w.top, w.kernel_height, w.stride_height, out_shape.height);
+    // Windows in the middle are whole; along a side, only the first or last that covers a pixel may be cut.
+    const auto whole_rows = [&](int64_t i) { return rows_counted(a, w, i) == w.kernel_height; };
+    const auto whole_columns = [&](int64_t j) { return columns_counted(a, w, j) == w.kernel_width; };
+    const bool rows_are_whole = whole_rows(rows.first) && whole_rows(rows.last - 1);
+    const Floats whole_share = fill(1.0F / static_cast<float>(w.kernel_height * w.kernel_width));
+    for (int64_t x = 0; x < in_shape.width; ++x) {
+      const Range columns = covering(x + w.left, w.kernel_width, w.stride_width, out_shape.width);
+      Floats sum = {};
+      if (rows_are_whole && whole_columns(columns.first) && whole_columns(columns.last - 1)) {
+        for (int64_t i = rows.first; i < rows.last; ++i) {
+          for (int64_t j = columns.first; j < columns.last; ++j) sum += load(from + (i * out_shape.width + j) * kLanes);
         }
+        sum *= whole_share;
+      } else {
         for (int64_t i = rows.first; i < rows.last; ++i) {
           const int64_t row_count = rows_counted(a, w, i);
           for (int64_t j = columns.first; j < columns.last; ++j) {
@@ -84,24 +79,20 @@ void backward(const AveragePool& a) {
             sum = multiply_add(load(from + (i * out_shape.width + j) * kLanes), fill(share), sum);
           }
         }
-        store(pixel, a.accumulate ? load(pixel) + sum : sum);
       }
+      target.put_or_add((row * in_shape.width + x) * kLanes, sum, a.accumulate);
     }
-  }
+  });
 }
 
 }  // namespace
 
 void average_pool_forward(const AveragePool& a) {
-  with_window(a.window, [&](auto known) {
-    a.dtype == DataType::kFloat ? forward<float, decltype(known)>(a) : forward<Bfloat16, decltype(known)>(a);
-  });
+  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { forward<T, Known>(a); });
 }
 
 void average_pool_backward(const AveragePool& a) {
-  with_window(a.window, [&](auto known) {
-    a.dtype == DataType::kFloat ? backward<float, decltype(known)>(a) : backward<Bfloat16, decltype(known)>(a);
-  });
+  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { backward<T, Known>(a); });
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -158,15 +158,11 @@ void backward(const MaxPoolBackward& a) {
 }  // namespace
 
 void max_pool_forward(const MaxPoolForward& a) {
-  with_window(a.window, [&](auto known) {
-    a.dtype == DataType::kFloat ? forward<float, decltype(known)>(a) : forward<Bfloat16, decltype(known)>(a);
-  });
+  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { forward<T, Known>(a); });
 }
 
 void max_pool_backward(const MaxPoolBackward& a) {
-  with_window(a.window, [&](auto known) {
-    a.dtype == DataType::kFloat ? backward<float, decltype(known)>(a) : backward<Bfloat16, decltype(known)>(a);
-  });
+  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { backward<T, Known>(a); });
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

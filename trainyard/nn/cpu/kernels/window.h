@@ -34,17 +34,20 @@ struct KnownWindow {
   }
 };
 
-// Calls use(known) with the KnownWindow that fits.
+// Calls use.operator()<T, Known>() with the dtype's element and the KnownWindow that fits.
 template <typename Use>
-[[gnu::always_inline]] inline void with_window(const Window& window, const Use& use) {
+inline void with_window(DataType dtype, const Window& window, const Use& use) {
+  const auto with = [&]<typename Known>(Known) {
+    dtype == DataType::kFloat ? use.template operator()<float, Known>() : use.template operator()<Bfloat16, Known>();
+  };
   const auto is = [&](int64_t kernel, int64_t stride) {
     return window.kernel_height == kernel && window.kernel_width == kernel && window.stride_height == stride &&
            window.stride_width == stride;
   };
-  if (is(3, 2)) return use(KnownWindow<3, 2>());
-  if (is(2, 2)) return use(KnownWindow<2, 2>());
-  if (is(3, 1)) return use(KnownWindow<3, 1>());
-  return use(KnownWindow<0, 0>());
+  if (is(3, 2)) return with(KnownWindow<3, 2>());
+  if (is(2, 2)) return with(KnownWindow<2, 2>());
+  if (is(3, 1)) return with(KnownWindow<3, 1>());
+  return with(KnownWindow<0, 0>());
 }
 
 }  // namespace
