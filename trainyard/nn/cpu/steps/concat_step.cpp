@@ -7,6 +7,35 @@
 namespace trainyard::nn::cpu {
 namespace {
 
+// A map whose channels are those of a wider map from channel `first` on.
+struct Slice {
+  MapShape map, whole;
+  DataType dtype = DataType::kFloat;
+  int64_t first = 0;
+
+  // The wider map's other channels stay as they are, or become zero with `clear_rest`.
+  void put(const void* from, void* to, bool clear_rest) const {
+    copy_channels({.source_shape = map,
+                   .target_shape = whole,
+                   .dtype = dtype,
+                   .to = first,
+                   .count = map.channels,
+                   .source = from,
+                   .target = to,
+                   .clear_rest = clear_rest});
+  }
+  void take(const void* from, void* to, bool accumulate) const {
+    copy_channels({.source_shape = whole,
+                   .target_shape = map,
+                   .dtype = dtype,
+                   .from = first,
+                   .count = map.channels,
+                   .source = from,
+                   .target = to,
+                   .accumulate = accumulate});
+  }
+};
+
 class ConcatStep : public PlanStep {
  public:
   ConcatStep(PlanBuilder& builder, const Unit& unit) {
@@ -14,31 +43,23 @@ class ConcatStep : public PlanStep {
     bool needs_gradient = false;
     for (int input : node.inputs) {
       const ValueId id = builder.map_of(input);
-      parts_.push_back({.value = id, .data = builder.value(id).data, .map = builder.value(id).map});
+      parts_.push_back({.value = id, .data = builder.value(id).data});
       needs_gradient |= builder.needs_gradient(id);
     }
     for (const Part& part : parts_) builder.use(part.data);
     output_ = builder.new_map(node.shape, needs_gradient);
-    map_ = builder.value(output_).map;
-    dtype_ = builder.dtype();
     data_ = builder.value(output_).data;
+    int64_t first = 0;
+    for (Part& part : parts_) {
+      part.slice = {builder.value(part.value).map, builder.value(output_).map, builder.dtype(), first};
+      first += part.slice.map.channels;
+    }
   }
 
   ValueId output() const { return output_; }
 
   void forward(Run& run) override {
-    int64_t to = 0;
-    for (const Part& part : parts_) {
-      copy_channels({.source_shape = part.map,
-                     .target_shape = map_,
-                     .dtype = dtype_,
-                     .to = to,
-                     .count = part.map.channels,
-                     .source = run.at(part.data),
-                     .target = run.at(data_),
-                     .clear_rest = to == 0 && map_.channels != map_.padded_channels()});
-      to += part.map.channels;
-    }
+    for (const Part& part : parts_) part.slice.put(run.at(part.data), run.at(data_), false);
   }
 
   void plan_backward(PlanBuilder& builder) override {
@@ -51,20 +72,10 @@ class ConcatStep : public PlanStep {
   }
 
   void backward(Run& run) override {
-    int64_t from = 0;
+    if (!gradient_.valid()) return;
     for (const Part& part : parts_) {
-      if (gradient_.valid() && part.given.buffer.valid()) {
-        copy_channels({.source_shape = map_,
-                       .target_shape = part.map,
-                       .dtype = dtype_,
-                       .from = from,
-                       .count = part.map.channels,
-                       .source = run.at(gradient_),
-                       .target = run.at(part.given.buffer),
-                       .accumulate = part.given.accumulate,
-                       .clear_rest = !part.given.accumulate && part.map.channels != part.map.padded_channels()});
-      }
-      from += part.map.channels;
+      if (!part.given.buffer.valid()) continue;
+      part.slice.take(run.at(gradient_), run.at(part.given.buffer), part.given.accumulate);
     }
   }
 
@@ -72,13 +83,11 @@ class ConcatStep : public PlanStep {
   struct Part {
     ValueId value = -1;
     BufferId data;
-    MapShape map;
+    Slice slice;
     PlanBuilder::Given given;
   };
   std::vector<Part> parts_;
   ValueId output_ = -1;
-  MapShape map_;
-  DataType dtype_ = DataType::kFloat;
   BufferId data_, gradient_;
 };
 
@@ -86,33 +95,14 @@ class ChannelPadStep : public SingleInputStep {
  public:
   ChannelPadStep(PlanBuilder& builder, const Unit& unit)
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
-        before_(std::get<ChannelPad>(node_.op).before) {}
+        slice_{input_map_, output_map_, dtype_, std::get<ChannelPad>(node_.op).before} {}
 
-  void forward(Run& run) override {
-    copy_channels({.source_shape = input_map_,
-                   .target_shape = output_map_,
-                   .dtype = dtype_,
-                   .to = before_,
-                   .count = input_map_.channels,
-                   .source = run.at(input_data_),
-                   .target = run.at(output_data_),
-                   .clear_rest = true});
-  }
+  void forward(Run& run) override { slice_.put(run.at(input_data_), run.at(output_data_), true); }
 
  private:
-  void run_backward(Run& run) override {
-    copy_channels({.source_shape = output_map_,
-                   .target_shape = input_map_,
-                   .dtype = dtype_,
-                   .from = before_,
-                   .count = input_map_.channels,
-                   .source = run.at(gradient_),
-                   .target = run.at(input_gradient_),
-                   .accumulate = accumulate_,
-                   .clear_rest = !accumulate_});
-  }
+  void run_backward(Run& run) override { slice_.take(run.at(gradient_), run.at(input_gradient_), accumulate_); }
 
-  int64_t before_;
+  Slice slice_;
 };
 
 }  // namespace
