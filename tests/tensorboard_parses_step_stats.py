@@ -4,23 +4,15 @@
 Usage: scripts/test_python tests/tensorboard_parses_step_stats.py TEST_PROGRAM (trainyard_formats_test).
 """
 import os
-import subprocess
-import sys
-import tempfile
 
 from google.protobuf import text_format
 from tensorboard.compat.proto.step_stats_pb2 import StepStats
 
-
-def check(actual, expected, what):
-    if actual != expected:
-        sys.exit(f"{what}: expected {expected}, got {actual}")
+from tensorboard_for_test import check, written_by
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.argv[1], "--gtest_filter=StepStats.WritesAFileForTensorBoard"], check=True,
-                       stdout=subprocess.DEVNULL, env={**os.environ, "TRAINYARD_TENSORBOARD_DIR": folder})
+    with written_by("StepStats.WritesAFileForTensorBoard") as folder:
         with open(os.path.join(folder, "step_stats.txt"), encoding="ascii") as file:
             stats = text_format.Parse(file.read(), StepStats())
     check([device.device for device in stats.dev_stats],

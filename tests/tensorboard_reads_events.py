@@ -4,22 +4,14 @@
 Usage: scripts/test_python tests/tensorboard_reads_events.py TEST_PROGRAM (trainyard_formats_test).
 """
 import os
-import subprocess
-import sys
-import tempfile
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-
-def check(actual, expected, what):
-    if actual != expected:
-        sys.exit(f"{what}: expected {expected}, got {actual}")
+from tensorboard_for_test import check, written_by
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.argv[1], "--gtest_filter=EventFileWriter.WritesFilesForTensorBoard"], check=True,
-                       stdout=subprocess.DEVNULL, env={**os.environ, "TRAINYARD_TENSORBOARD_DIR": folder})
+    with written_by("EventFileWriter.WritesFilesForTensorBoard") as folder:
         check(sorted(os.listdir(folder)),
               ["events.out.tfevents.1700000000.test", "events.out.tfevents.1700000100.test"], "files")
         events = EventAccumulator(folder)
