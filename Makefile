@@ -1,5 +1,5 @@
 # Daily work. The first commands on a new machine are ./run.sh and ./test.sh.
-.PHONY: help setup build run test bench bench-baseline lint format docs
+.PHONY: help setup build run test bench bench-kernels bench-baseline lint format docs
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -16,11 +16,17 @@ run: ## Train resnet20 on the embedded data set and evaluate it
 test: ## Build and run all tests; names the ones that are skipped
 	./test.sh
 
-bench: build ## Run the benchmarks and compare with benchmarks/baseline.json by ratio
-	scripts/bench
+ROUNDS = 3
+bench: ## Compare with PyTorch and TensorFlow, table into docs/benchmarks.md; ROWS="resnet50 zoo" ROUNDS=2
+	scripts/setup --peers
+	cmake --preset release && ninja -C build trainyard_program
+	benchmarks/peers/compare --rounds $(ROUNDS) $(ROWS)
 
-bench-baseline: build ## Run the benchmarks and write benchmarks/baseline.json
-	scripts/bench --write
+bench-kernels: build ## Run the benchmark programs and compare with benchmarks/baseline.json by ratio
+	scripts/bench_kernels
+
+bench-baseline: build ## Run the benchmark programs and write benchmarks/baseline.json
+	scripts/bench_kernels --write
 
 lint: ## Check format, walls between rooms, header trap, compile time, clang-tidy (slow)
 	scripts/setup --lint && scripts/lint

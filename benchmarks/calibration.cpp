@@ -1,4 +1,4 @@
-// The yardstick of `make bench`: fixed work that no change of the library touches. Other benchmarks are compared as
+// The yardstick of `make bench-kernels`: fixed work that no change of the library touches. Others are compared as
 // multiples of its time, so that a baseline from one machine means something on another.
 #include <array>
 #include <cstdint>

@@ -186,6 +186,127 @@ class BenchCompare(ScriptTest):
         self.assertIn("core/crc: new", output)
 
 
+class ComparePeers(ScriptTest):
+    """benchmarks/peers/compare with programs that only pretend to train. Each appends a letter to `order`: o and f for
+    ours (f: one step), p and k for PyTorch (k: kept memory), c for torch.compile, t for TensorFlow."""
+
+    PROGRAM = """import os, sys, time
+if "--num_batches=1" in sys.argv:
+    note("f")
+    time.sleep(0.2)
+    print("1\\timages/sec: 5.0 +/- 0.0", flush=True)
+    time.sleep(3 if os.path.exists(here + "/slow_end") else 0)
+else:
+    note("o")
+    print(f"total images/sec: {[60, 90, 30][count('o') % 3]}")
+"""
+    PEER = """import json, os, sys
+if sys.argv[1] == "-c":
+    sys.exit(print(json.dumps({"PyTorch": "2.11.0"})))
+script, model, batch, dtype, mode, steps = sys.argv[1:]
+kept = "MALLOC_TRIM_THRESHOLD_" in os.environ
+letter = "t" if "tensorflow" in script else "c" if mode == "compile" else "k" if kept else "p"
+note(letter)
+if os.path.exists(here + "/broken_" + letter):
+    print("Traceback", file=sys.stderr)
+    sys.exit("RuntimeError: no compiler")
+speed = {"p": 20, "k": 40, "c": 30, "t": 10}[letter]
+print(json.dumps({"images_per_sec": speed, "peak_rss_mib": 100, "first_step_done_s": 7.5}))
+"""
+
+    def setUp(self):
+        super().setUp()
+        shared = f"""#!{sys.executable}
+here = {str(self.root)!r}
+def note(letter):
+    open(here + "/order", "a").write(letter)
+def count(letter):
+    return open(here + "/order").read().count(letter)
+"""
+        for name, body in (("program", self.PROGRAM), ("python", self.PEER)):
+            self.write(name, shared + body).chmod(0o755)
+        self.page = self.write("page.md", "# By hand\n<!-- made by make bench: begin -->\nan older table\n<!-- made by make bench: end -->\nby hand\n")
+
+    def compare(self, *arguments):
+        done = subprocess.run([SCRIPTS.parent / "benchmarks/peers/compare", f"--program={self.root}/program", f"--python={self.root}/python",
+                               f"--results={self.root}/results", f"--page={self.page}", *arguments], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def order(self):
+        return (self.root / "order").read_text()
+
+    def cells(self, begin, number):
+        """of the number-th line of the page that begins so"""
+        lines = [line for line in self.page.read_text().splitlines() if line.startswith(begin)]
+        return [cell.strip() for cell in lines[number].split("|")[1:-1]]
+
+    def test_takes_turns_and_writes_medians_between_the_markers(self):
+        code, output = self.compare("--rounds=3", "resnet20")
+        self.assertEqual(code, 0, output)
+        # Kernel choices once, then each round begins one side later.
+        self.assertEqual(self.order(), "f" "ofpkct" "pkctof" "kctofp")
+        text = self.page.read_text()
+        self.assertTrue(text.startswith("# By hand\n<!-- made by make bench: begin -->\n## "), text)
+        self.assertTrue(text.endswith("```\n<!-- made by make bench: end -->\nby hand\n"), text)
+        self.assertNotIn("an older table", text)
+        self.assertIn("PyTorch 2.11.0", text)
+        self.assertEqual(self.cells("| resnet20, 128, fp32", 0),
+                         ["resnet20, 128, fp32", "60.0", "20.0", "**40.0**", "30.0", "10.00", "1.50", "1.15"])
+        memory, theirs, first_step, limit, their_first_step, rounds = self.cells("| resnet20, 128, fp32", 1)[1:7]
+        self.assertGreater(int(memory), 0)
+        self.assertGreaterEqual(float(first_step), 0.2)
+        self.assertEqual((theirs, limit, their_first_step, rounds), ("100", "4.1", "7.5", "3"))
+
+    def test_the_first_step_ends_when_its_line_comes(self):
+        self.write("slow_end", "")
+        self.compare("--rounds=1", "resnet20")
+        self.assertLess(float(self.cells("| resnet20, 128, fp32", 1)[3]), 3)
+
+    def test_goes_on_where_it_stopped(self):
+        self.compare("--rounds=1", "resnet20")
+        results = self.root / "results/resnet20.jsonl"
+        lines = results.read_text().splitlines(keepends=True)
+        results.write_text("".join(lines[:4]) + lines[4][:20])
+        self.compare("--rounds=1", "resnet20")
+        self.assertEqual(self.order(), "fofpkct" "ct")
+        self.assertEqual(len(results.read_text().splitlines()), 6)
+        self.compare("--rounds=2", "resnet20")
+        self.assertEqual(self.order(), "fofpkct" "ct" "pkctfof")
+
+    def test_starts_over_under_other_conditions(self):
+        self.compare("--rounds=1", "resnet20")
+        self.write("python", (self.root / "python").read_text().replace("2.11.0", "2.12.0"))
+        output = self.compare("--rounds=1", "resnet20")[1]
+        self.assertIn("measured under other conditions", output)
+        self.assertEqual(self.order(), "fofpkct" * 2)
+
+    def test_names_a_peer_that_fails_and_tries_it_again(self):
+        self.write("broken_c", "")
+        code, output = self.compare("--rounds=1", "resnet20")
+        self.assertEqual(code, 0)
+        self.assertIn("torch.compile, kept memory failed: RuntimeError: no compiler (exit status 1)", output)
+        self.assertIn("torch.compile, kept memory failed: `RuntimeError: no compiler", self.page.read_text())
+        self.assertEqual(self.cells("| resnet20, 128, fp32", 0)[4], "failed")
+        (self.root / "broken_c").unlink()
+        self.compare("--rounds=1", "resnet20")
+        self.assertEqual(self.order(), "fofpkct" "c")
+        self.assertNotIn("failed", self.page.read_text())
+
+    def test_a_row_under_its_floor_fails_and_other_rows_stay_in_the_table(self):
+        self.compare("--rounds=1", "resnet20")
+        (self.root / "order").write_text("o")
+        code, output = self.compare("--rounds=1", "vgg16")  # 30 images/s of ours, 40 of the best
+        self.assertEqual(code, 1)
+        self.assertIn("under the floor: vgg16", output)
+        self.assertEqual(self.cells("| torchvision/vgg16, 8, fp32", 0)[-2:], ["0.75", "1.80 (missed)"])
+        self.assertEqual(self.cells("| resnet20, 128, fp32", 0)[-2:], ["2.25", "1.15"])
+
+    def test_refuses_unknown_rows_and_a_page_without_markers(self):
+        self.assertIn("no row resnet51; known: alexnet ", self.compare("resnet51")[1])
+        self.page.write_text("# By hand\n")
+        self.assertIn("lacks the lines", self.compare("--rounds=1", "resnet20")[1])
+
+
 class UnpackLibtorch(ScriptTest):
     NAMES = ["torch/include/ATen/ATen.h", "torch/version.py", "torch/lib/libtorch_cpu.so", "torch/lib/libc10.so",
              "torch/lib/libgomp.so.1", "torch/nn/functional.py", "nvidia/cu13/lib/libcudart.so.13", "nvidia/cu13/lib/libcupti.so.13"]

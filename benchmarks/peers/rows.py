@@ -1,0 +1,104 @@
+"""What is compared: the rows of the table, and the commands of each side."""
+
+import dataclasses
+
+PYTORCH, KEPT, COMPILED = "PyTorch", "PyTorch, kept memory", "torch.compile, kept memory"
+TENSORFLOW, ONNX_RUNTIME, OURS = "TensorFlow", "ONNX Runtime", "Trainyard"
+
+# malloc gives nothing back, so that PyTorch does not fault its memory in anew at every step.
+KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "100000000000", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_TOP_PAD_": "1000000000"}
+
+# {peer: (script, mode, environment)}, in the order of the table's columns
+TRAINING = {
+    PYTORCH: ("train_torchvision.py", "eager", {}),
+    KEPT: ("train_torchvision.py", "eager", KEEP_MEMORY),
+    COMPILED: ("train_torchvision.py", "compile", KEEP_MEMORY),
+    TENSORFLOW: ("train_tensorflow.py", "graph", {}),
+}
+INFERENCE = {
+    PYTORCH: ("infer_torchvision.py", "eager", {}),
+    KEPT: ("infer_torchvision.py", "eager", KEEP_MEMORY),
+    COMPILED: ("infer_torchvision.py", "compile", KEEP_MEMORY),
+    ONNX_RUNTIME: ("infer_torchvision.py", "onnxruntime", {}),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One comparison. `model` is the peers' name of the network, `ours` the name of the same one here; `floor` is the
+    ratio to the best peer that must be reached."""
+
+    group: str  # training, inference or zoo: a table each
+    model: str
+    ours: str
+    batch: int
+    floor: float
+    steps: int  # timed ones, enough for some seconds
+    dtype: str = "fp32"
+    without: tuple = ()  # peers that do not have the network
+
+    @property
+    def name(self):
+        parts = {"training": "", "inference": "infer-", "zoo": "zoo-"}[self.group] + self.model
+        parts += f"-{self.batch}" if self.group == "inference" else ""
+        return parts + ("" if self.dtype == "fp32" else f"-{self.dtype}")
+
+    def peers(self):
+        table = INFERENCE if self.group == "inference" else TRAINING
+        return [peer for peer in table if peer not in self.without]
+
+    def peer_command(self, python, folder, peer):
+        """([command and arguments], environment beside the usual)"""
+        script, mode, environment = (INFERENCE if self.group == "inference" else TRAINING)[peer]
+        return [python, f"{folder}/{script}", self.model, str(self.batch), self.dtype, mode, str(self.steps)], environment
+
+    def our_command(self, program, first_step_only=False):
+        cifar = self.model == "resnet20"
+        command = [program, "train", f"--model={self.ours}", f"--data_name={'cifar10' if cifar else 'imagenet'}",
+                   f"--num_classes={10 if cifar else 1000}", f"--batch_size={self.batch}", "--device=cpu"]
+        if self.group == "inference":
+            command += ["--forward_only", "--freeze_when_forward_only"]
+        else:
+            command += ["--optimizer=momentum", "--weight_decay=1e-4"]
+        if self.dtype == "bf16":
+            command.append("--use_bf16")
+        steps, warm_up = (1, 0) if first_step_only else (self.steps, 2)
+        return command + [f"--num_batches={steps}", f"--num_warmup_batches={warm_up}"]
+
+
+def zoo(model, steps, ours=None, in_keras=True):
+    return Row("zoo", model, ours or model, 16, 1.05, steps, without=() if in_keras else (TENSORFLOW,))
+
+
+ROWS = {row.name: row for row in [
+    Row("training", "resnet50", "resnet50_v1.5", 32, 1.35, 4),
+    Row("training", "resnet50", "resnet50_v1.5", 32, 1.20, 6, "bf16"),
+    Row("training", "vgg16", "torchvision/vgg16", 8, 1.80, 4),
+    Row("training", "inception_v3", "inception_v3", 16, 1.30, 5),
+    Row("training", "mobilenet_v2", "mobilenet_v2", 32, 1.50, 12),
+    Row("training", "densenet121", "densenet121", 16, 1.20, 8),
+    Row("training", "alexnet", "torchvision/alexnet", 64, 1.10, 10),
+    Row("training", "resnet20", "resnet20", 128, 1.15, 60),
+    Row("inference", "resnet50", "resnet50_v1.5", 32, 1.20, 10),
+    Row("inference", "resnet50", "resnet50_v1.5", 1, 1.20, 200),
+    zoo("resnet18", 12, in_keras=False),
+    zoo("resnet50", 6, "resnet50_v1.5"),
+    zoo("resnext50_32x4d", 5, in_keras=False),
+    zoo("vgg16", 2, "torchvision/vgg16"),
+    zoo("inception_v3", 5),
+    zoo("densenet121", 8),
+    zoo("mobilenet_v2", 20),
+    zoo("mobilenet_v3_large", 25),
+    zoo("efficientnet_b0", 15),
+    zoo("regnet_y_400mf", 20, in_keras=False),
+]}
+
+
+def choose(names):
+    """The rows of these names and groups, in the table's order; without names those of training and inference."""
+    names = names or ["training", "inference"]
+    known = {*ROWS, *(row.group for row in ROWS.values())}
+    for name in names:
+        if name not in known:
+            raise SystemExit(f"compare: no row {name}; known: {' '.join(sorted(known))}")
+    return [row for row in ROWS.values() if row.name in names or row.group in names]

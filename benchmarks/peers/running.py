@@ -1,0 +1,125 @@
+"""Runs the sides of a row in turns and keeps every result in the row's file as it comes.
+
+The file has JSON lines. The first says what was measured: {"row", "commit", "machine", "versions", "commands", "date",
+"load"}; each of the others is one run: {"round", "side", "images_per_sec", "peak_rss_mib", "first_step_done_s"}, or
+{"round", "side", "error"}.
+"""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import threading
+import time
+
+from rows import OURS
+
+FIRST_STEP = re.compile(r"1\timages/sec:")
+TOTAL = re.compile(r"total images/sec: *([0-9.]+)")
+LONGEST_RUN_S = 1800
+# What has to be the same for a file to be continued.
+CONDITIONS = ("commit", "machine", "versions", "commands")
+
+
+class Failed(Exception):
+    """A run that gave no result; the text is the last line of what it said."""
+
+
+def run(command, environment=None, watch_for=None):
+    """(standard output, peak resident MiB, seconds from the start to the first line that matches `watch_for` or None)"""
+    seen, lines = None, []
+    with tempfile.TemporaryFile("w+") as errors:
+        start = time.monotonic()
+        try:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **(environment or {})})
+        except OSError as error:
+            raise Failed(str(error)) from error
+        timer = threading.Timer(LONGEST_RUN_S, process.kill)
+        timer.start()
+        try:
+            for line in process.stdout:
+                if watch_for and seen is None and watch_for.match(line):
+                    seen = time.monotonic() - start
+                lines.append(line)
+            _, status, usage = os.wait4(process.pid, 0)  # the only one that tells the memory of one child
+            process.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            timer.cancel()
+            if process.returncode is None:  # interrupted
+                process.kill()
+            process.stdout.close()
+        if process.returncode != 0:
+            errors.seek(0)
+            said = [line.strip() for line in [*lines, *errors] if line.strip()]
+            raise Failed(f"{said[-1] if said else 'said nothing'} (exit status {process.returncode})")
+    return "".join(lines), usage.ru_maxrss / 1024, seen
+
+
+def run_peer(command, environment):
+    for line in reversed(run(command, environment)[0].splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise Failed("printed no result")
+
+
+def run_ours(row, program):
+    output, memory, _ = run(row.our_command(program))
+    total = TOTAL.findall(output)
+    first_step = run(row.our_command(program, first_step_only=True), watch_for=FIRST_STEP)[2]
+    if not total or first_step is None:
+        raise Failed("printed no images/sec")
+    return {"images_per_sec": float(total[-1]), "peak_rss_mib": memory, "first_step_done_s": first_step}
+
+
+def read(path):
+    """(first line, {(round, side): last result}) of a row's file; (None, {}) where there is none"""
+    if not path.exists():
+        return None, {}
+    lines = []
+    for text in path.read_text().splitlines():
+        try:
+            lines.append(json.loads(text))
+        except json.JSONDecodeError:  # the line during which an earlier run was interrupted
+            break
+    return (lines[0], {(line["round"], line["side"]): line for line in lines[1:]}) if lines else (None, {})
+
+
+def measure_row(row, path, head, rounds, sides):
+    """sides: {name: function that measures it once}. Runs what `path` lacks; a side that failed is tried again."""
+    old, results = read(path)
+    if old is None or any(old[name] != head[name] for name in CONDITIONS):
+        if old is not None:
+            print(f"{row.name}: {path} was measured under other conditions; starting over", flush=True)
+        path.write_text(json.dumps(head) + "\n")
+        results = {}
+    else:  # whole lines only
+        path.write_text("".join(json.dumps(line) + "\n" for line in [old, *results.values()]))
+    names = list(sides)
+    for turn in range(1, rounds + 1):
+        # Each round begins with another side, so that none always follows the same one.
+        first = (turn - 1) % len(names)
+        for name in names[first:] + names[:first]:
+            if "images_per_sec" in results.get((turn, name), {}):
+                continue
+            try:
+                result = sides[name]()
+                print(f"{row.name}, round {turn}: {name} {result['images_per_sec']:.2f} images/s", flush=True)
+            except Failed as failure:
+                result = {"error": str(failure)}
+                print(f"{row.name}, round {turn}: {name} failed: {failure}", flush=True)
+            with open(path, "a") as file:
+                file.write(json.dumps({"round": turn, "side": name, **result}) + "\n")
+
+
+def our_side(row, program):
+    """Measures ours. Kernel choices are measured once a machine and kept: an unmeasured first run makes them."""
+    ready = []
+
+    def side():
+        if not ready:
+            run(row.our_command(program, first_step_only=True))
+            ready.append(True)
+        return run_ours(row, program)
+
+    return side
