@@ -76,7 +76,9 @@ def build(name):
         sys.exit(f"keras.applications has no {name}")
     # Pixels come in already scaled, as for the others.
     own_scaling = {"include_preprocessing": False} if name.startswith("mobilenet_v3") else {}
-    return getattr(keras.applications, APPLICATIONS[name])(weights=None, classifier_activation=None, **own_scaling)
+    size = 299 if name == "inception_v3" else 224
+    return getattr(keras.applications, APPLICATIONS[name])(
+        weights=None, input_shape=(size, size, 3), classifier_activation=None, **own_scaling)
 
 
 def main(name, batch, dtype, steps):
