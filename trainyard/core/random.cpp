@@ -1,8 +1,9 @@
 #include "trainyard/core/random.h"
 
+#include <algorithm>
 #include <cmath>
-#include <numbers>
 
+#include "trainyard/core/box_muller.h"
 #include "trainyard/core/error.h"
 
 namespace trainyard::core {
@@ -93,19 +94,50 @@ float RandomStream::normal() {
     has_spare_normal_ = false;
     return spare_normal_;
   }
-  // (0, 1] with 32 bits, so that the logarithm is finite and the tail reaches 6.7 standard deviations.
-  const double radius_uniform = (static_cast<double>(next_u32()) + 1) * 0x1p-32;
-  const double angle = static_cast<double>(next_u32()) * 0x1p-32 * 2 * std::numbers::pi;
-  const double radius = std::sqrt(-2 * std::log(radius_uniform));
-  spare_normal_ = static_cast<float>(radius * std::sin(angle));
+  const uint32_t radius = next_u32(), angle = next_u32();
+  float value = 0;
+  box_muller(&radius, &angle, &value, &spare_normal_, 1);
   has_spare_normal_ = true;
-  return static_cast<float>(radius * std::cos(angle));
+  return value;
+}
+
+void RandomStream::normals(float* out, int64_t count) {
+  int64_t done = 0;
+  while (done < count && (has_spare_normal_ || count - done < 2)) out[done++] = normal();
+  constexpr int64_t kPairs = 64;
+  std::array<uint32_t, kPairs> radius, angle;
+  std::array<float, kPairs> first, second;
+  while (count - done >= 2) {
+    const int64_t pairs = std::min(kPairs, (count - done) / 2);
+    for (int64_t i = 0; i < pairs; ++i) {
+      radius[i] = next_u32();
+      angle[i] = next_u32();
+    }
+    box_muller(radius.data(), angle.data(), first.data(), second.data(), pairs);
+    for (int64_t i = 0; i < pairs; ++i) {
+      out[done++] = first[i];
+      out[done++] = second[i];
+    }
+  }
+  if (done < count) out[done] = normal();
 }
 
 float RandomStream::truncated_normal() {
   float value = normal();
   while (std::abs(value) > 2) value = normal();
   return value;
+}
+
+void RandomStream::truncated_normals(float* out, int64_t count) {
+  std::array<float, 128> drawn;
+  for (int64_t done = 0; done < count;) {
+    // Never more than are missing, so that the stream ends where single numbers would leave it.
+    const int64_t most = std::min<int64_t>(drawn.size(), count - done);
+    normals(drawn.data(), most);
+    for (int64_t i = 0; i < most; ++i) {
+      if (std::abs(drawn[i]) <= 2) out[done++] = drawn[i];
+    }
+  }
 }
 
 }  // namespace trainyard::core

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/box_muller.h"
 #include "trainyard/core/error.h"
 
 namespace trainyard::core {
@@ -178,6 +179,48 @@ TEST(TruncatedNormal, Moments) {
   EXPECT_GE(m.minimum, -2);
   EXPECT_LE(m.maximum, 2);
   EXPECT_GT(m.maximum, 1.99);
+}
+
+// All corners of both numbers and some thousands between them, against libm in double precision.
+TEST(BoxMuller, IsItsFormula) {
+  std::vector<uint32_t> radius, angle;
+  for (uint32_t corner : {0x00000000u, 0x20000000u, 0x40000000u, 0x60000000u, 0x80000000u, 0xb504f333u, 0xe0000000u}) {
+    for (uint32_t near : {0xffffffffu, 0u, 1u}) {
+      radius.push_back(corner + near);
+      angle.push_back(0xc0000000 - corner + near);
+    }
+  }
+  RandomStream stream(1, "box muller");
+  while (radius.size() < 10'003) {  // not whole vectors
+    radius.push_back(stream.next_u32());
+    angle.push_back(stream.next_u32());
+  }
+  std::vector<float> first(radius.size()), second(radius.size());
+  box_muller(radius.data(), angle.data(), first.data(), second.data(), static_cast<int64_t>(radius.size()));
+  for (size_t i = 0; i < radius.size(); ++i) {
+    const double r = std::sqrt(-2 * std::log((radius[i] + 1.0) * 0x1p-32)), t = angle[i] * 0x1p-31 * M_PI;
+    // libm's own sine is off by 1e-16 where it should be 0: t is rounded.
+    EXPECT_NEAR(first[i], r * std::cos(t), 6e-8 * std::abs(r * std::cos(t)) + 1e-14) << radius[i] << " " << angle[i];
+    EXPECT_NEAR(second[i], r * std::sin(t), 6e-8 * std::abs(r * std::sin(t)) + 1e-14) << radius[i] << " " << angle[i];
+  }
+}
+
+// Bulk and single numbers are the same and leave the stream at the same place, whatever was drawn before.
+TEST(Normal, ManyAtATimeAreTheSame) {
+  for (int64_t count : {0, 1, 2, 127, 128, 129, 1000}) {
+    for (bool truncated : {false, true}) {
+      for (int before : {0, 1}) {
+        RandomStream bulk(1, "bulk");
+        for (int i = 0; i < before; ++i) bulk.normal();
+        RandomStream single = bulk;
+        std::vector<float> numbers(static_cast<size_t>(count));
+        truncated ? bulk.truncated_normals(numbers.data(), count) : bulk.normals(numbers.data(), count);
+        for (float number : numbers) ASSERT_EQ(number, truncated ? single.truncated_normal() : single.normal());
+        EXPECT_EQ(bulk.normal(), single.normal());
+        EXPECT_EQ(bulk.next_u64(), single.next_u64());
+      }
+    }
+  }
 }
 
 TEST(RandomStream, CopiesContinueAlike) {

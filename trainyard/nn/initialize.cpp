@@ -1,6 +1,7 @@
 // The n-th chunk of a parameter is filled from a stream of its own, so any number of threads gives the same numbers.
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <ATen/Dispatch.h>
@@ -37,22 +38,23 @@ enum class Distribution { kNormal, kTruncatedNormal, kUniform };
 template <typename scalar_t>
 void fill(scalar_t* data, int64_t count, Distribution distribution, float scale, uint64_t seed, std::string_view name) {
   at::parallel_for(0, (count + kChunk - 1) / kChunk, 1, [&](int64_t begin, int64_t end) {
+    std::array<float, kChunk> drawn;
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       core::RandomStream stream(seed, name, {static_cast<uint64_t>(chunk)});
-      const int64_t last = std::min(count, (chunk + 1) * kChunk);
-      for (int64_t i = chunk * kChunk; i < last; ++i) {
-        switch (distribution) {
-          case Distribution::kNormal:
-            data[i] = static_cast<scalar_t>(scale * stream.normal());
-            break;
-          case Distribution::kTruncatedNormal:
-            data[i] = static_cast<scalar_t>(scale * stream.truncated_normal());
-            break;
-          case Distribution::kUniform:
-            data[i] = static_cast<scalar_t>(stream.uniform(-scale, scale));
-            break;
-        }
+      scalar_t* const to = data + chunk * kChunk;
+      const int64_t size = std::min(count - chunk * kChunk, kChunk);
+      switch (distribution) {
+        case Distribution::kNormal:
+          stream.normals(drawn.data(), size);
+          break;
+        case Distribution::kTruncatedNormal:
+          stream.truncated_normals(drawn.data(), size);
+          break;
+        case Distribution::kUniform:
+          for (int64_t i = 0; i < size; ++i) to[i] = static_cast<scalar_t>(stream.uniform(-scale, scale));
+          continue;
       }
+      for (int64_t i = 0; i < size; ++i) to[i] = static_cast<scalar_t>(scale * drawn[i]);
     }
   });
 }
