@@ -1,6 +1,6 @@
-// Convolution on oneDNN, in blocked layout: the only file (with its source) of the CPU plan that calls oneDNN's
-// primitives. Weights come in plain [out, in / groups, height, width] float and are packed into the layout that each
-// direction wants; a packed copy is good until the values change.
+// Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
+// (lane_convolution.h). Weights come in plain [out, in / groups, height, width] float and are packed into the layout
+// that each direction wants; a packed copy is good until the values change.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ enum class ConvolutionAlgorithm : uint8_t { kDirect, kWinograd };
 enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };
 
 // One direction for one shape and algorithm. Immutable once made: any thread may run it, several at a time. Executing
-// uses the calling thread's OpenMP team.
+// uses the calling thread's OpenMP team, which may be no larger than where the kernel was made.
 class ConvolutionKernel {
  public:
   struct Options {
@@ -42,30 +42,31 @@ class ConvolutionKernel {
     UnitActivation activation = UnitActivation::kNone;  // forward: kNone or kRelu
   };
 
-  // Null when oneDNN has no such kernel for the shape (Winograd for 1x1, say) or only its slow reference.
+  // Null: there is no such kernel. Direct ones are there for every shape that fits together, without a plain input.
   static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, const Options& options);
-  ~ConvolutionKernel();
 
-  // Bytes of the packed weights (backward weights: of their gradient), and of the memory that run() needs besides.
-  int64_t weights_bytes() const;
-  int64_t scratch_bytes() const;
-  const char* implementation() const;  // oneDNN's name of it
+  ConvolutionKernel() = default;
+  virtual ~ConvolutionKernel() = default;
+  ConvolutionKernel(const ConvolutionKernel&) = delete;
+  ConvolutionKernel& operator=(const ConvolutionKernel&) = delete;
+
+  // Bytes of the packed weights (backward weights: of their gradient), and of the memory that running needs besides.
+  virtual int64_t weights_bytes() const = 0;
+  virtual int64_t scratch_bytes() const = 0;
+  virtual const char* implementation() const = 0;  // for people: oneDNN's name of it, or "lanes"
 
   // plain: float, contiguous.
-  void pack(const float* plain, void* packed) const;
+  virtual void pack(const float* plain, void* packed) const = 0;
   // Backward weights: packed gradient -> plain.
-  void unpack(const void* packed, float* plain) const;
+  virtual void unpack(const void* packed, float* plain) const = 0;
 
-  // forward: source -> output. bias: [out_channels] float.
-  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const;
-  void backward_data(const void* output_gradient, const void* weights, void* source_gradient, void* scratch) const;
-  void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
-                        void* scratch) const;
-
- private:
-  struct Impl;
-  explicit ConvolutionKernel(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  // forward: source -> output. bias, bias_gradient: [out_channels] float.
+  virtual void forward(const void* source, const void* weights, const float* bias, void* output,
+                       void* scratch) const = 0;
+  virtual void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
+                             void* scratch) const = 0;
+  virtual void backward_weights(const void* source, const void* output_gradient, void* weights_gradient,
+                                float* bias_gradient, void* scratch) const = 0;
 };
 
 }  // namespace trainyard::nn::cpu

@@ -47,8 +47,9 @@ void add_up(const Value& value, const std::vector<void*>& terms) {
 PlanBuilder::PlanBuilder(Plan& plan, const Graph& graph, const BuildContext& context, const Plan::Layers& layers)
     : plan_(plan), graph_(graph), context_(context), layers_(layers) {}
 
+// With AVX2 oneDNN has no convolutions in 16 bits: float ones and float maps between them cost less than conversions.
 DataType PlanBuilder::dtype() const {
-  return context_.dtype == at::kBFloat16 ? DataType::kBfloat16 : DataType::kFloat;
+  return context_.dtype == at::kBFloat16 && isa() != Isa::kAvx2 ? DataType::kBfloat16 : DataType::kFloat;
 }
 
 void PlanBuilder::build() {

@@ -225,6 +225,108 @@ struct LocalResponseBackward {
   bool accumulate = false;
 };
 
+// Convolution on maps as they lie, for what oneDNN has no kernel for, or only one that multiplies many zeros. Groups
+// are `lanes` neighbouring channels within a block (1: depthwise), or, where `lanes` is the block, anything: then a
+// block is made from all blocks that its groups reach into.
+struct LaneConvolution {
+  MapShape input_shape, output_shape;  // of the convolution's forward
+  DataType dtype = DataType::kFloat;
+  int64_t lanes = 1;
+  int64_t group_in = 1, group_out = 1;          // channels of a group
+  int64_t input_blocks = 1, output_blocks = 1;  // that a block of the other side reaches into, at most
+  Window window;
+  int64_t dilation_height = 1, dilation_width = 1;
+  int threads = 1;          // of the team
+  void* scratch = nullptr;  // scratch_bytes(); aligned to a block of floats
+
+  struct Blocks {
+    int64_t first = 0, count = 0;
+  };
+  // That block `b` of the output, or of the input, reaches into.
+  [[gnu::always_inline]] Blocks inputs_of(int64_t b) const { return reached(b, output_shape, group_out, group_in); }
+  [[gnu::always_inline]] Blocks outputs_of(int64_t b) const { return reached(b, input_shape, group_in, group_out); }
+  [[gnu::always_inline]] static Blocks reached(int64_t b, const MapShape& from, int64_t from_group, int64_t to_group) {
+    const int64_t first = b * from.block, end = first + from.block < from.channels ? first + from.block : from.channels;
+    const int64_t first_block = first / from_group * to_group / from.block;
+    return {first_block, (((end - 1) / from_group + 1) * to_group - 1) / from.block + 1 - first_block};
+  }
+
+  // Of an output and an input block.
+  [[gnu::always_inline]] int64_t pairs() const { return output_shape.blocks() * input_blocks; }
+  [[gnu::always_inline]] int64_t window_pixels() const { return window.kernel_height * window.kernel_width; }
+  // Floats of the weights, forward and backward to the data.
+  [[gnu::always_inline]] int64_t weights() const { return pairs() * window_pixels() * lanes * input_shape.block; }
+  [[gnu::always_inline]] int64_t transposed_weights() const {
+    return input_shape.blocks() * output_blocks * window_pixels() * lanes * input_shape.block;
+  }
+
+  // Each thread keeps the rows that a row's windows cover as floats, zeros beside them, and as long as several blocks
+  // are added up a row of sums. Outputs are made kTile neighbours at a time, over the end of the row, too.
+  static constexpr int64_t kTile = 8;
+  [[gnu::always_inline]] static int64_t tiles(int64_t pixels) { return (pixels + kTile - 1) / kTile * kTile; }
+  [[gnu::always_inline]] int64_t kept_rows() const { return (window.kernel_height - 1) * dilation_height + 1; }
+  [[gnu::always_inline]] int64_t reach() const { return (window.kernel_width - 1) * dilation_width; }
+  // Pixels of the input's rows that windows in a phase of the row's end at, backward.
+  [[gnu::always_inline]] int64_t phase_pixels() const {
+    return tiles((input_shape.width + window.stride_width - 1) / window.stride_width);
+  }
+  [[gnu::always_inline]] int64_t row_pixels() const {
+    const int64_t covered = (tiles(output_shape.width) - 1) * window.stride_width + reach() + 1;
+    const int64_t forward = covered > window.left + input_shape.width ? covered : window.left + input_shape.width;
+    const int64_t phase = phase_pixels() + window.left + 1;
+    const int64_t backward = reach() + (phase > output_shape.width ? phase : output_shape.width);
+    return forward > backward ? forward : backward;
+  }
+  [[gnu::always_inline]] int64_t sum_pixels() const {
+    const int64_t forward = tiles(output_shape.width), backward = phase_pixels() * window.stride_width;
+    return forward > backward ? forward : backward;
+  }
+  // Of one thread, in floats.
+  [[gnu::always_inline]] int64_t thread_scratch() const {
+    const int64_t words = kept_rows() + window.kernel_height + window.stride_width * window.kernel_width;
+    const int64_t blocks =
+        kept_rows() * row_pixels() + sum_pixels() + (words * 2 + input_shape.block - 1) / input_shape.block;
+    return blocks * input_shape.block;
+  }
+  [[gnu::always_inline]] int64_t scratch_bytes() const { return threads * thread_scratch() * int64_t{sizeof(float)}; }
+};
+// weights: float [output block][input block][kernel row][kernel column][i < lanes][lane], from input channel i of the
+// lane's group (of the block, where `lanes` is the block) to the lane's output channel. Input blocks are counted from
+// the first that the output block reaches into.
+struct LaneConvolutionForward : LaneConvolution {
+  const void* input = nullptr;
+  const float* forward_weights = nullptr;
+  const float* bias = nullptr;                        // [padded] or null
+  bool sum = false;                                   // adds to what `output` holds, before the activation
+  UnitActivation activation = UnitActivation::kNone;  // kNone or kRelu
+  void* output = nullptr;
+};
+// weights: the same, with the sides exchanged: float [input block][output block][kernel row][kernel column][o][lane].
+struct LaneConvolutionBackwardData : LaneConvolution {
+  const void* gradient = nullptr;
+  const float* backward_weights = nullptr;
+  void* input_gradient = nullptr;
+};
+// The gradient of weights: float [output block][input block][kernel row][kernel column][o < lanes][lane], from the
+// lane's input channel to output channel o of its group (of the block).
+struct LaneConvolutionBackwardWeights : LaneConvolution {
+  const void* input = nullptr;
+  const void* gradient = nullptr;
+  float* weights_gradient = nullptr;
+  float* bias_gradient = nullptr;  // [padded] or null
+
+  // Parts of the batch that are summed apart, so that there is work for many threads; added up at the end.
+  [[gnu::always_inline]] int64_t pieces() const {
+    const int64_t wanted = (64 + pairs() - 1) / pairs();
+    return wanted < input_shape.batch ? wanted : input_shape.batch;
+  }
+  [[gnu::always_inline]] int64_t piece_sums() const { return weights() + output_shape.padded_channels(); }
+  // More than the others'.
+  [[gnu::always_inline]] int64_t scratch_bytes() const {
+    return LaneConvolution::scratch_bytes() + pieces() * piece_sums() * int64_t{sizeof(float)};
+  }
+};
+
 // output = input * factor of each sample and, where channels are given, element: stochastic depth and dropout.
 // `factor` is float [N] (per_element false), or float [N, C, H, W] contiguous (true). Forward and backward are the
 // same.

@@ -8,26 +8,29 @@
 #include "trainyard/nn/cpu/kernels/arguments.h"
 
 // X(function, argument)
-#define TRAINYARD_CPU_KERNELS(X)                    \
-  X(norm_forward, NormForward)                      \
-  X(norm_backward, NormBackward)                    \
-  X(scale_shift, ScaleShift)                        \
-  X(to_blocked, ToBlocked)                          \
-  X(to_plain, ToPlain)                              \
-  X(sum_forward, SumForward)                        \
-  X(activation_forward, ActivationForward)          \
-  X(activation_backward, ActivationBackward)        \
-  X(max_pool_forward, MaxPoolForward)               \
-  X(max_pool_backward, MaxPoolBackward)             \
-  X(average_pool_forward, AveragePool)              \
-  X(average_pool_backward, AveragePool)             \
-  X(global_average_forward, GlobalAverageForward)   \
-  X(global_average_backward, GlobalAverageBackward) \
-  X(scale_channels_forward, ScaleChannelsForward)   \
-  X(scale_channels_backward, ScaleChannelsBackward) \
-  X(copy_channels, CopyChannels)                    \
-  X(local_response_forward, LocalResponseForward)   \
-  X(local_response_backward, LocalResponseBackward) \
+#define TRAINYARD_CPU_KERNELS(X)                                       \
+  X(norm_forward, NormForward)                                         \
+  X(norm_backward, NormBackward)                                       \
+  X(scale_shift, ScaleShift)                                           \
+  X(to_blocked, ToBlocked)                                             \
+  X(to_plain, ToPlain)                                                 \
+  X(sum_forward, SumForward)                                           \
+  X(activation_forward, ActivationForward)                             \
+  X(activation_backward, ActivationBackward)                           \
+  X(max_pool_forward, MaxPoolForward)                                  \
+  X(max_pool_backward, MaxPoolBackward)                                \
+  X(average_pool_forward, AveragePool)                                 \
+  X(average_pool_backward, AveragePool)                                \
+  X(global_average_forward, GlobalAverageForward)                      \
+  X(global_average_backward, GlobalAverageBackward)                    \
+  X(scale_channels_forward, ScaleChannelsForward)                      \
+  X(scale_channels_backward, ScaleChannelsBackward)                    \
+  X(copy_channels, CopyChannels)                                       \
+  X(lane_convolution_forward, LaneConvolutionForward)                  \
+  X(lane_convolution_backward_data, LaneConvolutionBackwardData)       \
+  X(lane_convolution_backward_weights, LaneConvolutionBackwardWeights) \
+  X(local_response_forward, LocalResponseForward)                      \
+  X(local_response_backward, LocalResponseBackward)                    \
   X(scale_samples, ScaleSamples)
 
 namespace trainyard::nn::cpu {

@@ -111,6 +111,9 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Floats pick(Floats low, Floats high, Ints index) {
   return _mm512_permutex2var_ps(low, __builtin_bit_cast(__m512i, index), high);
 }
+[[gnu::always_inline]] inline Floats pick(Floats from, Ints index) {
+  return _mm512_permutexvar_ps(__builtin_bit_cast(__m512i, index), from);
+}
 #else
 [[gnu::always_inline]] inline Floats load(const Bfloat16* from) {
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
@@ -150,6 +153,9 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
   const __m256i from = __builtin_bit_cast(__m256i, index);
   return _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, from), _mm256_permutevar8x32_ps(high, from),
                           _mm256_castsi256_ps(_mm256_slli_epi32(from, 28)));
+}
+[[gnu::always_inline]] inline Floats pick(Floats from, Ints index) {
+  return _mm256_permutevar8x32_ps(from, __builtin_bit_cast(__m256i, index));
 }
 #endif
 #undef TRAINYARD_VECTOR

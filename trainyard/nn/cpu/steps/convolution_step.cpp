@@ -1,4 +1,4 @@
-// A convolution, with its bias and the ReLU behind it, on oneDNN's kernels.
+// A convolution, with its bias and the ReLU behind it.
 #include <algorithm>
 #include <utility>
 
@@ -6,6 +6,7 @@
 #include <ATen/ops/from_blob.h>
 #include <fmt/core.h>
 
+#include "trainyard/core/error.h"
 #include "trainyard/nn/cpu/convolution.h"
 #include "trainyard/nn/cpu/convolution_choice.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
@@ -46,13 +47,6 @@ ConvolutionShape shape_of(const Node& node, const Shape& image, int64_t batch, D
           .dtype = dtype};
 }
 
-// Blocked layout keeps groups apart only where each fills whole blocks, or is one channel (depthwise).
-bool groups_fit(const ConvolutionShape& s, int64_t block) {
-  if (s.groups == 1) return true;
-  if (s.groups == s.in_channels && s.groups == s.out_channels) return true;
-  return s.in_channels / s.groups % block == 0 && s.out_channels / s.groups % block == 0;
-}
-
 class ConvolutionStep : public PlanStep {
  public:
   ConvolutionStep(const PlanBuilder& builder, const Unit& unit)
@@ -63,15 +57,14 @@ class ConvolutionStep : public PlanStep {
     if (unit.activation >= 0) activation_ = UnitActivation::kRelu;
   }
 
-  // Finds a kernel for each direction that is needed; false when one is missing.
-  bool prepare(PlanBuilder& builder) {
-    if (!groups_fit(shape_, channel_block())) return false;
+  // Finds a kernel for each direction that is needed.
+  void prepare(PlanBuilder& builder) {
     const ValueId source = builder.value_of(source_node_);
     shape_.plain_input = builder.is_image(source) && !builder.options().image_gradient && shape_.in_channels <= 4;
-    if (choose(builder)) return true;
-    if (!shape_.plain_input) return false;
+    if (choose(builder)) return;
     shape_.plain_input = false;
-    return choose(builder);
+    if (choose(builder)) return;
+    throw core::Error(core::ErrorCode::kInternal, {.problem = "no kernel for a convolution", .where = node_.name});
   }
 
   void plan(PlanBuilder& builder) {
@@ -217,14 +210,13 @@ class ConvolutionStep : public PlanStep {
 
 }  // namespace
 
-bool make_convolution(PlanBuilder& builder, const Unit& unit) {
+void make_convolution(PlanBuilder& builder, const Unit& unit) {
   auto step = std::make_unique<ConvolutionStep>(builder, unit);
-  if (!step->prepare(builder)) return false;
+  step->prepare(builder);
   step->plan(builder);
   builder.set_value(unit.tail(), step->output());
   std::string kernel = step->description();
   builder.add_step(std::move(step), unit.nodes, std::move(kernel));
-  return true;
 }
 
 }  // namespace trainyard::nn::cpu

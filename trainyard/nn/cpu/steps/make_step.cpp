@@ -41,12 +41,7 @@ void make_step(PlanBuilder& builder, const Unit& unit) {
       [&](const auto& op) {
         using Operation = std::decay_t<decltype(op)>;
         if constexpr (std::is_same_v<Operation, Convolution>) {
-          if (make_convolution(builder, unit)) return;
-          // What was fused runs by itself then.
-          for (int id : unit.nodes) {
-            const Unit single{.nodes = {id}};
-            id == unit.head() ? make_plain(builder, single) : make_step(builder, single);
-          }
+          make_convolution(builder, unit);
         } else if constexpr (std::is_same_v<Operation, BatchNorm>) {
           make_norm(builder, unit);
         } else if constexpr (std::is_same_v<Operation, Linear>) {

@@ -9,8 +9,7 @@ namespace trainyard::nn::cpu {
 // The maker for the unit: a kernel of ours or oneDNN's where there is one, else ATen's on plain tensors.
 void make_step(PlanBuilder& builder, const Unit& unit);
 
-// False when there is no kernel for it (oneDNN has only a slow reference): nothing was added.
-bool make_convolution(PlanBuilder& builder, const Unit& unit);
+void make_convolution(PlanBuilder& builder, const Unit& unit);
 void make_norm(PlanBuilder& builder, const Unit& unit);
 void make_sum(PlanBuilder& builder, const Unit& unit);
 void make_activation(PlanBuilder& builder, const Unit& unit);
