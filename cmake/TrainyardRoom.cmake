@@ -3,6 +3,7 @@
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
 #                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/kernels/kernels.h
+#                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 only, with the same rules
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled with TRAINYARD_CUDA only
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
@@ -19,7 +20,7 @@ include(GoogleTest)
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;CUDA_SOURCES;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -64,6 +65,12 @@ function(trainyard_room)
     set_target_properties(trainyard_${ROOM_NAME}_avx512 PROPERTIES TRAINYARD_KERNEL_MARCH x86-64-v4)
     target_compile_definitions(trainyard_${ROOM_NAME}_avx512 PRIVATE TRAINYARD_KERNELS_AVX512)
     list(APPEND parts trainyard_${ROOM_NAME}_avx2 trainyard_${ROOM_NAME}_avx512)
+  endif()
+  if(ROOM_BF16_KERNELS)
+    trainyard_objects(trainyard_${ROOM_NAME}_bf16 "" ${ROOM_BF16_KERNELS})
+    target_compile_options(trainyard_${ROOM_NAME}_bf16 PRIVATE -O3 -mprefer-vector-width=512 -mavx512bf16)
+    set_target_properties(trainyard_${ROOM_NAME}_bf16 PROPERTIES TRAINYARD_KERNEL_MARCH x86-64-v4)
+    list(APPEND parts trainyard_${ROOM_NAME}_bf16)
   endif()
   set_property(GLOBAL APPEND PROPERTY TRAINYARD_BUILT_ROOMS ${ROOM_NAME})
   set_property(GLOBAL APPEND PROPERTY TRAINYARD_PARTS ${parts})

@@ -4,6 +4,7 @@
 #include "trainyard/nn/cpu/lane_convolution.h"
 #include "trainyard/nn/cpu/onednn_convolution.h"
 #include "trainyard/nn/cpu/whole_groups.h"
+#include "trainyard/nn/cpu/winograd_convolution.h"
 
 namespace trainyard::nn::cpu {
 namespace {
@@ -27,7 +28,7 @@ std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShap
   if (groups_fit(shape)) {
     if (auto kernel = make_onednn_convolution(shape, options, false)) return kernel;
   }
-  if (options.algorithm != ConvolutionAlgorithm::kDirect) return nullptr;
+  if (options.algorithm != ConvolutionAlgorithm::kDirect) return make_winograd_convolution(shape, options);
   if (!fills_lanes(shape) && waste(shape) < 8) {
     if (auto kernel = make_onednn_convolution(shape, options, true)) return kernel;
   }
