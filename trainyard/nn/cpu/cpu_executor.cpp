@@ -9,6 +9,7 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
+#include "trainyard/nn/cpu/isa.h"
 
 namespace trainyard::nn {
 namespace {
@@ -60,6 +61,10 @@ CpuExecutor::CpuExecutor(const Graph& graph, const BuildContext& context) : Exec
                                                       .expected = "float or bfloat16 on the CPU",
                                                       .actual = toString(context.dtype),
                                                       .remedy = "use the reference executor"});
+  }
+  if (context.dtype == at::kBFloat16 && cpu::isa() == cpu::Isa::kAvx2) {
+    core::log::warning("{}: with {} the CPU plan keeps float between layers; bf16 needs AVX-512", graph.name,
+                       cpu::to_string(cpu::isa()));
   }
   for (const Node& node : Executor::graph().nodes) {
     layers_.push_back(std::make_unique<BoundLayer>(node, Executor::context()));

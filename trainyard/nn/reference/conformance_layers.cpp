@@ -146,7 +146,19 @@ std::vector<LayerCase> layer_cases() {
           [](auto& b, Value x) { return b.spatial_pad("layer", x, {.top = -1, .bottom = 2, .left = 1, .right = -2}); }),
       other("ChannelSlice", {5, 4, 3},
             [](auto& b, Value x) { return b.channel_slice("layer", x, {.begin = 1, .count = 3}); }),
+      other("ChannelHalves", {38, 4, 3},
+            [](auto& b, Value x) {
+              // Both add to one gradient.
+              const Value low = b.channel_slice("low", x, {.begin = 0, .count = 19});
+              const Value high = b.channel_slice("layer", x, {.begin = 19, .count = 19});
+              return b.concat("concat", {high, b.activation("tanh", low, Function::kTanh)});
+            }),
       other("ChannelShuffle", {6, 3, 4}, [](auto& b, Value x) { return b.channel_shuffle("layer", x, 2); }),
+      other("ChannelShuffleWide", {45, 3, 4}, [](auto& b, Value x) { return b.channel_shuffle("layer", x, 5); }),
+      other("AdaptiveAveragePoolToOne", {19, 5, 4},
+            [](auto& b, Value x) {
+              return b.adaptive_average_pool("layer", x, {1, 1});
+            }),
       other("Dropout", {4, 5, 3}, [](auto& b, Value x) { return b.dropout("layer", x, 0.3); }),
       other("StochasticDepth", {2, 3, 3}, [](auto& b, Value x) { return b.stochastic_depth("layer", x, 0.4); }),
       other("LocalResponseNorm", {7, 3, 4},

@@ -205,6 +205,16 @@ struct CopyChannels {
   bool clear_rest = false;
 };
 
+// Output channel c is input channel channels[c].
+struct PermuteChannels {
+  MapShape shape;
+  DataType dtype = DataType::kFloat;
+  const int32_t* channels = nullptr;  // [shape.channels]
+  const void* input = nullptr;
+  void* output = nullptr;
+  bool accumulate = false;
+};
+
 // nn::LocalResponseNorm. Backward computes the sums again.
 struct LocalResponseForward {
   MapShape shape;

@@ -26,6 +26,7 @@
   X(scale_channels_forward, ScaleChannelsForward)                      \
   X(scale_channels_backward, ScaleChannelsBackward)                    \
   X(copy_channels, CopyChannels)                                       \
+  X(permute_channels, PermuteChannels)                                 \
   X(lane_convolution_forward, LaneConvolutionForward)                  \
   X(lane_convolution_backward_data, LaneConvolutionBackwardData)       \
   X(lane_convolution_backward_weights, LaneConvolutionBackwardWeights) \

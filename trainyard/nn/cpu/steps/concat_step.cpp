@@ -1,4 +1,4 @@
-// Concatenation along channels, and zeros around them.
+// Concatenation along channels, zeros around them, and some of them.
 #include <utility>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
@@ -14,7 +14,7 @@ struct Slice {
   int64_t first = 0;
 
   // The wider map's other channels stay as they are, or become zero with `clear_rest`.
-  void put(const void* from, void* to, bool clear_rest) const {
+  void put(const void* from, void* to, bool clear_rest, bool accumulate = false) const {
     copy_channels({.source_shape = map,
                    .target_shape = whole,
                    .dtype = dtype,
@@ -22,6 +22,7 @@ struct Slice {
                    .count = map.channels,
                    .source = from,
                    .target = to,
+                   .accumulate = accumulate,
                    .clear_rest = clear_rest});
   }
   void take(const void* from, void* to, bool accumulate) const {
@@ -105,6 +106,22 @@ class ChannelPadStep : public SingleInputStep {
   Slice slice_;
 };
 
+class ChannelSliceStep : public SingleInputStep {
+ public:
+  ChannelSliceStep(PlanBuilder& builder, const Unit& unit)
+      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
+        slice_{output_map_, input_map_, dtype_, std::get<ChannelSlice>(node_.op).begin} {}
+
+  void forward(Run& run) override { slice_.take(run.at(input_data_), run.at(output_data_), false); }
+
+ private:
+  void run_backward(Run& run) override {
+    slice_.put(run.at(gradient_), run.at(input_gradient_), !accumulate_, accumulate_);
+  }
+
+  Slice slice_;
+};
+
 }  // namespace
 
 void make_concat(PlanBuilder& builder, const Unit& unit) {
@@ -115,6 +132,10 @@ void make_concat(PlanBuilder& builder, const Unit& unit) {
 
 void make_channel_pad(PlanBuilder& builder, const Unit& unit) {
   add_single_input(builder, unit, std::make_unique<ChannelPadStep>(builder, unit), "channel pad");
+}
+
+void make_channel_slice(PlanBuilder& builder, const Unit& unit) {
+  add_single_input(builder, unit, std::make_unique<ChannelSliceStep>(builder, unit), "channel slice");
 }
 
 }  // namespace trainyard::nn::cpu

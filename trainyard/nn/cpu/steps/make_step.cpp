@@ -48,12 +48,19 @@ void make_step(PlanBuilder& builder, const Unit& unit) {
           make_linear(builder, unit);
         } else if constexpr (std::is_same_v<Operation, GlobalAveragePool>) {
           make_global_average(builder, unit);
+        } else if constexpr (std::is_same_v<Operation, AdaptiveAveragePool>) {
+          // To one pixel it is the mean over all.
+          op.size == Size2d(1) ? make_global_average(builder, unit) : make_plain(builder, unit);
         } else if constexpr (std::is_same_v<Operation, Flatten>) {
           make_flatten(builder, unit);
         } else if constexpr (std::is_same_v<Operation, Pool>) {
           make_pool(builder, unit);
         } else if constexpr (std::is_same_v<Operation, ChannelPad>) {
           make_channel_pad(builder, unit);
+        } else if constexpr (std::is_same_v<Operation, ChannelSlice>) {
+          make_channel_slice(builder, unit);
+        } else if constexpr (std::is_same_v<Operation, ChannelShuffle>) {
+          make_channel_shuffle(builder, unit);
         } else if constexpr (std::is_same_v<Operation, LocalResponseNorm>) {
           make_local_response(builder, unit);
         } else {

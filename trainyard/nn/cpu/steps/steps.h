@@ -19,6 +19,8 @@ void make_linear(PlanBuilder& builder, const Unit& unit);
 void make_flatten(PlanBuilder& builder, const Unit& unit);
 void make_concat(PlanBuilder& builder, const Unit& unit);
 void make_channel_pad(PlanBuilder& builder, const Unit& unit);
+void make_channel_slice(PlanBuilder& builder, const Unit& unit);
+void make_channel_shuffle(PlanBuilder& builder, const Unit& unit);
 void make_scale_channels(PlanBuilder& builder, const Unit& unit);
 void make_random_scale(PlanBuilder& builder, const Unit& unit);  // dropout, stochastic depth
 void make_local_response(PlanBuilder& builder, const Unit& unit);
