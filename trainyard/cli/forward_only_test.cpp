@@ -45,6 +45,32 @@ TEST(ForwardOnly, RunsAndWritesNothingWithoutATrainDir) {
   EXPECT_EQ(count_lines(result.out, "^total images/sec: [0-9.]+$"), 1);
 }
 
+// Upstream's testForwardOnlyAndFreeze. The latency stands before the total, which scripts take from the end.
+TEST(ForwardOnly, FreezesAndTellsTheLatency) {
+  const core::TempDir temp;
+  const CommandResult result =
+      run_command(arguments({"--forward_only", "--freeze_when_forward_only", "--model=resnet20", "--num_batches=20",
+                             "--benchmark_log_dir=" + temp.path()}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(step_lines(result), 20);
+  const std::regex end(
+      "latency of a batch of 4: p50 ([0-9.]+) ms, p90 ([0-9.]+) ms, p99 ([0-9.]+) ms, max ([0-9.]+) ms\n"
+      "-+\ntotal images/sec: [0-9.]+\n-+\n$");
+  std::smatch latency;
+  ASSERT_TRUE(std::regex_search(result.out, latency, end)) << result.out;
+  for (size_t i = 1; i < 4; ++i) EXPECT_LE(std::stod(latency[i]), std::stod(latency[i + 1]));
+
+  std::map<std::string, double> metrics;
+  std::istringstream lines(core::local_file_system().read_file(temp.file("metric.log")));
+  for (std::string line; std::getline(lines, line);) {
+    const auto metric = nlohmann::json::parse(line);
+    metrics[metric.at("name")] = metric.at("value");
+  }
+  EXPECT_NEAR(metrics.at("latency_p50"), std::stod(latency[1]), 0.01);
+  EXPECT_NEAR(metrics.at("latency_p99"), std::stod(latency[3]), 0.01);
+  EXPECT_GT(metrics.at("average_examples_per_sec"), 0);
+}
+
 // Upstream's testForwardOnly: num_batches steps and a checkpoint; then, with twice as many, those that are left.
 TEST(ForwardOnly, SavesItsStepsAndGoesOnFromThem) {
   const core::TempDir temp;

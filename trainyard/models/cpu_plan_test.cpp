@@ -88,6 +88,12 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
   return out << c.model;
 }
 
+std::string name_of_case(const ::testing::TestParamInfo<Case>& tested) {
+  std::string name = tested.param.model;
+  std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+  return name;
+}
+
 class ZooOnCpuPlan : public ::testing::TestWithParam<Case> {};
 
 double norm_of(const at::Tensor& tensor) {
@@ -135,11 +141,58 @@ INSTANTIATE_TEST_SUITE_P(Models, ZooOnCpuPlan,
                          ::testing::Values(Case{"resnet50_v1.5", 64, 4}, Case{"mobilenet_v2", 64, 4},
                                            Case{"densenet121", 64, 4}, Case{"inception_v3", 107, 8},
                                            Case{"torchvision/alexnet", 96, 4, true}, Case{"vgg11_bn", 32, 4, true}),
-                         [](const auto& tested) {
-                           std::string name = tested.param.model;
-                           std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
-                           return name;
-                         });
+                         name_of_case);
+
+// Norms with weights, shifts and statistics that differ by channel, as training leaves them.
+void vary_norms(nn::ParameterSet& set, const nn::Graph& graph) {
+  const auto add = [](const at::Tensor& tensor, const std::string& name) {
+    core::RandomStream stream(10, name);
+    for (int64_t c = 0; c < tensor.numel(); ++c) tensor.data_ptr<float>()[c] += stream.uniform(-0.5F, 0.5F);
+  };
+  for (const nn::Node& node : graph.nodes) {
+    if (!std::holds_alternative<nn::BatchNorm>(node.op)) continue;
+    for (const nn::ParameterSpec& spec : node.parameters) add(set.value(*set.find(spec.name)), spec.name);
+    for (const nn::BufferSpec& spec : node.buffers) add(set.buffer(*set.find_buffer(spec.name)), spec.name);
+  }
+  set.values_changed();
+}
+
+class FrozenZoo : public ::testing::TestWithParam<Case> {};
+
+TEST_P(FrozenZoo, LogitsAgreeWithTheReferenceInDouble) {
+  core::install_cpu_allocator();
+  const auto& [model, size, batch, randomness] = GetParam();
+  const nn::Graph graph = build_model(model, "imagenet", {.num_classes = kClasses, .image_size = size});
+  const auto make = [&](const std::string& name, at::ScalarType dtype, nn::ParameterSet& set) {
+    return nn::make_executor(
+        name, graph, {.dtype = dtype, .mode = nn::Mode::kInference, .frozen = name == "cpu", .parameters = &set});
+  };
+  nn::ParameterSet values, exact_values({.dtype = at::kDouble});
+  const auto frozen = make("cpu", at::kFloat, values), exact = make("reference", at::kDouble, exact_values);
+  values.allocate();
+  exact_values.allocate();
+  values.initialize(4);
+  vary_norms(values, graph);
+  exact_values.values().copy_(values.values());
+  for (int i = 0; i < static_cast<int>(values.buffer_count()); ++i) exact_values.buffer(i).copy_(values.buffer(i));
+  const auto sixteen = make("cpu", at::kBFloat16, values);
+
+  const at::Tensor images = noise({batch, 3, size, size}).to(at::kBFloat16).to(at::kFloat);
+  const at::Tensor expected = exact->forward(images.to(at::kDouble), {});
+  const auto error_of = [&](nn::Executor& executor) {
+    return norm_of(executor.forward(images, {}).to(at::kDouble) - expected) / norm_of(expected);
+  };
+  const double error = error_of(*frozen), error_of_sixteen = error_of(*sixteen);
+  EXPECT_LE(error, 5e-6);
+  EXPECT_LE(error_of_sixteen, std::ldexp(1.0, -7) * std::sqrt(static_cast<double>(graph.nodes.size())));
+  RecordProperty("error", fmt::format("{:.2e}", error));
+  RecordProperty("error_of_bfloat16", fmt::format("{:.2e}", error_of_sixteen));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, FrozenZoo,
+                         ::testing::Values(Case{"resnet50_v1.5", 64, 2}, Case{"mobilenet_v2", 64, 2},
+                                           Case{"densenet121", 64, 2}, Case{"inception_v3", 107, 2}),
+                         name_of_case);
 
 // The same seed and number of threads: the same bits, whichever plan and memory they run in.
 TEST(CpuPlan, RepeatsTrainingBitForBit) {

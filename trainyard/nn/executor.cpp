@@ -63,6 +63,10 @@ std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& gr
   const ExecutorFactory& make =
       executors().get(name == "auto" ? fastest_executor(context.device, context.dtype) : name);
   set_of(context);
+  if (context.frozen && context.mode != Mode::kInference) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "variables are constants in inference only", .where = graph.name});
+  }
   if (context.gradients != nullptr && &context.gradients->parameters() != context.parameters) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the gradient sink belongs to another parameter set", .where = graph.name});

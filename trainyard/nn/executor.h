@@ -39,6 +39,9 @@ struct BuildContext {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;  // of activations
   Mode mode = Mode::kTraining;
+  // Inference: variables and statistics are constants that an executor may compute with once (fold batch norms into
+  // convolutions); whoever changes one of them calls ParameterSet::values_changed() before the next forward.
+  bool frozen = false;
   KernelOptions kernels;
   int replica = 0;
   std::string name_prefix;  // in front of every name: "generator/"

@@ -65,10 +65,12 @@ void declare_precision_flags(core::FlagTable& table) {
 
 void declare_inference_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Frozen inference";
-  constexpr const char* kFrozen = "frozen inference";
-  table.boolean("freeze_when_forward_only", false, "with forward_only: fold variables into the graph as constants")
-      .group(kGroup)
-      .pending(kFrozen);
+  constexpr const char* kFrozen = "frozen graphs in other precisions";
+  table
+      .boolean(
+          "freeze_when_forward_only", false,
+          "with forward_only: variables are constants, and batch norms are folded into the convolutions before them")
+      .group(kGroup);
   table.choice("trt_mode", "", {"", "FP32", "FP16", "INT8"}, "precision of the frozen graph")
       .group(kGroup)
       .pending(kFrozen);

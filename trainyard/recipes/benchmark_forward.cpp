@@ -1,12 +1,16 @@
 #include <memory>
 #include <ostream>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "trainyard/recipes/benchmark_evaluation.h"
+#include "trainyard/recipes/benchmark_log_file.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/compute_rate.h"
 #include "trainyard/recipes/forward_trainer.h"
 #include "trainyard/recipes/step_recording.h"
+#include "trainyard/train/latency.h"
 #include "trainyard/train/step_log.h"
 
 namespace trainyard::recipes {
@@ -25,6 +29,14 @@ train::StepLogOptions step_log_options(const core::FlagValues& values, const Ben
   return log;
 }
 
+void write_latency(train::BenchmarkLog& log, const train::Latency& latency, int64_t global_step) {
+  const std::pair<const char*, double> values[] = {{"latency_p50", latency.p50},
+                                                   {"latency_p90", latency.p90},
+                                                   {"latency_p99", latency.p99},
+                                                   {"latency_max", latency.max}};
+  for (const auto& [name, seconds] : values) log.write_metric(name, 1e3 * seconds, "ms", global_step);
+}
+
 }  // namespace
 
 BenchmarkOutcome run_forward_only(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
@@ -33,11 +45,27 @@ BenchmarkOutcome run_forward_only(const core::FlagValues& values, const Benchmar
   ForwardTrainer trainer({.graph = settings.graph,
                           .executor = settings.executor,
                           .dtype = settings.dtype,
+                          .frozen = values.boolean("freeze_when_forward_only"),
                           .kernels = settings.kernels,
                           .seed = settings.seed},
                          make_source(settings, data::Subset::kTrain));
   trainer.set_stop_token(stop);
-  const train::StepLogOptions log = step_log_options(values, settings, out);
+  train::StepLogOptions log = step_log_options(values, settings, out);
+  const auto benchmark_log = open_benchmark_log(values, settings, log.batch_size);
+  if (benchmark_log) {
+    log.on_line = [&](const train::StepReport& report) { benchmark_log->write(report); };
+    log.on_total = [&](double speed) { benchmark_log->write_total(speed, trainer.global_step()); };
+  }
+  // Before the total, which scripts look for at the end.
+  trainer.add(std::make_shared<train::LatencyLog>(
+      train::LatencyLog::Options{.batch_size = settings.batch_size,
+                                 .warmup_steps = log.warmup_steps,
+                                 .seconds = [&]() -> const std::vector<double>& { return trainer.batch_seconds(); },
+                                 .print = log.print,
+                                 .on_latency =
+                                     [&](const train::Latency& latency) {
+                                       if (benchmark_log) write_latency(*benchmark_log, latency, trainer.global_step());
+                                     }}));
   const auto step_log = std::make_shared<train::StepLog>(log);
   trainer.add(step_log);
   add_recordings(
@@ -54,6 +82,7 @@ BenchmarkOutcome run_forward_only(const core::FlagValues& values, const Benchmar
   if (steps == 0) return BenchmarkOutcome::kFinished;
   trainer.train(
       {.steps_per_epoch = first_step + settings.plan.num_warmup_batches + steps, .starting_step = first_step});
+  if (benchmark_log) benchmark_log->close();
   log_compute_rate(compute_rate(settings, step_log->images_per_second()));
   return stop.stop_requested() ? BenchmarkOutcome::kStoppedBySignal : BenchmarkOutcome::kFinished;
 }

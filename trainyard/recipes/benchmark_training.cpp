@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/flag_value.h"
 #include "trainyard/core/log.h"
+#include "trainyard/recipes/benchmark_log_file.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/compute_rate.h"
 #include "trainyard/recipes/step_recording.h"
@@ -73,7 +73,6 @@ class TrainingRun {
   void run();
 
  private:
-  void open_benchmark_log();
   void add_monitors();
   void add_callbacks();
   void finish();
@@ -93,7 +92,7 @@ class TrainingRun {
   std::shared_ptr<BenchmarkState> state_;
   int64_t first_step_ = 0, end_local_step_ = 0;
   std::optional<ValidationRun> validation_;
-  std::optional<train::BenchmarkLog> benchmark_log_;
+  std::unique_ptr<train::BenchmarkLog> benchmark_log_;
   train::StepAccuracies accuracies_;
   std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<train::StepLog> step_log_;
@@ -101,28 +100,6 @@ class TrainingRun {
   std::shared_ptr<train::EvaluationCallback> evaluation_;
   std::shared_ptr<train::CheckpointCallback> checkpoint_;
 };
-
-void TrainingRun::open_benchmark_log() {
-  if (values_.text("benchmark_log_dir").empty()) return;
-  benchmark_log_.emplace(values_.text("benchmark_log_dir"));
-  train::BenchmarkRun run;
-  run.model = settings_.model->name;
-  run.dataset = settings_.dataset;
-  run.mode = benchmark_mode_name(settings_.mode);
-  for (int i = 0; i < settings_.replicas; ++i) run.devices.push_back(fmt::format("/cpu:{}", i));
-  run.batch_size = settings_.global_batch_size();
-  run.batch_size_per_device = settings_.batch_size;
-  run.num_batches = settings_.plan.num_batches;
-  run.num_epochs = settings_.plan.num_epochs;
-  run.data_format = values_.text("data_format");
-  run.optimizer = values_.text("optimizer");
-  for (const core::FlagSpec& flag : values_.table().all()) {
-    if (values_.given(flag.name))
-      run.configuration.emplace_back(flag.name, core::format_flag_value(values_.value(flag.name)));
-  }
-  run.test_id = values_.text("benchmark_test_id");
-  benchmark_log_->write_run(run);
-}
 
 void TrainingRun::add_monitors() {
   if (!saves()) return;
@@ -247,7 +224,7 @@ void TrainingRun::run() {
   if (saves()) resume(settings_, *state_);
   first_step_ = trainer_.global_step();
   end_local_step_ = remaining_steps(settings_, first_step_);
-  open_benchmark_log();
+  benchmark_log_ = open_benchmark_log(values_, settings_, settings_.global_batch_size());
   add_monitors();
   add_callbacks();
   out_ << "Initializing graph\n";

@@ -23,9 +23,12 @@ constexpr std::string_view kOwn[] = {kModel, "trainer/", "data/"};
 
 ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
-  executor_ = nn::make_executor(
-      options_.executor, options_.graph,
-      {.dtype = options_.dtype, .mode = nn::Mode::kInference, .kernels = options_.kernels, .parameters = &parameters_});
+  executor_ = nn::make_executor(options_.executor, options_.graph,
+                                {.dtype = options_.dtype,
+                                 .mode = nn::Mode::kInference,
+                                 .frozen = options_.frozen,
+                                 .kernels = options_.kernels,
+                                 .parameters = &parameters_});
   parameters_.allocate();
   parameters_.initialize(options_.seed);
 }
@@ -66,10 +69,13 @@ void ForwardTrainer::run_step(train::StepView& view) {
     batches = source_->next();
   }
   const auto read = Clock::now();
+  batch_seconds_.clear();
   for (const data::Batch& batch : batches) {
     const RecordedPart forward(replica, StepPart::kForward);
+    const auto begin_batch = Clock::now();
     executor_->forward(batch.images,
                        {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
+    batch_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin_batch).count());
   }
   const auto end = Clock::now();
   view.times.total = std::chrono::duration<double>(end - begin).count();

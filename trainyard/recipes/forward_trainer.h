@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trainyard/core/memory_state.h"
 #include "trainyard/data/batch_source.h"
@@ -16,6 +17,7 @@ struct ForwardOptions {
   nn::Graph graph;
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations
+  bool frozen = false;                // variables are constants (nn::BuildContext)
   nn::KernelOptions kernels;
   uint64_t seed = 0;
 };
@@ -27,6 +29,9 @@ class ForwardTrainer : public train::Trainer {
   const ForwardOptions& options() const { return options_; }
   // Steps from the next one on write what they do into `recorder`, of one replica; null: no longer. Between steps.
   void record(train::StepRecorder* recorder);
+
+  // What each batch of the last step took from images to logits.
+  const std::vector<double>& batch_seconds() const { return batch_seconds_; }
 
   // A checkpoint of a training serves, too: what it holds beside the model is kept and saved again.
   void save(core::StateWriter& writer) const override;
@@ -42,6 +47,7 @@ class ForwardTrainer : public train::Trainer {
   nn::ParameterSet parameters_;
   std::unique_ptr<nn::Executor> executor_;
   core::MemoryState of_training_;
+  std::vector<double> batch_seconds_;
   train::StepRecorder* recorder_ = nullptr;
 };
 

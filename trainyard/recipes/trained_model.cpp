@@ -17,8 +17,8 @@ TrainedModel load_trained_model(const std::string& path, const std::string& mode
   const nn::Graph graph =
       models::build_model(expected.model, expected.dataset, {.num_classes = trained.identity.num_classes});
   trained.parameters = std::make_unique<nn::ParameterSet>();
-  trained.executor =
-      nn::make_executor("auto", graph, {.mode = nn::Mode::kInference, .parameters = trained.parameters.get()});
+  trained.executor = nn::make_executor(
+      "auto", graph, {.mode = nn::Mode::kInference, .frozen = true, .parameters = trained.parameters.get()});
   trained.parameters->allocate();
   trained.parameters->load(core::ScopedReader(*reader, "model/"));
   trained.label_names = load_label_names(*reader);

@@ -32,6 +32,19 @@ bool pays_whole(const ConvolutionShape& s, ConvolutionDirection direction) {
 
 }  // namespace
 
+bool ConvolutionKernel::is_fusable(UnitActivation activation) {
+  switch (activation) {
+    case UnitActivation::kNone:
+    case UnitActivation::kRelu:
+    case UnitActivation::kRelu6:
+    case UnitActivation::kSilu:
+    case UnitActivation::kHardSwish:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShape& shape, const Options& options) {
   if (groups_fit(shape)) {
     if (auto kernel = make_onednn_convolution(shape, options, false)) return kernel;

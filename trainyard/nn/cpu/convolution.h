@@ -39,10 +39,14 @@ class ConvolutionKernel {
     ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
     bool inference = false;                             // forward: nothing is kept for a backward
     bool sum = false;                                   // forward: adds to what `output` holds, before the activation
-    UnitActivation activation = UnitActivation::kNone;  // forward: kNone or kRelu
+    UnitActivation activation = UnitActivation::kNone;  // forward: one that is_fusable()
   };
 
-  // Null: there is no such kernel. Direct ones are there for every shape that fits together, without a plain input.
+  // Whether forward kernels may have it: those that keep zeros, which is what pad lanes hold.
+  static bool is_fusable(UnitActivation activation);
+
+  // Null: there is no such kernel. Direct ones are there for every shape that fits together, without a plain input and
+  // with no activation but ReLU.
   static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, const Options& options);
 
   ConvolutionKernel() = default;

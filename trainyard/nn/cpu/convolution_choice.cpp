@@ -36,11 +36,13 @@ const char* name_of(ConvolutionDirection direction) {
   return "";
 }
 
-std::string describe(const ConvolutionShape& s, ConvolutionDirection direction) {
+// Winograd's inference transforms weights beforehand.
+std::string describe(const ConvolutionShape& s, ConvolutionDirection direction, bool inference) {
   return fmt::format("{} {}x{}x{}x{} to {}x{}x{}, {}x{} pad {} {} {} {}, {}, {} threads, {}",
                      s.dtype == DataType::kFloat ? "float" : "bfloat16", s.batch, s.in_channels, s.in_height,
                      s.in_width, s.out_channels, s.out_height, s.out_width, s.kernel_height, s.kernel_width, s.top,
-                     s.left, s.bottom, s.right, name_of(direction), omp_get_max_threads(), to_string(isa()));
+                     s.left, s.bottom, s.right, inference ? "inference" : name_of(direction), omp_get_max_threads(),
+                     to_string(isa()));
 }
 
 at::Tensor bytes(int64_t count) {
@@ -80,10 +82,11 @@ double time(const ConvolutionShape& s, ConvolutionDirection direction, const Con
   return best;
 }
 
-ConvolutionAlgorithm measured(const ConvolutionShape& shape, ConvolutionDirection direction,
+ConvolutionAlgorithm measured(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
                               const ConvolutionKernel& direct, const ConvolutionKernel& winograd) {
   ConvolutionChoices& choices = ConvolutionChoices::instance();
-  const std::string description = describe(shape, direction);
+  const ConvolutionDirection direction = options.direction;
+  const std::string description = describe(shape, direction, options.inference);
   if (const auto known = choices.find(description)) return known->algorithm;
   ConvolutionChoices::Choice choice{.direct_seconds = time(shape, direction, direct),
                                     .winograd_seconds = time(shape, direction, winograd)};
@@ -102,7 +105,7 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
   if (winograd == nullptr) return direct;
   const ConvolutionAlgorithm algorithm = policy == ConvolutionPolicy::kWinograd
                                              ? ConvolutionAlgorithm::kWinograd
-                                             : measured(shape, options.direction, *direct, *winograd);
+                                             : measured(shape, options, *direct, *winograd);
   return algorithm == ConvolutionAlgorithm::kWinograd ? std::move(winograd) : std::move(direct);
 }
 

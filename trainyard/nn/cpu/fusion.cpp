@@ -7,7 +7,8 @@ namespace {
 
 class Fuser {
  public:
-  explicit Fuser(const Graph& graph) : graph_(graph), users_(graph.nodes.size()), taken_(graph.nodes.size()) {
+  Fuser(const Graph& graph, bool frozen)
+      : graph_(graph), frozen_(frozen), users_(graph.nodes.size()), taken_(graph.nodes.size()) {
     for (const Node& node : graph.nodes) {
       for (int input : node.inputs) users_[static_cast<size_t>(input)].push_back(node.id);
     }
@@ -15,9 +16,8 @@ class Fuser {
 
   std::vector<Unit> fuse() {
     // Later nodes first: of two batch norms that one addition joins, the later one takes it.
-    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
-      if (std::holds_alternative<BatchNorm>(node->op)) start(*node);
-    }
+    if (frozen_) start_all<Convolution>();
+    start_all<BatchNorm>();
     for (const Node& node : graph_.nodes) {
       if (!node.inputs.empty() && !taken_[static_cast<size_t>(node.id)]) start(node);
     }
@@ -26,9 +26,18 @@ class Fuser {
   }
 
  private:
+  template <typename Operation>
+  void start_all() {
+    for (auto node = graph_.nodes.rbegin(); node != graph_.nodes.rend(); ++node) {
+      if (std::holds_alternative<Operation>(node->op) && !taken_[static_cast<size_t>(node->id)]) start(*node);
+    }
+  }
+
   void start(const Node& node) {
     Unit unit{.nodes = {node.id}};
-    if (std::holds_alternative<BatchNorm>(node.op)) {
+    const bool folds = frozen_ && std::holds_alternative<Convolution>(node.op);
+    if (folds) take_norm(unit);
+    if (folds || std::holds_alternative<BatchNorm>(node.op)) {
       take_addition(unit);
       take_activation(unit, unit.add < 0);
     } else if (std::holds_alternative<Convolution>(node.op) || is_map_sum(node)) {
@@ -38,11 +47,18 @@ class Fuser {
     units_.push_back(std::move(unit));
   }
 
+  void take_norm(Unit& unit) const {
+    const Node* next = only_user(unit.tail());
+    if (next == nullptr || !std::holds_alternative<BatchNorm>(next->op)) return;
+    unit.norm = next->id;
+    unit.nodes.push_back(next->id);
+  }
+
   void take_addition(Unit& unit) const {
     const Node* next = only_user(unit.tail());
     if (next == nullptr || !std::holds_alternative<Add>(next->op) || next->inputs.size() != 2) return;
     unit.add = next->id;
-    unit.residual = next->inputs[0] == unit.head() ? next->inputs[1] : next->inputs[0];
+    unit.residual = next->inputs[0] == unit.tail() ? next->inputs[1] : next->inputs[0];
     unit.nodes.push_back(next->id);
   }
 
@@ -65,6 +81,7 @@ class Fuser {
   static bool is_map_sum(const Node& node) { return std::holds_alternative<Add>(node.op) && node.shape.size() == 3; }
 
   const Graph& graph_;
+  const bool frozen_;
   std::vector<std::vector<int>> users_;
   std::vector<bool> taken_;
   std::vector<Unit> units_;
@@ -72,8 +89,8 @@ class Fuser {
 
 }  // namespace
 
-std::vector<Unit> fuse(const Graph& graph) {
-  return Fuser(graph).fuse();
+std::vector<Unit> fuse(const Graph& graph, bool frozen) {
+  return Fuser(graph, frozen).fuse();
 }
 
 }  // namespace trainyard::nn::cpu

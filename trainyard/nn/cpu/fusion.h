@@ -1,5 +1,7 @@
 // Which nodes run as one step: batch norm with the addition and the activation behind it, a convolution with its ReLU,
 // a sum with its ReLU. A node joins the one before it only where nobody else needs what lies between them.
+//
+// Where variables are constants, a convolution takes first: the batch norm behind it, the addition and the activation.
 #pragma once
 
 #include <vector>
@@ -12,12 +14,13 @@ struct Unit {
   std::vector<int> nodes;  // in graph order; the unit runs where its last node stands
   int head() const { return nodes.front(); }
   int tail() const { return nodes.back(); }
-  int add = -1;         // of a batch norm
+  int norm = -1;        // of a convolution whose batch norm is folded into it
+  int add = -1;         // of a batch norm, or a convolution
   int residual = -1;    // the node whose output `add` adds
   int activation = -1;  // the last node, if it is one
 };
 
 // All nodes but the input, each in one unit, ordered by tail.
-std::vector<Unit> fuse(const Graph& graph);
+std::vector<Unit> fuse(const Graph& graph, bool frozen = false);
 
 }  // namespace trainyard::nn::cpu

@@ -22,14 +22,14 @@ Value conv(GraphBuilder& b, const std::string& name, Value x) {
 }
 
 // The units as "head+next+...", after a look at what must hold of any fusion.
-std::vector<std::string> units_of(const Graph& graph) {
+std::vector<std::string> units_of(const Graph& graph, bool frozen = false) {
   std::vector<std::string> names;
   std::vector<int> seen(graph.nodes.size()), users(graph.nodes.size());
   for (const Node& node : graph.nodes) {
     for (int input : node.inputs) ++users[static_cast<size_t>(input)];
   }
   int last_tail = 0;
-  for (const Unit& unit : fuse(graph)) {
+  for (const Unit& unit : fuse(graph, frozen)) {
     EXPECT_GT(unit.tail(), last_tail) << "units run in the order of their tails";
     last_tail = unit.tail();
     std::string name;
@@ -69,6 +69,13 @@ TEST(Fusion, ResidualBlock) {
   EXPECT_EQ(joined.add, graph.node("add").id);
   EXPECT_EQ(joined.residual, graph.node("relu0").id);
   EXPECT_EQ(joined.activation, graph.node("relu2").id);
+
+  EXPECT_THAT(units_of(graph, true), ElementsAre("conv0+bn0+relu0", "conv1+bn1+relu1", "conv2+bn2+add+relu2", "pool"));
+  const std::vector<Unit> frozen = fuse(graph, true);
+  const Unit& folded = unit_with(frozen, graph.node("add").id);
+  EXPECT_EQ(folded.norm, graph.node("bn2").id);
+  EXPECT_EQ(folded.residual, graph.node("relu0").id);
+  EXPECT_EQ(folded.activation, graph.node("relu2").id);
 }
 
 // Either batch norm could take the addition: the later one does, so that the other's output is there by then.

@@ -157,6 +157,7 @@ bool fills_lanes(const ConvolutionShape& s) {
 std::unique_ptr<ConvolutionKernel> make_lane_convolution(const ConvolutionShape& s,
                                                          const ConvolutionKernel::Options& options) {
   if (s.plain_input || options.algorithm != ConvolutionAlgorithm::kDirect) return nullptr;
+  if (options.activation != UnitActivation::kNone && options.activation != UnitActivation::kRelu) return nullptr;
   if (!fits(s.in_height, s.out_height, s.kernel_height, s.stride_height, s.dilation_height, s.top, s.bottom) ||
       !fits(s.in_width, s.out_width, s.kernel_width, s.stride_width, s.dilation_width, s.left, s.right)) {
     return nullptr;

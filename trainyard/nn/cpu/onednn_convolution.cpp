@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -68,16 +69,39 @@ Descs describe(const ConvolutionShape& s, const WholeGroups& groups, Convolution
                                                                     : dnnl::algorithm::convolution_direct};
 }
 
+struct Eltwise {
+  dnnl::algorithm algorithm;
+  float alpha, beta;
+};
+
+// oneDNN's name of an activation; of those that is_fusable().
+std::optional<Eltwise> eltwise(UnitActivation activation) {
+  switch (activation) {
+    case UnitActivation::kRelu:
+      return Eltwise{dnnl::algorithm::eltwise_relu, 0, 0};
+    case UnitActivation::kRelu6:
+      return Eltwise{dnnl::algorithm::eltwise_clip, 0, 6};
+    case UnitActivation::kSilu:
+      return Eltwise{dnnl::algorithm::eltwise_swish, 1, 0};
+    case UnitActivation::kHardSwish:  // 2.x ignores the numbers
+      return Eltwise{dnnl::algorithm::eltwise_hardswish, 1.0F / 6, 0.5F};
+    default:
+      return std::nullopt;
+  }
+}
+
 dnnl::primitive_attr attributes(const ConvolutionKernel::Options& options) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops post;
   if (options.sum) post.append_sum(1.0F);
+  if (const auto activation = eltwise(options.activation)) {
 #if DNNL_VERSION_MAJOR >= 3
-  if (options.activation == UnitActivation::kRelu) post.append_eltwise(dnnl::algorithm::eltwise_relu, 0, 0);
+    post.append_eltwise(activation->algorithm, activation->alpha, activation->beta);
 #else
-  if (options.activation == UnitActivation::kRelu) post.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0, 0);
+    post.append_eltwise(1.0F, activation->algorithm, activation->alpha, activation->beta);
 #endif
+  }
   if (post.len() > 0) attr.set_post_ops(post);
   return attr;
 }

@@ -58,7 +58,12 @@ void PlanBuilder::build() {
   plan_.image_ = values_[static_cast<size_t>(image_)].data = plan_.memory_.add(0);
   holders_.resize(static_cast<size_t>(plan_.memory_.size()));
   set_value(0, image_);
-  for (const Unit& unit : fuse(graph_)) make_step(*this, unit);
+  const std::vector<Unit> units = fuse(graph_, context_.frozen);
+  find_last_readers(units);
+  for (const Unit& unit : units) {
+    make_step(*this, unit);
+    ++unit_;
+  }
   const ValueId logits = plain_of(graph_.output);
   use_value(logits);
   plan_.logits_ = value(logits).data;
@@ -110,6 +115,36 @@ ValueId PlanBuilder::new_plain(const Shape& logical, bool needs_gradient) {
                      .data = acquire(bytes),
                      .needs_gradient = needs_gradient && options().gradients});
   converted_.push_back(-1);
+  return static_cast<ValueId>(values_.size()) - 1;
+}
+
+// In inference some nodes are their input.
+int PlanBuilder::origin(int node) const {
+  const Node& n = graph_.nodes[static_cast<size_t>(node)];
+  const bool identity = std::holds_alternative<Dropout>(n.op) || std::holds_alternative<StochasticDepth>(n.op);
+  return identity ? origin(n.inputs[0]) : node;
+}
+
+void PlanBuilder::find_last_readers(const std::vector<Unit>& units) {
+  last_readers_.assign(graph_.nodes.size(), -1);
+  for (size_t i = 0; i < units.size(); ++i) {
+    for (int node : units[i].nodes) {
+      for (int input : graph_.nodes[static_cast<size_t>(node)].inputs) {
+        last_readers_[static_cast<size_t>(origin(input))] = static_cast<int>(i);
+      }
+    }
+  }
+  last_readers_[static_cast<size_t>(origin(graph_.output))] = static_cast<int>(units.size());
+}
+
+bool PlanBuilder::is_last_reader(int node) const {
+  return !options().gradients && last_readers_[static_cast<size_t>(origin(node))] <= unit_;
+}
+
+ValueId PlanBuilder::overwrite_map(ValueId id) {
+  values_.push_back(value(id));
+  converted_.push_back(-1);
+  use_value(id);
   return static_cast<ValueId>(values_.size()) - 1;
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "trainyard/nn/cpu/fusion.h"
 #include "trainyard/nn/cpu/kernels/arguments.h"
 #include "trainyard/nn/cpu/plan.h"
 
@@ -48,6 +49,10 @@ class PlanBuilder {
   ValueId value_of(int node) const { return node_values_[static_cast<size_t>(node)]; }
   void set_value(int node, ValueId value) { node_values_[static_cast<size_t>(node)] = value; }
   bool is_image(ValueId id) const { return id == image_; }
+  // Whether nobody reads the node's output after the unit that is made now. Plans without gradients: a backward may.
+  bool is_last_reader(int node) const;
+  // A map in the memory of one that nobody reads any more.
+  ValueId overwrite_map(ValueId id);
 
   BufferId acquire(int64_t bytes);
   void use(BufferId buffer);
@@ -80,6 +85,8 @@ class PlanBuilder {
  private:
   void plan_backward();
   ValueId convert(int node, Value::Kind kind);
+  void find_last_readers(const std::vector<Unit>& units);
+  int origin(int node) const;
 
   Plan& plan_;
   const Graph& graph_;
@@ -87,7 +94,9 @@ class PlanBuilder {
   const Plan::Layers& layers_;
   std::vector<Value> values_;
   std::vector<ValueId> node_values_, converted_;
-  std::vector<int> holders_;  // by BufferId: values whose gradient it contributes to and that did not take it yet
+  std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet
+  std::vector<int> last_readers_;  // by node: the last unit that reads its output; of one that is none, of its origin
+  int unit_ = 0;                   // that is made now
   int moment_ = 0;
   ValueId image_ = -1;
 };

@@ -54,10 +54,11 @@ at::Tensor images_of(const LayerCase& layer, int64_t batch) {
 // An executor with a set and a sink of its own, in one dtype.
 struct Rig {
   Rig(const std::string& executor_name, const Graph& graph, Mode mode, at::ScalarType dtype,
-      at::Device device = at::kCPU)
+      at::Device device = at::kCPU, bool frozen = false)
       : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat, .device = device}), sink(set) {
-    executor = make_executor(executor_name, graph,
-                             {.device = device, .dtype = dtype, .mode = mode, .parameters = &set, .gradients = &sink});
+    executor = make_executor(
+        executor_name, graph,
+        {.device = device, .dtype = dtype, .mode = mode, .frozen = frozen, .parameters = &set, .gradients = &sink});
     set.allocate();
     set.initialize(kSeed);
     if (dtype == at::kDouble) set.values().copy_(set.values().to(at::kFloat));  // what float sets hold
@@ -223,6 +224,24 @@ TEST_P(LayerConformance, EachDtypeAgreesWithDouble) {
       for (int i = 0; i < static_cast<int>(rig.set.buffer_count()); ++i) {
         EXPECT_LE(relative_error(rig.set.buffer(i), exact.set.buffer(i)), bound(dtype, graph, batch)) << where;
       }
+    }
+  }
+}
+
+// Constants may be folded into each other; the definition is inference with variables.
+TEST_P(LayerConformance, FrozenAgreesWithDouble) {
+  const auto& [executor, layer] = GetParam();
+  const Graph graph = graph_of(layer);
+  for (at::ScalarType dtype : executor.dtypes) {
+    if (!layer.sixteen_bits && at::isReducedFloatingType(dtype)) continue;
+    for (int64_t batch : kBatches) {
+      Rig exact("reference", graph, Mode::kInference, at::kDouble);
+      Rig rig(executor.name, graph, Mode::kInference, dtype, executor.device, true);
+      const at::Tensor images = images_of(layer, batch).to(dtype).to(at::kDouble);
+      const at::Tensor input = images.to(rig.set.values().options().dtype(dtype));
+      EXPECT_LE(relative_error(rig.executor->forward(input, kRandom), exact.executor->forward(images, kRandom)),
+                bound(dtype, graph, batch))
+          << fmt::format("{}, batch {}", toString(dtype), batch);
     }
   }
 }

@@ -4,13 +4,13 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <fmt/core.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/nn/cpu/convolution.h"
 #include "trainyard/nn/cpu/convolution_choice.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/packed_weights.h"
+#include "trainyard/nn/cpu/steps/convolution_shape.h"
 #include "trainyard/nn/cpu/steps/steps.h"
 
 namespace trainyard::nn::cpu {
@@ -18,42 +18,13 @@ namespace {
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;
 
-ConvolutionShape shape_of(const Node& node, const Shape& image, int64_t batch, DataType dtype) {
-  const auto& op = std::get<Convolution>(node.op);
-  const Padding padding = resolve_padding(op.padding, {image[1], image[2]}, op.kernel, op.stride, op.dilation);
-  // What the last window does not reach is no padding: oneDNN wants it exact.
-  const auto after = [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t before) {
-    return (out - 1) * stride + dilation * (kernel - 1) + 1 - in - before;
-  };
-  return {.batch = batch,
-          .in_channels = image[0],
-          .out_channels = op.out_channels,
-          .groups = op.groups,
-          .in_height = image[1],
-          .in_width = image[2],
-          .out_height = node.shape[1],
-          .out_width = node.shape[2],
-          .kernel_height = op.kernel.height,
-          .kernel_width = op.kernel.width,
-          .stride_height = op.stride.height,
-          .stride_width = op.stride.width,
-          .dilation_height = op.dilation.height,
-          .dilation_width = op.dilation.width,
-          .top = padding.top,
-          .left = padding.left,
-          .bottom = after(image[1], node.shape[1], op.kernel.height, op.stride.height, op.dilation.height, padding.top),
-          .right = after(image[2], node.shape[2], op.kernel.width, op.stride.width, op.dilation.width, padding.left),
-          .bias = op.bias,
-          .dtype = dtype};
-}
-
 class ConvolutionStep : public PlanStep {
  public:
   ConvolutionStep(const PlanBuilder& builder, const Unit& unit)
       : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {
     source_node_ = node_.inputs[0];
     const Shape& image = builder.graph().nodes[static_cast<size_t>(source_node_)].shape;
-    shape_ = shape_of(node_, image, builder.options().batch, builder.dtype());
+    shape_ = convolution_shape(node_, image, builder.options().batch, builder.dtype());
     if (unit.activation >= 0) activation_ = UnitActivation::kRelu;
   }
 
@@ -87,9 +58,7 @@ class ConvolutionStep : public PlanStep {
 
   ValueId output() const { return output_; }
   std::string description() const {
-    return fmt::format("conv {}x{}{} {}{}", shape_.kernel_height, shape_.kernel_width,
-                       shape_.groups > 1 ? fmt::format(" groups {}", shape_.groups) : "", forward_->implementation(),
-                       activation_ == UnitActivation::kNone ? "" : " + relu");
+    return convolution_name(shape_, *forward_) + (activation_ == UnitActivation::kNone ? "" : " + relu");
   }
 
   void forward(Run& run) override {
@@ -97,7 +66,7 @@ class ConvolutionStep : public PlanStep {
     const at::Tensor weight = set.value(weight_);
     const void* const packed = forward_weights_.get(
         set.version(), [&](void* target) { forward_->pack(weight.const_data_ptr<float>(), target); });
-    if (rounded_) round_image(run);
+    if (rounded_) round_image(shape_, run.image, run.at(source_data_));
     forward_->forward(run.at(source_data_), packed, bias(), run.at(output_data_), run.at(scratch_));
   }
 
@@ -175,11 +144,6 @@ class ConvolutionStep : public PlanStep {
     return shape_.bias ? context_.parameters->value(bias_).const_data_ptr<float>() : nullptr;
   }
 
-  void round_image(const Run& run) const {
-    const std::vector<int64_t> sizes{shape_.batch, shape_.in_channels, shape_.in_height, shape_.in_width};
-    at::from_blob(run.at(source_data_), sizes, at::kBFloat16).copy_(run.image);
-  }
-
   void send_weight_gradient(const Run& run) const {
     GradientSink& sink = *context_.gradients;
     if (sink.overwrite(weight_)) {
@@ -211,6 +175,7 @@ class ConvolutionStep : public PlanStep {
 }  // namespace
 
 void make_convolution(PlanBuilder& builder, const Unit& unit) {
+  if (builder.context().frozen) return make_frozen_convolution(builder, unit);
   auto step = std::make_unique<ConvolutionStep>(builder, unit);
   step->prepare(builder);
   step->plan(builder);

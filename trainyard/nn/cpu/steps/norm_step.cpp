@@ -1,10 +1,12 @@
 // Batch norm with the addition and the activation behind it.
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/packed_weights.h"
+#include "trainyard/nn/cpu/steps/norm_constants.h"
 #include "trainyard/nn/cpu/steps/steps.h"
 
 namespace trainyard::nn::cpu {
@@ -38,6 +40,10 @@ class NormStep : public PlanStep {
     if (residual_ >= 0) residual_data_ = builder.value(residual_).data;
     output_data_ = builder.value(output_).data;
     const int64_t vector = shape_.padded_channels() * static_cast<int64_t>(sizeof(float));
+    if (context_.mode == Mode::kInference) {
+      constants_ = PackedWeights(2 * vector);
+      return;
+    }
     for (BufferId* id : {&mean_, &variance_, &scale_, &shift_}) *id = builder.acquire(vector);
     if (residual_ >= 0 && activation_ == UnitActivation::kRelu && builder.options().gradients) {
       mask_ = builder.acquire(shape_.elements() / 8);
@@ -65,14 +71,17 @@ class NormStep : public PlanStep {
       update_running_statistics(run);
       return;
     }
-    fold_running_statistics(run.at<float>(scale_), run.at<float>(shift_));
+    // Training may change statistics without saying so; where they are constants, the set's version tells.
+    const uint64_t version = context_.frozen ? context_.parameters->version() : ++forwards_;
+    const auto* const scale =
+        static_cast<const float*>(constants_.get(version, [&](void* target) { fold(static_cast<float*>(target)); }));
     scale_shift({.shape = shape_,
                  .dtype = dtype_,
                  .activation = activation_,
                  .input = run.at(input_data_),
                  .residual = run.at(residual_data_),
-                 .scale = run.at<float>(scale_),
-                 .shift = run.at<float>(shift_),
+                 .scale = scale,
+                 .shift = scale + shape_.padded_channels(),
                  .output = run.at(output_data_)});
   }
 
@@ -153,16 +162,14 @@ class NormStep : public PlanStep {
     }
   }
 
-  void fold_running_statistics(float* scale, float* shift) const {
-    const float* const gamma = weight();
-    const float* const beta = bias();
-    const float* const mean = mean_buffer_.const_data_ptr<float>();
-    const float* const variance = variance_buffer_.const_data_ptr<float>();
-    for (int64_t c = 0; c < shape_.padded_channels(); ++c) {
-      const bool real = c < shape_.channels;
-      const double factor = real ? (gamma != nullptr ? gamma[c] : 1.0) / std::sqrt(variance[c] + op_.epsilon) : 0;
-      scale[c] = static_cast<float>(factor);
-      shift[c] = real ? static_cast<float>(beta[c] - mean[c] * factor) : 0;
+  // Factors of all channels, then shifts.
+  void fold(float* constants) const {
+    const NormConstants norm = norm_constants(node_, context_);
+    const auto padded = static_cast<size_t>(shape_.padded_channels());
+    std::fill_n(constants, 2 * padded, 0.0F);
+    for (size_t c = 0; c < norm.factor.size(); ++c) {
+      constants[c] = static_cast<float>(norm.factor[c]);
+      constants[padded + c] = static_cast<float>(norm.shift[c]);
     }
   }
 
@@ -178,6 +185,8 @@ class NormStep : public PlanStep {
   DataType dtype_ = DataType::kFloat;
   BufferId input_data_, residual_data_, output_data_, mask_, mean_, variance_, scale_, shift_;
   std::vector<BufferId> gradients_;
+  PackedWeights constants_;  // of inference
+  uint64_t forwards_ = 0;
   BufferId masked_, input_gradient_, weight_gradient_, bias_gradient_;
 };
 

@@ -10,6 +10,7 @@ namespace trainyard::nn::cpu {
 void make_step(PlanBuilder& builder, const Unit& unit);
 
 void make_convolution(PlanBuilder& builder, const Unit& unit);
+void make_frozen_convolution(PlanBuilder& builder, const Unit& unit);
 void make_norm(PlanBuilder& builder, const Unit& unit);
 void make_sum(PlanBuilder& builder, const Unit& unit);
 void make_activation(PlanBuilder& builder, const Unit& unit);

@@ -1,0 +1,289 @@
+// Plans whose variables are constants: what is folded and what is not, memory that is written over, values that change.
+
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/random.h"
+#include "trainyard/nn/executor.h"
+
+namespace trainyard::nn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Value = GraphBuilder::Value;
+using Function = Activation::Function;
+
+void fill(const at::Tensor& tensor, const std::string& name, double mean, double spread) {
+  core::RandomStream stream(7, name);
+  at::Tensor noise = at::empty(tensor.sizes(), at::kFloat);
+  for (int64_t i = 0; i < noise.numel(); ++i) noise.mutable_data_ptr<float>()[i] = stream.uniform() * 2 - 1;
+  tensor.copy_(noise * spread + mean);
+}
+
+at::Tensor images(int64_t batch, int64_t channels = 20) {
+  at::Tensor tensor = at::empty({batch, channels, 9, 10}, at::kFloat);
+  fill(tensor, "images", 0, 1);
+  return tensor;
+}
+
+// An executor in inference whose norms have weights, shifts and statistics that all differ.
+struct Model {
+  Model(const std::string& name, const Graph& graph, at::ScalarType dtype = at::kFloat)
+      : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat}) {
+    executor = make_executor(name, graph,
+                             {.dtype = dtype, .mode = Mode::kInference, .frozen = name == "cpu", .parameters = &set});
+    set.allocate();
+    change("");
+  }
+  void change(const std::string& salt) {
+    for (const Segment& segment : set.segments()) {
+      const bool factor = segment.spec.init.kind == Initializer::Kind::kConstant && segment.spec.init.value != 0;
+      const double fan_in = static_cast<double>(segment.count) / static_cast<double>(segment.spec.shape[0]);
+      fill(set.value(*set.find(segment.spec.name)), salt + segment.spec.name, factor ? 1 : 0,
+           segment.spec.shape.size() > 1 ? std::sqrt(3 / fan_in) : 0.5);
+    }
+    for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
+      const std::string& buffer = set.buffer_spec(i).name;
+      fill(set.buffer(i), salt + buffer, buffer.ends_with("running_var") ? 1 : 0, 0.5);
+    }
+    set.values_changed();
+  }
+  at::Tensor run(const at::Tensor& x) { return executor->forward(x.to(executor->context().dtype), {}); }
+
+  ParameterSet set;
+  std::unique_ptr<Executor> executor;
+};
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
+}
+
+// What ran, in order.
+std::vector<std::string> kernels_of(Model& model, const at::Tensor& x) {
+  struct Listener : NodeObserver {
+    void ran(const NodeRun& run) override { kernels.emplace_back(run.kernel); }
+    std::vector<std::string> kernels;
+  } listener;
+  model.executor->set_observer(&listener);
+  model.run(x);
+  model.executor->set_observer(nullptr);
+  return listener.kernels;
+}
+
+struct Case {
+  std::string name;
+  std::function<Value(GraphBuilder&, Value)> build;
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& c) {
+  return out << c.name;
+}
+
+Convolution square(int64_t channels, int64_t kernel = 3) {
+  return {.out_channels = channels, .kernel = kernel, .padding = Padding::all(kernel / 2)};
+}
+
+Value conv_norm(GraphBuilder& b, const std::string& name, Value x, const Convolution& op) {
+  return b.batch_norm(name + ".norm", b.convolution(name, x, op));
+}
+
+Case with_activation(std::string name, Function function) {
+  return {std::move(name), [function](GraphBuilder& b, Value x) {
+            return b.activation("activation", conv_norm(b, "conv", x, square(19)), function);
+          }};
+}
+
+std::vector<Case> cases() {
+  return {
+      with_activation("Relu", Function::kRelu),
+      with_activation("Relu6", Function::kRelu6),
+      with_activation("Silu", Function::kSilu),
+      with_activation("HardSwish", Function::kHardSwish),
+      with_activation("Sigmoid", Function::kSigmoid),
+      with_activation("Gelu", Function::kGelu),
+      {"OwnBias",
+       [](GraphBuilder& b, Value x) {
+         Convolution op = square(24, 1);
+         op.bias = true;
+         return conv_norm(b, "conv", x, op);
+       }},
+      {"NormWithoutScale",
+       [](GraphBuilder& b, Value x) {
+         return b.batch_norm("norm", b.convolution("conv", x, square(24)), {.epsilon = 0.1, .scale = false});
+       }},
+      {"Depthwise",
+       [](GraphBuilder& b, Value x) {
+         Convolution op = square(20);
+         op.groups = 20;
+         return b.activation("relu", conv_norm(b, "conv", x, op), Function::kRelu6);
+       }},
+      {"Groups",
+       [](GraphBuilder& b, Value x) {
+         Convolution op = square(20);
+         op.groups = 4;
+         return b.activation("relu", b.add("add", {conv_norm(b, "conv", x, op), x}));
+       }},
+      // Kernels of our own have no such activation.
+      {"GroupsThenRelu6",
+       [](GraphBuilder& b, Value x) {
+         Convolution op = square(20);
+         op.groups = 4;
+         return b.activation("relu", conv_norm(b, "conv", x, op), Function::kRelu6);
+       }},
+      {"AdditionWithoutNorm",
+       [](GraphBuilder& b, Value x) {
+         return b.activation("relu", b.add("add", {b.convolution("conv", x, square(20)), x}));
+       }},
+      // The residual is the convolution's own input.
+      {"ResidualIsTheSource",
+       [](GraphBuilder& b, Value x) {
+         x = b.activation("start", x);
+         return b.activation("relu", b.add("add", {x, conv_norm(b, "conv", x, square(20))}));
+       }},
+      {"ResidualIsTheImage",
+       [](GraphBuilder& b, Value x) {
+         Value y = b.activation("relu1", conv_norm(b, "conv1", x, square(20)));
+         return b.add("add", {x, conv_norm(b, "conv2", y, square(20))});
+       }},
+      // Somebody reads the residual after the addition, under another name.
+      {"ResidualIsReadLater",
+       [](GraphBuilder& b, Value x) {
+         const Value start = b.activation("start", x);
+         Value y = b.activation("relu1", conv_norm(b, "conv1", start, square(20)));
+         y = b.activation("relu2", b.add("add", {conv_norm(b, "conv2", y, square(20)), b.dropout("drop", start)}));
+         return b.concat("concat", {y, b.convolution("late", start, square(8, 1))});
+       }},
+      {"ResidualGoesOnTwice",
+       [](GraphBuilder& b, Value x) {
+         Value y = b.activation("start", x);
+         for (const char* name : {"a", "b"}) {
+           const std::string prefix = name;
+           Value z = b.activation(prefix + ".relu", conv_norm(b, prefix + "1", y, square(20)));
+           z = b.dropout(prefix + ".drop", conv_norm(b, prefix + "2", z, square(20)));
+           y = b.add(prefix + ".add", {z, y});
+         }
+         return y;
+       }},
+      {"Downsampling",
+       [](GraphBuilder& b, Value x) {
+         Convolution op = square(32), down = square(32, 1);
+         op.stride = down.stride = 2;
+         const Value shortcut = conv_norm(b, "down", x, down);
+         const Value y = b.activation("relu1", conv_norm(b, "conv1", x, op));
+         return b.activation("relu2", b.add("add", {shortcut, conv_norm(b, "conv2", y, square(32))}));
+       }},
+      {"PreActivation",
+       [](GraphBuilder& b, Value x) {
+         Value y = b.activation("relu1", b.batch_norm("norm1", x));
+         y = b.activation("relu2", conv_norm(b, "conv1", y, square(20)));
+         y = b.add("add", {b.convolution("conv2", y, square(20)), x});
+         return b.activation("relu3", b.batch_norm("norm3", y));
+       }},
+      {"TwoReadersOfAConvolution",
+       [](GraphBuilder& b, Value x) {
+         const Value y = b.convolution("conv", x, square(20));
+         return b.concat("concat", {b.activation("relu", b.batch_norm("norm", y)), y});
+       }},
+      {"TwoReadersOfANorm",
+       [](GraphBuilder& b, Value x) {
+         const Value y = conv_norm(b, "conv", x, square(20));
+         return b.concat("concat", {b.activation("relu", y), b.activation("tanh", y, Function::kTanh)});
+       }},
+      {"NormAtTheEnd",
+       [](GraphBuilder& b, Value x) { return conv_norm(b, "conv", b.activation("start", x), square(17)); }},
+  };
+}
+
+Graph graph_of(const Case& c, int64_t channels = 20) {
+  GraphBuilder b({.image = {channels, 9, 10}, .name = c.name});
+  return b.build(b.flatten("logits", c.build(b, b.input())));
+}
+
+class Frozen : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Frozen, AgreesWithVariablesInDouble) {
+  const Graph graph = graph_of(GetParam());
+  for (const int64_t batch : {1, 3}) {
+    Model exact("reference", graph, at::kDouble), frozen("cpu", graph), sixteen("cpu", graph, at::kBFloat16);
+    const at::Tensor x = images(batch).to(at::kBFloat16).to(at::kFloat);
+    const at::Tensor expected = exact.run(x);
+    // The conformance suite's bounds: sums of 20 * 9 terms.
+    EXPECT_LE(distance(frozen.run(x), expected), 2e-6 * std::sqrt(180.0)) << "batch " << batch;
+    EXPECT_LE(distance(sixteen.run(x), expected),
+              std::ldexp(1.0, -7) * std::sqrt(static_cast<double>(graph.nodes.size())))
+        << "batch " << batch;
+    EXPECT_TRUE(at::equal(frozen.run(x), frozen.run(x))) << "memory that is written over holds nothing over";
+  }
+}
+
+TEST_P(Frozen, SeesValuesThatChange) {
+  const Graph graph = graph_of(GetParam());
+  Model exact("reference", graph, at::kDouble), frozen("cpu", graph);
+  const at::Tensor x = images(2), before = frozen.run(x);
+  for (Model* model : {&exact, &frozen}) model->change("again");
+  EXPECT_GT(distance(frozen.run(x), before), 0.1);
+  EXPECT_LE(distance(frozen.run(x), exact.run(x)), 2e-6 * std::sqrt(180.0));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Frozen, ::testing::ValuesIn(cases()),
+                         [](const auto& tested) { return tested.param.name; });
+
+const Case& case_named(const std::string& name) {
+  static const std::vector<Case> all = cases();
+  for (const Case& c : all) {
+    if (c.name == name) return c;
+  }
+  throw std::out_of_range(name);
+}
+
+std::vector<std::string> kernels_of(const std::string& name) {
+  Model model("cpu", graph_of(case_named(name)));
+  return kernels_of(model, images(2));
+}
+
+TEST(FrozenPlan, RunsABlockAsItsConvolutions) {
+  EXPECT_THAT(kernels_of("Downsampling"),
+              ElementsAre("to blocked layout", HasSubstr("conv 1x1"), HasSubstr("conv 3x3"),
+                          ::testing::AllOf(HasSubstr("conv 3x3"), HasSubstr("+ batch norm + add + activation")),
+                          "to plain layout"));
+}
+
+TEST(FrozenPlan, KeepsANormThatFollowsNoConvolution) {
+  EXPECT_THAT(kernels_of("PreActivation"),
+              ElementsAre("to blocked layout", "batch norm + activation", HasSubstr("+ batch norm + activation"),
+                          HasSubstr("+ add"), "batch norm + activation", "to plain layout"));
+}
+
+TEST(FrozenPlan, ReadsPlainImages) {
+  const Case& c = case_named("Relu");
+  const Graph graph = graph_of(c, 3);
+  Model exact("reference", graph, at::kDouble), frozen("cpu", graph);
+  const at::Tensor x = images(2, 3);
+  EXPECT_THAT(kernels_of(frozen, x), ElementsAre(HasSubstr("conv 3x3"), "to plain layout"));
+  EXPECT_LE(distance(frozen.run(x), exact.run(x)), 2e-6 * std::sqrt(27.0));
+}
+
+TEST(FrozenPlan, IsForInferenceOnly) {
+  ParameterSet set;
+  try {
+    make_executor("cpu", graph_of(case_named("Relu")), {.frozen = true, .parameters = &set});
+    FAIL() << "no error";
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+    EXPECT_STREQ(error.what(), "variables are constants in inference only: Relu");
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn

@@ -1,0 +1,160 @@
+// A convolution whose weights are constants: the batch norm behind it is folded into them, the addition and the
+// activation behind that are oneDNN's post-operations where it has them.
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/nn/cpu/convolution_choice.h"
+#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/packed_weights.h"
+#include "trainyard/nn/cpu/steps/convolution_shape.h"
+#include "trainyard/nn/cpu/steps/norm_constants.h"
+#include "trainyard/nn/cpu/steps/steps.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+class FrozenConvolutionStep : public PlanStep {
+ public:
+  FrozenConvolutionStep(const PlanBuilder& builder, const Unit& unit)
+      : unit_(unit), graph_(builder.graph()), node_(node(unit.head())), context_(builder.context()) {
+    shape_ = convolution_shape(node_, node(node_.inputs[0]).shape, builder.options().batch, builder.dtype());
+    own_bias_ = shape_.bias;
+    shape_.bias |= unit.norm >= 0;
+    if (unit.activation >= 0) {
+      activation_ = unit_activation(std::get<Activation>(node(unit.activation).op).function);
+    }
+  }
+
+  // Finds a kernel.
+  void prepare(const PlanBuilder& builder) {
+    // The sum goes into the residual's memory where that is read by nobody else, this convolution included.
+    if (unit_.residual >= 0) {
+      adds_in_place_ = builder.is_last_reader(unit_.residual) &&
+                       builder.value_of(unit_.residual) != builder.value_of(node_.inputs[0]);
+    }
+    const bool own_addition = unit_.residual >= 0 && !adds_in_place_;
+    activates_ = !own_addition && ConvolutionKernel::is_fusable(activation_);
+    shape_.plain_input = builder.is_image(builder.value_of(node_.inputs[0])) && shape_.in_channels <= 4;
+    if (choose() || (std::exchange(shape_.plain_input, false) && choose())) return;
+    activates_ = false;
+    if (choose()) return;
+    throw core::Error(core::ErrorCode::kInternal, {.problem = "no kernel for a convolution", .where = node_.name});
+  }
+
+  void plan(PlanBuilder& builder) {
+    const ValueId source = shape_.plain_input ? builder.value_of(node_.inputs[0]) : builder.map_of(node_.inputs[0]);
+    ValueId residual = -1;
+    if (unit_.residual >= 0) residual = builder.map_of(unit_.residual);
+    builder.use_value(source);
+    if (residual >= 0) builder.use_value(residual);
+    source_data_ = builder.value(source).data;
+    if (shape_.plain_input && shape_.dtype == DataType::kBfloat16) {
+      source_data_ = builder.acquire(shape_.batch * shape_.in_channels * shape_.in_height * shape_.in_width * 2);
+      rounded_ = true;
+    }
+    output_ = adds_in_place_ ? builder.overwrite_map(residual) : builder.new_map(node_.shape, false);
+    if (residual >= 0 && !adds_in_place_) residual_data_ = builder.value(residual).data;
+    output_map_ = builder.value(output_).map;
+    output_data_ = builder.value(output_).data;
+    scratch_ = builder.acquire(kernel_->scratch_bytes());
+    weights_ = PackedWeights(kernel_->weights_bytes());
+    bias_ = std::vector<float>(static_cast<size_t>(shape_.out_channels));
+  }
+
+  ValueId output() const { return output_; }
+  std::string description() const {
+    std::string text = convolution_name(shape_, *kernel_);
+    if (unit_.norm >= 0) text += " + batch norm";
+    if (unit_.add >= 0) text += " + add";
+    if (unit_.activation >= 0) text += " + activation";
+    return text;
+  }
+
+  void forward(Run& run) override {
+    const void* const weights = weights_.get(context_.parameters->version(), [&](void* target) { pack(target); });
+    if (rounded_) round_image(shape_, run.image, run.at(source_data_));
+    kernel_->forward(run.at(source_data_), weights, shape_.bias ? bias_.data() : nullptr, run.at(output_data_),
+                     run.at(scratch_));
+    if (residual_data_.valid()) {
+      sum_forward({.shape = output_map_,
+                   .dtype = shape_.dtype,
+                   .activation = activation_,
+                   .inputs = {run.at(output_data_), run.at(residual_data_)},
+                   .output = run.at(output_data_)});
+    } else if (!activates_ && activation_ != UnitActivation::kNone) {
+      activation_forward({.shape = output_map_,
+                          .dtype = shape_.dtype,
+                          .activation = activation_,
+                          .input = run.at(output_data_),
+                          .output = run.at(output_data_)});
+    }
+  }
+
+  void plan_backward(PlanBuilder&) override {}
+  void backward(Run&) override {}
+
+ private:
+  const Node& node(int id) const { return graph_.nodes[static_cast<size_t>(id)]; }
+
+  bool choose() {
+    kernel_ = choose_convolution(
+        shape_,
+        {.inference = true, .sum = adds_in_place_, .activation = activates_ ? activation_ : UnitActivation::kNone},
+        context_.kernels.convolutions);
+    return kernel_ != nullptr;
+  }
+
+  // Weights times the norm's factors, and the bias that goes with them: products in double, rounded once.
+  void pack(void* target) {
+    const ParameterSet& set = *context_.parameters;
+    const at::Tensor weight = set.value(context_.parameter(node_.parameters.at(0)));
+    const at::Tensor bias = own_bias_ ? set.value(context_.parameter(node_.parameters.at(1))) : at::Tensor();
+    const auto own_bias = [&](size_t c) { return own_bias_ ? bias.const_data_ptr<float>()[c] : 0.0F; };
+    if (unit_.norm < 0) {
+      for (size_t c = 0; c < bias_.size(); ++c) bias_[c] = own_bias(c);
+      return kernel_->pack(weight.const_data_ptr<float>(), target);
+    }
+    const NormConstants norm = norm_constants(node(unit_.norm), context_);
+    const at::Tensor folded = at::empty(weight.sizes(), at::kFloat);
+    const int64_t taps = weight.numel() / shape_.out_channels;
+    const auto* from = weight.const_data_ptr<float>();
+    auto* to = folded.mutable_data_ptr<float>();
+    for (size_t c = 0; c < bias_.size(); ++c) {
+      for (int64_t i = 0; i < taps; ++i) *to++ = static_cast<float>(*from++ * norm.factor[c]);
+      bias_[c] = static_cast<float>(own_bias(c) * norm.factor[c] + norm.shift[c]);
+    }
+    kernel_->pack(folded.const_data_ptr<float>(), target);
+  }
+
+  const Unit unit_;
+  const Graph& graph_;
+  const Node& node_;
+  const BuildContext& context_;
+  ConvolutionShape shape_;  // `bias` where the norm brings one, too
+  UnitActivation activation_ = UnitActivation::kNone;
+  bool own_bias_ = false;
+  bool adds_in_place_ = false;  // the residual: a post-operation
+  bool activates_ = false;      // the activation is one
+  bool rounded_ = false;        // source_data_ is the image in 16 bits
+  std::unique_ptr<ConvolutionKernel> kernel_;
+  PackedWeights weights_;
+  std::vector<float> bias_;
+  ValueId output_ = -1;
+  MapShape output_map_;
+  BufferId source_data_, residual_data_, output_data_, scratch_;
+};
+
+}  // namespace
+
+void make_frozen_convolution(PlanBuilder& builder, const Unit& unit) {
+  auto step = std::make_unique<FrozenConvolutionStep>(builder, unit);
+  step->prepare(builder);
+  step->plan(builder);
+  builder.set_value(unit.tail(), step->output());
+  std::string kernel = step->description();
+  builder.add_step(std::move(step), unit.nodes, std::move(kernel));
+}
+
+}  // namespace trainyard::nn::cpu
