@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -18,6 +19,7 @@
 #include "trainyard/core/registry.h"
 #include "trainyard/nn/gradient_sink.h"
 #include "trainyard/nn/graph.h"
+#include "trainyard/nn/kernel_choices.h"
 #include "trainyard/nn/node_observer.h"
 #include "trainyard/nn/parameter_set.h"
 
@@ -26,12 +28,20 @@ namespace trainyard::nn {
 enum class Mode { kTraining, kInference };
 
 // How convolutions are computed on the CPU: Winograd's algorithm needs fewer multiplications where it applies (fp32,
-// 3x3) and rounds a little more. kAuto measures once which is faster.
-enum class ConvolutionPolicy { kAuto, kDirect, kWinograd };
+// 3x3) and rounds a little more. kAuto measures once which is faster, kByShape follows a fixed rule on the shape.
+enum class ConvolutionPolicy { kAuto, kByShape, kDirect, kWinograd };
+
+// What a training forgets after the forward pass and makes again in the backward pass, to need less memory; results
+// have the same bits. kElementwise: what batch norms, activations, sums, concatenations and the like gave, which costs
+// little time. kBlocks: all but some values between which whole blocks of layers lie, about one more forward pass (Chen
+// et al., "Training deep nets with sublinear memory cost", 2016).
+enum class Recomputation { kNone, kElementwise, kBlocks };
 
 // Choices among kernels. An executor takes those that concern it.
 struct KernelOptions {
   ConvolutionPolicy convolutions = ConvolutionPolicy::kAuto;
+  Recomputation recomputation = Recomputation::kNone;
+  std::shared_ptr<KernelChoices> choices;  // the run's, which come before measuring and rules; null: not kept
 };
 
 // What a layer may know about where it is built. Variables come from parameter() and buffer(), never from elsewhere.
@@ -61,6 +71,12 @@ struct StepRandom {
   int64_t first_sample = 0;  // global index of the batch's first sample in the step
 };
 
+// What an executor takes beside the parameter set, in bytes.
+struct ExecutorMemory {
+  int64_t activations = 0;     // with their gradients, and what kernels need besides
+  int64_t packed_weights = 0;  // copies of parameters in the layouts of kernels
+};
+
 // One thread at a time.
 class Executor {
  public:
@@ -70,6 +86,10 @@ class Executor {
   // mode the result takes part in autograd, and its backward writes the sink. Throws kInvalidArgument when the shape is
   // not the graph's.
   virtual at::Tensor forward(const at::Tensor& images, const StepRandom& random) = 0;
+
+  // Does what the first forward for batches of this size would do first (compiling, choosing kernels; on the same
+  // thread, with the same grad mode), and says how much memory they take; nullopt where that is not known beforehand.
+  virtual std::optional<ExecutorMemory> prepare(int64_t /*batch*/) { return std::nullopt; }
 
   const Graph& graph() const { return graph_; }
   const BuildContext& context() const { return context_; }

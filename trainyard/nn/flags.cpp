@@ -32,6 +32,16 @@ void declare_kernel_flags(core::FlagTable& table) {
           "is a kernel (3x3, in float with AVX-512, in bfloat16 with AVX512_BF16)")
       .group(kGroup);
   table
+      .boolean("deterministic", false,
+               "choose kernels by fixed rules instead of by measuring, so that machines with the same instruction set, "
+               "given the same number of threads, compute the same bits")
+      .group(kGroup);
+  table
+      .choice("recompute", "none", {"none", "elementwise", "blocks"},
+              "which activations are not kept for the backward but made again, for less memory and the same bits: "
+              "those of batch norms and the like, or whole blocks of layers")
+      .group(kGroup);
+  table
       .choice("executor", "auto", {"auto", "cpu", "reference"},
               "what runs the model: auto is cpu, which is fast; reference is plain LibTorch, which tests trust")
       .group(kGroup);

@@ -26,6 +26,17 @@ LocalVariableUpdate::LocalVariableUpdate(VariableUpdateOptions options, Gradient
   }
 }
 
+int64_t LocalVariableUpdate::optimizer_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& replica : replicas_) {
+    if (replica->optimizer == nullptr) continue;
+    for (const optim::Optimizer::Slot& slot : replica->optimizer->slots()) {
+      bytes += static_cast<int64_t>(slot.values.nbytes());
+    }
+  }
+  return bytes;
+}
+
 void LocalVariableUpdate::allocate() {
   nn::ParameterSet& first = parameters(0);
   first.allocate();

@@ -16,6 +16,7 @@ class LocalVariableUpdate : public VariableUpdate {
   nn::ParameterSet& parameters(int replica) override { return at(replica).parameters; }
   void allocate() override;
   void update(int replica, const optim::StepState& state) override { at(replica).optimizer->apply(state); }
+  int64_t optimizer_bytes() const override;
   GradientReduction reduction() const override { return reduction_; }
   void abort(const core::Error& error) override;
   double communication_seconds(int replica) const override { return at(replica).communication_seconds; }

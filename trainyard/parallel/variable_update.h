@@ -47,6 +47,8 @@ class VariableUpdate : public core::Stateful {
 
   // What is saved, evaluated and exported: replica 0's.
   nn::ParameterSet& saved_parameters() { return parameters(0); }
+  // Of the slots of all optimizers here.
+  virtual int64_t optimizer_bytes() const = 0;
   // How gradients meet; kMean where they do not.
   virtual GradientReduction reduction() const = 0;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/data/synthetic_source.h"
@@ -43,12 +44,16 @@ int64_t label_offset(const BenchmarkSettings& settings) {
 }
 
 nn::KernelOptions kernel_options_of(const core::FlagValues& values) {
-  const std::string algorithm = values.text("conv_algorithm");
+  const std::string algorithm = values.text("conv_algorithm"), recompute = values.text("recompute");
   nn::KernelOptions options;
+  options.choices = std::make_shared<nn::KernelChoices>();
+  if (values.boolean("deterministic")) options.convolutions = nn::ConvolutionPolicy::kByShape;
   if (algorithm == "winograd") options.convolutions = nn::ConvolutionPolicy::kWinograd;
   if (algorithm == "direct" || !values.boolean("winograd_nonfused")) {
     options.convolutions = nn::ConvolutionPolicy::kDirect;
   }
+  if (recompute == "elementwise") options.recomputation = nn::Recomputation::kElementwise;
+  if (recompute == "blocks") options.recomputation = nn::Recomputation::kBlocks;
   return options;
 }
 
@@ -90,6 +95,12 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   settings.executor = values.text("executor");
   if (settings.executor == "auto") settings.executor = nn::fastest_executor(at::kCPU, settings.dtype);
   settings.kernels = kernel_options_of(values);
+  if (settings.kernels.recomputation != nn::Recomputation::kNone && settings.executor != "cpu") {
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "--recompute is the CPU plan's",
+                                                      .expected = "--executor=cpu",
+                                                      .actual = "--executor=" + settings.executor,
+                                                      .remedy = "leave one of the two out"});
+  }
   settings.replicas = static_cast<int>(values.integer("num_gpus"));
   settings.micro_steps = static_cast<int>(values.integer("micro_steps"));
   settings.batch_size =

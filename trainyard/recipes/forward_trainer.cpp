@@ -17,12 +17,14 @@ using train::StepPart;
 
 namespace {
 constexpr std::string_view kModel = "model/";
+constexpr std::string_view kKernels = "kernels/";
 // What this trainer and BenchmarkState save themselves; a training saved all else.
-constexpr std::string_view kOwn[] = {kModel, "trainer/", "data/"};
+constexpr std::string_view kOwn[] = {kModel, kKernels, "trainer/", "data/"};
 }  // namespace
 
 ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
+  if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
   executor_ = nn::make_executor(options_.executor, options_.graph,
                                 {.dtype = options_.dtype,
                                  .mode = nn::Mode::kInference,
@@ -42,12 +44,15 @@ void ForwardTrainer::save(core::StateWriter& writer) const {
   Trainer::save(writer);
   core::ScopedWriter model(writer, std::string(kModel));
   parameters_.save(model);
+  core::ScopedWriter kernels(writer, std::string(kKernels));
+  options_.kernels.choices->save(kernels);
   for (const std::string& name : of_training_.names()) of_training_.copy(name, writer, name);
 }
 
 void ForwardTrainer::load(const core::StateReader& reader) {
   Trainer::load(reader);
   parameters_.load(core::ScopedReader(reader, std::string(kModel)));
+  options_.kernels.choices->load(core::ScopedReader(reader, std::string(kKernels)));
   for (const std::string& name : reader.names()) {
     const bool own =
         std::any_of(std::begin(kOwn), std::end(kOwn), [&](auto prefix) { return name.starts_with(prefix); });

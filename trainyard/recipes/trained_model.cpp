@@ -6,7 +6,8 @@
 
 namespace trainyard::recipes {
 
-TrainedModel load_trained_model(const std::string& path, const std::string& model, const std::string& dataset) {
+TrainedModel load_trained_model(const std::string& path, const std::string& model, const std::string& dataset,
+                                const nn::KernelOptions& kernels) {
   TrainedModel trained;
   trained.checkpoint = train::find_checkpoint(path);
   trained.identity = train::read_checkpoint_identity(trained.checkpoint);
@@ -18,9 +19,11 @@ TrainedModel load_trained_model(const std::string& path, const std::string& mode
       models::build_model(expected.model, expected.dataset, {.num_classes = trained.identity.num_classes});
   trained.parameters = std::make_unique<nn::ParameterSet>();
   trained.executor = nn::make_executor(
-      "auto", graph, {.mode = nn::Mode::kInference, .frozen = true, .parameters = trained.parameters.get()});
+      "auto", graph,
+      {.mode = nn::Mode::kInference, .frozen = true, .kernels = kernels, .parameters = trained.parameters.get()});
   trained.parameters->allocate();
   trained.parameters->load(core::ScopedReader(*reader, "model/"));
+  if (kernels.choices != nullptr) kernels.choices->load(core::ScopedReader(*reader, "kernels/"));
   trained.label_names = load_label_names(*reader);
   return trained;
 }

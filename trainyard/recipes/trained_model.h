@@ -20,9 +20,10 @@ struct TrainedModel {
 };
 
 // `path`: a checkpoint directory, or a train directory whose newest one is meant. `model`, `dataset`: those that the
-// caller expects, or empty; a checkpoint of another one is an error that names both. Throws kNotFound when there is no
-// checkpoint.
-TrainedModel load_trained_model(const std::string& path, const std::string& model = "",
-                                const std::string& dataset = "");
+// caller expects, or empty; a checkpoint of another one is an error that names both. `kernels`: for the executor; its
+// choices, if there are any, become the checkpoint's, which the model computed with so far. Throws kNotFound when there
+// is no checkpoint.
+TrainedModel load_trained_model(const std::string& path, const std::string& model = "", const std::string& dataset = "",
+                                const nn::KernelOptions& kernels = {.choices = std::make_shared<nn::KernelChoices>()});
 
 }  // namespace trainyard::recipes

@@ -23,6 +23,7 @@ using core::ErrorCode;
 namespace {
 
 constexpr const char* kAtenGenerator = "random/aten_cpu";
+constexpr const char* kKernels = "kernels/";
 
 bool has_foreign_modules(const nn::Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(),
@@ -67,6 +68,7 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
                  .expected = fmt::format("{} batches", options_.replicas),
                  .actual = source_ == nullptr ? "no input" : std::to_string(source_->replicas())});
   }
+  if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
   seed_foreign_modules(options_);
   replicas_ = std::make_unique<Replicas>(options_);
 }
@@ -93,6 +95,10 @@ void SingleCostTrainer::record(StepRecorder* recorder) {
   replicas_->record(recorder);
 }
 
+const std::optional<RunMemory>& SingleCostTrainer::memory() const {
+  return replicas_->memory();
+}
+
 void SingleCostTrainer::begin_training() {
   const int threads = options_.intra_op_threads > 0 ? options_.intra_op_threads : core::available_cores();
   replicas_->start(std::max(1, threads / options_.replicas));
@@ -111,6 +117,8 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   replicas_->update().save(writer);
   core::ScopedWriter input(writer, "input/");
   source_->save(input);
+  core::ScopedWriter kernels(writer, kKernels);
+  options_.kernels.choices->save(kernels);
   if (has_foreign_modules(options_.graph)) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());
@@ -122,6 +130,7 @@ void SingleCostTrainer::load(const core::StateReader& reader) {
   Trainer::load(reader);
   replicas_->update().load(reader);
   source_->load(core::ScopedReader(reader, "input/"));
+  options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
   if (has_foreign_modules(options_.graph)) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());

@@ -15,12 +15,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/communicator.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/data/batch_source.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/nn/graph.h"
 #include "trainyard/optim/learning_rate.h"
 #include "trainyard/parallel/variable_update.h"
+#include "trainyard/train/run_memory.h"
 #include "trainyard/train/trainer.h"
 
 namespace trainyard::train {
@@ -44,7 +46,10 @@ struct SingleCostOptions {
   nn::Graph graph;
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
-  nn::KernelOptions kernels;
+  nn::KernelOptions kernels;          // without choices the trainer makes some: they are saved
+  // The processes that train together, all at the same step; null: this one alone. The first one's kernel choices
+  // become all others' before anything runs.
+  std::shared_ptr<core::Communicator> ranks;
   int replicas = 1;
   int micro_steps = 1;                           // gradients of this many batches are averaged into one update
   int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use
@@ -88,7 +93,11 @@ class SingleCostTrainer : public Trainer {
   // Between steps. The recorder outlives them.
   void record(StepRecorder* recorder);
 
-  // Beside the trainer's: "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu".
+  // What the run needs, as it was logged before its first step; nullopt before.
+  const std::optional<RunMemory>& memory() const;
+
+  // Beside the trainer's: "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu",
+  // "kernels/choices". A checkpoint without the last lets the run choose anew.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

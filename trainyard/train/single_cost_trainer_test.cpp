@@ -241,6 +241,7 @@ TEST(SingleCostTrainer, HooksChangeTheStep) {
 // What the wake-up is for: without it the other replica sits until its deadline.
 class DeafUpdate : public parallel::VariableUpdate {
  public:
+  int64_t optimizer_bytes() const override { return 0; }
   explicit DeafUpdate(const parallel::VariableUpdateOptions& options)
       : update_(parallel::variable_updates().get("parameter_server")(options)) {}
   nn::ParameterSet& parameters(int replica) override { return update_->parameters(replica); }

@@ -1,11 +1,14 @@
 #include "trainyard/train/training_replicas.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "trainyard/core/cpu_allocator.h"
+#include "trainyard/core/log.h"
 #include "trainyard/core/numa_memory.h"
 #include "trainyard/nn/loss.h"
 
@@ -93,6 +96,41 @@ void SingleCostTrainer::Replicas::record(StepRecorder* recorder) {
   }
 }
 
+void SingleCostTrainer::Replicas::prepare(int64_t batch) {
+  nn::KernelChoices& choices = *options_.kernels.choices;
+  std::vector<std::optional<nn::ExecutorMemory>> executors(replicas_.size());
+  const auto compile = [&](int r) {
+    const at::AutoGradMode with_gradients(true);  // as for the forward that follows
+    executors[static_cast<size_t>(r)] = replicas_[static_cast<size_t>(r)].executor->prepare(batch);
+  };
+  const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
+  // One replica after the other: the first one measures, on cores that nobody else uses.
+  if (!first_rank) choices.agree(*options_.ranks);
+  for (int r = 0; r < options_.replicas; ++r) {
+    threads_->run([&](int own) {
+      if (own == r) compile(r);
+    });
+  }
+  if (first_rank && options_.ranks != nullptr) choices.agree(*options_.ranks);
+  core::trim_cpu_allocator();  // of what measuring took
+  memory_ = measure_memory(executors);
+  core::log::info("{}", memory_line(*memory_));
+}
+
+RunMemory SingleCostTrainer::Replicas::measure_memory(
+    const std::vector<std::optional<nn::ExecutorMemory>>& executors) const {
+  RunMemory memory;
+  memory.optimizer = update_->optimizer_bytes();
+  const void* const first_values = update_->parameters(0).values().const_data_ptr();
+  for (int r = 0; r < options_.replicas; ++r) {
+    const nn::ParameterSet& set = update_->parameters(r);
+    memory.add(set, r > 0 && set.values().const_data_ptr() == first_values);
+    memory.add(executors[static_cast<size_t>(r)]);
+  }
+  memory.program = std::max<int64_t>(0, resident_bytes() - memory.parameters - memory.gradients - memory.optimizer);
+  return memory;
+}
+
 void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& view) {
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
@@ -111,6 +149,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
       batches = next_batches(source);
     }
     input_seconds += seconds_between(asked, Clock::now());
+    if (!memory_) prepare(batches.front().images.size(0));
     threads_->run([&](int r) {
       forward_backward(r, view.global_step, micro_step, std::move(batches[static_cast<size_t>(r)]));
       if (micro_step == options_.micro_steps - 1) reduce_and_update(r);

@@ -29,6 +29,7 @@ class SingleCostTrainer::Replicas {
 
   parallel::VariableUpdate& update() const { return *update_; }
   std::optional<double> last_learning_rate() const { return last_learning_rate_; }
+  const std::optional<RunMemory>& memory() const { return memory_; }
   double base_loss() const;
   double l2_loss() const { return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0; }
 
@@ -45,6 +46,9 @@ class SingleCostTrainer::Replicas {
 
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
   std::vector<data::Batch> next_batches(data::BatchSource& source) const;
+  // Before the first step: compiles, lets all ranks choose the kernels that the first one chose, logs the memory.
+  void prepare(int64_t batch);
+  RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
   void reduce_and_update(int replica);
 
@@ -53,7 +57,8 @@ class SingleCostTrainer::Replicas {
   std::vector<Replica> replicas_;
   optim::StepState state_;
   std::optional<double> last_learning_rate_;
-  at::Tensor l2_loss_;  // [] float64 of the values before the last update; undefined without weight decay
+  std::optional<RunMemory> memory_;  // once prepared
+  at::Tensor l2_loss_;               // [] float64 of the values before the last update; undefined without weight decay
   // Of replica 0, written by its thread and read when all have met.
   double update_seconds_ = 0;
   Clock::time_point replica_0_done_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <mutex>
 #include <sstream>
 #include <utility>
 
@@ -20,7 +21,10 @@ namespace trainyard::nn::cpu {
 namespace {
 
 constexpr const char* kFormat = "trainyard convolutions 1";
-constexpr int kRuns = 3;  // after one that warms up; the fastest counts
+// Of each algorithm, after one run that warms up: at least so many, and more while the time is not used up, so that
+// short kernels, which another program's turn on a core distorts most, run often.
+constexpr int kLeastRuns = 3, kMostRuns = 25;
+constexpr double kSeconds = 0.03;  // for both together
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;
 
@@ -49,63 +53,119 @@ at::Tensor bytes(int64_t count) {
   return at::zeros({std::max<int64_t>(count, 1)}, at::kByte);
 }
 
-// Seconds of one run, on zeros: these kernels take the same time for any values.
-double time(const ConvolutionShape& s, ConvolutionDirection direction, const ConvolutionKernel& kernel) {
-  const int64_t block = channel_block(), element = size_of(s.dtype);
-  const auto map = [&](int64_t channels, int64_t pixels) {
-    return bytes(s.batch * ((channels + block - 1) / block * block) * pixels * element);
-  };
-  const at::Tensor source = map(s.in_channels, s.in_height * s.in_width);
-  const at::Tensor output = map(s.out_channels, s.out_height * s.out_width);
-  const at::Tensor weights = bytes(kernel.weights_bytes()), scratch = bytes(kernel.scratch_bytes());
-  const at::Tensor bias = bytes((s.out_channels + block) * int64_t{sizeof(float)});
-  auto* const bias_data = s.bias ? static_cast<float*>(bias.data_ptr()) : nullptr;
-  const auto run = [&] {
-    switch (direction) {
-      case ConvolutionDirection::kForward:
-        return kernel.forward(source.data_ptr(), weights.data_ptr(), bias_data, output.data_ptr(), scratch.data_ptr());
-      case ConvolutionDirection::kBackwardData:
-        return kernel.backward_data(output.data_ptr(), weights.data_ptr(), source.data_ptr(), scratch.data_ptr());
-      case ConvolutionDirection::kBackwardWeights:
-        return kernel.backward_weights(source.data_ptr(), output.data_ptr(), weights.data_ptr(), bias_data,
-                                       scratch.data_ptr());
-    }
-  };
-  using Clock = std::chrono::steady_clock;
-  run();
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRuns; ++i) {
+// One run after the other on zeros: these kernels take the same time for any values.
+class Rehearsal {
+ public:
+  Rehearsal(const ConvolutionShape& s, ConvolutionDirection direction, int64_t weights_bytes, int64_t scratch_bytes)
+      : direction_(direction),
+        source_(map(s, s.in_channels, s.in_height * s.in_width)),
+        output_(map(s, s.out_channels, s.out_height * s.out_width)),
+        weights_(bytes(weights_bytes)),
+        scratch_(bytes(scratch_bytes)),
+        bias_(bytes((s.out_channels + channel_block()) * int64_t{sizeof(float)})),
+        has_bias_(s.bias) {}
+
+  double seconds(const ConvolutionKernel& kernel) const {
+    using Clock = std::chrono::steady_clock;
     const Clock::time_point begin = Clock::now();
-    run();
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+    run(kernel);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  return best;
+
+ private:
+  static at::Tensor map(const ConvolutionShape& s, int64_t channels, int64_t pixels) {
+    const int64_t block = channel_block();
+    return bytes(s.batch * ((channels + block - 1) / block * block) * pixels * size_of(s.dtype));
+  }
+
+  void run(const ConvolutionKernel& kernel) const {
+    auto* const bias = has_bias_ ? static_cast<float*>(bias_.data_ptr()) : nullptr;
+    void *const source = source_.data_ptr(), *const output = output_.data_ptr();
+    switch (direction_) {
+      case ConvolutionDirection::kForward:
+        return kernel.forward(source, weights_.data_ptr(), bias, output, scratch_.data_ptr());
+      case ConvolutionDirection::kBackwardData:
+        return kernel.backward_data(output, weights_.data_ptr(), source, scratch_.data_ptr());
+      case ConvolutionDirection::kBackwardWeights:
+        return kernel.backward_weights(source, output, weights_.data_ptr(), bias, scratch_.data_ptr());
+    }
+  }
+
+  ConvolutionDirection direction_;
+  at::Tensor source_, output_, weights_, scratch_, bias_;
+  bool has_bias_;
+};
+
+// The fastest run of each counts. They take turns, so that what else the machine does meets both.
+ConvolutionChoices::Choice measure(const ConvolutionShape& shape, ConvolutionDirection direction,
+                                   const ConvolutionKernel& direct, const ConvolutionKernel& winograd) {
+  const Rehearsal rehearsal(shape, direction, std::max(direct.weights_bytes(), winograd.weights_bytes()),
+                            std::max(direct.scratch_bytes(), winograd.scratch_bytes()));
+  rehearsal.seconds(direct);
+  rehearsal.seconds(winograd);
+  ConvolutionChoices::Choice choice{.direct_seconds = std::numeric_limits<double>::infinity(),
+                                    .winograd_seconds = std::numeric_limits<double>::infinity()};
+  double spent = 0;
+  for (int i = 0; i < kMostRuns && (i < kLeastRuns || spent < kSeconds); ++i) {
+    const double direct_seconds = rehearsal.seconds(direct), winograd_seconds = rehearsal.seconds(winograd);
+    choice.direct_seconds = std::min(choice.direct_seconds, direct_seconds);
+    choice.winograd_seconds = std::min(choice.winograd_seconds, winograd_seconds);
+    spent += direct_seconds + winograd_seconds;
+  }
+  if (choice.winograd_seconds < choice.direct_seconds) choice.algorithm = ConvolutionAlgorithm::kWinograd;
+  return choice;
 }
 
-ConvolutionAlgorithm measured(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
-                              const ConvolutionKernel& direct, const ConvolutionKernel& winograd) {
+ConvolutionAlgorithm measured(const std::string& description, const ConvolutionShape& shape,
+                              ConvolutionDirection direction, const ConvolutionKernel& direct,
+                              const ConvolutionKernel& winograd) {
+  // Two that measure at once would disturb each other, and the replicas of a run ask for the same shapes.
+  static std::mutex measuring;
+  const std::lock_guard lock(measuring);
   ConvolutionChoices& choices = ConvolutionChoices::instance();
-  const ConvolutionDirection direction = options.direction;
-  const std::string description = describe(shape, direction, options.inference);
   if (const auto known = choices.find(description)) return known->algorithm;
-  ConvolutionChoices::Choice choice{.direct_seconds = time(shape, direction, direct),
-                                    .winograd_seconds = time(shape, direction, winograd)};
-  if (choice.winograd_seconds < choice.direct_seconds) choice.algorithm = ConvolutionAlgorithm::kWinograd;
-  return choices.add(description, choice).algorithm;
+  return choices.add(description, measure(shape, direction, direct, winograd)).algorithm;
+}
+
+const char* name_of(ConvolutionAlgorithm algorithm) {
+  return algorithm == ConvolutionAlgorithm::kWinograd ? "winograd" : "direct";
+}
+
+ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
+                            const KernelOptions& kernels, const ConvolutionKernel& direct,
+                            const ConvolutionKernel& winograd) {
+  if (kernels.convolutions == ConvolutionPolicy::kWinograd) return ConvolutionAlgorithm::kWinograd;
+  const std::string description = describe(shape, options.direction, options.inference);
+  std::optional<std::string> known;
+  if (kernels.choices != nullptr) known = kernels.choices->find(description);
+  if (!known) {
+    const ConvolutionAlgorithm algorithm = kernels.convolutions == ConvolutionPolicy::kByShape
+                                               ? convolution_by_shape(shape)
+                                               : measured(description, shape, options.direction, direct, winograd);
+    known = name_of(algorithm);
+    if (kernels.choices != nullptr) known = kernels.choices->add(description, *known);
+  }
+  return *known == name_of(ConvolutionAlgorithm::kWinograd) ? ConvolutionAlgorithm::kWinograd
+                                                            : ConvolutionAlgorithm::kDirect;
 }
 
 }  // namespace
 
-Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options, ConvolutionPolicy policy) {
+ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& s) {
+  const int64_t tiles = s.batch * ((s.out_height + 3) / 4) * ((s.out_width + 3) / 4);
+  return tiles >= 32 && std::min(s.in_channels, s.out_channels) >= 32 ? ConvolutionAlgorithm::kWinograd
+                                                                      : ConvolutionAlgorithm::kDirect;
+}
+
+Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
+                          const KernelOptions& kernels) {
   options.algorithm = ConvolutionAlgorithm::kDirect;
   Kernel direct = ConvolutionKernel::make(shape, options);
-  if (direct == nullptr || policy == ConvolutionPolicy::kDirect) return direct;
+  if (direct == nullptr || kernels.convolutions == ConvolutionPolicy::kDirect) return direct;
   options.algorithm = ConvolutionAlgorithm::kWinograd;
   Kernel winograd = ConvolutionKernel::make(shape, options);
   if (winograd == nullptr) return direct;
-  const ConvolutionAlgorithm algorithm = policy == ConvolutionPolicy::kWinograd
-                                             ? ConvolutionAlgorithm::kWinograd
-                                             : measured(shape, options, *direct, *winograd);
+  const ConvolutionAlgorithm algorithm = chosen(shape, options, kernels, *direct, *winograd);
   return algorithm == ConvolutionAlgorithm::kWinograd ? std::move(winograd) : std::move(direct);
 }
 

@@ -1,5 +1,6 @@
-// Which algorithm a convolution runs with: direct, or Winograd where that is faster. Measured once for a shape,
-// direction, instruction set and number of threads; kept for the process, and in a file for the next one.
+// Which algorithm a convolution runs with: direct, or Winograd where that is faster. The run's choices come first
+// (nn/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction set and number of
+// threads and kept for the process and in a file for the next one, or follows a rule on the shape.
 #pragma once
 
 #include <map>
@@ -14,9 +15,15 @@
 namespace trainyard::nn::cpu {
 
 // The kernel to use; null when oneDNN has none but its reference. With kAuto both algorithms run a few times on memory
-// of their own when the shape is new.
+// of their own when the shape is new; one caller at a time measures. What is chosen, by measuring or by the rule, is
+// added to the run's choices, if it has any.
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
-                                                      ConvolutionPolicy policy);
+                                                      const KernelOptions& kernels);
+
+// Where oneDNN has both: Winograd if there are at least 32 tiles of 4x4 output pixels (over the batch) and 32 channels
+// on either side. With fewer tiles the transformed weights, 36 numbers for 9, cost more than the multiplications that
+// they save; with 16 channels the transformed images do.
+ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& shape);
 
 // What was measured, by description ("float 32x64x56x56 to 64, 3x3, forward, 2 threads, AVX-512"). Any thread.
 class ConvolutionChoices {

@@ -1,5 +1,8 @@
 #include "trainyard/nn/cpu/convolution_choice.h"
 
+#include <memory>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/file_system.h"
@@ -42,26 +45,77 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
 
+// 3x3, padded by one.
+ConvolutionShape square(int64_t batch, int64_t channels, int64_t side) {
+  return {.batch = batch,
+          .in_channels = channels,
+          .out_channels = channels,
+          .in_height = side,
+          .in_width = side,
+          .out_height = side,
+          .out_width = side,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .top = 1,
+          .left = 1,
+          .bottom = 1,
+          .right = 1};
+}
+
+bool has_winograd(const ConvolutionShape& shape) {  // it needs AVX-512
+  return ConvolutionKernel::make(shape, {.algorithm = ConvolutionAlgorithm::kWinograd}) != nullptr;
+}
+
+bool is_winograd(const std::unique_ptr<ConvolutionKernel>& kernel) {
+  return std::string(kernel->implementation()).find("wino") != std::string::npos;
+}
+
 TEST(ChooseConvolution, FollowsThePolicy) {
-  const ConvolutionShape shape{.batch = 2,
-                               .in_channels = 32,
-                               .out_channels = 32,
-                               .in_height = 12,
-                               .in_width = 12,
-                               .out_height = 12,
-                               .out_width = 12,
-                               .kernel_height = 3,
-                               .kernel_width = 3,
-                               .top = 1,
-                               .left = 1,
-                               .bottom = 1,
-                               .right = 1};
-  const auto direct = choose_convolution(shape, {}, ConvolutionPolicy::kDirect);
+  const ConvolutionShape shape = square(2, 32, 12);
+  const auto direct = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kDirect});
   ASSERT_NE(direct, nullptr);
-  EXPECT_EQ(std::string(direct->implementation()).find("wino"), std::string::npos);
-  if (ConvolutionKernel::make(shape, {.algorithm = ConvolutionAlgorithm::kWinograd}) == nullptr) return;  // no AVX-512
-  const auto winograd = choose_convolution(shape, {}, ConvolutionPolicy::kWinograd);
-  EXPECT_NE(std::string(winograd->implementation()).find("wino"), std::string::npos);
+  EXPECT_FALSE(is_winograd(direct));
+  if (!has_winograd(shape)) return;
+  EXPECT_TRUE(is_winograd(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kWinograd})));
+}
+
+// The corners of the rule, computed by hand: tiles of 4x4 pixels, over the batch.
+TEST(ChooseConvolution, ByShapeCountsTilesAndChannels) {
+  struct Case {
+    ConvolutionShape shape;
+    ConvolutionAlgorithm expected;
+  };
+  constexpr auto kPlain = ConvolutionAlgorithm::kDirect, kFast = ConvolutionAlgorithm::kWinograd;
+  ConvolutionShape narrow = square(32, 64, 56);
+  narrow.out_channels = 16;
+  for (const Case& c : {Case{square(32, 64, 56), kFast},    // 6272 tiles
+                        Case{square(2, 32, 16), kFast},     // 32
+                        Case{square(2, 32, 12), kPlain},    // 18
+                        Case{square(31, 512, 4), kPlain},   // 31
+                        Case{square(8, 512, 5), kFast},     // 8 * 2 * 2: tiles at the edge are not full
+                        Case{square(128, 16, 32), kPlain},  // 16 channels
+                        Case{narrow, kPlain}}) {
+    EXPECT_EQ(convolution_by_shape(c.shape), c.expected) << c.shape.batch << " " << c.shape.in_channels;
+    if (!has_winograd(c.shape)) continue;
+    const auto kernel = choose_convolution(c.shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
+    EXPECT_EQ(is_winograd(kernel), c.expected == kFast) << c.shape.batch << " " << c.shape.in_channels;
+  }
+}
+
+// What the run has chosen holds, whatever the rule or this machine says, and what is new is kept for it.
+TEST(ChooseConvolution, TheRunsChoicesComeFirst) {
+  const ConvolutionShape shape = square(2, 32, 16);
+  if (!has_winograd(shape)) return;
+  for (const ConvolutionPolicy policy : {ConvolutionPolicy::kAuto, ConvolutionPolicy::kByShape}) {
+    KernelOptions kernels{.convolutions = policy, .choices = std::make_shared<KernelChoices>()};
+    const bool first = is_winograd(choose_convolution(shape, {}, kernels));
+    const auto chosen = kernels.choices->all();
+    ASSERT_EQ(chosen.size(), 1U);
+    EXPECT_EQ(chosen.begin()->second, first ? "winograd" : "direct");
+    KernelOptions reversed{.convolutions = policy, .choices = std::make_shared<KernelChoices>()};
+    reversed.choices->add(chosen.begin()->first, first ? "direct" : "winograd");
+    EXPECT_NE(is_winograd(choose_convolution(shape, {}, reversed)), first);
+  }
 }
 
 }  // namespace

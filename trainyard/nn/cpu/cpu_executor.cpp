@@ -71,11 +71,14 @@ CpuExecutor::CpuExecutor(const Graph& graph, const BuildContext& context) : Exec
   }
 }
 
-std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(const at::Tensor& images) {
+std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, bool image_gradient) {
+  if (const auto& choices = context().kernels.choices; choices != nullptr && choices->version() != choices_version_) {
+    plans_.clear();
+    choices_version_ = choices->version();
+  }
   const bool gradients =
       context().mode == Mode::kTraining && context().gradients != nullptr && c10::GradMode::is_enabled();
-  const cpu::PlanOptions wanted{
-      .batch = images.size(0), .gradients = gradients, .image_gradient = gradients && images.requires_grad()};
+  const cpu::PlanOptions wanted{.batch = batch, .gradients = gradients, .image_gradient = gradients && image_gradient};
   const auto found =
       std::find_if(plans_.begin(), plans_.end(), [&](const auto& c) { return c->plan->options() == wanted; });
   if (found != plans_.end()) {
@@ -86,15 +89,22 @@ std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(const at::Tensor& i
   if (plans_.size() == kPlansKept) plans_.erase(plans_.begin());
   auto made = std::make_shared<Compiled>();
   made->plan = std::make_unique<cpu::Plan>(graph(), context(), layers_, wanted);
-  core::log::info("{}: {} steps, {:.0f} MiB for the activations of a batch of {}", graph().name,
-                  made->plan->steps().size(), static_cast<double>(made->plan->arena_bytes()) / (1 << 20), wanted.batch);
+  const auto mebibytes = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  core::log::debug("{}: {} steps for a batch of {}, {:.0f} MiB for activations, {:.0f} MiB for packed weights",
+                   graph().name, made->plan->steps().size(), batch, mebibytes(made->plan->arena_bytes()),
+                   mebibytes(made->plan->packed_bytes()));
   plans_.push_back(made);
   return made;
 }
 
+std::optional<ExecutorMemory> CpuExecutor::prepare(int64_t batch) {
+  const cpu::Plan& plan = *compiled(batch, false)->plan;
+  return ExecutorMemory{.activations = plan.arena_bytes(), .packed_weights = plan.packed_bytes()};
+}
+
 at::Tensor CpuExecutor::forward(const at::Tensor& images, const StepRandom& random) {
   check_input(images);
-  const std::shared_ptr<Compiled> plan = compiled(images);
+  const std::shared_ptr<Compiled> plan = compiled(images.size(0), images.requires_grad());
   if (plan->run == nullptr || plan->run.use_count() > 1) plan->run = std::make_shared<cpu::Run>();
   const at::Tensor input = images.to(at::kFloat).contiguous();
   if (!plan->plan->has_backward()) {

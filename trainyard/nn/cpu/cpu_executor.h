@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trainyard/nn/cpu/plan.h"
@@ -19,6 +20,9 @@ class CpuExecutor : public Executor {
   // Compiles a plan for a batch size that it has not seen yet. The plans of a few sizes are kept.
   at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
 
+  // The plan's memory, and its packed weights once more for each batch size that it meets.
+  std::optional<ExecutorMemory> prepare(int64_t batch) override;
+
   // A plan with the memory of its last run, for the next one when nobody waits for that run's backward any more.
   struct Compiled {
     std::unique_ptr<cpu::Plan> plan;
@@ -26,10 +30,11 @@ class CpuExecutor : public Executor {
   };
 
  private:
-  std::shared_ptr<Compiled> compiled(const at::Tensor& images);
+  std::shared_ptr<Compiled> compiled(int64_t batch, bool image_gradient);
 
   cpu::Plan::Layers layers_;
   std::vector<std::shared_ptr<Compiled>> plans_;  // the last used one last
+  uint64_t choices_version_ = 0;                  // of the run's kernel choices, which the plans follow
 };
 
 }  // namespace trainyard::nn

@@ -1,4 +1,4 @@
-// A packed copy of a parameter, made anew when the parameter set's version says that values have changed.
+// A packed copy of a parameter that stays, made anew when the parameter set's version says that values have changed.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@ class PackedWeights {
  public:
   PackedWeights() = default;
   explicit PackedWeights(int64_t bytes) : bytes_(bytes) {}
+
+  int64_t bytes() const { return bytes_; }
 
   // pack(void* target) fills it.
   template <typename Pack>

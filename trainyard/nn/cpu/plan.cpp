@@ -35,6 +35,12 @@ Plan::Plan(const Graph& graph, const BuildContext& context, const Layers& layers
 
 Plan::~Plan() = default;
 
+int64_t Plan::packed_bytes() const {
+  int64_t sum = 0;
+  for (const auto& step : steps_) sum += step->packed_bytes();
+  return sum;
+}
+
 // A run's memory is kept from step to step; a new run takes new memory.
 void Plan::bind(Run& run) const {
   if (run.arena.defined()) return;

@@ -38,14 +38,37 @@ struct Run {
 };
 
 class PlanBuilder;
+using ValueId = int;  // of PlanBuilder's values
+
+// What it costs to make a step's output once more.
+enum class Remake : uint8_t { kNever, kCheap, kCostly };
 
 class PlanStep {
  public:
   virtual ~PlanStep() = default;
+  virtual ValueId output() const = 0;
+  virtual std::vector<ValueId> inputs() const = 0;  // what forward() reads
   virtual void forward(Run& run) = 0;
+
+  // The values that backward() reads. They are there again, not always where forward() had them, when plan_backward()
+  // asks for their place.
+  virtual std::vector<ValueId> kept() const { return {}; }
+  // Whether backward() finds its inputs only where forward() had them.
+  virtual bool pins_inputs() const { return false; }
+  virtual Remake remake() const { return Remake::kNever; }
+  // Whether the output is nothing but the inputs one behind the other, so that what an input joins serves as well.
+  virtual bool joins() const { return false; }
+  // Where remake() is not kNever: what makes the output again, the same bits, in a place that the builder gives
+  // (renew()). `sources` are there: the inputs, or what serves as well. Statistics, random numbers and masks stay as
+  // forward() left them.
+  virtual std::function<void(Run&)> plan_again(PlanBuilder& /*builder*/, const std::vector<ValueId>& /*sources*/) {
+    return {};
+  }
   // Called once, in reverse order of the steps, where gradients are wanted.
   virtual void plan_backward(PlanBuilder& builder) = 0;
   virtual void backward(Run& run) = 0;
+
+  virtual int64_t packed_bytes() const { return 0; }  // of weights, outside the plan's memory
 
   int index = 0;           // in Plan::steps()
   std::vector<int> nodes;  // of the graph, in its order
@@ -76,6 +99,7 @@ class Plan {
   // False where no gradient was asked for, or nothing that wants one comes before the logits.
   bool has_backward() const { return logits_gradient_.valid(); }
   int64_t arena_bytes() const { return memory_.total_bytes(); }
+  int64_t packed_bytes() const;
   const PlanOptions& options() const { return options_; }
   const std::vector<std::unique_ptr<PlanStep>>& steps() const { return steps_; }
 

@@ -8,6 +8,7 @@
 #include "trainyard/nn/cpu/fusion.h"
 #include "trainyard/nn/cpu/isa.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/recomputation.h"
 #include "trainyard/nn/cpu/steps/steps.h"
 
 namespace trainyard::nn::cpu {
@@ -78,10 +79,46 @@ void PlanBuilder::build() {
   plan_.memory_.place();
 }
 
+// What it is made of first. Each value is made again once: it stays until its last use.
+void PlanBuilder::make_again(ValueId id) {
+  if (!forgotten_[static_cast<size_t>(id)]) return;
+  forgotten_[static_cast<size_t>(id)] = false;
+  const int producer = producers_[static_cast<size_t>(id)];
+  PlanStep* const step = plan_.steps_[static_cast<size_t>(producer)].get();
+  std::vector<ValueId> sources;
+  add_sources(*step, sources);
+  for (ValueId source : sources) make_again(source);
+  ++moment_;
+  plan_.backward_.push_back({producer, step->plan_again(*this, sources)});
+}
+
+// A concatenation of a concatenation is made of the parts where those are all that was kept: all the joined values of a
+// dense block at once would need more memory than was saved.
+void PlanBuilder::add_sources(const PlanStep& step, std::vector<ValueId>& sources) const {
+  for (ValueId input : step.inputs()) {
+    const int producer = producers_[static_cast<size_t>(input)];
+    const bool joined =
+        step.joins() && forgotten_[static_cast<size_t>(input)] && plan_.steps_[static_cast<size_t>(producer)]->joins();
+    if (joined) {
+      add_sources(*plan_.steps_[static_cast<size_t>(producer)], sources);
+    } else {
+      sources.push_back(input);
+    }
+  }
+}
+
 void PlanBuilder::plan_backward() {
+  producers_.resize(values_.size(), Plan::kNoStep);
+  for (const auto& step : plan_.steps_) producers_[static_cast<size_t>(step->output())] = step->index;
+  std::vector<int64_t> bytes;
+  for (ValueId id = 0; id < static_cast<ValueId>(values_.size()); ++id) bytes.push_back(bytes_of(id));
+  forgotten_ = values_to_forget(plan_.steps_, bytes, context_.kernels.recomputation);
   for (int step = static_cast<int>(plan_.steps_.size()) - 1; step >= 0; --step) {
-    ++moment_;
     PlanStep* const planned = plan_.steps_[static_cast<size_t>(step)].get();
+    if (!value(planned->output()).gradients.empty()) {
+      for (ValueId id : planned->kept()) make_again(id);
+    }
+    ++moment_;
     planned->plan_backward(*this);
     plan_.backward_.push_back({step, [planned](Run& run) { planned->backward(run); }});
   }

@@ -13,8 +13,6 @@
 
 namespace trainyard::nn::cpu {
 
-using ValueId = int;
-
 // What a node's output is in this plan.
 struct Value {
   enum class Kind { kMap, kPlain };
@@ -58,6 +56,14 @@ class PlanBuilder {
   void use(BufferId buffer);
   void use_value(ValueId id) { use(value(id).data); }
 
+  // Where the value is now, kept alive.
+  BufferId data(ValueId id) {
+    use_value(id);
+    return value(id).data;
+  }
+  // In plan_again(): the place of the value from now on.
+  BufferId renew(ValueId id) { return values_[static_cast<size_t>(id)].data = acquire(bytes_of(id)); }
+
   // Gradients, in plan_backward(). take: the contributions to a value's gradient, at most `most` of them (more are
   // added up before); the caller may write into one that may_overwrite() allows.
   std::vector<BufferId> take_gradients(ValueId id, int most);
@@ -84,6 +90,8 @@ class PlanBuilder {
 
  private:
   void plan_backward();
+  void make_again(ValueId id);
+  void add_sources(const PlanStep& step, std::vector<ValueId>& sources) const;
   ValueId convert(int node, Value::Kind kind);
   void find_last_readers(const std::vector<Unit>& units);
   int origin(int node) const;
@@ -94,6 +102,8 @@ class PlanBuilder {
   const Plan::Layers& layers_;
   std::vector<Value> values_;
   std::vector<ValueId> node_values_, converted_;
+  std::vector<bool> forgotten_;    // by ValueId, in the backward: what has to be made again before it is used
+  std::vector<int> producers_;     // by ValueId: the step; kNoStep for the image
   std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet
   std::vector<int> last_readers_;  // by node: the last unit that reads its output; of one that is none, of its origin
   int unit_ = 0;                   // that is made now

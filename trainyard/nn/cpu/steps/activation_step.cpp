@@ -13,21 +13,23 @@ class ActivationStep : public SingleInputStep {
     keeps_input_ = true;
   }
 
-  void forward(Run& run) override {
+  Remake remake() const override { return Remake::kCheap; }
+
+ private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
     activation_forward({.shape = input_map_,
                         .dtype = dtype_,
                         .activation = activation_,
-                        .input = run.at(input_data_),
-                        .output = run.at(output_data_)});
+                        .input = run.at(input),
+                        .output = run.at(output)});
   }
 
- private:
   void run_backward(Run& run) override {
     activation_backward({.shape = input_map_,
                          .dtype = dtype_,
                          .activation = activation_,
                          .gradients = {run.at(gradient_)},
-                         .input = run.at(input_data_),
+                         .input = run.at(kept_input_),
                          .input_gradient = run.at(input_gradient_),
                          .accumulate = accumulate_});
   }

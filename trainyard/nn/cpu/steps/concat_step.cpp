@@ -42,25 +42,31 @@ class ConcatStep : public PlanStep {
   ConcatStep(PlanBuilder& builder, const Unit& unit) {
     const Node& node = builder.graph().nodes[static_cast<size_t>(unit.head())];
     bool needs_gradient = false;
+    std::vector<ValueId> values;
     for (int input : node.inputs) {
-      const ValueId id = builder.map_of(input);
-      parts_.push_back({.value = id, .data = builder.value(id).data});
-      needs_gradient |= builder.needs_gradient(id);
+      values.push_back(builder.map_of(input));
+      needs_gradient |= builder.needs_gradient(values.back());
     }
-    for (const Part& part : parts_) builder.use(part.data);
     output_ = builder.new_map(node.shape, needs_gradient);
     data_ = builder.value(output_).data;
-    int64_t first = 0;
-    for (Part& part : parts_) {
-      part.slice = {builder.value(part.value).map, builder.value(output_).map, builder.dtype(), first};
-      first += part.slice.map.channels;
-    }
+    parts_ = parts_of(builder, values);
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override {
+    std::vector<ValueId> result;
+    for (const Part& part : parts_) result.push_back(part.value);
+    return result;
+  }
 
-  void forward(Run& run) override {
-    for (const Part& part : parts_) part.slice.put(run.at(part.data), run.at(data_), false);
+  void forward(Run& run) override { join(run, parts_, data_); }
+
+  bool joins() const override { return true; }
+
+  Remake remake() const override { return Remake::kCheap; }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+    std::vector<Part> parts = parts_of(builder, sources);
+    return [parts = std::move(parts), target = builder.renew(output_)](Run& run) { join(run, parts, target); };
   }
 
   void plan_backward(PlanBuilder& builder) override {
@@ -87,6 +93,24 @@ class ConcatStep : public PlanStep {
     Slice slice;
     PlanBuilder::Given given;
   };
+
+  // The values side by side in the output.
+  std::vector<Part> parts_of(PlanBuilder& builder, const std::vector<ValueId>& values) const {
+    std::vector<Part> parts;
+    int64_t first = 0;
+    for (ValueId id : values) {
+      const MapShape& map = builder.value(id).map;
+      parts.push_back(
+          {.value = id, .data = builder.data(id), .slice = {map, builder.value(output_).map, builder.dtype(), first}});
+      first += map.channels;
+    }
+    return parts;
+  }
+
+  static void join(const Run& run, const std::vector<Part>& parts, BufferId target) {
+    for (const Part& part : parts) part.slice.put(run.at(part.data), run.at(target), false);
+  }
+
   std::vector<Part> parts_;
   ValueId output_ = -1;
   BufferId data_, gradient_;
@@ -98,9 +122,12 @@ class ChannelPadStep : public SingleInputStep {
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
         slice_{input_map_, output_map_, dtype_, std::get<ChannelPad>(node_.op).before} {}
 
-  void forward(Run& run) override { slice_.put(run.at(input_data_), run.at(output_data_), true); }
+  Remake remake() const override { return Remake::kCheap; }
 
  private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
+    slice_.put(run.at(input), run.at(output), true);
+  }
   void run_backward(Run& run) override { slice_.take(run.at(gradient_), run.at(input_gradient_), accumulate_); }
 
   Slice slice_;
@@ -112,9 +139,12 @@ class ChannelSliceStep : public SingleInputStep {
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
         slice_{output_map_, input_map_, dtype_, std::get<ChannelSlice>(node_.op).begin} {}
 
-  void forward(Run& run) override { slice_.take(run.at(input_data_), run.at(output_data_), false); }
+  Remake remake() const override { return Remake::kCheap; }
 
  private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
+    slice_.take(run.at(input), run.at(output), false);
+  }
   void run_backward(Run& run) override {
     slice_.put(run.at(gradient_), run.at(input_gradient_), !accumulate_, accumulate_);
   }

@@ -20,7 +20,16 @@ class ConversionStep : public PlanStep {
         source_(from_data),
         target_(to_data) {}
 
+  ValueId output() const override { return to_; }
+  std::vector<ValueId> inputs() const override { return {from_}; }
+
   void forward(Run& run) override { convert(run, to_map_, source_, target_); }
+
+  Remake remake() const override { return Remake::kCheap; }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+    const BufferId source = builder.data(sources[0]);
+    return [this, source, target = builder.renew(to_)](Run& run) { convert(run, to_map_, source, target); };
+  }
 
   void plan_backward(PlanBuilder& builder) override {
     const std::vector<BufferId> gradients = builder.take_gradients(to_, 1);

@@ -51,23 +51,32 @@ class ConvolutionStep : public PlanStep {
     output_ = builder.new_map(node_.shape, true);
     output_map_ = builder.value(output_).map;
     output_data_ = builder.value(output_).data;
-    scratch_ = builder.acquire(forward_->scratch_bytes());
-    forward_weights_ = PackedWeights(forward_->weights_bytes());
-    if (backward_data_ != nullptr) backward_weights_copy_ = PackedWeights(backward_data_->weights_bytes());
+    workspace_ = workspace(builder);
+    if (!builder.options().gradients) packed_weights_ = PackedWeights(forward_->weights_bytes());
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override { return {source_}; }
+  std::vector<ValueId> kept() const override {
+    return activation_ == UnitActivation::kNone ? std::vector<ValueId>{source_}
+                                                : std::vector<ValueId>{source_, output_};
+  }
+  int64_t packed_bytes() const override { return packed_weights_.bytes(); }
   std::string description() const {
     return convolution_name(shape_, *forward_) + (activation_ == UnitActivation::kNone ? "" : " + relu");
   }
 
   void forward(Run& run) override {
-    const ParameterSet& set = *context_.parameters;
-    const at::Tensor weight = set.value(weight_);
-    const void* const packed = forward_weights_.get(
-        set.version(), [&](void* target) { forward_->pack(weight.const_data_ptr<float>(), target); });
     if (rounded_) round_image(shape_, run.image, run.at(source_data_));
-    forward_->forward(run.at(source_data_), packed, bias(), run.at(output_data_), run.at(scratch_));
+    convolve(run, source_data_, output_data_, workspace_);
+  }
+
+  Remake remake() const override { return Remake::kCostly; }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& /*sources*/) override {
+    const BufferId source = kept_source(builder);
+    return [this, source, work = workspace(builder), output = builder.renew(output_)](Run& run) {
+      convolve(run, source, output, work);
+    };
   }
 
   void plan_backward(PlanBuilder& builder) override {
@@ -75,14 +84,14 @@ class ConvolutionStep : public PlanStep {
     if (gradients_.empty()) return;
     gradient_ = gradients_[0];
     if (activation_ != UnitActivation::kNone) {
-      builder.use_value(output_);
+      kept_output_ = builder.data(output_);
       BufferId own;
       for (BufferId gradient : gradients_) {
         if (builder.may_overwrite(gradient)) own = gradient;
       }
       gradient_ = own.valid() ? own : builder.acquire(builder.bytes_of(output_));
     }
-    builder.use(source_data_);
+    kept_source_ = kept_source(builder);
     packed_gradient_ = builder.acquire(backward_weights_->weights_bytes());
     if (shape_.bias) {
       bias_gradient_ = builder.acquire(builder.value(output_).map.padded_channels() * int64_t{sizeof(float)});
@@ -90,7 +99,9 @@ class ConvolutionStep : public PlanStep {
     const int64_t scratch =
         std::max(backward_weights_->scratch_bytes(), backward_data_ != nullptr ? backward_data_->scratch_bytes() : 0);
     backward_scratch_ = builder.acquire(scratch);
-    if (backward_data_ != nullptr) source_gradient_ = builder.give_gradient(source_, false).buffer;
+    if (backward_data_ == nullptr) return;
+    backward_packed_ = builder.acquire(backward_data_->weights_bytes());
+    source_gradient_ = builder.give_gradient(source_, false).buffer;
   }
 
   void backward(Run& run) override {
@@ -100,19 +111,17 @@ class ConvolutionStep : public PlanStep {
                            .dtype = shape_.dtype,
                            .activation = activation_,
                            .gradient_count = static_cast<int>(gradients_.size()),
-                           .input = run.at(output_data_),  // positive where ReLU's input was
+                           .input = run.at(kept_output_),  // positive where ReLU's input was
                            .input_gradient = run.at(gradient_)};
       for (size_t i = 0; i < gradients_.size(); ++i) a.gradients[i] = run.at(gradients_[i]);
       activation_backward(a);
     }
     if (backward_data_ != nullptr) {
-      const ParameterSet& set = *context_.parameters;
-      const at::Tensor weight = set.value(weight_);
-      const void* const packed = backward_weights_copy_.get(
-          set.version(), [&](void* target) { backward_data_->pack(weight.const_data_ptr<float>(), target); });
+      void* const packed = run.at(backward_packed_);
+      backward_data_->pack(weight(), packed);
       backward_data_->backward_data(run.at(gradient_), packed, run.at(source_gradient_), run.at(backward_scratch_));
     }
-    backward_weights_->backward_weights(run.at(source_data_), run.at(gradient_), run.at(packed_gradient_),
+    backward_weights_->backward_weights(run.at(kept_source_), run.at(gradient_), run.at(packed_gradient_),
                                         run.at<float>(bias_gradient_), run.at(backward_scratch_));
     send_weight_gradient(run);
     if (shape_.bias) {
@@ -121,6 +130,33 @@ class ConvolutionStep : public PlanStep {
   }
 
  private:
+  // What a forward needs beside its input and output. In training values change with every step, so that packed weights
+  // live as long as the step's forward; without a backward they are kept.
+  struct Workspace {
+    BufferId scratch, packed;
+  };
+  Workspace workspace(PlanBuilder& builder) const {
+    return {.scratch = builder.acquire(forward_->scratch_bytes()),
+            .packed = builder.options().gradients ? builder.acquire(forward_->weights_bytes()) : BufferId{}};
+  }
+
+  // In the backward. The image in 16 bits is no value: it stays where it is.
+  BufferId kept_source(PlanBuilder& builder) const {
+    if (!rounded_) return builder.data(source_);
+    builder.use(source_data_);
+    return source_data_;
+  }
+
+  void convolve(const Run& run, BufferId source, BufferId output, const Workspace& work) {
+    const void* packed = run.at(work.packed);
+    if (work.packed.valid()) {
+      forward_->pack(weight(), run.at(work.packed));
+    } else {
+      packed = packed_weights_.get(context_.parameters->version(), [&](void* to) { forward_->pack(weight(), to); });
+    }
+    forward_->forward(run.at(source), packed, bias(), run.at(output), run.at(work.scratch));
+  }
+
   bool choose(PlanBuilder& builder) {
     const bool gradients = builder.options().gradients;
     const auto find = [&](ConvolutionDirection direction) {
@@ -129,7 +165,7 @@ class ConvolutionStep : public PlanStep {
           {.direction = direction,
            .inference = !gradients,
            .activation = direction == ConvolutionDirection::kForward ? activation_ : UnitActivation::kNone},
-          context_.kernels.convolutions);
+          context_.kernels);
     };
     forward_ = find(ConvolutionDirection::kForward);
     if (forward_ == nullptr) return false;
@@ -140,6 +176,7 @@ class ConvolutionStep : public PlanStep {
     return backward_weights_ != nullptr && (!data || backward_data_ != nullptr);
   }
 
+  const float* weight() const { return context_.parameters->value(weight_).const_data_ptr<float>(); }
   const float* bias() const {
     return shape_.bias ? context_.parameters->value(bias_).const_data_ptr<float>() : nullptr;
   }
@@ -162,13 +199,14 @@ class ConvolutionStep : public PlanStep {
   ConvolutionShape shape_;
   UnitActivation activation_ = UnitActivation::kNone;
   Kernel forward_, backward_data_, backward_weights_;
-  PackedWeights forward_weights_, backward_weights_copy_;
+  PackedWeights packed_weights_;
+  Workspace workspace_;
   ParameterId weight_, bias_;
   ValueId source_ = -1, output_ = -1;
   MapShape output_map_;
   bool rounded_ = false;  // source_data_ is the image in 16 bits
-  BufferId source_data_, output_data_, scratch_, gradient_, source_gradient_, packed_gradient_, bias_gradient_,
-      backward_scratch_;
+  BufferId source_data_, output_data_, kept_source_, kept_output_, gradient_, source_gradient_, packed_gradient_,
+      bias_gradient_, backward_scratch_, backward_packed_;
   std::vector<BufferId> gradients_;
 };
 

@@ -44,18 +44,17 @@ class FrozenConvolutionStep : public PlanStep {
   }
 
   void plan(PlanBuilder& builder) {
-    const ValueId source = shape_.plain_input ? builder.value_of(node_.inputs[0]) : builder.map_of(node_.inputs[0]);
-    ValueId residual = -1;
-    if (unit_.residual >= 0) residual = builder.map_of(unit_.residual);
-    builder.use_value(source);
-    if (residual >= 0) builder.use_value(residual);
-    source_data_ = builder.value(source).data;
+    source_ = shape_.plain_input ? builder.value_of(node_.inputs[0]) : builder.map_of(node_.inputs[0]);
+    if (unit_.residual >= 0) residual_ = builder.map_of(unit_.residual);
+    builder.use_value(source_);
+    if (residual_ >= 0) builder.use_value(residual_);
+    source_data_ = builder.value(source_).data;
     if (shape_.plain_input && shape_.dtype == DataType::kBfloat16) {
       source_data_ = builder.acquire(shape_.batch * shape_.in_channels * shape_.in_height * shape_.in_width * 2);
       rounded_ = true;
     }
-    output_ = adds_in_place_ ? builder.overwrite_map(residual) : builder.new_map(node_.shape, false);
-    if (residual >= 0 && !adds_in_place_) residual_data_ = builder.value(residual).data;
+    output_ = adds_in_place_ ? builder.overwrite_map(residual_) : builder.new_map(node_.shape, false);
+    if (residual_ >= 0 && !adds_in_place_) residual_data_ = builder.value(residual_).data;
     output_map_ = builder.value(output_).map;
     output_data_ = builder.value(output_).data;
     scratch_ = builder.acquire(kernel_->scratch_bytes());
@@ -63,7 +62,11 @@ class FrozenConvolutionStep : public PlanStep {
     bias_ = std::vector<float>(static_cast<size_t>(shape_.out_channels));
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override {
+    return residual_ >= 0 ? std::vector<ValueId>{source_, residual_} : std::vector<ValueId>{source_};
+  }
+  int64_t packed_bytes() const override { return weights_.bytes(); }
   std::string description() const {
     std::string text = convolution_name(shape_, *kernel_);
     if (unit_.norm >= 0) text += " + batch norm";
@@ -102,7 +105,7 @@ class FrozenConvolutionStep : public PlanStep {
     kernel_ = choose_convolution(
         shape_,
         {.inference = true, .sum = adds_in_place_, .activation = activates_ ? activation_ : UnitActivation::kNone},
-        context_.kernels.convolutions);
+        context_.kernels);
     return kernel_ != nullptr;
   }
 
@@ -141,7 +144,7 @@ class FrozenConvolutionStep : public PlanStep {
   std::unique_ptr<ConvolutionKernel> kernel_;
   PackedWeights weights_;
   std::vector<float> bias_;
-  ValueId output_ = -1;
+  ValueId source_ = -1, residual_ = -1, output_ = -1;
   MapShape output_map_;
   BufferId source_data_, residual_data_, output_data_, scratch_;
 };

@@ -25,7 +25,9 @@ class LinearStep : public PlanStep {
     output_data_ = builder.value(output_).data;
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override { return {input_}; }
+  std::vector<ValueId> kept() const override { return {input_}; }
 
   void forward(Run& run) override {
     const ParameterSet& set = *context_.parameters;
@@ -42,7 +44,7 @@ class LinearStep : public PlanStep {
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
     if (gradients.empty()) return;
     gradient_ = gradients[0];
-    builder.use(input_data_);
+    kept_input_ = builder.data(input_);
     if (builder.needs_gradient(input_)) input_gradient_ = builder.give_gradient(input_, false).buffer;
   }
 
@@ -54,7 +56,7 @@ class LinearStep : public PlanStep {
       at::mm_out(target, gradient, context_.parameters->value(weight_));
     }
     GradientSink& sink = *context_.gradients;
-    const at::Tensor x = matrix(run, input_data_, in_);
+    const at::Tensor x = matrix(run, kept_input_, in_);
     if (sink.overwrite(weight_)) {
       at::Tensor target = sink.parameters().gradient(weight_);
       at::mm_out(target, gradient.t(), x);
@@ -75,7 +77,7 @@ class LinearStep : public PlanStep {
   ValueId input_ = -1, output_ = -1;
   int64_t batch_ = 0, in_ = 0, out_ = 0;
   ParameterId weight_, bias_;
-  BufferId input_data_, output_data_, gradient_, input_gradient_;
+  BufferId input_data_, output_data_, kept_input_, gradient_, input_gradient_;
 };
 
 }  // namespace

@@ -12,18 +12,20 @@ class LocalResponseStep : public SingleInputStep {
     keeps_input_ = true;
   }
 
-  void forward(Run& run) override {
+  Remake remake() const override { return Remake::kCostly; }
+
+ private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
     local_response_forward({.shape = input_map_,
                             .dtype = dtype_,
                             .radius = op_.radius,
                             .bias = static_cast<float>(op_.bias),
                             .alpha = static_cast<float>(op_.alpha),
                             .beta = static_cast<float>(op_.beta),
-                            .input = run.at(input_data_),
-                            .output = run.at(output_data_)});
+                            .input = run.at(input),
+                            .output = run.at(output)});
   }
 
- private:
   void run_backward(Run& run) override {
     local_response_backward({.shape = input_map_,
                              .dtype = dtype_,
@@ -32,7 +34,7 @@ class LocalResponseStep : public SingleInputStep {
                              .alpha = static_cast<float>(op_.alpha),
                              .beta = static_cast<float>(op_.beta),
                              .gradient = run.at(gradient_),
-                             .input = run.at(input_data_),
+                             .input = run.at(kept_input_),
                              .input_gradient = run.at(input_gradient_),
                              .accumulate = accumulate_});
   }

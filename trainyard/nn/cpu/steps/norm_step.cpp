@@ -50,7 +50,11 @@ class NormStep : public PlanStep {
     }
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override {
+    return residual_ >= 0 ? std::vector<ValueId>{input_, residual_} : std::vector<ValueId>{input_};
+  }
+  std::vector<ValueId> kept() const override { return {input_}; }
 
   void forward(Run& run) override {
     if (context_.mode == Mode::kTraining) {
@@ -75,21 +79,24 @@ class NormStep : public PlanStep {
     const uint64_t version = context_.frozen ? context_.parameters->version() : ++forwards_;
     const auto* const scale =
         static_cast<const float*>(constants_.get(version, [&](void* target) { fold(static_cast<float*>(target)); }));
-    scale_shift({.shape = shape_,
-                 .dtype = dtype_,
-                 .activation = activation_,
-                 .input = run.at(input_data_),
-                 .residual = run.at(residual_data_),
-                 .scale = scale,
-                 .shift = scale + shape_.padded_channels(),
-                 .output = run.at(output_data_)});
+    apply(run, input_data_, residual_data_, output_data_, scale, scale + shape_.padded_channels());
+  }
+
+  Remake remake() const override { return Remake::kCheap; }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+    const BufferId input = builder.data(sources[0]);
+    const BufferId residual = residual_ >= 0 ? builder.data(sources[1]) : BufferId{};
+    for (BufferId id : {scale_, shift_}) builder.use(id);
+    return [this, input, residual, output = builder.renew(output_)](Run& run) {
+      apply(run, input, residual, output, run.at<float>(scale_), run.at<float>(shift_));
+    };
   }
 
   void plan_backward(PlanBuilder& builder) override {
     gradients_ = builder.take_gradients(output_, kMaxGradients);
     if (gradients_.empty()) return;
     for (BufferId id : {mean_, variance_, scale_, shift_, mask_}) builder.use(id);
-    builder.use_value(input_);
+    kept_input_ = builder.data(input_);
     const int64_t vector = shape_.padded_channels() * static_cast<int64_t>(sizeof(float));
     weight_gradient_ = builder.acquire(vector);
     bias_gradient_ = builder.acquire(vector);
@@ -123,7 +130,7 @@ class NormStep : public PlanStep {
                    .activation = activation_,
                    .epsilon = op_.epsilon,
                    .gradient_count = static_cast<int>(gradients_.size()),
-                   .input = run.at(input_data_),
+                   .input = run.at(kept_input_),
                    .mask = run.at<uint8_t>(mask_),
                    .mean = run.at<float>(mean_),
                    .variance = run.at<float>(variance_),
@@ -140,6 +147,18 @@ class NormStep : public PlanStep {
   }
 
  private:
+  void apply(const Run& run, BufferId input, BufferId residual, BufferId output, const float* scale,
+             const float* shift) const {
+    scale_shift({.shape = shape_,
+                 .dtype = dtype_,
+                 .activation = activation_,
+                 .input = run.at(input),
+                 .residual = run.at(residual),
+                 .scale = scale,
+                 .shift = shift,
+                 .output = run.at(output)});
+  }
+
   const float* weight() const {
     return op_.scale ? context_.parameters->value(weight_).const_data_ptr<float>() : nullptr;
   }
@@ -183,7 +202,7 @@ class NormStep : public PlanStep {
   ValueId input_ = -1, residual_ = -1, output_ = -1;
   MapShape shape_;
   DataType dtype_ = DataType::kFloat;
-  BufferId input_data_, residual_data_, output_data_, mask_, mean_, variance_, scale_, shift_;
+  BufferId input_data_, residual_data_, output_data_, kept_input_, mask_, mean_, variance_, scale_, shift_;
   std::vector<BufferId> gradients_;
   PackedWeights constants_;  // of inference
   uint64_t forwards_ = 0;

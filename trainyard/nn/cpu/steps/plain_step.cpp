@@ -32,7 +32,13 @@ class PlainStep : public PlanStep {
     output_shape_ = builder.value(output_).shape;
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override {
+    std::vector<ValueId> result;
+    for (const Input& input : inputs_) result.push_back(input.value);
+    return result;
+  }
+  bool pins_inputs() const override { return true; }  // autograd keeps views of them
 
   void forward(Run& run) override {
     const at::AutoGradMode autograd(gradients_);

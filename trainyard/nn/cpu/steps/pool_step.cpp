@@ -31,18 +31,21 @@ class MaxPoolStep : public SingleInputStep {
     if (builder.options().gradients) place_ = builder.acquire(output_map_.elements());
   }
 
-  void forward(Run& run) override {
+  Remake remake() const override { return Remake::kCheap; }
+
+ private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
     max_pool_forward({.input_shape = input_map_,
                       .output_shape = output_map_,
                       .dtype = dtype_,
                       .window = window_,
-                      .input = run.at(input_data_),
-                      .output = run.at(output_data_),
+                      .input = run.at(input),
+                      .output = run.at(output),
                       .place = run.at<uint8_t>(place_)});
   }
 
- private:
   void plan_more(PlanBuilder& builder) override { builder.use(place_); }
+  void plan_more_again(PlanBuilder& builder) override { builder.use(place_); }
 
   void run_backward(Run& run) override {
     max_pool_backward({.input_shape = input_map_,
@@ -73,14 +76,16 @@ class AveragePoolStep : public SingleInputStep {
              .count_padding = op.count_padding};
   }
 
-  void forward(Run& run) override {
+  Remake remake() const override { return Remake::kCheap; }
+
+ private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
     AveragePool a = pool_;
-    a.input = run.at(input_data_);
-    a.output = run.at(output_data_);
+    a.input = run.at(input);
+    a.output = run.at(output);
     average_pool_forward(a);
   }
 
- private:
   void run_backward(Run& run) override {
     AveragePool a = pool_;
     a.input = run.at(gradient_);
@@ -97,12 +102,14 @@ class GlobalAverageStep : public SingleInputStep {
   GlobalAverageStep(PlanBuilder& builder, const Unit& unit)
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kPlain) {}
 
-  void forward(Run& run) override {
-    global_average_forward(
-        {.shape = input_map_, .dtype = dtype_, .input = run.at(input_data_), .output = run.at<float>(output_data_)});
-  }
+  Remake remake() const override { return Remake::kCheap; }
 
  private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
+    global_average_forward(
+        {.shape = input_map_, .dtype = dtype_, .input = run.at(input), .output = run.at<float>(output)});
+  }
+
   void run_backward(Run& run) override {
     global_average_backward({.shape = input_map_,
                              .dtype = dtype_,

@@ -25,22 +25,24 @@ class ScaleChannelsStep : public PlanStep {
     output_data_ = builder.value(output_).data;
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override { return {input_, factor_}; }
+  std::vector<ValueId> kept() const override { return {input_, factor_}; }
 
-  void forward(Run& run) override {
-    scale_channels_forward({.shape = map_,
-                            .dtype = dtype_,
-                            .input = run.at(input_data_),
-                            .factor = run.at<float>(factor_data_),
-                            .output = run.at(output_data_)});
+  void forward(Run& run) override { scale(run, input_data_, factor_data_, output_data_); }
+
+  Remake remake() const override { return Remake::kCheap; }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+    const BufferId input = builder.data(sources[0]), factor = builder.data(sources[1]);
+    return [this, input, factor, output = builder.renew(output_)](Run& run) { scale(run, input, factor, output); };
   }
 
   void plan_backward(PlanBuilder& builder) override {
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
     if (gradients.empty()) return;
     gradient_ = gradients[0];
-    builder.use(input_data_);
-    builder.use(factor_data_);
+    kept_input_ = builder.data(input_);
+    kept_factor_ = builder.data(factor_);
     // The kernel makes both; one that nobody wants goes to memory that is given up again.
     given_ = builder.needs_gradient(input_) ? builder.give_gradient(input_, true)
                                             : PlanBuilder::Given{builder.acquire(builder.bytes_of(input_))};
@@ -53,18 +55,26 @@ class ScaleChannelsStep : public PlanStep {
     scale_channels_backward({.shape = map_,
                              .dtype = dtype_,
                              .gradient = run.at(gradient_),
-                             .input = run.at(input_data_),
-                             .factor = run.at<float>(factor_data_),
+                             .input = run.at(kept_input_),
+                             .factor = run.at<float>(kept_factor_),
                              .input_gradient = run.at(given_.buffer),
                              .accumulate = given_.accumulate,
                              .factor_gradient = run.at<float>(factor_gradient_)});
   }
 
  private:
+  void scale(const Run& run, BufferId input, BufferId factor, BufferId output) const {
+    scale_channels_forward({.shape = map_,
+                            .dtype = dtype_,
+                            .input = run.at(input),
+                            .factor = run.at<float>(factor),
+                            .output = run.at(output)});
+  }
+
   ValueId input_ = -1, factor_ = -1, output_ = -1;
   MapShape map_;
   DataType dtype_ = DataType::kFloat;
-  BufferId input_data_, factor_data_, output_data_, gradient_, factor_gradient_;
+  BufferId input_data_, factor_data_, output_data_, kept_input_, kept_factor_, gradient_, factor_gradient_;
   PlanBuilder::Given given_;
 };
 
@@ -80,14 +90,18 @@ class RandomScaleStep : public SingleInputStep {
     factor_ = builder.acquire(input_map_.batch * factors_ * static_cast<int64_t>(sizeof(float)));
   }
 
-  void forward(Run& run) override {
-    fill_keep_mask(run.at<float>(factor_), input_map_.batch, factors_, drop_, static_cast<float>(1 / (1 - drop_)),
-                   name_, run.random);
-    scale(run, input_data_, output_data_, false);
-  }
+  Remake remake() const override { return Remake::kCheap; }
 
  private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
+    fill_keep_mask(run.at<float>(factor_), input_map_.batch, factors_, drop_, static_cast<float>(1 / (1 - drop_)),
+                   name_, run.random);
+    scale(run, input, output, false);
+  }
+  void run_again(Run& run, BufferId input, BufferId output) override { scale(run, input, output, false); }
+
   void plan_more(PlanBuilder& builder) override { builder.use(factor_); }
+  void plan_more_again(PlanBuilder& builder) override { builder.use(factor_); }
   void run_backward(Run& run) override { scale(run, gradient_, input_gradient_, accumulate_); }
 
   void scale(const Run& run, BufferId from, BufferId to, bool accumulate) const {

@@ -18,9 +18,10 @@ class ChannelShuffleStep : public SingleInputStep {
     }
   }
 
-  void forward(Run& run) override { permute(run, from_, input_data_, output_data_, false); }
+  Remake remake() const override { return Remake::kCheap; }
 
  private:
+  void run_forward(Run& run, BufferId input, BufferId output) override { permute(run, from_, input, output, false); }
   void run_backward(Run& run) override { permute(run, to_, gradient_, input_gradient_, accumulate_); }
 
   void permute(const Run& run, const std::vector<int32_t>& channels, BufferId from, BufferId to,

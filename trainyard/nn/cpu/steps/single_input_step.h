@@ -7,13 +7,24 @@ namespace trainyard::nn::cpu {
 
 class SingleInputStep : public PlanStep {
  public:
-  ValueId output() const { return output_; }
+  ValueId output() const final { return output_; }
+  std::vector<ValueId> inputs() const final { return {input_}; }
+  void forward(Run& run) final { run_forward(run, input_data_, output_data_); }
+
+  std::vector<ValueId> kept() const final {
+    return keeps_input_ ? std::vector<ValueId>{input_} : std::vector<ValueId>();
+  }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) final {
+    const BufferId input = builder.data(sources[0]);
+    plan_more_again(builder);
+    return [this, input, output = builder.renew(output_)](Run& run) { run_again(run, input, output); };
+  }
 
   void plan_backward(PlanBuilder& builder) override {
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
     if (gradients.empty() || !builder.needs_gradient(input_)) return;
     gradient_ = gradients[0];
-    if (keeps_input_) builder.use(input_data_);
+    if (keeps_input_) kept_input_ = builder.data(input_);
     const PlanBuilder::Given given = builder.give_gradient(input_, true);
     input_gradient_ = given.buffer;
     accumulate_ = given.accumulate;
@@ -40,17 +51,24 @@ class SingleInputStep : public PlanStep {
     output_data_ = builder.value(output_).data;
   }
 
-  // Names what else the backward uses.
+  virtual void run_forward(Run& run, BufferId input, BufferId output) = 0;
+  // Names what else the backward, or making the output again, uses.
   virtual void plan_more(PlanBuilder&) {}
+  virtual void plan_more_again(PlanBuilder&) {}
+  virtual void run_again(Run& run, BufferId input, BufferId output) { run_forward(run, input, output); }
   virtual void run_backward(Run& run) = 0;
 
   const Node& node_;
   ValueId input_ = -1, output_ = -1;
   MapShape input_map_, output_map_;
   DataType dtype_ = DataType::kFloat;
-  BufferId input_data_, output_data_, gradient_, input_gradient_;
+  BufferId gradient_, input_gradient_;
   bool keeps_input_ = false;  // the backward reads the input
+  BufferId kept_input_;       // where it then is
   bool accumulate_ = false;   // into input_gradient_
+
+ private:
+  BufferId input_data_, output_data_;
 };
 
 // Adds the step and sets the value of the unit's last node.

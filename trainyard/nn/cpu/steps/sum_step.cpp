@@ -27,22 +27,16 @@ class SumStep : public PlanStep {
     if (relu_ && builder.options().gradients) mask_ = builder.acquire(shape_.elements() / 8);
   }
 
-  ValueId output() const { return output_; }
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override { return inputs_; }
 
-  void forward(Run& run) override {
-    // As many as the kernel takes at a time; the sum so far is the first of the next.
-    for (size_t next = 0; next < input_data_.size();) {
-      SumForward a{.shape = shape_, .dtype = dtype_, .input_count = 0, .output = run.at(output_data_)};
-      if (next > 0) a.inputs[a.input_count++] = run.at(output_data_);
-      while (a.input_count < kMaxGradients && next < input_data_.size()) {
-        a.inputs[a.input_count++] = run.at(input_data_[next++]);
-      }
-      if (relu_ && next == input_data_.size()) {
-        a.activation = UnitActivation::kRelu;
-        a.mask = run.at<uint8_t>(mask_);
-      }
-      sum_forward(a);
-    }
+  void forward(Run& run) override { add(run, input_data_, output_data_, mask_); }
+
+  Remake remake() const override { return Remake::kCheap; }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+    std::vector<BufferId> terms;
+    for (ValueId source : sources) terms.push_back(builder.data(source));
+    return [this, terms, output = builder.renew(output_)](Run& run) { add(run, terms, output, {}); };
   }
 
   void plan_backward(PlanBuilder& builder) override {
@@ -70,6 +64,22 @@ class SumStep : public PlanStep {
   }
 
  private:
+  void add(const Run& run, const std::vector<BufferId>& terms, BufferId output, BufferId mask) const {
+    // As many as the kernel takes at a time; the sum so far is the first of the next.
+    for (size_t next = 0; next < terms.size();) {
+      SumForward a{.shape = shape_, .dtype = dtype_, .input_count = 0, .output = run.at(output)};
+      if (next > 0) a.inputs[a.input_count++] = run.at(output);
+      while (a.input_count < kMaxGradients && next < terms.size()) {
+        a.inputs[a.input_count++] = run.at(terms[next++]);
+      }
+      if (relu_ && next == terms.size()) {
+        a.activation = UnitActivation::kRelu;
+        a.mask = run.at<uint8_t>(mask);
+      }
+      sum_forward(a);
+    }
+  }
+
   bool relu_;
   std::vector<ValueId> inputs_;
   std::vector<BufferId> input_data_;
