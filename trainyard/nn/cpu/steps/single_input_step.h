@@ -72,8 +72,8 @@ class SingleInputStep : public PlanStep {
 };
 
 // Adds the step and sets the value of the unit's last node.
-template <typename Step>
-void add_single_input(PlanBuilder& builder, const Unit& unit, std::unique_ptr<Step> step, std::string kernel) {
+inline void add_single_input(PlanBuilder& builder, const Unit& unit, std::unique_ptr<SingleInputStep> step,
+                             std::string kernel) {
   builder.set_value(unit.tail(), step->output());
   builder.add_step(std::move(step), unit.nodes, std::move(kernel));
 }
