@@ -6,16 +6,13 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "trainyard/core/golden.h"
 #include "trainyard/core/temp_dir.h"
-#include "trainyard/train/benchmark_log.h"
 #include "trainyard/train/callback_conformance_for_test.h"
 #include "trainyard/train/checkpoint_callback.h"
 #include "trainyard/train/evaluation_callback.h"
 #include "trainyard/train/progress_callback.h"
-#include "trainyard/train/run_summary.h"
 #include "trainyard/train/step_log.h"
 #include "trainyard/train/summary_callback.h"
 
@@ -324,86 +321,6 @@ TEST_F(EvaluationRun, RefusesBadOptions) {
   EXPECT_THROW(EvaluationCallback({}), core::Error);
   options_.stop_at_top_1_accuracy = 75;
   EXPECT_THROW(EvaluationCallback{options_}, core::Error);
-}
-
-TEST(BenchmarkLog, WritesUpstreamsFiles) {
-  const core::TempDir directory;
-  BenchmarkLog log(directory.file("logs"), core::local_file_system(), [] { return 1700000000.25; });
-  log.write_run({.model = "resnet20",
-                 .dataset = "cifar10",
-                 .mode = "training",
-                 .devices = {"/cpu:0"},
-                 .batch_size = 64,
-                 .batch_size_per_device = 32,
-                 .num_batches = 100,
-                 .num_epochs = 0.128,
-                 .data_format = "NHWC",
-                 .optimizer = "sgd",
-                 .configuration = {{"model", "resnet20"}},
-                 .test_id = "mine"});
-  log.write(
-      {.local_step = 10, .global_step = 20, .speed = {.mean = 812.5}, .loss = 2, .accuracies = Accuracies{0.5, 1}});
-  log.write_total(800, 110);
-  log.write({.top_1 = 0.75, .top_5 = 0.9, .samples = 100, .seconds = 0.5}, 110);
-  log.close();
-  core::FileSystem& files = core::local_file_system();
-  const auto run = nlohmann::json::parse(files.read_file(directory.file("logs/benchmark_run.log")));
-  for (const char* key : {"model", "dataset", "mode", "single_sess", "devices", "batch_size", "batch_size_per_device",
-                          "num_batches", "num_epochs", "data_format", "optimizer", "rewrite_config", "configuration",
-                          "test_id", "machine", "versions", "run_date"}) {
-    EXPECT_TRUE(run.contains(key)) << key;
-  }
-  EXPECT_EQ(run["run_date"], "2023-11-14T22:13:20.250Z");
-  EXPECT_GE(run["machine"]["cores"], 1);
-  EXPECT_TRUE(
-      core::matches_golden(files.read_file(directory.file("logs/metric.log")), "trainyard/train/testdata/metric.log"));
-}
-
-TEST(BenchmarkLog, WritesDatesInUtc) {
-  EXPECT_EQ(utc_date(0), "1970-01-01T00:00:00.000Z");
-  EXPECT_EQ(utc_date(951782400.5), "2000-02-29T00:00:00.500Z");
-}
-
-TEST(RunSummary, IsJsonAndAFewLines) {
-  const core::TempDir directory;
-  RunSummary summary{.model = "resnet20",
-                     .dataset = "shapes",
-                     .mode = "training",
-                     .global_step = 110,
-                     .steps = 100,
-                     .seconds = 12.5,
-                     .images_per_second = 256,
-                     .compute = {.model_flops = 6.3e10, .limit_flops = 2.5e11},
-                     .shares = {1, 0.05, 0.85, 0, 0.1},
-                     .metrics = {{"loss", 0.125}, {"eval_top_1_accuracy", 0.97}},
-                     .checkpoint = "out/model.ckpt-110",
-                     .tensorboard_directory = "out",
-                     .metrics_json = "out/metrics.jsonl"};
-  const std::string path = directory.file("new/run_summary.json");
-  write_run_summary(summary, path);
-  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
-  EXPECT_EQ(json["metrics"]["eval_top_1_accuracy"], 0.97);
-  EXPECT_EQ(json["time_shares"]["compute"], 0.85);
-  EXPECT_EQ(json["model_flops_per_second"], 6.3e10);
-  EXPECT_EQ(json["limit_flops_per_second"], 2.5e11);
-  EXPECT_EQ(json["checkpoint"], "out/model.ckpt-110");
-  EXPECT_TRUE(json["metrics_csv"].is_null());
-  EXPECT_TRUE(json["stopped_by"].is_null());
-  EXPECT_TRUE(core::matches_golden(run_summary_text(summary, "out/run_summary.json") + "\n",
-                                   "trainyard/train/testdata/run_summary.txt"));
-  summary.metrics = {{"loss", std::nan("")}};
-  summary.stopped_by = "SIGTERM";
-  write_run_summary(summary, path);
-  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["metrics"]["loss"], "nan");
-  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nStopped by:   SIGTERM\n"));
-  summary.compute.limit_is_low = true;
-  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("25 % of the machine's limit, which was measured on a busy"));
-  summary.compute.limit_flops = 0;
-  EXPECT_THAT(run_summary_text(summary, "x"),
-              HasSubstr("\nCompute:      63.0 GFLOP/s of the model (trainyard doctor --limits measures"));
-  write_run_summary(summary, path);
-  EXPECT_TRUE(nlohmann::json::parse(core::local_file_system().read_file(path))["limit_flops_per_second"].is_null());
-  EXPECT_EQ(compute_rate_text({}), "");
 }
 
 }  // namespace
