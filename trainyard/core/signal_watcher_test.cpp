@@ -1,16 +1,15 @@
 #include "trainyard/core/signal_watcher.h"
 
-#include <array>
 #include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/signalled_process_for_test.h"
 #include "trainyard/core/stop_token.h"
 
 namespace trainyard::core {
@@ -32,23 +31,8 @@ int work_until_stopped(int ready, double seconds) {
   return stop.token().reason() == StopReason::kSignal ? kExitStoppedBySignal : 3;
 }
 
-// Runs it in a process of its own, sends it the signals with a pause between them, returns its wait status.
 int status_after(const std::vector<int>& signals, double seconds_to_finish) {
-  std::array<int, 2> ready{};
-  if (::pipe(ready.data()) != 0) return -1;
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(work_until_stopped(ready[1], seconds_to_finish));
-  ::close(ready[1]);
-  char byte = 0;
-  if (::read(ready[0], &byte, 1) != 1) return -1;
-  ::close(ready[0]);
-  for (const int signal : signals) {
-    ::kill(child, signal);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  int status = -1;
-  ::waitpid(child, &status, 0);
-  return status;
+  return core::status_after([&](int ready) { return work_until_stopped(ready, seconds_to_finish); }, signals);
 }
 
 TEST(SignalWatcher, TheFirstSignalAsksForAStop) {

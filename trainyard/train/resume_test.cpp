@@ -1,7 +1,6 @@
 // A run that is interrupted and goes on from its checkpoint file is the run that was never interrupted, bit for bit:
 // with the real input pipeline, in the middle of an epoch, with another number of input threads; and when a signal
 // stops it.
-#include <array>
 #include <chrono>
 #include <memory>
 #include <thread>
@@ -14,6 +13,7 @@
 
 #include "trainyard/core/memory_state.h"
 #include "trainyard/core/signal_watcher.h"
+#include "trainyard/core/signalled_process_for_test.h"
 #include "trainyard/core/stop_token.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/data/pipeline.h"
@@ -134,8 +134,8 @@ TEST_F(Resume, ACheckpointOfAnotherNetworkIsExplained) {
   }
 }
 
-// A program that trains until a signal stops it. Tells `ready` when it has made its third step.
-[[noreturn]] void train_until_stopped(const std::string& run, int ready, std::chrono::milliseconds step_time) {
+// A program that trains until a signal stops it; returns its exit code. Tells `ready` when it has made its third step.
+int train_until_stopped(const std::string& run, int ready, std::chrono::milliseconds step_time) {
   try {
     core::StopSource stop;
     const core::SignalWatcher watcher(
@@ -149,27 +149,14 @@ TEST_F(Resume, ACheckpointOfAnotherNetworkIsExplained) {
     };
     trainer.add(std::make_shared<CheckpointCallback>(CheckpointStore(run), CheckpointCallbackOptions{.save_steps = 2}));
     trainer.train({.steps_per_epoch = 1'000'000});
-    ::_exit(trainer.stop_reason() == "SIGTERM" ? core::kExitStoppedBySignal : 2);
+    return trainer.stop_reason() == "SIGTERM" ? core::kExitStoppedBySignal : 2;
   } catch (const core::Error&) {
-    ::_exit(3);
+    return 3;
   }
 }
 
 int exit_code_after(const std::string& run, const std::vector<int>& signals, std::chrono::milliseconds step_time) {
-  std::array<int, 2> ready{};
-  if (::pipe(ready.data()) != 0) return -1;
-  const pid_t child = ::fork();
-  if (child == 0) train_until_stopped(run, ready[1], step_time);
-  ::close(ready[1]);
-  char byte = 0;
-  if (::read(ready[0], &byte, 1) != 1) return -1;
-  ::close(ready[0]);
-  for (const int signal : signals) {
-    ::kill(child, signal);
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
+  const int status = core::status_after([&](int ready) { return train_until_stopped(run, ready, step_time); }, signals);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
