@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/fault_injector.h"
 #include "trainyard/core/power_cut_for_test.h"
 #include "trainyard/core/temp_dir.h"
@@ -20,16 +20,6 @@ std::string pattern(size_t size) {
   std::string text(size, '\0');
   for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i * 2654435761U) >> 13);
   return text;
-}
-
-// The code of the error that `work` throws, nothing when it succeeds.
-std::optional<ErrorCode> error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.code();
-  }
-  return std::nullopt;
 }
 
 TEST(FileSystem, WritesAndReadsBack) {
@@ -109,7 +99,7 @@ TEST(FileSystem, ReadFileRefusesMoreThanItsLimit) {
   FileSystem& files = local_file_system();
   files.write_file_atomically(directory.file("file"), "12345");
   EXPECT_EQ(files.read_file(directory.file("file"), 5), "12345");
-  EXPECT_EQ(error_of([&] { files.read_file(directory.file("file"), 4); }), ErrorCode::kCorruptData);
+  EXPECT_EQ(code_of([&] { files.read_file(directory.file("file"), 4); }), ErrorCode::kCorruptData);
 }
 
 TEST(FileSystem, MissingFilesAreNotFoundAndNamed) {
@@ -134,8 +124,8 @@ TEST(FileSystem, MissingFilesAreNotFoundAndNamed) {
 
 TEST(FileSystem, OpeningADirectoryAsAFileIsAnError) {
   const TempDir directory;
-  EXPECT_EQ(error_of([&] { local_file_system().open_read(directory.path()); }), ErrorCode::kIo);
-  EXPECT_EQ(error_of([&] { local_file_system().open_write(directory.path()); }), ErrorCode::kIo);
+  EXPECT_EQ(code_of([&] { local_file_system().open_read(directory.path()); }), ErrorCode::kIo);
+  EXPECT_EQ(code_of([&] { local_file_system().open_write(directory.path()); }), ErrorCode::kIo);
 }
 
 TEST(FileSystem, MakesListsRenamesAndRemovesDirectories) {
@@ -148,11 +138,11 @@ TEST(FileSystem, MakesListsRenamesAndRemovesDirectories) {
   for (const char* name : {"z", "a", "m"}) files.write_file_atomically(join_path(deep, name), name);
   EXPECT_EQ(files.list(deep), (std::vector<std::string>{"a", "m", "z"}));
 
-  EXPECT_EQ(error_of([&] { files.make_directories(join_path(deep, "a")); }), ErrorCode::kIo);
-  EXPECT_EQ(error_of([&] { files.make_directories(join_path(deep, "a/b")); }), ErrorCode::kIo);
+  EXPECT_EQ(code_of([&] { files.make_directories(join_path(deep, "a")); }), ErrorCode::kIo);
+  EXPECT_EQ(code_of([&] { files.make_directories(join_path(deep, "a/b")); }), ErrorCode::kIo);
 
   files.make_directories(directory.file("empty"));
-  EXPECT_EQ(error_of([&] { files.rename(deep, directory.file("empty")); }), ErrorCode::kIo);
+  EXPECT_EQ(code_of([&] { files.rename(deep, directory.file("empty")); }), ErrorCode::kIo);
   files.rename(deep, directory.file("moved"));
   EXPECT_EQ(files.list(directory.file("moved")).size(), 3U);
 
@@ -189,7 +179,7 @@ TEST(FileSystem, SurvivesOrReportsEveryFault) {
       FaultInjector faults;
       faults.fail_nth(n, fault);
       const auto files = make_file_system(faults);
-      const std::optional<ErrorCode> code = error_of([&] {
+      const std::optional<ErrorCode> code = code_of([&] {
         files->write_file_atomically(path, after);
         if (files->read_file(path) != after) throw std::logic_error("read something else");
       });
@@ -223,7 +213,7 @@ TEST(FileSystem, DirectoryOperationsSurviveOrReportEveryFault) {
       FaultInjector faults;
       faults.fail_nth(n, fault);
       const auto files = make_file_system(faults);
-      const auto code = error_of([&] {
+      const auto code = code_of([&] {
         files->make_directories(directory.file("a/b"));
         files->open_append(directory.file("a/b/file"))->close();
         if (!files->exists(directory.file("a/b/file")) || !files->info(directory.file("a")).is_directory) {
@@ -252,7 +242,7 @@ TEST(FileSystem, AFullDiskThatStaysFullLeavesTheOldFile) {
     local_file_system().write_file_atomically(path, before);
     FaultInjector faults;
     faults.fail_writes_from_nth(n, Fault::kNoSpace);
-    const auto code = error_of([&] { make_file_system(faults)->write_file_atomically(path, pattern(200'000)); });
+    const auto code = code_of([&] { make_file_system(faults)->write_file_atomically(path, pattern(200'000)); });
     if (!faults.reached()) break;
     if (n <= 4) {
       EXPECT_EQ(local_file_system().read_file(path), before) << n;
@@ -292,11 +282,11 @@ TEST(FileSystem, AfterAnErrorAFileStaysBroken) {
   const auto file = make_file_system(faults)->open_write(directory.file("file"));
   faults.fail_nth(faults.calls() + 1, Fault::kNoSpace);
   file->write("lost");
-  EXPECT_EQ(error_of([&] { file->flush(); }), ErrorCode::kNoSpace);
-  EXPECT_EQ(error_of([&] { file->write("more"); }), ErrorCode::kNoSpace);
-  EXPECT_EQ(error_of([&] { file->sync(); }), ErrorCode::kNoSpace);
-  EXPECT_EQ(error_of([&] { file->close(); }), ErrorCode::kNoSpace);
-  EXPECT_EQ(error_of([&] { file->write("more"); }), ErrorCode::kIo) << "closed";
+  EXPECT_EQ(code_of([&] { file->flush(); }), ErrorCode::kNoSpace);
+  EXPECT_EQ(code_of([&] { file->write("more"); }), ErrorCode::kNoSpace);
+  EXPECT_EQ(code_of([&] { file->sync(); }), ErrorCode::kNoSpace);
+  EXPECT_EQ(code_of([&] { file->close(); }), ErrorCode::kNoSpace);
+  EXPECT_EQ(code_of([&] { file->write("more"); }), ErrorCode::kIo) << "closed";
 }
 
 // What the retry loop is for: a write that trusts the first count loses bytes.

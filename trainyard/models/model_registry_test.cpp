@@ -2,23 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/golden.h"
 #include "trainyard/nn/layer_table.h"
 
 namespace trainyard::models {
 namespace {
-
-template <typename Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "no error";
-}
 
 nn::Graph tiny(const ModelOptions& options) {
   nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = "tiny"});
@@ -44,20 +33,20 @@ TEST(ModelRegistry, SaysOfUpstreamsOtherModelsThatTheyAreNotCovered) {
 }
 
 TEST(ModelRegistry, NamesWhatIsWrong) {
-  EXPECT_EQ(error_of([] { find_model("resnet2", "cifar10"); }),
+  EXPECT_EQ(core::message_of([] { find_model("resnet2", "cifar10"); }),
             "Invalid model name 'resnet2' for dataset 'cifar10'; did you mean 'resnet20'?");
-  EXPECT_EQ(error_of([] { find_model("resnet20", "imagenet"); }).substr(0, 51),
+  EXPECT_EQ(core::message_of([] { find_model("resnet20", "imagenet"); }).substr(0, 51),
             "Invalid model name 'resnet20' for dataset 'imagenet");
-  EXPECT_EQ(error_of([] { find_model("trivial", "cifar-10"); }),
+  EXPECT_EQ(core::message_of([] { find_model("trivial", "cifar-10"); }),
             "Invalid dataset name: cifar-10; did you mean 'cifar10'?");
-  EXPECT_EQ(error_of([] { build_model("trivial", "cifar10", {.num_classes = 0}); }).substr(0, 41),
+  EXPECT_EQ(core::message_of([] { build_model("trivial", "cifar10", {.num_classes = 0}); }).substr(0, 41),
             "a model needs at least one class and an i");
 }
 
 TEST(ModelRegistry, TakesModelsOfTheUserOnce) {
   register_model({.name = "tiny_of_the_test", .family = DatasetFamily::kCifar10, .image_size = 4, .build = tiny});
   EXPECT_EQ(build_model("tiny_of_the_test", "cifar10", {.num_classes = 5}).parameter_count(), 3 * 16 * 5 + 5);
-  EXPECT_EQ(error_of([] { register_model({.name = "tiny_of_the_test", .family = DatasetFamily::kCifar10}); }),
+  EXPECT_EQ(core::message_of([] { register_model({.name = "tiny_of_the_test", .family = DatasetFamily::kCifar10}); }),
             "Model \"tiny_of_the_test\" is already registered for dataset \"cifar10\"");
 }
 

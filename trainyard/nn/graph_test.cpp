@@ -2,24 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/nn/layer_table.h"
 
 namespace trainyard::nn {
 namespace {
 
 using Value = GraphBuilder::Value;
-
-template <typename Action>
-std::string error_of(Action action, core::ErrorCode code = core::ErrorCode::kInvalidArgument) {
-  try {
-    action();
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.code(), code);
-    return error.what();
-  }
-  return "no error";
-}
 
 Graph tiny() {
   GraphBuilder b({.image = {3, 32, 32}, .name = "tiny"});
@@ -39,7 +28,7 @@ TEST(Graph, NamesShapesAndCounts) {
   EXPECT_EQ(graph.node("bn1").buffers[1].name, "bn1.running_var");
   EXPECT_EQ(graph.parameter_count(), 432 + 32 + 170);
   EXPECT_EQ(graph.forward_flops(), 2 * (432 * 32 * 32 + 160));
-  EXPECT_EQ(error_of([&] { graph.node("bn2"); }, core::ErrorCode::kNotFound),
+  EXPECT_EQ(core::message_of([&] { graph.node("bn2"); }, core::ErrorCode::kNotFound),
             "unknown node of tiny 'bn2'; did you mean 'bn1'? known: input, conv1, bn1, relu1, pool, fc");
 }
 
@@ -99,25 +88,26 @@ TEST(Shapes, CeilModeAddsAWindowThatStartsInside) {
 TEST(GraphBuilder, NamesTheNodeThatIsWrong) {
   GraphBuilder b({.image = {3, 8, 8}, .name = "g"});
   const Value x = b.convolution("c", b.input(), {.out_channels = 4, .kernel = 3});
-  EXPECT_EQ(error_of([&] { b.convolution("c", x, {.out_channels = 4, .kernel = 3}); }),
+  EXPECT_EQ(core::message_of([&] { b.convolution("c", x, {.out_channels = 4, .kernel = 3}); }),
             "a node of this name exists already: node 'c' of g");
-  EXPECT_EQ(error_of([&] { b.convolution("d", x, {.out_channels = 4, .kernel = 7}); }),
+  EXPECT_EQ(core::message_of([&] { b.convolution("d", x, {.out_channels = 4, .kernel = 7}); }),
             "the kernel reaches over 7 pixels of an image of 6 with padding: convolution 'd'");
-  EXPECT_EQ(error_of([&] { b.convolution("d", x, {.out_channels = 6, .kernel = 1, .groups = 4}); }),
+  EXPECT_EQ(core::message_of([&] { b.convolution("d", x, {.out_channels = 6, .kernel = 1, .groups = 4}); }),
             "4 groups do not divide 4 channels in and 6 out: convolution 'd'");
-  EXPECT_EQ(error_of([&] { b.linear("d", x, {.out_features = 4}); }),
+  EXPECT_EQ(core::message_of([&] { b.linear("d", x, {.out_features = 4}); }),
             "needs a vector [F], got [4, 6, 6]: flatten or pool it first: linear 'd'");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(core::message_of([&] {
               b.add("d", {x, b.input()});
             }),
             "inputs have different shapes: add 'd': expected [4, 6, 6], got [3, 8, 8]");
-  EXPECT_EQ(error_of([&] { b.max_pool("d", x, {.kernel = 2, .padding = Padding::all(2)}); }),
+  EXPECT_EQ(core::message_of([&] { b.max_pool("d", x, {.kernel = 2, .padding = Padding::all(2)}); }),
             "padding is not smaller than the kernel: max_pool 'd'");
-  EXPECT_EQ(error_of([&] { b.dropout("d", x, 1.0); }), "drop is not in [0, 1): dropout 'd'");
-  EXPECT_EQ(error_of([&] { b.multiply("d", x, b.input()); }),
+  EXPECT_EQ(core::message_of([&] { b.dropout("d", x, 1.0); }), "drop is not in [0, 1): dropout 'd'");
+  EXPECT_EQ(core::message_of([&] { b.multiply("d", x, b.input()); }),
             "inputs have different shapes: multiply 'd': expected [4, 6, 6], got [3, 8, 8]");
-  EXPECT_EQ(error_of([&] { b.activation("d", Value{9}); }), "an input is not a value of this builder: node 'd' of g");
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(core::message_of([&] { b.activation("d", Value{9}); }),
+            "an input is not a value of this builder: node 'd' of g");
+  EXPECT_EQ(core::message_of([] {
               GraphBuilder({.image = {3, 0, 8}, .name = "g"});
             }),
             "a graph's input has an extent that is not positive: g: got [3, 0, 8]");
@@ -127,7 +117,7 @@ TEST(GraphBuilder, RefusesNodesThatNothingNeeds) {
   GraphBuilder b({.image = {3, 8, 8}, .name = "g"});
   const Value used = b.flatten("used", b.input());
   b.activation("unused", used);
-  EXPECT_EQ(error_of([&] { b.build(used); }), "the graph's output does not need this node: node 'unused' of g");
+  EXPECT_EQ(core::message_of([&] { b.build(used); }), "the graph's output does not need this node: node 'unused' of g");
 }
 
 }  // namespace

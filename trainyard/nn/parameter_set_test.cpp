@@ -9,21 +9,11 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/memory_state.h"
 
 namespace trainyard::nn {
 namespace {
-
-template <typename Action>
-core::ErrorCode code_of(Action action) {
-  try {
-    action();
-  } catch (const core::Error& error) {
-    return error.code();
-  }
-  return core::ErrorCode::kInternal;
-}
 
 ParameterSet small_set(ParameterSetOptions options = {}) {
   ParameterSet set(options);
@@ -110,15 +100,15 @@ TEST(ParameterSet, BindsASecondExecutorByNameAndShape) {
   set.allocate();
   EXPECT_EQ(set.declare({"b.bias", {2}, {}}), *set.find("b.bias"));
   EXPECT_EQ(set.declare_buffer({"b.running_var", {2}, {}}), 0);
-  EXPECT_EQ(code_of([&] { set.declare({"b.bias", {3}, {}}); }), core::ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of([&] { set.declare({"b.bia", {2}, {}}); }), core::ErrorCode::kNotFound);
-  EXPECT_EQ(code_of([&] { set.allocate(); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { set.declare({"b.bias", {3}, {}}); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { set.declare({"b.bia", {2}, {}}); }), core::ErrorCode::kNotFound);
+  EXPECT_EQ(core::code_of([&] { set.allocate(); }), core::ErrorCode::kInvalidArgument);
 }
 
 TEST(ParameterSet, RefusesTwoParametersOfOneName) {
   ParameterSet set = small_set();
-  EXPECT_EQ(code_of([&] { set.declare({"b.bias", {2}, {}}); }), core::ErrorCode::kInvalidArgument);
-  EXPECT_EQ(code_of([&] { set.initialize(1); }), core::ErrorCode::kInvalidArgument) << "not allocated";
+  EXPECT_EQ(core::code_of([&] { set.declare({"b.bias", {2}, {}}); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { set.initialize(1); }), core::ErrorCode::kInvalidArgument) << "not allocated";
 }
 
 TEST(ParameterSet, SharesValuesButNotGradientsAndBuffers) {
@@ -152,7 +142,7 @@ TEST(ParameterSet, ClonesAndCopies) {
   ParameterSet other;
   other.declare({"a.weight", {3, 5}, {}});
   other.allocate();
-  EXPECT_EQ(code_of([&] { copy.copy_from(other); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { copy.copy_from(other); }), core::ErrorCode::kInvalidArgument);
 }
 
 TEST(ParameterSet, SavesAndLoadsEverythingByName) {

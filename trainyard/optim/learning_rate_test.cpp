@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 
 namespace trainyard::optim {
 namespace {
@@ -16,16 +16,6 @@ constexpr double kImageNet = 1281167;
 
 void expect_rates(const LearningRate& rate, const std::vector<std::pair<int64_t, double>>& oracle) {
   for (const auto& [step, expected] : oracle) EXPECT_NEAR(rate(step), expected, 1e-12 + expected * 1e-12) << step;
-}
-
-std::string message_of(const auto& call) {
-  try {
-    call();
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
-    return error.what();
-  }
-  return "nothing thrown";
 }
 
 // tf_cnn_benchmarks' rates of a ResNet at a batch of 256 images.
@@ -88,22 +78,22 @@ TEST(LearningRate, CosineMeetsItsEndsAndMiddle) {
 }
 
 TEST(LearningRate, BadSchedulesAreRefusedWithUpstreamsTexts) {
-  EXPECT_EQ(message_of([] { parse_piecewise("1;3", 10); }),
+  EXPECT_EQ(core::message_of([] { parse_piecewise("1;3", 10); }),
             "--piecewise_learning_rate_schedule must have an odd number of components");
-  EXPECT_EQ(message_of([] { parse_piecewise("1;3;x", 10); }), "Invalid learning rate: x");
-  EXPECT_EQ(message_of([] { parse_piecewise("1;2.5;2", 10); }), "Invalid epoch: 2.5");
-  EXPECT_EQ(message_of([] { parse_piecewise("", 10); }), "Invalid learning rate: ");
+  EXPECT_EQ(core::message_of([] { parse_piecewise("1;3;x", 10); }), "Invalid learning rate: x");
+  EXPECT_EQ(core::message_of([] { parse_piecewise("1;2.5;2", 10); }), "Invalid epoch: 2.5");
+  EXPECT_EQ(core::message_of([] { parse_piecewise("", 10); }), "Invalid learning rate: ");
 }
 
 TEST(LearningRate, ValuesThatCannotBeAreRefused) {
-  EXPECT_NE(message_of([] { constant(std::nan("")); }), "nothing thrown");
-  EXPECT_NE(message_of([] { constant(-0.1); }), "nothing thrown");
-  EXPECT_NE(message_of([] { piecewise({1}, {1.0}); }), "nothing thrown");
-  EXPECT_NE(message_of([] { piecewise({5, 3}, {1.0, 0.1, 0.01}); }), "nothing thrown");
-  EXPECT_NE(message_of([] { exponential_staircase(1.0, 0, 0.5, 0.0); }), "nothing thrown");
-  EXPECT_NE(message_of([] { cosine(1.0, 10, 10); }), "nothing thrown");
-  EXPECT_NE(message_of([] { parse_piecewise("1", 0.0); }), "nothing thrown");
-  EXPECT_NE(message_of([] { scaled_rate(0.1, 256, 0); }), "nothing thrown");
+  EXPECT_NE(core::message_of([] { constant(std::nan("")); }), "no error");
+  EXPECT_NE(core::message_of([] { constant(-0.1); }), "no error");
+  EXPECT_NE(core::message_of([] { piecewise({1}, {1.0}); }), "no error");
+  EXPECT_NE(core::message_of([] { piecewise({5, 3}, {1.0, 0.1, 0.01}); }), "no error");
+  EXPECT_NE(core::message_of([] { exponential_staircase(1.0, 0, 0.5, 0.0); }), "no error");
+  EXPECT_NE(core::message_of([] { cosine(1.0, 10, 10); }), "no error");
+  EXPECT_NE(core::message_of([] { parse_piecewise("1", 0.0); }), "no error");
+  EXPECT_NE(core::message_of([] { scaled_rate(0.1, 256, 0); }), "no error");
 }
 
 }  // namespace

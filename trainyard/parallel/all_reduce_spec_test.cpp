@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -10,13 +10,7 @@ namespace {
 using Ranges = std::vector<AllReduceRange>;
 
 std::string problem_of(std::string_view spec) {
-  try {
-    parse_all_reduce_spec(spec);
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
-    return error.detail().problem;
-  }
-  return "";
+  return core::problem_of([&] { parse_all_reduce_spec(spec); });
 }
 
 TEST(AllReduceSpec, OneRange) {

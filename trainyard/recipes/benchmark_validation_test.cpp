@@ -1,11 +1,10 @@
 #include "trainyard/recipes/benchmark_validation.h"
 
-#include <functional>
 #include <sstream>
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/flag_value.h"
 #include "trainyard/recipes/benchmark_flags.h"
 #include "trainyard/recipes/dataset_choice.h"
@@ -21,18 +20,8 @@ core::FlagValues parse(const std::string& line) {
   return core::parse_flags(benchmark_flags(), arguments);
 }
 
-std::string problem_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
-    return error.detail().problem;
-  }
-  return "";
-}
-
 std::string problem_of(const std::string& line) {
-  return problem_of([&] { validate_benchmark_flags(parse(line)); });
+  return core::problem_of([&] { validate_benchmark_flags(parse(line)); });
 }
 
 struct Row {
@@ -260,7 +249,7 @@ TEST(BenchmarkValidationOrder, DefaultsPass) {
 
 TEST(AllReduceBenchmarkValidation, Item36) {
   const auto problem = [](const std::string& line) {
-    return problem_of([&] { validate_all_reduce_benchmark_flags(parse(line)); });
+    return core::problem_of([&] { validate_all_reduce_benchmark_flags(parse(line)); });
   };
   EXPECT_EQ(problem(""), "--variable_update=replicated must be specified to usethe all-reduce benchmark");
   EXPECT_EQ(problem("--variable_update=replicated --variable_consistency=relaxed"),

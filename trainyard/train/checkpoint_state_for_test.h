@@ -2,13 +2,11 @@
 // versions is seen.
 #pragma once
 
-#include <functional>
-#include <optional>
 #include <string>
 
 #include <ATen/ops/full.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/file_system.h"
 #include "trainyard/core/stateful.h"
 #include "trainyard/train/checkpoint.h"
@@ -55,14 +53,6 @@ inline int64_t latest_version(const std::string& directory, core::FileSystem& fi
   return state.version();
 }
 
-// The error that `work` throws, nothing when it succeeds.
-inline std::optional<core::Error> error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const core::Error& error) {
-    return error;
-  }
-  return std::nullopt;
-}
+using core::error_of;
 
 }  // namespace trainyard::train

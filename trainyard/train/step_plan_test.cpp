@@ -1,27 +1,16 @@
 #include "trainyard/train/step_plan.h"
 
-#include <functional>
 #include <string>
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 
 namespace trainyard::train {
 namespace {
 
-std::string problem_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
-    return error.detail().problem;
-  }
-  return "";
-}
-
 std::string problem_of(const StepPlanOptions& options) {
-  return problem_of([&] { make_step_plan(options); });
+  return core::problem_of([&] { make_step_plan(options); });
 }
 
 // Upstream's testNumBatchesAndEpochs.
@@ -36,7 +25,7 @@ TEST(BatchesAndEpochs, UpstreamOracles) {
   check(batches_and_epochs({}, 4, 2, 3), 6, 4);
   check(batches_and_epochs(0, {}, 10, 100), 100, 10.0);  // 0 means the default
   check(batches_and_epochs(0, 3, 2, 3), 5, 10.0 / 3);
-  EXPECT_EQ(problem_of([] { batches_and_epochs(1, 1, 2, 3); }),
+  EXPECT_EQ(core::problem_of([] { batches_and_epochs(1, 1, 2, 3); }),
             "At most one of --num_batches and --num_epochs may be specified.");
 }
 

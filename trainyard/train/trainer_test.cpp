@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/memory_state.h"
 
 namespace trainyard::train {
@@ -67,15 +67,6 @@ class Recorder : public Callback {
   std::string name_;
   Log* log_;
 };
-
-core::Error error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const core::Error& error) {
-    return error;
-  }
-  return {core::ErrorCode::kInternal, "nothing was thrown"};
-}
 
 TEST(Trainer, CallsEveryoneInTheOrderDrawn) {
   Log log;
@@ -199,7 +190,7 @@ TEST(Trainer, AnErrorNamesEpochAndStepAndRunsAfterTrain) {
   trainer.on_step = [](const StepView& view) {
     if (view.global_step == 3) throw core::Error(core::ErrorCode::kIo, {.problem = "no more", .where = "disk"});
   };
-  const core::Error error = error_of([&] { trainer.train({.steps_per_epoch = 3, .max_epoch = 2}); });
+  const core::Error error = core::error_of([&] { trainer.train({.steps_per_epoch = 3, .max_epoch = 2}); }).value();
   EXPECT_EQ(error.code(), core::ErrorCode::kIo);
   EXPECT_STREQ(error.what(), "no more: epoch 2, step 1: disk");
   EXPECT_EQ(log.at(log.size() - 2), "a after_train 2:0 of 3");
@@ -216,7 +207,7 @@ TEST(Trainer, AnErrorOfACallbackNamesItAndTheFirstOneIsThrown) {
   };
   trainer.add(bad);
   trainer.add(std::make_shared<Recorder>("good", log));
-  const core::Error error = error_of([&] { trainer.train({.steps_per_epoch = 3}); });
+  const core::Error error = core::error_of([&] { trainer.train({.steps_per_epoch = 3}); }).value();
   EXPECT_STREQ(error.what(), "first: epoch 1, step 1: callback 'bad', before_step");
   EXPECT_EQ(log.at(log.size() - 2), "good after_train 1:0 of 0") << "the others still run";
 }
@@ -241,7 +232,7 @@ TEST(Trainer, CallbacksHaveNamesOfTheirOwnAndComeBeforeTraining) {
   Log log;
   CountingTrainer trainer;
   trainer.add(std::make_shared<Recorder>("a", log));
-  EXPECT_EQ(error_of([&] { trainer.add(std::make_shared<Recorder>("a", log)); }).code(),
+  EXPECT_EQ(core::code_of([&] { trainer.add(std::make_shared<Recorder>("a", log)); }),
             core::ErrorCode::kInvalidArgument);
   auto adder = std::make_shared<Recorder>("adder", log);
   adder->on_event = [&log](Trainer& t, Event event) {
@@ -305,7 +296,7 @@ TEST(Trainer, SavesCountersAndCallbacksByName) {
 
 TEST(Trainer, RefusesLoopsThatCannotBe) {
   CountingTrainer trainer;
-  const auto code = [&](const LoopOptions& loop) { return error_of([&] { trainer.train(loop); }).code(); };
+  const auto code = [&](const LoopOptions& loop) { return core::code_of([&] { trainer.train(loop); }); };
   EXPECT_EQ(code({.steps_per_epoch = 0}), core::ErrorCode::kInvalidArgument);
   EXPECT_EQ(code({.steps_per_epoch = 1, .starting_epoch = 0}), core::ErrorCode::kInvalidArgument);
   EXPECT_EQ(code({.steps_per_epoch = 1, .max_epoch = -1}), core::ErrorCode::kInvalidArgument);

@@ -15,7 +15,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/nn/loss.h"
 
@@ -57,17 +57,6 @@ struct Replica {
   GradientSink sink;
   std::unique_ptr<Executor> executor;
 };
-
-template <typename Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const core::Error& error) {
-    EXPECT_NE(error.code(), core::ErrorCode::kInternal);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(ReferenceExecutor, Learns) {
   Replica replica(small_graph(true));
@@ -185,28 +174,31 @@ TEST(ReferenceExecutor, PrefixesNames) {
 TEST(ReferenceExecutor, SaysWhatIsWrong) {
   const Graph graph = small_graph(false);
   Replica replica(graph);
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(core::message_of([&] {
               replica.executor->forward(at::zeros({2, 3, 6, 5}), {});
             }),
             "the images do not fit the model: small: expected a batch of [3, 6, 6] of a float type, got [2, 3, 6, 5] "
             "of Float");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(core::message_of([&] {
               replica.executor->forward(at::zeros({2, 3, 6, 6}, at::kByte), {});
             }),
             "the images do not fit the model: small: expected a batch of [3, 6, 6] of a float type, got [2, 3, 6, 6] "
             "of Byte");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(core::message_of([&] {
               replica.executor->forward(at::zeros({0, 3, 6, 6}), {});
             }).substr(0, 31),
             "the images do not fit the model");
   ParameterSet unallocated;
   const auto early = make_executor("reference", graph, {.parameters = &unallocated});
-  EXPECT_EQ(error_of([&] { early->forward(images(1), {}); }).substr(0, 36), "the parameter set is not allocated: ");
-  EXPECT_EQ(error_of([&] { make_executor("referense", graph, {.parameters = &unallocated}); }).substr(0, 56),
+  EXPECT_EQ(core::message_of([&] { early->forward(images(1), {}); }).substr(0, 36),
+            "the parameter set is not allocated: ");
+  EXPECT_EQ(core::message_of([&] { make_executor("referense", graph, {.parameters = &unallocated}); },
+                             core::ErrorCode::kNotFound)
+                .substr(0, 56),
             "unknown executor 'referense'; did you mean 'reference'? ");
-  EXPECT_EQ(error_of([&] { make_executor("reference", graph, {}); }).substr(0, 34),
+  EXPECT_EQ(core::message_of([&] { make_executor("reference", graph, {}); }).substr(0, 34),
             "an executor needs a parameter set:");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(core::message_of([&] {
               make_executor("reference", graph, {.parameters = &replica.set, .gradients = nullptr});
               make_executor("reference", graph, {.parameters = &unallocated, .gradients = &replica.sink});
             }),
