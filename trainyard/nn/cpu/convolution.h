@@ -1,6 +1,6 @@
 // Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
-// (lane_convolution.h, winograd_convolution.h). Weights come in plain [out, in / groups, height, width] float and are packed into the layout
-// that each direction wants; a packed copy is good until the values change.
+// (lane_convolution.h, winograd_convolution.h). Weights come in plain [out, in / groups, height, width] float and are
+// packed into the layout that each direction wants; a packed copy is good until the values change.
 #pragma once
 
 #include <cstdint>
