@@ -34,6 +34,8 @@ int run_layers(const Arguments& arguments, Console& console) {
   table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0).group(kGroup);
   table.choice("executor", "auto", {"auto", "cpu", "reference"}, "what runs the model: auto is cpu").group(kGroup);
   table.boolean("forward_only", false, "inference instead of training").group(kGroup);
+  table.boolean("freeze_when_forward_only", false, "with --forward_only: batch norms folded into the convolutions")
+      .group(kGroup);
   table.boolean("use_bf16", false, "activations in bfloat16").group(kGroup);
   table.integer("num_warmup_batches", 3, "steps before those that count").bounds(0).group(kGroup);
   table.integer("num_batches", 10, "steps whose median is shown").bounds(1).group(kGroup);
@@ -56,6 +58,7 @@ int run_layers(const Arguments& arguments, Console& console) {
                              .batch_size = values.integer("batch_size"),
                              .executor = values.text("executor"),
                              .forward_only = values.boolean("forward_only"),
+                             .frozen = values.boolean("freeze_when_forward_only"),
                              .bfloat16 = bfloat16,
                              .warmup_steps = values.integer("num_warmup_batches"),
                              .steps = values.integer("num_batches"),

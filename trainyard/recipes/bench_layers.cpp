@@ -52,6 +52,10 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
                        .expected = "at least one step, and no negative warm-up",
                        .actual = fmt::format("{} steps, {} for the warm-up", options.steps, options.warmup_steps)});
   }
+  if (options.frozen && !options.forward_only) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "layers are frozen in inference only", .remedy = "pass --forward_only, too"});
+  }
   const std::string dataset = dataset_of(options);
   const models::ModelInfo& model = models::find_model(options.model, dataset);
   const int64_t classes = models::find_dataset(dataset).benchmark_classes;
@@ -64,7 +68,8 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   const int threads = options.intra_op_threads > 0 ? options.intra_op_threads : core::available_cores();
   if (options.forward_only) {
     core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
-    ForwardTrainer trainer({.graph = graph, .executor = options.executor, .dtype = dtype}, source);
+    ForwardTrainer trainer({.graph = graph, .executor = options.executor, .dtype = dtype, .frozen = options.frozen},
+                           source);
     return record(trainer, options, graph, cost);
   }
   train::SingleCostOptions training;

@@ -14,13 +14,14 @@ struct LayerBenchOptions {
   int64_t batch_size = 0;  // 0: the model's
   std::string executor = "auto";
   bool forward_only = false;
+  bool frozen = false;    // forward only: batch norms folded into the convolutions
   bool bfloat16 = false;  // activations
   int64_t warmup_steps = 3, steps = 10;
   int intra_op_threads = 0;  // 0: the cores that this process may use
 };
 
 // Steps of training (loss, backward and Nesterov momentum included), or inference. Throws kNotFound for an unknown
-// model or executor, kInvalidArgument for steps below one.
+// model or executor, kInvalidArgument for steps below one and for frozen training.
 train::LayerReport bench_layers(const LayerBenchOptions& options);
 
 }  // namespace trainyard::recipes

@@ -40,6 +40,15 @@ TEST(BenchLayers, TimesInferenceAlone) {
   for (const train::LayerRow& row : report.rows) EXPECT_EQ(row.backward.seconds + row.backward.flops, 0);
 }
 
+TEST(BenchLayers, FoldsNormsIntoFrozenConvolutions) {
+  LayerBenchOptions options = small_bench();
+  options.frozen = true;
+  EXPECT_THROW(bench_layers(options), core::Error);  // training
+  options.forward_only = true;
+  options.executor = "cpu";
+  for (const train::LayerRow& row : bench_layers(options).rows) EXPECT_NE(row.kinds[0], "batch_norm") << row.names[0];
+}
+
 TEST(BenchLayers, ComputesInBfloat16WithHalfTheTraffic) {
   LayerBenchOptions options = small_bench();
   const train::LayerReport wide = bench_layers(options);

@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 #include <omp.h>
+#include <sys/resource.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/file_system.h"
@@ -25,6 +26,9 @@ constexpr const char* kFormat = "trainyard convolutions 1";
 // short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
 constexpr double kSeconds = 0.03;  // for both together
+// How long to wait for undisturbed runs, and for how many shapes, before a process takes the machine for busy.
+constexpr double kPatience = 0.25;
+constexpr int kBusyShapes = 4;
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;
 
@@ -65,11 +69,18 @@ class Rehearsal {
         bias_(bytes((s.out_channels + channel_block()) * int64_t{sizeof(float)})),
         has_bias_(s.bias) {}
 
-  double seconds(const ConvolutionKernel& kernel) const {
+  struct Run {
+    double seconds = 0;
+    bool disturbed = false;  // another program took a core from one of our threads
+  };
+
+  Run run(const ConvolutionKernel& kernel) const {
     using Clock = std::chrono::steady_clock;
+    const int64_t switches = forced_switches();
     const Clock::time_point begin = Clock::now();
-    run(kernel);
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    execute(kernel);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    return {seconds, forced_switches() != switches};
   }
 
  private:
@@ -78,7 +89,13 @@ class Rehearsal {
     return bytes(s.batch * ((channels + block - 1) / block * block) * pixels * size_of(s.dtype));
   }
 
-  void run(const ConvolutionKernel& kernel) const {
+  static int64_t forced_switches() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+  }
+
+  void execute(const ConvolutionKernel& kernel) const {
     auto* const bias = has_bias_ ? static_cast<float*>(bias_.data_ptr()) : nullptr;
     void *const source = source_.data_ptr(), *const output = output_.data_ptr();
     switch (direction_) {
@@ -96,21 +113,29 @@ class Rehearsal {
   bool has_bias_;
 };
 
-// The fastest run of each counts. They take turns, so that what else the machine does meets both.
-ConvolutionChoices::Choice measure(const ConvolutionShape& shape, ConvolutionDirection direction,
-                                   const ConvolutionKernel& direct, const ConvolutionKernel& winograd) {
+// The fastest run of each counts. They take turns, so that what else the machine does meets both. None when too few
+// runs were undisturbed: a thread that loses its core holds up all of its team, at each barrier, and Winograd has more.
+std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape, ConvolutionDirection direction,
+                                                  const ConvolutionKernel& direct, const ConvolutionKernel& winograd) {
   const Rehearsal rehearsal(shape, direction, std::max(direct.weights_bytes(), winograd.weights_bytes()),
                             std::max(direct.scratch_bytes(), winograd.scratch_bytes()));
-  rehearsal.seconds(direct);
-  rehearsal.seconds(winograd);
+  rehearsal.run(direct);
+  rehearsal.run(winograd);
   ConvolutionChoices::Choice choice{.direct_seconds = std::numeric_limits<double>::infinity(),
                                     .winograd_seconds = std::numeric_limits<double>::infinity()};
-  double spent = 0;
-  for (int i = 0; i < kMostRuns && (i < kLeastRuns || spent < kSeconds); ++i) {
-    const double direct_seconds = rehearsal.seconds(direct), winograd_seconds = rehearsal.seconds(winograd);
-    choice.direct_seconds = std::min(choice.direct_seconds, direct_seconds);
-    choice.winograd_seconds = std::min(choice.winograd_seconds, winograd_seconds);
-    spent += direct_seconds + winograd_seconds;
+  int runs = 0;
+  double counted = 0, spent = 0;
+  while (runs < kMostRuns && (runs < kLeastRuns || counted < kSeconds)) {
+    const Rehearsal::Run first = rehearsal.run(direct), second = rehearsal.run(winograd);
+    spent += first.seconds + second.seconds;
+    if (!first.disturbed && !second.disturbed) {
+      choice.direct_seconds = std::min(choice.direct_seconds, first.seconds);
+      choice.winograd_seconds = std::min(choice.winograd_seconds, second.seconds);
+      counted += first.seconds + second.seconds;
+      ++runs;
+    } else if (spent - counted > kPatience + 2 * kLeastRuns * (first.seconds + second.seconds)) {
+      return std::nullopt;
+    }
   }
   if (choice.winograd_seconds < choice.direct_seconds) choice.algorithm = ConvolutionAlgorithm::kWinograd;
   return choice;
@@ -124,7 +149,18 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   const std::lock_guard lock(measuring);
   ConvolutionChoices& choices = ConvolutionChoices::instance();
   if (const auto known = choices.find(description)) return known->algorithm;
-  return choices.add(description, measure(shape, direction, direct, winograd)).algorithm;
+  static int busy_shapes = 0;
+  if (busy_shapes < kBusyShapes) {
+    if (const auto choice = measure(shape, direction, direct, winograd)) {
+      return choices.add(description, *choice).algorithm;
+    }
+    if (++busy_shapes == kBusyShapes) {
+      core::log::warning(
+          "other programs use the processor: from here on, convolutions follow the rule of --deterministic instead of "
+          "being measured, and nothing is kept; measure again on an idle machine");
+    }
+  }
+  return convolution_by_shape(shape);
 }
 
 const char* name_of(ConvolutionAlgorithm algorithm) {

@@ -274,7 +274,8 @@ TEST_P(LayerConformance, MicroStepsAddUpInTheSink) {
     if (output.requires_grad()) output.backward(Rig::cotangent(output));
     rig.sink.finish();
   }
-  EXPECT_TRUE(at::equal(rig.set.gradients(), sum));
+  // A kernel may add a micro-step's parts to what is there one by one: the same but for rounding.
+  EXPECT_LE((rig.set.gradients() - sum).norm().item<double>(), 1e-6 * sum.norm().item<double>());
 }
 
 TEST_P(LayerConformance, InferenceLeavesNoTrace) {

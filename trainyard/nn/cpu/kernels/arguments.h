@@ -154,6 +154,14 @@ struct AveragePool {
   bool accumulate = false;      // backward only
 };
 
+// float [batch, in] x weight [out, in] + bias -> float [batch, out]; all contiguous, bias null: none.
+struct LinearForward {
+  static constexpr int64_t kMostSamples = 4;
+  int64_t batch = 1, in = 1, out = 1;
+  const float *input = nullptr, *weight = nullptr, *bias = nullptr;
+  float* output = nullptr;
+};
+
 // map -> float [N, C] means over pixels; backward: map (+)= gradient / pixels.
 struct GlobalAverageForward {
   MapShape shape;

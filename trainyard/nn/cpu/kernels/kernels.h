@@ -30,6 +30,7 @@
   X(lane_convolution_forward, LaneConvolutionForward)                  \
   X(lane_convolution_backward_data, LaneConvolutionBackwardData)       \
   X(lane_convolution_backward_weights, LaneConvolutionBackwardWeights) \
+  X(linear_forward, LinearForward)                                     \
   X(local_response_forward, LocalResponseForward)                      \
   X(local_response_backward, LocalResponseBackward)                    \
   X(scale_samples, ScaleSamples)

@@ -4,6 +4,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
 
+#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/steps/single_input_step.h"
 
 namespace trainyard::nn::cpu {
@@ -31,6 +32,15 @@ class LinearStep : public PlanStep {
 
   void forward(Run& run) override {
     const ParameterSet& set = *context_.parameters;
+    if (batch_ <= LinearForward::kMostSamples) {
+      return linear_forward({.batch = batch_,
+                             .in = in_,
+                             .out = out_,
+                             .input = static_cast<const float*>(run.at(input_data_)),
+                             .weight = set.value(weight_).const_data_ptr<float>(),
+                             .bias = bias_.index >= 0 ? set.value(bias_).const_data_ptr<float>() : nullptr,
+                             .output = static_cast<float*>(run.at(output_data_))});
+    }
     at::Tensor y = matrix(run, output_data_, out_);
     const at::Tensor x = matrix(run, input_data_, in_), weight = set.value(weight_).t();
     if (bias_.index >= 0) {
