@@ -75,6 +75,38 @@ TEST_F(BadInput, AFlippedByteInARecord) {
   expect_refused(train(data_dir_), {"train-00000-of-00001", "offset", "crc32c"});
 }
 
+// The run that fails says what to pass; with it, the damage is told and counted, and the run goes on.
+TEST_F(BadInput, ABadSampleCanBeSkippedOrSubstituted) {
+  damage([](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
+  expect_refused(train(data_dir_), {"crc32c", "trainyard data verify", "--on_bad_sample=skip"});
+  for (const std::string policy : {"skip", "substitute"}) {
+    train_dir_ = temp_.file("run_" + policy);
+    const CommandResult result = train(data_dir_, {"--on_bad_sample=" + policy});
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    EXPECT_EQ(count_lines(result.err, "bad sample (skipped|replaced).*train-00000-of-00001 at offset [0-9]+"), 1);
+    EXPECT_EQ(count_lines(result.out, "^Bad samples: +1$"), 1) << result.out;
+    EXPECT_NE(files().read_file(core::join_path(train_dir_, "run_summary.json")).find("\"bad_samples\": 1"),
+              std::string::npos);
+  }
+  expect_refused(train(data_dir_, {"--on_bad_sample=skip", "--bad_sample_budget=0", "--train_dir=" + temp_.file("z")}),
+                 {"too many bad samples", "--bad_sample_budget=0", "train-00000-of-00001"});
+  EXPECT_EQ(train(data_dir_, {"--on_bad_sample=ignore"}).code, kUsage);
+}
+
+TEST_F(BadInput, AnExactEvaluationLeavesBadSamplesOut) {
+  ASSERT_EQ(train(data_dir_).code, kSuccess);
+  const std::string validation = core::join_path(data_dir_, "validation-00000-of-00001");
+  std::string bytes = files().read_file(validation);
+  bytes[bytes.size() / 2] ^= 1;
+  files().write_file_atomically(validation, bytes);
+  const CommandResult result =
+      run_command({"eval", "--model=trivial", "--data_name=shapes", "--data_dir=" + data_dir_, "--device=cpu",
+                   "--train_dir=" + train_dir_, "--batch_size=4", "--eval_exact", "--on_bad_sample=skip"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "\\[11 examples\\]"), 1) << result.out;
+  EXPECT_EQ(count_lines(result.err, "1 bad samples in the evaluation's data; 11 images"), 1) << result.err;
+}
+
 TEST_F(BadInput, ALengthOfTwoToTheSixty) {
   damage([](std::string& bytes) { bytes[7] = 0x10; });
   expect_refused(train(data_dir_), {"train-00000-of-00001", "offset 0"});

@@ -46,6 +46,9 @@ class BatchSource : public core::Stateful {
   virtual Position position() const = 0;
   virtual void seek(Position position) = 0;
 
+  // Different samples of the batches so far that were bad and skipped or replaced.
+  virtual int64_t bad_samples() const { return 0; }
+
   void save(core::StateWriter& writer) const override;  // "epoch", "offset"
   void load(const core::StateReader& reader) override;
 };

@@ -1,5 +1,7 @@
 #include "trainyard/data/flags.h"
 
+#include "trainyard/data/bad_samples.h"
+
 namespace trainyard::data {
 namespace {
 
@@ -45,6 +47,18 @@ void declare_image_flags(core::FlagTable& table) {
 void declare_pipeline_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Input pipeline";
   table.integer("batch_group_size", 1, "batches that are made at a time; the warm-up is rounded up to a multiple")
+      .group(kGroup);
+  table
+      .choice(
+          "on_bad_sample", "fail", {"fail", "skip", "substitute"},
+          "what becomes of a sample that cannot be read or decoded: the run fails; the next one of the order takes its "
+          "place (an exact evaluation leaves it out); another one drawn by the seed takes its place")
+      .group(kGroup);
+  table
+      .real("bad_sample_budget", BadSampleOptions().budget,
+            "bad samples that are skipped or substituted before the run fails, as a part of the data set's samples; at "
+            "least one, but for 0")
+      .bounds(0, 1)
       .group(kGroup);
   table.boolean("datasets_use_prefetch", true, "make the next batches while a step runs").group(kGroup);
   table.integer("datasets_prefetch_buffer_size", 1, "batches kept ready for each device").group(kGroup);

@@ -7,6 +7,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <set>
 
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
@@ -32,8 +33,11 @@ void require(bool holds, std::string_view name, std::string_view expected, int64
 struct Job {
   struct Slot {
     SampleKey key;
+    Position place;
     float* image;
     int64_t* label;
+    std::vector<BadSample> bad;  // met here, in the order in which they were tried
+    bool left_out = false;       // holds no sample
   };
   std::vector<Batch> batches;
   std::vector<Slot> slots;
@@ -43,12 +47,33 @@ struct Job {
   size_t error_slot = 0;
 
   bool complete() const { return finished == slots.size(); }
+  void leave_out();
   void fail(size_t slot, std::exception_ptr failure) {
     if (error && error_slot <= slot) return;
     error = std::move(failure);
     error_slot = slot;
   }
 };
+
+// Moves the samples of each batch together where some are left out.
+void Job::leave_out() {
+  auto slot = slots.begin();
+  for (Batch& batch : batches) {
+    const auto end = slot + batch.labels.numel();
+    int64_t kept = 0;
+    for (; slot != end; ++slot) {
+      if (slot->left_out) continue;
+      const int64_t place = slot->label - batch.labels.const_data_ptr<int64_t>();
+      if (place != kept) {
+        batch.images.select(0, kept).copy_(batch.images.select(0, place));
+        batch.labels.select(0, kept).copy_(batch.labels.select(0, place));
+      }
+      ++kept;
+    }
+    batch.images = batch.images.narrow(0, 0, kept);
+    batch.labels = batch.labels.narrow(0, 0, kept);
+  }
+}
 
 }  // namespace
 
@@ -63,6 +88,7 @@ void PipelineOptions::validate() const {
   require(worker_threads > 0, "worker_threads", "at least 1", worker_threads);
   require(prefetch_batches > 0, "prefetch_batches", "at least 1", prefetch_batches);
   order.validate();
+  bad_samples.validate();
 }
 
 // Workers claim one sample at a time, always of the earliest batch that has any left, so the batch that next() waits
@@ -73,7 +99,8 @@ class Pipeline::Workers {
       : options_(options),
         dataset_(std::move(dataset)),
         transform_(std::move(transform)),
-        sequence_(dataset_->size(), options.order, options.seed) {}
+        sequence_(dataset_->size(), options.order, options.seed),
+        tally_(options.bad_samples, dataset_->size()) {}
   ~Workers() { stop(); }
 
   std::vector<Batch> next() {
@@ -84,7 +111,9 @@ class Pipeline::Workers {
     waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (stopped_) throw Error(ErrorCode::kCancelled, "input pipeline was stopped");
     if (ring_.empty()) return {};
+    for (const Job::Slot& slot : ring_.front()->slots) tally_.add(slot.bad);
     if (ring_.front()->error) std::rethrow_exception(ring_.front()->error);
+    ring_.front()->leave_out();
     std::vector<Batch> batches = std::move(ring_.front()->batches);
     ring_.pop_front();
     position_ = batches.front().after;
@@ -111,6 +140,21 @@ class Pipeline::Workers {
   Position position() const {
     std::lock_guard lock(mutex_);
     return position_;
+  }
+
+  int64_t bad_samples() const {
+    std::lock_guard lock(mutex_);
+    return tally_.count();
+  }
+
+  void save(core::StateWriter& writer) const {
+    std::lock_guard lock(mutex_);
+    tally_.save(writer);
+  }
+
+  void load(const core::StateReader& reader) {
+    std::lock_guard lock(mutex_);
+    tally_.load(reader);
   }
 
   // Samples in work for batches that are thrown away are finished into memory that nobody reads.
@@ -196,7 +240,10 @@ class Pipeline::Workers {
       int64_t* label = batch.labels.mutable_data_ptr<int64_t>();
       for (int64_t i = 0; i < count; ++i) {
         const Position place = sequence_.advanced(open_at_, first + i);
-        job.slots.push_back({{options_.seed, place.epoch, sequence_.sample_at(place), i}, image, label});
+        job.slots.push_back({.key = {options_.seed, place.epoch, sequence_.sample_at(place), i},
+                             .place = place,
+                             .image = image,
+                             .label = label});
         image += image_size();
         ++label;
       }
@@ -207,27 +254,61 @@ class Pipeline::Workers {
 
   int64_t image_size() const { return 3 * options_.height * options_.width; }
 
-  void fill(const Job::Slot& slot) {
-    if (!options_.repeat_cached_sample) return make_sample(slot.key, slot.image, slot.label);
+  void fill(Job::Slot& slot) {
+    if (!options_.repeat_cached_sample) return make_slot(slot);
     std::call_once(cached_, [&] {
       cached_image_.resize(image_size());
-      make_sample({options_.seed, 0, 0, 0}, cached_image_.data(), &cached_label_);
+      cached_slot_ = {.key = {options_.seed, 0, 0, 0}, .image = cached_image_.data(), .label = &cached_label_};
+      make_slot(cached_slot_);
     });
     std::memcpy(slot.image, cached_image_.data(), cached_image_.size() * sizeof(float));
     *slot.label = cached_label_;
+    slot.bad = cached_slot_.bad;
+    slot.left_out = cached_slot_.left_out;
   }
 
-  void make_sample(const SampleKey& key, float* image, int64_t* label) const {
-    const Record record = dataset_->read(key.sample).value();
+  // The sample that belongs into the slot, or what takes the place of a bad one.
+  void make_slot(Job::Slot& slot) {
+    core::Result<bool> made = make_sample(slot.key, slot.image, slot.label);
+    if (made.ok()) return;
+    const OnBadSample policy = options_.bad_samples.policy;
+    if (policy == OnBadSample::kFail) throw failure_of(made.error());
+    slot.bad.push_back({slot.key.sample, made.error()});
+    if (policy == OnBadSample::kSkip && !options_.repeat) {
+      slot.left_out = true;
+      return;
+    }
+    StandIns stand_ins(policy, slot.key, slot.place, dataset_->size(), [this](Position place) {
+      std::lock_guard lock(mutex_);
+      return sequence_.sample_at(place);
+    });
+    // More than the budget, or all that there are, and the run ends with this batch.
+    const int64_t enough = std::min(options_.bad_samples.allowed(dataset_->size()) + 1, dataset_->size());
+    std::set<int64_t> met = {slot.key.sample};
+    while (static_cast<int64_t>(met.size()) < enough) {
+      const SampleKey key = stand_ins.next();
+      made = make_sample(key, slot.image, slot.label);
+      if (made.ok()) return;
+      slot.bad.push_back({key.sample, made.error()});
+      met.insert(key.sample);
+    }
+    throw Error(made.error());
+  }
+
+  // A bad sample is an error, what else goes wrong is thrown.
+  core::Result<bool> make_sample(const SampleKey& key, float* image, int64_t* label) const {
+    core::Result<Record> read = dataset_->read(key.sample);
+    if (!read.ok()) return read.error();
+    const Record& record = read.value();
     *label = record.label + options_.label_offset;
     if (*label < 0) {
-      throw Error(ErrorCode::kCorruptData, {.problem = "label is negative",
-                                            .where = record.where,
-                                            .expected = fmt::format("at least {}", -options_.label_offset),
-                                            .actual = fmt::format("{}", record.label),
-                                            .remedy = "use the number of classes that the data set was made for"});
+      return Error(ErrorCode::kCorruptData, {.problem = "label is negative",
+                                             .where = record.where,
+                                             .expected = fmt::format("at least {}", -options_.label_offset),
+                                             .actual = fmt::format("{}", record.label),
+                                             .remedy = "use the number of classes that the data set was made for"});
     }
-    transform_->apply(record, key, image).value();
+    return transform_->apply(record, key, image);
   }
 
   const PipelineOptions options_;
@@ -240,12 +321,14 @@ class Pipeline::Workers {
   std::deque<std::shared_ptr<Job>> ring_;  // batches made ahead, in order
   Position open_at_;                       // of the next batch to open
   Position position_;                      // after the last one that next() returned
+  BadSampleTally tally_;
   double waited_ = 0;
   bool stopped_ = false;
 
   std::once_flag cached_;
   std::vector<float> cached_image_;
   int64_t cached_label_ = 0;
+  Job::Slot cached_slot_;
 
   std::mutex join_mutex_;
   std::vector<core::Thread> threads_;  // last: ends before what it uses
@@ -275,6 +358,17 @@ Position Pipeline::position() const {
 }
 void Pipeline::seek(Position position) {
   workers_->seek(position);
+}
+int64_t Pipeline::bad_samples() const {
+  return workers_->bad_samples();
+}
+void Pipeline::save(core::StateWriter& writer) const {
+  BatchSource::save(writer);
+  workers_->save(writer);
+}
+void Pipeline::load(const core::StateReader& reader) {
+  BatchSource::load(reader);
+  workers_->load(reader);
 }
 
 }  // namespace trainyard::data

@@ -13,6 +13,7 @@
 #include <memory>
 #include <vector>
 
+#include "trainyard/data/bad_samples.h"
 #include "trainyard/data/batch_source.h"
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/sample_order.h"
@@ -35,11 +36,14 @@ struct PipelineOptions {
   // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;
+  BadSampleOptions bad_samples;
   void validate() const;  // throws kInvalidArgument
 };
 
-// Threads start with the first next(), so a seek() before it costs nothing. A bad sample leaves the pipeline where it
-// is: next() throws the same again until seek() goes elsewhere.
+// Threads start with the first next(), so a seek() before it costs nothing. A bad sample that is not skipped or
+// substituted leaves the pipeline where it is: next() throws the same again until seek() goes elsewhere. So do errors
+// of the operating system and files that changed while they are read, which are nobody's bad samples: they always end
+// the run.
 class Pipeline : public BatchSource {
  public:
   // Throws kInvalidArgument: bad options, an empty data set.
@@ -53,6 +57,9 @@ class Pipeline : public BatchSource {
   void stop() override;
   Position position() const override;
   void seek(Position position) override;
+  int64_t bad_samples() const override;
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
 
  private:
   class Workers;

@@ -237,7 +237,8 @@ TEST(Pipeline, BadSampleComesOutInOrder) {
         FAIL() << "no error";
       } catch (const Error& error) {
         EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
-        EXPECT_STREQ(error.what(), "bad record: shard-0 at offset 13");
+        EXPECT_EQ(error.detail().problem, "bad record");
+        EXPECT_EQ(error.detail().where, "shard-0 at offset 13");
       }
     }
     EXPECT_EQ(pipeline->position(), (Position{0, 8}));

@@ -121,6 +121,8 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
                                   ? 1 + std::max<int64_t>(1, values.integer("datasets_prefetch_buffer_size"))
                                   : 1;
   settings.transform = transform_of(values, *settings.model);
+  settings.bad_samples = {.policy = data::on_bad_sample(values.text("on_bad_sample")),
+                          .budget = values.real("bad_sample_budget")};
 
   if (!settings.synthetic()) {
     if (settings.mode != BenchmarkMode::kEvaluation) settings.train_data = open_dataset(settings, data::Subset::kTrain);
@@ -170,6 +172,7 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
   pipeline.seed = settings.seed;
   pipeline.order.shuffle = training;
   pipeline.label_offset = label_offset(settings);
+  pipeline.bad_samples = settings.bad_samples;
   return std::make_shared<data::Pipeline>(
       subset == data::Subset::kTrain ? settings.train_data : settings.validation_data,
       data::transforms().get(settings.dataset)(transform), pipeline);

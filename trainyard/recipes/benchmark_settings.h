@@ -43,6 +43,7 @@ struct BenchmarkSettings {
   uint64_t seed = 0;
   ThreadSettings threads;
   data::TransformOptions transform;
+  data::BadSampleOptions bad_samples;
   bool cache_records = false, repeat_cached_sample = false;
   int64_t prefetch_batches = 1;
   std::string train_dir, eval_dir;  // empty: nothing is written

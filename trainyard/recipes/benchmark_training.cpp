@@ -199,6 +199,7 @@ void TrainingRun::finish() {
   summary.images_per_second = step_log_->images_per_second();
   summary.compute = compute;
   summary.shares = share_counter_->shares();
+  summary.bad_samples = source_->bad_samples();
   summary.stopped_by = trainer_.stop_reason();
   if (trainer_.global_step() > first_step_)
     summary.metrics.emplace_back(values_.text("loss_type_to_report"), reported_loss());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/train/step_lines.h"
 
@@ -47,6 +48,10 @@ train::Evaluation ValidationRun::run() {
     if (count == display_every_) {
       print_(train::evaluation_step_line(done, static_cast<double>(part.samples) / part.seconds));
     }
+  }
+  if (source_->bad_samples() > 0) {
+    core::log::warning("{} bad samples in the evaluation's data; {} images were evaluated", source_->bad_samples(),
+                       all.samples);
   }
   return all;
 }

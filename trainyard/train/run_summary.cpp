@@ -53,6 +53,7 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
                     {"compute", summary.shares.compute},
                     {"communication", summary.shares.communication},
                     {"update", summary.shares.update}}},
+                  {"bad_samples", summary.bad_samples},
                   {"stopped_by", or_null(summary.stopped_by)},
                   {"metrics", metrics},
                   {"checkpoint", or_null(summary.checkpoint)},
@@ -82,6 +83,7 @@ std::string run_summary_text(const RunSummary& summary, const std::string& path)
     metrics += fmt::format("{}{} {:.4f}", metrics.empty() ? "" : ", ", name, value);
   }
   line("Result", metrics);
+  if (summary.bad_samples > 0) line("Bad samples", fmt::format("{}", summary.bad_samples));
   line("Stopped by", summary.stopped_by);
   line("Checkpoint", summary.checkpoint);
   line("TensorBoard", summary.tensorboard_directory);

@@ -33,6 +33,7 @@ struct RunSummary {
   double images_per_second = 0;
   ComputeRate compute;
   StepTimes shares;                                     // TimeShares::shares() of the run
+  int64_t bad_samples = 0;                              // of the training data, that were skipped or substituted
   std::string stopped_by;                               // "" when the run came to its end
   std::vector<std::pair<std::string, double>> metrics;  // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}
 
