@@ -50,7 +50,8 @@ class ImagenetTransform : public Transform {
     auto image = options_.fuse_decode_and_crop ? record_image(record, crop) : record_image(record);
     if (!image.ok()) return image.error();
     if (!options_.fuse_decode_and_crop) image = cut_out(image.value(), crop);
-    resize(image.value(), target_, {0, 0, target_.height, target_.width}, method(key.batch_position), mirror, out);
+    resize(image.value(), target_, {0, 0, target_.height, target_.width},
+           {.method = method(key.batch_position), .mirror = mirror}, out);
     if (options_.distortions) distort(key.batch_position, random, out);
     normalize(out, 3 * pixels(), options_.subtract_means);
     return true;
@@ -76,7 +77,7 @@ class ImagenetTransform : public Transform {
                          std::max(static_cast<int>(width * ratio * kEvaluationScale), target_.width)};
     const CropWindow centre{(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height,
                             target_.width};
-    resize(image.value(), size, centre, method(key.batch_position), false, out);
+    resize(image.value(), size, centre, {.method = method(key.batch_position)}, out);
     normalize(out, 3 * pixels(), options_.subtract_means);
     return true;
   }

@@ -7,7 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/file_system.h"
 #include "trainyard/data/test_images.h"
+#include "trainyard/formats/npy.h"
 
 namespace trainyard::data {
 namespace {
@@ -86,7 +88,7 @@ TEST(Resize, FollowsTheDefinitions) {
     for (ResizeMethod method : kMethods) {
       for (bool mirror : {false, true}) {
         std::vector<float> out(size_t{3} * to.height * to.width);
-        resize(image, to, {0, 0, to.height, to.width}, method, mirror, out.data());
+        resize(image, to, {0, 0, to.height, to.width}, {.method = method, .mirror = mirror}, out.data());
         size_t i = 0;
         for (int c = 0; c < 3; ++c) {
           for (int y = 0; y < to.height; ++y) {
@@ -110,8 +112,8 @@ TEST(Resize, WindowIsPartOfTheWhole) {
     for (bool mirror : {false, true}) {
       std::vector<float> whole(size_t{3} * size.height * size.width);
       std::vector<float> part(size_t{3} * window.height * window.width);
-      resize(image, size, {0, 0, size.height, size.width}, method, mirror, whole.data());
-      resize(image, size, window, method, mirror, part.data());
+      resize(image, size, {0, 0, size.height, size.width}, {.method = method, .mirror = mirror}, whole.data());
+      resize(image, size, window, {.method = method, .mirror = mirror}, part.data());
       for (int c = 0; c < 3; ++c) {
         for (int y = 0; y < window.height; ++y) {
           for (int x = 0; x < window.width; ++x) {
@@ -128,8 +130,59 @@ TEST(Resize, KnownNumbers) {
   // Two pixels to four: TensorFlow 1 gives 0, 50, 100, 100; half-pixel centres would give 0, 25, 75, 100.
   const Image image{.height = 1, .width = 2, .pixels = {0, 0, 0, 100, 100, 100}};
   std::vector<float> out(12);
-  resize(image, {1, 4}, {0, 0, 1, 4}, ResizeMethod::kBilinear, false, out.data());
+  resize(image, {1, 4}, {0, 0, 1, 4}, {}, out.data());
   EXPECT_EQ(std::vector<float>(out.begin(), out.begin() + 4), (std::vector<float>{0, 50, 100, 100}));
+}
+
+// What tools/golden/resize.py had TensorFlow and torchvision make of an image.
+TEST(Resize, FollowsTensorFlowAndTorchvision) {
+  Image image{.height = 23, .width = 31};
+  uint32_t state = 1;
+  for (int i = 0; i < 23 * 31 * 3; ++i) {
+    state = 1664525 * state + 1013904223;
+    image.pixels.push_back(static_cast<uint8_t>(state >> 24));
+  }
+  const struct {
+    const char* name;
+    bool antialias, half_pixel_centers;
+    std::vector<const char*> methods;
+  } forms[] = {{"tf1_", false, false, {"nearest", "bilinear", "bicubic", "area"}},
+               {"tf2_", false, true, {"nearest", "bilinear", "bicubic"}},
+               {"tf2_antialias_", true, true, {"bilinear", "bicubic"}},
+               {"torchvision_antialias_", true, true, {"bilinear", "bicubic"}}};
+  int compared = 0;
+  for (const auto& form : forms) {
+    for (const char* method : form.methods) {
+      for (const char* change : {"smaller", "larger"}) {
+        const std::string path = std::string("trainyard/data/testdata/resize_") + form.name + method + "_" + change;
+        if (!core::local_file_system().exists(path + ".npy")) continue;  // torchvision: smaller only
+        const formats::NpyArray golden = formats::read_npy(*core::local_file_system().open_read(path + ".npy"));
+        const ImageSize size{static_cast<int>(golden.shape[1]), static_cast<int>(golden.shape[2])};
+        std::vector<float> out(golden.values<float>().size());
+        resize(image, size, {0, 0, size.height, size.width},
+               {.method = resize_method(method),
+                .antialias = form.antialias,
+                .half_pixel_centers = form.half_pixel_centers},
+               out.data());
+        for (size_t i = 0; i < out.size(); ++i)
+          ASSERT_NEAR(out[i], golden.values<float>()[i], 0.02) << path << " " << i;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 20);
+}
+
+TEST(Resize, ScaleAndShiftByChannel) {
+  const Image image = noisy_image(9, 12);
+  std::vector<float> plain(3 * 5 * 7), scaled(3 * 5 * 7);
+  resize(image, {5, 7}, {0, 0, 5, 7}, {}, plain.data());
+  resize(image, {5, 7}, {0, 0, 5, 7}, {.scale = {2, 0.5F, -1}, .shift = {1, 0, 3}}, scaled.data());
+  for (int i = 0; i < 35; ++i) {
+    EXPECT_NEAR(scaled[i], 2 * plain[i] + 1, 1e-3);
+    EXPECT_NEAR(scaled[35 + i], 0.5 * plain[35 + i], 1e-3);
+    EXPECT_NEAR(scaled[70 + i], 3 - plain[70 + i], 1e-3);
+  }
 }
 
 TEST(Resize, NamesOfMethods) {

@@ -133,7 +133,7 @@ TEST(ImagenetTransform, EvaluationIsTheCentreOfAResizedImage) {
   options.training = false;
   const std::vector<float> out = apply("imagenet", options, raw_record(image));
   std::vector<float> whole(3 * 256 * 341);
-  resize(image, {256, 341}, {0, 0, 256, 341}, ResizeMethod::kBilinear, false, whole.data());
+  resize(image, {256, 341}, {0, 0, 256, 341}, {}, whole.data());
   for (int c = 0; c < 3; ++c) {
     for (int y = 0; y < 224; ++y) {
       for (int x = 0; x < 224; ++x) {
