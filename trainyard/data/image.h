@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <functional>
-#include <vector>
 
 #include "trainyard/core/error.h"
+#include "trainyard/data/kept_vector.h"
 
 namespace trainyard::data {
 
@@ -22,7 +22,7 @@ struct CropWindow {
 
 struct Image {
   int height = 0, width = 0;
-  std::vector<uint8_t> pixels;  // [height, width, 3] RGB
+  KeptVector<uint8_t> pixels;  // [height, width, 3] RGB
 };
 
 // Images come from strangers: their size is checked before any memory is taken for pixels.

@@ -12,6 +12,8 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include "trainyard/data/jpeg_entropy.h"
+
 namespace trainyard::data {
 namespace {
 
@@ -48,8 +50,11 @@ void install(ErrorManager& manager) {
 struct Decompressor {
   jpeg_decompress_struct codec{};
   ErrorManager errors{};
+  JpegEntropyDecoder* entropy = nullptr;  // of this thread
 
   Decompressor() {
+    static thread_local const auto kOfThread = std::make_unique_for_overwrite<JpegEntropyDecoder>();
+    entropy = kOfThread.get();
     codec.err = &errors.base;
     install(errors);
   }
@@ -84,6 +89,7 @@ bool start(Decompressor& d, const CropWindow& crop, int* first_column) {
   codec.dct_method = JDCT_ISLOW;
   codec.do_fancy_upsampling = TRUE;
   jpeg_start_decompress(&codec);
+  d.entropy->attach(codec);
   // Smooth upsampling looks at the neighbours: one column more on each side keeps the pixels those of the whole image.
   const int left = std::max(crop.x - 1, 0);
   const int right = std::min(crop.x + crop.width + 1, static_cast<int>(codec.output_width));

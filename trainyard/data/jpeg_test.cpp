@@ -18,7 +18,7 @@ namespace {
 using core::ErrorCode;
 
 // JPEGs that encode_jpeg does not write: gray, CMYK (with Adobe's marker: inverted), progressive.
-std::vector<std::byte> encode_special(const std::vector<uint8_t>& pixels, int height, int width, J_COLOR_SPACE space,
+std::vector<std::byte> encode_special(std::span<const uint8_t> pixels, int height, int width, J_COLOR_SPACE space,
                                       bool progressive, J_COLOR_SPACE stored) {
   jpeg_compress_struct codec{};
   jpeg_error_mgr errors{};

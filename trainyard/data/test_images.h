@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include <spng.h>
@@ -35,7 +36,7 @@ inline Image noisy_image(int height, int width, uint64_t seed = 1) {
 }
 
 inline Image flat_image(int height, int width, uint8_t value) {
-  return {.height = height, .width = width, .pixels = std::vector<uint8_t>(size_t{3} * height * width, value)};
+  return {.height = height, .width = width, .pixels = KeptVector<uint8_t>(size_t{3} * height * width, value)};
 }
 
 inline Image part_of(const Image& image, const CropWindow& crop) {
@@ -48,8 +49,7 @@ inline Image part_of(const Image& image, const CropWindow& crop) {
 }
 
 // A PNG of the given colour type (libspng's) and 8 bits; `pixels` holds its channels.
-inline std::vector<std::byte> encode_png(const std::vector<uint8_t>& pixels, int height, int width,
-                                         uint8_t color_type) {
+inline std::vector<std::byte> encode_png(std::span<const uint8_t> pixels, int height, int width, uint8_t color_type) {
   spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
   spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);
   spng_ihdr header{};

@@ -104,8 +104,8 @@ core::Result<Record> TfRecordDataset::read(int64_t index) const {
       return parse(*example, place);
     }
   }
-  auto buffer = std::make_shared<std::string>();
-  auto example = formats::read_tfrecord(*shards_[place.shard], place.span, *buffer);
+  static thread_local std::string buffer;  // grows to the longest record
+  auto example = formats::read_tfrecord(*shards_[place.shard], place.span, buffer);
   if (!example.ok()) return example.error();
   auto record = parse(example.value(), place);
   if (cache_) {
