@@ -1,5 +1,5 @@
 # Daily work. The first commands on a new machine are ./run.sh and ./test.sh.
-.PHONY: help setup build run test bench bench-kernels bench-baseline lint format docs
+.PHONY: help setup build run test bench bench-kernels bench-baseline lint format fuzz docs
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -33,6 +33,9 @@ lint: ## Check format, walls between rooms, header trap, compile time, clang-tid
 
 format: ## Format all code with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+
+fuzz: ## Run the fuzz targets with clang's libFuzzer, 1,000,000 inputs each
+	scripts/setup --fuzz && scripts/fuzz
 
 docs: build ## Write the generated documentation anew (docs/flags.md)
 	build/trainyard help --markdown > docs/flags.md

@@ -28,11 +28,11 @@ target_include_directories(trainyard_settings INTERFACE ${CMAKE_SOURCE_DIR} ${CM
 # Designated initializers that name only some members are house style. gcc 12 sees overlapping copies in "text" + string
 # when it optimizes (its bug 105651).
 target_compile_options(trainyard_settings INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers;$<$<CONFIG:Release>:-Wno-restrict>;-Werror;-march=$<IF:$<BOOL:$<TARGET_PROPERTY:TRAINYARD_KERNEL_MARCH>>,$<TARGET_PROPERTY:TRAINYARD_KERNEL_MARCH>,${TRAINYARD_MARCH}>;-fopenmp>")
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wno-missing-field-initializers;$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:-Wno-restrict>;-Werror;-march=$<IF:$<BOOL:$<TARGET_PROPERTY:TRAINYARD_KERNEL_MARCH>>,$<TARGET_PROPERTY:TRAINYARD_KERNEL_MARCH>,${TRAINYARD_MARCH}>;-fopenmp>")
 if(TRAINYARD_SANITIZE)
   # LibTorch hides the type information that -fsanitize=vptr asks for. gcc's warnings about data flow see ghosts in
   # instrumented code: the other builds judge warnings.
-  target_compile_options(trainyard_settings INTERFACE -Wno-error -Wno-maybe-uninitialized
+  target_compile_options(trainyard_settings INTERFACE -Wno-error $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
     -fsanitize=${TRAINYARD_SANITIZE} -fno-sanitize=vptr -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${TRAINYARD_SANITIZE})
 endif()

@@ -7,6 +7,7 @@
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled with TRAINYARD_CUDA only
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
+#                FUZZ <x_fuzz.cpp>...                # each a program of its own: trainyard_fuzz below
 #                LIBRARIES <targets>                 # beyond LibTorch, fmt and OpenMP, which every room has
 #                NO_LIBTORCH                         # a room without LibTorch: its sources are compiled without its headers
 #                TEST_LIBRARIES <targets>)           # of the tests and the benchmarks
@@ -20,7 +21,7 @@ include(GoogleTest)
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;TESTS;BENCHMARKS;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -87,11 +88,34 @@ function(trainyard_room)
     gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES LABELS ${ROOM_NAME} TIMEOUT 300)
   endif()
+  foreach(source IN LISTS ROOM_FUZZ)
+    trainyard_fuzz(${ROOM_NAME} ${source})
+  endforeach()
   if(TRAINYARD_BENCHMARKS AND benchmark_FOUND AND ROOM_BENCHMARKS)
     set(program trainyard_${ROOM_NAME}_bench)
     add_executable(${program} ${ROOM_BENCHMARKS})
     target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES} benchmark::benchmark_main)
   endif()
+endfunction()
+
+# A fuzz target: <parser>_fuzz.cpp defines LLVMFuzzerTestOneInput, trainyard/<room>/testdata/fuzz/<parser>/ holds its seeds.
+# With the fuzz preset it is a program of libFuzzer; else it replays its seeds, and that is the test Fuzz.<parser>.
+function(trainyard_fuzz room source)
+  string(REGEX REPLACE "_fuzz\\.cpp$" "" parser ${source})
+  set(program trainyard_${parser}_fuzz)
+  set(corpus ${CMAKE_SOURCE_DIR}/trainyard/${room}/testdata/fuzz/${parser})
+  if(TRAINYARD_SANITIZE MATCHES "fuzzer")
+    add_executable(${program} ${source})
+    target_link_options(${program} PRIVATE -fsanitize=fuzzer)
+  elseif(TRAINYARD_TESTS)
+    add_executable(${program} ${source} ${CMAKE_SOURCE_DIR}/tests/fuzz_replay.cpp)
+    add_test(NAME Fuzz.${parser} COMMAND ${program} ${corpus} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+    set_tests_properties(Fuzz.${parser} PROPERTIES LABELS ${room} TIMEOUT 60)
+  else()
+    return()
+  endif()
+  target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")  # as for tests, whose helpers they share
+  target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES})
 endfunction()
 
 function(trainyard_objects target libraries)

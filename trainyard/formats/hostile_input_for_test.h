@@ -8,7 +8,18 @@
 #include <string>
 #include <string_view>
 
+#include "trainyard/core/error.h"
+
 namespace trainyard::formats {
+
+// Calls `read`, which may throw a core::Error and nothing else: for fuzz targets, which any other exception ends.
+inline void expect_value_or_error(const std::function<void()>& read) {
+  try {
+    read();
+  } catch (const core::Error&) {
+    // An answer as good as a value.
+  }
+}
 
 // Calls `read` with every shorter prefix of `good`.
 inline void for_each_truncation(std::string_view good, const std::function<void(std::string_view)>& read) {
