@@ -3,6 +3,8 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/error.h"
+#include "trainyard/data/image_flags.h"
+#include "trainyard/recipes/image_options.h"
 #include "trainyard/recipes/predict.h"
 
 namespace trainyard::cli {
@@ -12,6 +14,7 @@ int run_predict(const Arguments& arguments, Console& console) {
   table.text("model", std::nullopt, "the model; unset: the checkpoint's").group("Model");
   table.text("weights", std::nullopt, "a checkpoint: DIR/model.ckpt-STEP").group("Model");
   table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group("Model");
+  data::declare_evaluation_image_flags(table, "as the model was trained");
   table.integer("top", 5, "classes shown for each image").bounds(1, 1000).group("Output");
   table.boolean("json", false, "one JSON object a line instead of text").group("Output");
   table.text("input", std::nullopt, "an .npy array [N, 3, H, W] float32, as the model takes it, instead of images")
@@ -30,6 +33,7 @@ int run_predict(const Arguments& arguments, Console& console) {
   options.images = parsed->positional;
   options.array_input = values.text("input");
   options.array_output = values.text("output");
+  options.adjust_input = [&values](data::TransformOptions& input) { recipes::read_evaluation_options(values, input); };
   if (values.given("weights") == values.given("train_dir")) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "one of --weights and --train_dir must be given"});
   }

@@ -189,6 +189,26 @@ TEST_F(Training, PredictsImagesAndArrays) {
   for (size_t i = 0; i < classes; ++i) EXPECT_EQ(values[i], values[classes + i]);  // equal images, equal logits
 }
 
+// A model is given its images as it was trained, unless a flag says otherwise.
+TEST_F(Training, PredictsWithTheInputOfTheTraining) {
+  ASSERT_EQ(train("input", {"--num_batches=2", "--normalization=mean"}).code, kSuccess);
+  const std::string picture = temp_.file("star.jpg");
+  const auto bytes = data::encode_jpeg(data::draw_shape(1, data::Subset::kValidation, 0, 32));
+  files().write_file_atomically(picture, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const auto predict = [&](const Arguments& flags) {
+    Arguments all{"predict", "--train_dir=" + temp_.file("input"), picture};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const CommandResult result = run_command(all);
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return result.out;
+  };
+  EXPECT_EQ(predict({}), predict({"--normalization=mean"}));
+  EXPECT_NE(predict({}), predict({"--normalization=symmetric"}));
+  const CommandResult other = train("input", {"--num_batches=3"});
+  ASSERT_EQ(other.code, kSuccess);
+  EXPECT_NE(other.err.find("trained with another --normalization"), std::string::npos) << other.err;
+}
+
 TEST_F(Training, DumpedConfigRunsTheSame) {
   Arguments dump = arguments("config", {"--num_batches=3", "--dump_config"});
   const CommandResult dumped = run_command(dump);

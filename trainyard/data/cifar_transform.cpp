@@ -12,12 +12,6 @@ namespace {
 
 constexpr int kPadding = 4;  // pixels on each side
 
-// Where pixel 0 of a centred side of `target` pixels lies in an image of `size`: negative in the padding.
-int centred_start(int size, int target) {
-  const int difference = target - size;
-  return difference >= 0 ? -(difference / 2) : -difference / 2;
-}
-
 class CifarTransform : public Transform {
  public:
   explicit CifarTransform(const TransformOptions& options)
@@ -39,26 +33,12 @@ class CifarTransform : public Transform {
       left = centred_start(image.width, width_ + 2 * kPadding) + static_cast<int>(random.below(2 * kPadding + 1));
       mirror = random.coin();
     }
-    copy_window(image, top, left, mirror, out);
-    normalize(out, int64_t{3} * height_ * width_, options_.subtract_means);
+    copy_window(image, top, left, {height_, width_}, mirror, out);
+    options_.normalization.apply(out, int64_t{height_} * width_);
     return true;
   }
 
  private:
-  void copy_window(const Image& image, int top, int left, bool mirror, float* out) const {
-    const ptrdiff_t plane = static_cast<ptrdiff_t>(height_) * width_;
-    for (int y = 0; y < height_; ++y) {
-      for (int x = 0; x < width_; ++x, ++out) {
-        const int row = top + y;
-        const int column = left + (mirror ? width_ - 1 - x : x);
-        const bool inside = row >= 0 && row < image.height && column >= 0 && column < image.width;
-        const uint8_t* pixel =
-            inside ? image.pixels.data() + 3 * (static_cast<ptrdiff_t>(row) * image.width + column) : nullptr;
-        for (int c = 0; c < 3; ++c) out[c * plane] = inside ? static_cast<float>(pixel[c]) : 0.0F;
-      }
-    }
-  }
-
   const TransformOptions options_;
   const int height_, width_;
 };

@@ -9,8 +9,9 @@
 namespace trainyard::data {
 namespace {
 
+// 0 for a box whose sides are the wrong way round.
 double area(const CropWindow& window) {
-  return static_cast<double>(window.height) * window.width;
+  return static_cast<double>(std::max(window.height, 0)) * std::max(window.width, 0);
 }
 
 double overlap(const CropWindow& a, const CropWindow& b) {
@@ -66,20 +67,8 @@ std::optional<CropWindow> draw_window(ImageSize image, const CropOptions& option
   return CropWindow{y, x, height, width};
 }
 
-}  // namespace
-
-void CropOptions::validate() const {
-  if (min_object_covered < 0 || min_aspect_ratio <= 0 || min_aspect_ratio > max_aspect_ratio || min_area <= 0 ||
-      min_area > max_area || max_area > 1 || max_attempts < 1) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "crop options are not ranges",
-                       .expected = "0 < min_area <= max_area <= 1, 0 < min_aspect_ratio <= max_aspect_ratio, "
-                                   "min_object_covered >= 0, max_attempts >= 1"});
-  }
-}
-
-CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
-                       core::RandomStream& random) {
+CropWindow sample_distorted_bounding_box(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
+                                         core::RandomStream& random) {
   const CropWindow whole{0, 0, image.height, image.width};
   std::vector<CropWindow> objects;
   for (const Box& box : boxes) objects.push_back(to_pixels(box, image));
@@ -95,6 +84,45 @@ CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const Cro
     if (covers) return *window;
   }
   return whole;
+}
+
+CropWindow sample_resized_crop(ImageSize image, const CropOptions& options, core::RandomStream& random) {
+  const double pixels = static_cast<double>(image.height) * image.width;
+  const float low = std::log(options.min_aspect_ratio), high = std::log(options.max_aspect_ratio);
+  for (int attempt = 0; attempt < options.max_attempts; ++attempt) {
+    const double target = pixels * random.uniform(options.min_area, options.max_area);
+    const double aspect = std::exp(random.uniform(low, high));
+    const int width = round_to_int(std::sqrt(target * aspect));
+    const int height = round_to_int(std::sqrt(target / aspect));
+    if (width < 1 || height < 1 || width > image.width || height > image.height) continue;
+    const int y = draw(random, image.height - height + 1);
+    const int x = draw(random, image.width - width + 1);
+    return {y, x, height, width};
+  }
+  const double aspect =
+      std::clamp(static_cast<double>(image.width) / image.height, static_cast<double>(options.min_aspect_ratio),
+                 static_cast<double>(options.max_aspect_ratio));
+  const int width = std::clamp(round_to_int(image.height * aspect), 1, image.width);
+  const int height = std::clamp(round_to_int(image.width / aspect), 1, image.height);
+  return {(image.height - height) / 2, (image.width - width) / 2, height, width};
+}
+
+}  // namespace
+
+void CropOptions::validate() const {
+  if (min_object_covered < 0 || min_aspect_ratio <= 0 || min_aspect_ratio > max_aspect_ratio || min_area <= 0 ||
+      min_area > max_area || max_area > 1 || max_attempts < 1) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "crop options are not ranges",
+                       .expected = "0 < min_area <= max_area <= 1, 0 < min_aspect_ratio <= max_aspect_ratio, "
+                                   "min_object_covered >= 0, max_attempts >= 1"});
+  }
+}
+
+CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
+                       core::RandomStream& random) {
+  return options.method == CropMethod::kResizedCrop ? sample_resized_crop(image, options, random)
+                                                    : sample_distorted_bounding_box(image, boxes, options, random);
 }
 
 }  // namespace trainyard::data

@@ -69,6 +69,40 @@ TEST(Crop, ImpossibleWishesGiveTheWholeImage) {
   EXPECT_EQ(sample_crop({1, 1}, {}, {}, random), (CropWindow{0, 0, 1, 1}));
 }
 
+// torchvision's: area and the logarithm of the aspect ratio are uniform where nothing is too large to fit.
+TEST(Crop, ResizedCropIsUniformInAreaAndLogarithmOfAspectRatio) {
+  core::RandomStream random(5, "crop");
+  const CropOptions options{.method = CropMethod::kResizedCrop, .min_area = 0.1F, .max_area = 0.5F};
+  constexpr int kDraws = 20'000;
+  double area = 0, area_squares = 0, aspect = 0, aspect_squares = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const CropWindow crop = sample_crop({1000, 1000}, {}, options, random);
+    ASSERT_TRUE(check_inside(crop, {1000, 1000}).ok());
+    const double a = crop.height * crop.width / 1e6, r = std::log(static_cast<double>(crop.width) / crop.height);
+    area += a / kDraws;
+    area_squares += a * a / kDraws;
+    aspect += r / kDraws;
+    aspect_squares += r * r / kDraws;
+  }
+  const double range = std::log(1.33 / 0.75);
+  EXPECT_NEAR(area, 0.3, 5 * 0.4 / std::sqrt(12 * kDraws));
+  EXPECT_NEAR(area_squares - area * area, 0.4 * 0.4 / 12, 0.001);
+  EXPECT_NEAR(aspect, (std::log(0.75) + std::log(1.33)) / 2, 5 * range / std::sqrt(12 * kDraws));
+  EXPECT_NEAR(aspect_squares - aspect * aspect, range * range / 12, 0.002);
+}
+
+TEST(Crop, ResizedCropFallsBackToTheCentre) {
+  core::RandomStream random(6, "crop");
+  const CropOptions options{.method = CropMethod::kResizedCrop,
+                            .min_aspect_ratio = 0.75F,
+                            .max_aspect_ratio = 1.25F,
+                            .min_area = 0.9F,
+                            .max_attempts = 3};
+  EXPECT_EQ(sample_crop({100, 1000}, {}, options, random), (CropWindow{0, 437, 100, 125}));
+  EXPECT_EQ(sample_crop({1000, 75}, {}, options, random), (CropWindow{450, 0, 100, 75}));
+  EXPECT_EQ(sample_crop({1, 1}, {}, options, random), (CropWindow{0, 0, 1, 1}));
+}
+
 TEST(Crop, RefusesBadOptions) {
   EXPECT_NO_THROW(CropOptions{}.validate());
   EXPECT_THROW((CropOptions{.max_area = 2}.validate()), core::Error);

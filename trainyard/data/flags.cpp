@@ -1,6 +1,7 @@
 #include "trainyard/data/flags.h"
 
 #include "trainyard/data/bad_samples.h"
+#include "trainyard/data/image_flags.h"
 
 namespace trainyard::data {
 namespace {
@@ -19,29 +20,6 @@ void declare_source_flags(core::FlagTable& table) {
   table.boolean("use_datasets", true, "which of two input paths to use")
       .group(kGroup)
       .translated("one pipeline serves both, with the same batches");
-  table.text("input_preprocessor", "default", "how images become input: default, or official_models_imagenet")
-      .pending_value("official_models_imagenet", "the official models' input")
-      .group(kGroup);
-}
-
-void declare_image_flags(core::FlagTable& table) {
-  constexpr const char* kGroup = "Images";
-  table
-      .text("resize_method", "bilinear",
-            "nearest, bilinear, bicubic, area, or round_robin: each of them in turn along a batch")
-      .group(kGroup);
-  table
-      .boolean(
-          "distortions", true,
-          "random colours in training (on CIFAR: random crop and flip); ImageNet's random crop and flip are always on")
-      .group(kGroup);
-  table.boolean("distort_color_in_yiq", true, "turn hue and saturation in the YIQ colour space instead of HSV")
-      .group(kGroup);
-  table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kGroup);
-  table
-      .boolean("ml_perf", false,
-               "MLPerf's input: channel means are subtracted and nothing is scaled; crops ignore bounding boxes")
-      .group(kGroup);
 }
 
 void declare_pipeline_flags(core::FlagTable& table) {

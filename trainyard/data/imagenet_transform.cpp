@@ -1,15 +1,15 @@
 // Images of any size to the fixed size of ImageNet models.
 //
 // Training: a random window (sample_crop), half of them mirrored, resized without keeping the aspect ratio, then colour
-// distortions whose order follows the place in the batch. Evaluation: resized so that both sides are 1.145 times the
-// target's at least (224 -> 256), the centre cut out.
+// distortions whose order follows the place in the batch. Evaluation: resized with the aspect ratio kept, the centre
+// cut out. With the resize method "crop" nothing is scaled: of the random window, or of the whole image, the centre is
+// cut out, padded with zeros where it is smaller.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "trainyard/core/random.h"
 #include "trainyard/data/color.h"
-#include "trainyard/data/crop.h"
 #include "trainyard/data/record_image.h"
 #include "trainyard/data/resize.h"
 #include "trainyard/data/transform.h"
@@ -17,7 +17,15 @@
 namespace trainyard::data {
 namespace {
 
+// Of the target's sides, at least, before the centre is cut out: 224 -> 256.
 constexpr float kEvaluationScale = 1.145F;
+
+// The part of a window from (top, left) on that lies in `bounds`, which it overlaps.
+CropWindow part_inside(int top, int left, ImageSize size, const CropWindow& bounds) {
+  const int y = std::max(top, bounds.y), x = std::max(left, bounds.x);
+  return {y, x, std::min(top + size.height, bounds.y + bounds.height) - y,
+          std::min(left + size.width, bounds.x + bounds.width) - x};
+}
 
 class ImagenetTransform : public Transform {
  public:
@@ -27,33 +35,86 @@ class ImagenetTransform : public Transform {
   }
 
   core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
-    return options_.training ? train(record, key, out) : evaluate(record, key, out);
+    auto result = options_.training ? train(record, key, out) : evaluate(record, key, out);
+    if (result.ok()) options_.normalization.apply(out, pixels());
+    return result;
   }
 
  private:
   int64_t pixels() const { return options_.height * options_.width; }
+  bool scales() const { return options_.resize_method != "crop"; }
 
   ResizeMethod method(int64_t batch_position) const {
     if (options_.resize_method != "round_robin") return resize_method(options_.resize_method);
     return static_cast<ResizeMethod>(batch_position % 4);  // the enum is in upstream's order
   }
 
+  // Both leave pixels in [0, 255], float [3, height, width].
   core::Result<bool> train(const Record& record, const SampleKey& key, float* out) const {
     core::RandomStream random(key.seed, "augment",
                               {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
     auto size = record_image_size(record);
     if (!size.ok()) return size.error();
-    // MLPerf's rules crop without regard to the boxes.
     const CropWindow crop =
-        sample_crop(size.value(), options_.subtract_means ? std::vector<Box>{} : record.boxes, {}, random);
+        sample_crop(size.value(), options_.use_boxes ? record.boxes : std::vector<Box>{}, options_.crop, random);
     const bool mirror = random.coin();
-    auto image = options_.fuse_decode_and_crop ? record_image(record, crop) : record_image(record);
-    if (!image.ok()) return image.error();
-    if (!options_.fuse_decode_and_crop) image = cut_out(image.value(), crop);
-    resize(image.value(), target_, {0, 0, target_.height, target_.width},
-           {.method = method(key.batch_position), .mirror = mirror}, out);
+    if (scales()) {
+      auto image = part(record, crop);
+      if (!image.ok()) return image.error();
+      resize(image.value(), target_, {0, 0, target_.height, target_.width},
+             {.method = method(key.batch_position), .mirror = mirror}, out);
+    } else {
+      auto done = cut_centre(record, crop, mirror, out);
+      if (!done.ok()) return done;
+    }
     if (options_.distortions) distort(key.batch_position, random, out);
-    normalize(out, 3 * pixels(), options_.subtract_means);
+    return true;
+  }
+
+  core::Result<bool> evaluate(const Record& record, const SampleKey& key, float* out) const {
+    if (!scales()) {
+      auto size = record_image_size(record);
+      if (!size.ok()) return size.error();
+      return cut_centre(record, {0, 0, size.value().height, size.value().width}, false, out);
+    }
+    auto image = record_image(record);
+    if (!image.ok()) return image.error();
+    const ImageSize size = evaluation_size({image.value().height, image.value().width});
+    const CropWindow centre{(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height,
+                            target_.width};
+    resize(image.value(), size, centre, {.method = method(key.batch_position)}, out);
+    return true;
+  }
+
+  // What `image` is scaled to before its centre is cut out: not smaller than the target, whatever is rounded.
+  ImageSize evaluation_size(ImageSize image) const {
+    if (options_.eval_resize_size > 0) {
+      const int64_t shorter = std::min(image.height, image.width);
+      const auto scaled = [&](int64_t side) { return static_cast<int>(side * options_.eval_resize_size / shorter); };
+      return {scaled(image.height), scaled(image.width)};
+    }
+    const auto height = static_cast<float>(image.height);
+    const auto width = static_cast<float>(image.width);
+    const float ratio =
+        std::max(static_cast<float>(target_.height) / height, static_cast<float>(target_.width) / width);
+    return {std::max(static_cast<int>(height * ratio * kEvaluationScale), target_.height),
+            std::max(static_cast<int>(width * ratio * kEvaluationScale), target_.width)};
+  }
+
+  core::Result<Image> part(const Record& record, const CropWindow& crop) const {
+    if (options_.fuse_decode_and_crop) return record_image(record, crop);
+    auto image = record_image(record);
+    if (!image.ok()) return image;
+    return cut_out(image.value(), crop);
+  }
+
+  core::Result<bool> cut_centre(const Record& record, const CropWindow& crop, bool mirror, float* out) const {
+    const int top = crop.y + centred_start(crop.height, target_.height);
+    const int left = crop.x + centred_start(crop.width, target_.width);
+    const CropWindow inside = part_inside(top, left, target_, crop);
+    auto image = part(record, inside);
+    if (!image.ok()) return image.error();
+    copy_window(image.value(), top - inside.y, left - inside.x, target_, mirror, out);
     return true;
   }
 
@@ -63,23 +124,6 @@ class ImagenetTransform : public Transform {
     distort_color(ColorPlanes::of(out, pixels()),
                   {.in_yiq = options_.distort_color_in_yiq, .contrast_last = batch_position % 2 == 0}, random);
     for (int64_t i = 0; i < count; ++i) out[i] *= 255.0F;
-  }
-
-  core::Result<bool> evaluate(const Record& record, const SampleKey& key, float* out) const {
-    auto image = record_image(record);
-    if (!image.ok()) return image.error();
-    const auto height = static_cast<float>(image.value().height);
-    const auto width = static_cast<float>(image.value().width);
-    const float ratio =
-        std::max(static_cast<float>(target_.height) / height, static_cast<float>(target_.width) / width);
-    // Rounding must not make a side smaller than the target's, however odd the image.
-    const ImageSize size{std::max(static_cast<int>(height * ratio * kEvaluationScale), target_.height),
-                         std::max(static_cast<int>(width * ratio * kEvaluationScale), target_.width)};
-    const CropWindow centre{(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height,
-                            target_.width};
-    resize(image.value(), size, centre, {.method = method(key.batch_position)}, out);
-    normalize(out, 3 * pixels(), options_.subtract_means);
-    return true;
   }
 
   const TransformOptions options_;

@@ -1,7 +1,5 @@
 #include "trainyard/data/record_image.h"
 
-#include <array>
-
 #include <fmt/core.h>
 
 #include "trainyard/data/decode.h"
@@ -46,15 +44,22 @@ core::Result<Image> record_image(const Record& record, const std::optional<CropW
   return image;
 }
 
-void normalize(float* image, int64_t count, bool subtract_means) {
-  if (!subtract_means) {
-    for (int64_t i = 0; i < count; ++i) image[i] = image[i] * (1 / 127.5F) - 1;
-    return;
-  }
-  static constexpr std::array<float, 3> kChannelMeans = {123.68F, 116.78F, 103.94F};
-  const int64_t plane = count / 3;
-  for (int c = 0; c < 3; ++c) {
-    for (int64_t i = 0; i < plane; ++i) image[c * plane + i] -= kChannelMeans[c];
+int centred_start(int size, int target) {
+  const int difference = target - size;
+  return difference >= 0 ? -(difference / 2) : -difference / 2;
+}
+
+void copy_window(const Image& image, int top, int left, ImageSize size, bool mirror, float* out) {
+  const ptrdiff_t plane = static_cast<ptrdiff_t>(size.height) * size.width;
+  for (int y = 0; y < size.height; ++y) {
+    for (int x = 0; x < size.width; ++x, ++out) {
+      const int row = top + y;
+      const int column = left + (mirror ? size.width - 1 - x : x);
+      const bool inside = row >= 0 && row < image.height && column >= 0 && column < image.width;
+      const uint8_t* pixel =
+          inside ? image.pixels.data() + 3 * (static_cast<ptrdiff_t>(row) * image.width + column) : nullptr;
+      for (int c = 0; c < 3; ++c) out[c * plane] = inside ? static_cast<float>(pixel[c]) : 0.0F;
+    }
   }
 }
 

@@ -1,4 +1,4 @@
-// What the transforms share: a record's pixels, and the scale in which models take them.
+// What the transforms share: a record's pixels, and windows of them that may reach beyond the image.
 #pragma once
 
 #include <optional>
@@ -13,8 +13,12 @@ namespace trainyard::data {
 core::Result<ImageSize> record_image_size(const Record& record);
 core::Result<Image> record_image(const Record& record, const std::optional<CropWindow>& crop = {});
 
-// Pixels in [0, 255], float [3, count / 3], to what models take, in place: x / 127.5 - 1, or minus ImageNet's channel
-// means (123.68, 116.78, 103.94) when `subtract_means`.
-void normalize(float* image, int64_t count, bool subtract_means);
+// Where the first pixel of a centred side of `target` pixels lies in a side of `size`: negative in the padding, as
+// TensorFlow's resize_image_with_crop_or_pad.
+int centred_start(int size, int target);
+
+// The pixels from row `top` and column `left` on, zeros outside of the image. mirror: left to right, after the cut.
+// `out`: float [3, size.height, size.width], values in [0, 255].
+void copy_window(const Image& image, int top, int left, ImageSize size, bool mirror, float* out);
 
 }  // namespace trainyard::data

@@ -1,6 +1,6 @@
 #include "trainyard/data/transform.h"
 
-#include <array>
+#include <algorithm>
 
 #include <fmt/core.h>
 
@@ -14,7 +14,14 @@ void TransformOptions::validate() const {
                                                           .expected = "at least 1 x 1 pixels",
                                                           .actual = fmt::format("{} x {}", width, height)});
   }
-  if (resize_method != "round_robin") static_cast<void>(data::resize_method(resize_method));
+  if (resize_method != "round_robin" && resize_method != "crop") static_cast<void>(data::resize_method(resize_method));
+  crop.validate();
+  if (eval_resize_size != 0 && eval_resize_size < std::max(height, width)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "evaluation images are resized to less than is cut out of them",
+                       .expected = fmt::format("at least {} pixels, or 0", std::max(height, width)),
+                       .actual = fmt::format("{}", eval_resize_size)});
+  }
 }
 
 TransformRegistry& transforms() {

@@ -9,7 +9,9 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/registry.h"
+#include "trainyard/data/crop.h"
 #include "trainyard/data/dataset.h"
+#include "trainyard/data/normalization.h"
 
 namespace trainyard::data {
 
@@ -24,12 +26,17 @@ struct SampleKey {
 struct TransformOptions {
   int64_t height = 224, width = 224;
   bool training = true;
-  std::string resize_method = "bilinear";  // nearest, bilinear, bicubic, area, round_robin
-  bool distortions = true;                 // colour distortions (ImageNet), pad and crop (CIFAR)
+  // nearest, bilinear, bicubic, area; round_robin: these in turn; crop: nothing is scaled, the centre is cut out or
+  // padded.
+  std::string resize_method = "bilinear";
+  CropOptions crop;              // of training images
+  bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
+  int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
+  bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)
   bool distort_color_in_yiq = true;
   bool fuse_decode_and_crop = true;
-  bool subtract_means = false;  // ml_perf: minus (123.68, 116.78, 103.94) instead of / 127.5 - 1
-  void validate() const;        // throws kInvalidArgument
+  Normalization normalization;
+  void validate() const;  // throws kInvalidArgument
 };
 
 // Called from many threads at once.

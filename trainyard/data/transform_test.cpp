@@ -48,7 +48,7 @@ TEST(ImagenetTransform, FlatImagesStayFlat) {
     }
   }
   TransformOptions mlperf = training(64);
-  mlperf.subtract_means = true;
+  mlperf.normalization = Normalization::minus_mean(kImagenetChannelMeans);
   const std::vector<float> out = apply("imagenet", mlperf, record);
   EXPECT_NEAR(out[0], 200 - 123.68, 1e-3);
   EXPECT_NEAR(out[64 * 64], 200 - 116.78, 1e-3);
@@ -143,13 +143,77 @@ TEST(ImagenetTransform, EvaluationIsTheCentreOfAResizedImage) {
   }
 }
 
+// The 256/224 convention: 500 x 375 to 341 x 256, the same centre; 400 x 400 to 256 x 256.
+TEST(ImagenetTransform, EvaluationResizesTheShorterSide) {
+  for (const auto& [size, resized] :
+       {std::pair{ImageSize{375, 500}, ImageSize{256, 341}}, std::pair{ImageSize{400, 400}, ImageSize{256, 256}},
+        std::pair{ImageSize{700, 300}, ImageSize{597, 256}}}) {
+    const Image image = noisy_image(size.height, size.width);
+    TransformOptions options = training(224);
+    options.training = false;
+    options.eval_resize_size = 256;
+    const std::vector<float> out = apply("imagenet", options, raw_record(image));
+    std::vector<float> centre(3 * 224 * 224);
+    resize(image, resized, {(resized.height - 224) / 2, (resized.width - 224) / 2, 224, 224}, {}, centre.data());
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], centre[i] / 127.5 - 1, 1e-5) << i;
+  }
+}
+
+// Nothing is scaled: evaluation is the centre of the image, training that of a random window, zeros around it.
+TEST(ImagenetTransform, MethodCropKeepsThePixels) {
+  TransformOptions options = training(24);
+  options.resize_method = "crop";
+  options.training = false;
+  const Image image = noisy_image(40, 61);
+  for (bool fused : {false, true}) {
+    options.fuse_decode_and_crop = fused;
+    const std::vector<float> out = apply("imagenet", options, raw_record(image));
+    for (int y = 0; y < 24; ++y) {
+      for (int x = 0; x < 24; ++x) {
+        ASSERT_NEAR(out[y * 24 + x], image.pixels[3 * ((8 + y) * 61 + 18 + x)] / 127.5 - 1, 1e-6);
+      }
+    }
+  }
+  options.training = true;
+  options.crop = {.min_object_covered = 0, .min_area = 0.01F, .max_area = 0.05F};  // windows of about 8 x 8
+  for (int64_t sample = 0; sample < 50; ++sample) {
+    const std::vector<float> out = apply("imagenet", options, raw_record(flat_image(40, 61, 255)), {.sample = sample});
+    int outside = 0;
+    for (int i = 0; i < 24 * 24; ++i) outside += out[i] == -1 ? 1 : 0;
+    EXPECT_GT(outside, 24 * 24 * 3 / 5);
+    EXPECT_EQ(out[0], -1);
+    EXPECT_NEAR(out[12 * 24 + 12], 1, 1e-6);
+  }
+}
+
+TEST(ImagenetTransform, BoxesCountUnlessTheyAreIgnored) {
+  Record record = raw_record(noisy_image(100, 100));
+  record.boxes = {{.ymin = 0.9F, .xmin = 0.9F, .ymax = 1, .xmax = 1}};
+  TransformOptions options = training(16);
+  int different = 0;
+  for (int64_t sample = 0; sample < 20; ++sample) {
+    options.use_boxes = true;
+    const std::vector<float> with = apply("imagenet", options, record, {.sample = sample});
+    options.use_boxes = false;
+    const std::vector<float> without = apply("imagenet", options, record, {.sample = sample});
+    different += with != without ? 1 : 0;
+    Record no_boxes = record;
+    no_boxes.boxes.clear();
+    EXPECT_EQ(apply("imagenet", options, no_boxes, {.sample = sample}), without);
+  }
+  EXPECT_GT(different, 5);
+}
+
 TEST(ImagenetTransform, OddSizesWork) {
   for (const ImageSize size : {ImageSize{1, 1}, ImageSize{1, 900}, ImageSize{700, 2}, ImageSize{24, 24}}) {
     const Record record = jpeg_record(noisy_image(size.height, size.width));
     for (bool train : {true, false}) {
-      TransformOptions options = training(24);
-      options.training = train;
-      for (float value : apply("imagenet", options, record)) ASSERT_TRUE(std::isfinite(value));
+      for (const char* method : {"bilinear", "crop"}) {
+        TransformOptions options = training(24);
+        options.training = train;
+        options.resize_method = method;
+        for (float value : apply("imagenet", options, record)) ASSERT_TRUE(std::isfinite(value));
+      }
     }
   }
 }
@@ -183,7 +247,9 @@ TEST(Transform, BadImagesSayWhereTheyAre) {
 TEST(Transform, RefusesBadOptions) {
   EXPECT_THROW(transforms().get("imagenet")({.height = 0}), core::Error);
   EXPECT_THROW(transforms().get("cifar10")({.width = -1}), core::Error);
-  EXPECT_THROW(transforms().get("imagenet")({.resize_method = "crop"}), core::Error);
+  EXPECT_THROW(transforms().get("imagenet")({.resize_method = "lanczos"}), core::Error);
+  EXPECT_THROW(transforms().get("imagenet")({.eval_resize_size = 223}), core::Error);
+  EXPECT_THROW(transforms().get("imagenet")({.crop = {.min_area = 0}}), core::Error);
   EXPECT_THROW(transforms().get("imagnet"), core::Error);
 }
 

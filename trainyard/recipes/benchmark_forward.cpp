@@ -72,7 +72,7 @@ BenchmarkOutcome run_forward_only(const core::FlagValues& values, const Benchmar
       trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
       {.executor = trainer.options().executor, .replicas = 1, .images = log.batch_size}, values, settings, log.print);
   if (!settings.train_dir.empty()) {
-    const auto state = std::make_shared<BenchmarkState>(trainer, settings.label_names());
+    const auto state = std::make_shared<BenchmarkState>(trainer, settings);
     resume(settings, *state);
     trainer.add(make_checkpoint_callback(values, settings, state));
   }

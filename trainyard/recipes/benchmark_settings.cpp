@@ -8,6 +8,7 @@
 #include "trainyard/data/synthetic_source.h"
 #include "trainyard/recipes/benchmark_validation.h"
 #include "trainyard/recipes/dataset_choice.h"
+#include "trainyard/recipes/image_options.h"
 #include "trainyard/recipes/step_plan_flags.h"
 
 namespace trainyard::recipes {
@@ -17,18 +18,6 @@ BenchmarkMode mode_of(const core::FlagValues& values) {
   if (values.boolean("eval")) return BenchmarkMode::kEvaluation;
   if (values.boolean("forward_only")) return BenchmarkMode::kForwardOnly;
   return evaluates_during_training(values) ? BenchmarkMode::kTrainingAndEvaluation : BenchmarkMode::kTraining;
-}
-
-data::TransformOptions transform_of(const core::FlagValues& values, const models::ModelInfo& model) {
-  data::TransformOptions transform;
-  transform.height = transform.width = model.image_size;
-  transform.resize_method = values.text("resize_method");
-  transform.distortions = values.boolean("distortions");
-  transform.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
-  transform.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
-  transform.subtract_means = values.boolean("ml_perf");
-  transform.validate();
-  return transform;
 }
 
 std::shared_ptr<const data::Dataset> open_dataset(const BenchmarkSettings& settings, data::Subset subset) {
@@ -120,9 +109,9 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   settings.prefetch_batches = values.boolean("datasets_use_prefetch")
                                   ? 1 + std::max<int64_t>(1, values.integer("datasets_prefetch_buffer_size"))
                                   : 1;
-  settings.transform = transform_of(values, *settings.model);
   settings.bad_samples = {.policy = data::on_bad_sample(values.text("on_bad_sample")),
                           .budget = values.real("bad_sample_budget")};
+  settings.transform = read_image_options(values, settings.dataset, settings.model->image_size);
 
   if (!settings.synthetic()) {
     if (settings.mode != BenchmarkMode::kEvaluation) settings.train_data = open_dataset(settings, data::Subset::kTrain);

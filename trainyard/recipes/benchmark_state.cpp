@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "trainyard/core/log.h"
+#include "trainyard/recipes/image_options.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -18,6 +19,7 @@ train::CheckpointIdentity identity_of(const BenchmarkSettings& settings) {
 
 void BenchmarkState::save(core::StateWriter& writer) const {
   trainer_->save(writer);
+  save_evaluation_options(input_, writer);
   if (label_names_.empty()) return;
   std::string lines;
   for (const std::string& name : label_names_) lines += name + "\n";
@@ -26,6 +28,13 @@ void BenchmarkState::save(core::StateWriter& writer) const {
 
 void BenchmarkState::load(const core::StateReader& reader) {
   trainer_->load(reader);
+  data::TransformOptions input = input_;
+  load_evaluation_options(reader, input);
+  if (trains_ && !same_evaluation(input, input_)) {
+    core::log::warning(
+        "the checkpoint was trained with another --normalization, --resize_method or --eval_resize_size");
+  }
+  if (!trains_) input_ = input;
   if (label_names_.empty()) label_names_ = load_label_names(reader);
 }
 

@@ -1,5 +1,5 @@
-// The checkpoints of a benchmark's train_dir: what they hold beside the trainer (the names of the labels, so that
-// predictions can be read), and how a run goes on from the newest.
+// The checkpoints of a benchmark's train_dir: what they hold beside the trainer (how images become input and the names
+// of the labels, for predictions), and how a run goes on from the newest.
 #pragma once
 
 #include <memory>
@@ -15,14 +15,19 @@ namespace trainyard::recipes {
 
 class BenchmarkState : public core::Stateful {
  public:
-  BenchmarkState(train::Trainer& trainer, std::vector<std::string> label_names)
-      : trainer_(&trainer), label_names_(std::move(label_names)) {}
+  BenchmarkState(train::Trainer& trainer, const BenchmarkSettings& settings)
+      : trainer_(&trainer),
+        trains_(settings.mode != BenchmarkMode::kForwardOnly),
+        input_(settings.transform),
+        label_names_(settings.label_names()) {}
 
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
  private:
   train::Trainer* trainer_;
+  bool trains_;  // a run that does not leaves the input as the model was trained with it
+  data::TransformOptions input_;
   std::vector<std::string> label_names_;
 };
 

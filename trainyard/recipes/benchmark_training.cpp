@@ -63,7 +63,7 @@ class TrainingRun {
         }),
         source_(make_source(settings, data::Subset::kTrain)),
         trainer_(make_trainer_options(values, settings), source_),
-        state_(std::make_shared<BenchmarkState>(trainer_, settings.label_names())) {
+        state_(std::make_shared<BenchmarkState>(trainer_, settings)) {
     trainer_.set_stop_token(stop);
     const std::string progress = values.text("progress");
     progress_ = std::make_shared<train::ProgressCallback>(

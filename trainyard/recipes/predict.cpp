@@ -99,11 +99,8 @@ void predict(const PredictOptions& options, std::ostream& out) {
     return;
   }
   const nn::Shape& shape = trained.executor->graph().input_shape();
-  data::TransformOptions transform_options;
-  transform_options.height = shape[1];
-  transform_options.width = shape[2];
-  transform_options.training = false;
-  const auto transform = data::transforms().get(trained.identity.dataset)(transform_options);
+  if (options.adjust_input) options.adjust_input(trained.input);
+  const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
   for (const std::string& image : options.images) {
     const at::Tensor logits = trained.executor->forward(load_image(image, *transform, shape), {});
     print_top(image, logits, trained.label_names, options, out);

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
 #include <string>
 #include <vector>
+
+#include "trainyard/data/transform.h"
 
 namespace trainyard::recipes {
 
@@ -15,7 +18,9 @@ struct PredictOptions {
   int64_t top = 5;
   bool json = false;
   std::string array_input, array_output;  // .npy files, instead of images
-  void validate() const;                  // throws kInvalidArgument
+  // Changes how images become input, which is otherwise as in the evaluation of the training run.
+  std::function<void(data::TransformOptions&)> adjust_input;
+  void validate() const;  // throws kInvalidArgument
 };
 
 // One line an image, in their order: "cat.jpg: 3 cat 0.912, 5 dog 0.051, ...", or with json

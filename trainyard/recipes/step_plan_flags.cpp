@@ -1,31 +1,8 @@
 #include "trainyard/recipes/step_plan_flags.h"
 
-#include <fmt/format.h>
-
-#include "trainyard/core/error.h"
-#include "trainyard/core/flag_value.h"
+#include "trainyard/recipes/number_list.h"
 
 namespace trainyard::recipes {
-namespace {
-
-template <typename Number>
-std::vector<Number> read_numbers(const core::FlagValues& values, const std::string& flag, core::FlagKind kind,
-                                 std::string_view kind_plural) {
-  const core::FlagSpec element{.name = flag, .kind = kind};
-  std::vector<Number> numbers;
-  try {
-    for (const std::string& text : values.list(flag)) {
-      numbers.push_back(std::get<Number>(core::parse_flag_value(element, text)));
-    }
-  } catch (const core::Error&) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      fmt::format("Param {} value of {} cannot be converted to a list of {}.", flag,
-                                  core::quoted_list(values.list(flag)), kind_plural));
-  }
-  return numbers;
-}
-
-}  // namespace
 
 train::StepPlanOptions read_step_plan_options(const core::FlagValues& values) {
   train::StepPlanOptions options;

@@ -3,6 +3,7 @@
 #include "trainyard/core/scoped_state.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/recipes/benchmark_state.h"
+#include "trainyard/recipes/image_options.h"
 
 namespace trainyard::recipes {
 
@@ -25,6 +26,10 @@ TrainedModel load_trained_model(const std::string& path, const std::string& mode
   trained.parameters->load(core::ScopedReader(*reader, "model/"));
   if (kernels.choices != nullptr) kernels.choices->load(core::ScopedReader(*reader, "kernels/"));
   trained.label_names = load_label_names(*reader);
+  trained.input.training = false;
+  trained.input.height = graph.input_shape()[1];
+  trained.input.width = graph.input_shape()[2];
+  load_evaluation_options(*reader, trained.input);
   return trained;
 }
 

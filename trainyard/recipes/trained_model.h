@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/data/transform.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/nn/parameter_set.h"
 #include "trainyard/train/checkpoint.h"
@@ -15,6 +16,7 @@ struct TrainedModel {
   train::CheckpointInfo checkpoint;
   train::CheckpointIdentity identity;
   std::vector<std::string> label_names;  // may be empty
+  data::TransformOptions input;          // of evaluation
   std::unique_ptr<nn::ParameterSet> parameters;
   std::unique_ptr<nn::Executor> executor;  // in inference mode, bound to `parameters`
 };

@@ -1,0 +1,85 @@
+#include "trainyard/data/image_flags.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr const char* kGroup = "Images";
+
+void declare_crop_flags(core::FlagTable& table) {
+  table
+      .choice("random_crop", "distorted_bounding_box", {"distorted_bounding_box", "resized_crop"},
+              "how training windows are drawn on ImageNet: as TensorFlow's sample_distorted_bounding_box, or as "
+              "torchvision's RandomResizedCrop")
+      .automatic("distorted_bounding_box, or the preprocessor's")
+      .group(kGroup);
+  table.list("random_crop_area", "least and most of the image that a training window takes: 0.05,1")
+      .automatic("0.05,1, or the preprocessor's")
+      .group(kGroup);
+  table.list("random_crop_aspect_ratio", "least and greatest width / height of a training window: 0.75,1.33")
+      .automatic("0.75,1.33, or the preprocessor's")
+      .group(kGroup);
+  table.integer("random_crop_attempts", 100, "draws after which resizing starts from the whole image")
+      .automatic("100, or the preprocessor's")
+      .bounds(1, 1'000'000)
+      .group(kGroup);
+  table
+      .real("min_object_covered", 0.1,
+            "part of a bounding box, or of an image without any, that a training window covers at least; for "
+            "--random_crop=distorted_bounding_box")
+      .bounds(0, 1)
+      .group(kGroup);
+  table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kGroup);
+}
+
+}  // namespace
+
+void declare_evaluation_image_flags(core::FlagTable& table, const std::string& otherwise) {
+  table
+      .text("resize_method", "bilinear",
+            "nearest, bilinear, bicubic, area; round_robin: each of them in turn along a batch; crop: nothing is "
+            "scaled, the centre is cut out or padded")
+      .automatic("bilinear, or " + otherwise)
+      .group(kGroup);
+  table
+      .integer("eval_resize_size", 0,
+               "pixels of the shorter side to which ImageNet's evaluation resizes before it cuts the centre out (256 "
+               "for models of 224); 0: 1.145 times the model's side")
+      .automatic("0, or " + otherwise)
+      .bounds(0, 65'535)
+      .group(kGroup);
+  table
+      .choice("normalization", "symmetric", {"symmetric", "mean", "mean_std"},
+              "what models take: pixel / 127.5 - 1, pixel - mean, or (pixel - mean) / standard deviation")
+      .automatic("symmetric, or " + otherwise)
+      .group(kGroup);
+  table.list("image_mean", "mean of red, green and blue, of 255, with --normalization=mean or mean_std")
+      .automatic("ImageNet's: 123.68,116.78,103.94 for mean, 123.675,116.28,103.53 for mean_std")
+      .group(kGroup);
+  table.list("image_std", "standard deviation of red, green and blue, of 255, with --normalization=mean_std")
+      .automatic("ImageNet's: 58.395,57.12,57.375")
+      .group(kGroup);
+}
+
+void declare_image_flags(core::FlagTable& table) {
+  table
+      .text("input_preprocessor", "default",
+            "how images of ImageNet become input: default (tf_cnn_benchmarks), official_models_imagenet, dali, paddle, "
+            "tensorpack or torchvision; flags that are given stand over it")
+      .group(kGroup);
+  declare_evaluation_image_flags(table, "the preprocessor's");
+  declare_crop_flags(table);
+  table
+      .boolean(
+          "distortions", true,
+          "random colours in training (on CIFAR: random crop and flip); ImageNet's random crop and flip are always on")
+      .automatic("on with --input_preprocessor=default")
+      .group(kGroup);
+  table.boolean("distort_color_in_yiq", true, "turn hue and saturation in the YIQ colour space instead of HSV")
+      .group(kGroup);
+  table
+      .boolean("ml_perf", false,
+               "MLPerf's input: crops ignore bounding boxes, and --normalization is mean unless it is given")
+      .group(kGroup);
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,142 @@
+#include "trainyard/recipes/image_options.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/scoped_state.h"
+#include "trainyard/data/input_preset.h"
+#include "trainyard/recipes/number_list.h"
+
+namespace trainyard::recipes {
+namespace {
+
+const std::string kSavedAs = "data/input/";
+constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
+
+[[noreturn]] void refuse(const std::string& problem, const std::string& expected, const std::string& actual) {
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .expected = expected, .actual = actual});
+}
+
+std::vector<double> read_list(const core::FlagValues& values, const std::string& flag, size_t count) {
+  std::vector<double> numbers = read_numbers<double>(values, flag, core::FlagKind::kReal, "floats");
+  if (numbers.size() != count) {
+    refuse(fmt::format("--{} has the wrong number of values", flag), std::to_string(count),
+           std::to_string(numbers.size()));
+  }
+  return numbers;
+}
+
+void read_range(const core::FlagValues& values, const std::string& flag, float& low, float& high) {
+  if (!values.given(flag)) return;
+  const std::vector<double> numbers = read_list(values, flag, 2);
+  low = static_cast<float>(numbers[0]);
+  high = static_cast<float>(numbers[1]);
+}
+
+data::Rgb read_rgb(const core::FlagValues& values, const std::string& flag, const data::Rgb& otherwise) {
+  if (!values.given(flag)) return otherwise;
+  const std::vector<double> numbers = read_list(values, flag, 3);
+  return {static_cast<float>(numbers[0]), static_cast<float>(numbers[1]), static_cast<float>(numbers[2])};
+}
+
+void read_normalization(const core::FlagValues& values, data::Normalization& normalization) {
+  const std::string kind = values.given("normalization") ? values.text("normalization") : "";
+  if (values.given("image_mean") && kind != "mean" && kind != "mean_std") {
+    refuse("--image_mean has no use", "--normalization=mean or mean_std beside it", "'" + kind + "'");
+  }
+  if (values.given("image_std") && kind != "mean_std") {
+    refuse("--image_std has no use", "--normalization=mean_std beside it", "'" + kind + "'");
+  }
+  if (kind == "symmetric") normalization = data::Normalization::symmetric();
+  if (kind == "mean") {
+    normalization = data::Normalization::minus_mean(read_rgb(values, "image_mean", data::kImagenetChannelMeans));
+  }
+  if (kind == "mean_std") {
+    normalization = data::Normalization::standardized(read_rgb(values, "image_mean", data::kImagenetMean),
+                                                      read_rgb(values, "image_std", data::kImagenetStandardDeviation));
+  }
+}
+
+void read_crop(const core::FlagValues& values, data::CropOptions& crop) {
+  if (values.given("random_crop")) {
+    crop.method = values.text("random_crop") == "resized_crop" ? data::CropMethod::kResizedCrop
+                                                               : data::CropMethod::kDistortedBoundingBox;
+  }
+  read_range(values, "random_crop_area", crop.min_area, crop.max_area);
+  read_range(values, "random_crop_aspect_ratio", crop.min_aspect_ratio, crop.max_aspect_ratio);
+  if (values.given("random_crop_attempts")) {
+    crop.max_attempts = static_cast<int>(values.integer("random_crop_attempts"));
+  }
+  if (values.given("min_object_covered") && crop.method != data::CropMethod::kDistortedBoundingBox) {
+    refuse("--min_object_covered has no use", "--random_crop=distorted_bounding_box", "resized_crop");
+  }
+  crop.min_object_covered = static_cast<float>(values.real("min_object_covered"));
+}
+
+// Images of CIFAR and shapes are not resized, and their windows have one size.
+void check_small_images(const core::FlagValues& values, const std::string& dataset) {
+  for (const char* flag : {"input_preprocessor", "random_crop", "random_crop_area", "random_crop_aspect_ratio",
+                           "random_crop_attempts", "min_object_covered", "eval_resize_size"}) {
+    if (!values.changed(flag)) continue;
+    refuse(fmt::format("--{} has no use for data set {}", flag, dataset), "a data set of images of any size",
+           "images of a fixed size");
+  }
+}
+
+}  // namespace
+
+data::TransformOptions read_image_options(const core::FlagValues& values, const std::string& dataset,
+                                          int64_t image_size) {
+  if (dataset == "cifar10" || dataset == "shapes") check_small_images(values, dataset);
+  const std::string preset = values.text("input_preprocessor");
+  data::TransformOptions options = data::input_presets().get(preset);
+  options.height = options.width = image_size;
+  if (values.boolean("ml_perf")) {
+    options.use_boxes = false;
+    options.normalization = data::Normalization::minus_mean(data::kImagenetChannelMeans);
+  }
+  read_evaluation_options(values, options);
+  read_crop(values, options.crop);
+  if (values.given("distortions")) options.distortions = values.boolean("distortions");
+  options.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
+  options.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
+  options.validate();
+  return options;
+}
+
+void read_evaluation_options(const core::FlagValues& values, data::TransformOptions& options) {
+  if (values.given("resize_method")) options.resize_method = values.text("resize_method");
+  if (values.given("eval_resize_size")) options.eval_resize_size = values.integer("eval_resize_size");
+  read_normalization(values, options.normalization);
+}
+
+void save_evaluation_options(const data::TransformOptions& options, core::StateWriter& writer) {
+  core::ScopedWriter input(writer, kSavedAs);
+  input.text("resize_method", options.resize_method);
+  input.integer("eval_resize_size", options.eval_resize_size);
+  for (size_t c = 0; c < kChannels.size(); ++c) {
+    input.real(fmt::format("scale/{}", kChannels[c]), options.normalization.scale[c]);
+    input.real(fmt::format("shift/{}", kChannels[c]), options.normalization.shift[c]);
+  }
+}
+
+bool same_evaluation(const data::TransformOptions& a, const data::TransformOptions& b) {
+  return a.resize_method == b.resize_method && a.eval_resize_size == b.eval_resize_size &&
+         a.normalization == b.normalization;
+}
+
+void load_evaluation_options(const core::StateReader& reader, data::TransformOptions& options) {
+  const core::ScopedReader input(reader, kSavedAs);
+  if (!input.has("resize_method")) return;
+  options.resize_method = input.text("resize_method");
+  options.eval_resize_size = input.integer("eval_resize_size");
+  for (size_t c = 0; c < kChannels.size(); ++c) {
+    options.normalization.scale[c] = static_cast<float>(input.real(fmt::format("scale/{}", kChannels[c])));
+    options.normalization.shift[c] = static_cast<float>(input.real(fmt::format("shift/{}", kChannels[c])));
+  }
+}
+
+}  // namespace trainyard::recipes
