@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "trainyard/core/random.h"
+#include "trainyard/data/augmentation.h"
 #include "trainyard/data/record_image.h"
 #include "trainyard/data/transform.h"
 
@@ -34,7 +35,9 @@ class CifarTransform : public Transform {
       mirror = random.coin();
     }
     copy_window(image, top, left, {height_, width_}, mirror, out);
+    apply_auto_augment(options_, key, out);
     options_.normalization.apply(out, int64_t{height_} * width_);
+    apply_random_erasing(options_, key, out);
     return true;
   }
 

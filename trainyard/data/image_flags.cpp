@@ -31,6 +31,35 @@ void declare_crop_flags(core::FlagTable& table) {
   table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kGroup);
 }
 
+void declare_augmentation_flags(core::FlagTable& table) {
+  table
+      .choice("auto_augment", "none", {"none", "rand", "trivial"},
+              "in training, after crop, flip and colours: RandAugment, or TrivialAugmentWide, as torchvision defines "
+              "them")
+      .group(kGroup);
+  table.integer("rand_augment_num_ops", 2, "operations on an image with --auto_augment=rand")
+      .bounds(1, 100)
+      .group(kGroup);
+  table.integer("rand_augment_magnitude", 9, "their strength, of 30").bounds(0, 30).group(kGroup);
+  table
+      .choice("auto_augment_interpolation", "nearest", {"nearest", "bilinear"},
+              "how --auto_augment samples shears, translations and rotations")
+      .group(kGroup);
+  table.list("auto_augment_fill", "red, green and blue, of 255, of what they bring in from outside the image")
+      .automatic("0,0,0")
+      .group(kGroup);
+  table
+      .real(
+          "random_erasing", 0,
+          "probability in training that a part of the normalized image is overwritten, as torchvision's RandomErasing")
+      .bounds(0, 1)
+      .group(kGroup);
+  table
+      .choice("random_erasing_value", "zero", {"zero", "random"},
+              "what --random_erasing writes: zeros, or normal numbers")
+      .group(kGroup);
+}
+
 }  // namespace
 
 void declare_evaluation_image_flags(core::FlagTable& table, const std::string& otherwise) {
@@ -76,6 +105,7 @@ void declare_image_flags(core::FlagTable& table) {
       .group(kGroup);
   table.boolean("distort_color_in_yiq", true, "turn hue and saturation in the YIQ colour space instead of HSV")
       .group(kGroup);
+  declare_augmentation_flags(table);
   table
       .boolean("ml_perf", false,
                "MLPerf's input: crops ignore bounding boxes, and --normalization is mean unless it is given")

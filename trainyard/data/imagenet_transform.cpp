@@ -1,14 +1,15 @@
 // Images of any size to the fixed size of ImageNet models.
 //
 // Training: a random window (sample_crop), half of them mirrored, resized without keeping the aspect ratio, then colour
-// distortions whose order follows the place in the batch. Evaluation: resized with the aspect ratio kept, the centre
-// cut out. With the resize method "crop" nothing is scaled: of the random window, or of the whole image, the centre is
-// cut out, padded with zeros where it is smaller.
+// distortions whose order follows the place in the batch, and what augmentation.h adds. Evaluation: resized with the
+// aspect ratio kept, the centre cut out. With the resize method "crop" nothing is scaled: of the random window, or of
+// the whole image, the centre is cut out, padded with zeros where it is smaller.
 #include <algorithm>
 #include <cmath>
 #include <memory>
 
 #include "trainyard/core/random.h"
+#include "trainyard/data/augmentation.h"
 #include "trainyard/data/color.h"
 #include "trainyard/data/record_image.h"
 #include "trainyard/data/resize.h"
@@ -36,7 +37,10 @@ class ImagenetTransform : public Transform {
 
   core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
     auto result = options_.training ? train(record, key, out) : evaluate(record, key, out);
-    if (result.ok()) options_.normalization.apply(out, pixels());
+    if (!result.ok()) return result;
+    apply_auto_augment(options_, key, out);
+    if (!normalizes_as_it_resizes()) options_.normalization.apply(out, pixels());
+    apply_random_erasing(options_, key, out);
     return result;
   }
 
@@ -44,12 +48,25 @@ class ImagenetTransform : public Transform {
   int64_t pixels() const { return options_.height * options_.width; }
   bool scales() const { return options_.resize_method != "crop"; }
 
-  ResizeMethod method(int64_t batch_position) const {
-    if (options_.resize_method != "round_robin") return resize_method(options_.resize_method);
-    return static_cast<ResizeMethod>(batch_position % 4);  // the enum is in upstream's order
+  // Where nothing comes between the two.
+  bool normalizes_as_it_resizes() const {
+    const bool changes_pixels = options_.distortions || options_.auto_augment.policy != AutoAugmentPolicy::kNone;
+    return scales() && !(options_.training && changes_pixels);
   }
 
-  // Both leave pixels in [0, 255], float [3, height, width].
+  ResizeOptions resize_options(int64_t batch_position, bool mirror) const {
+    ResizeOptions result{.mirror = mirror};
+    result.method = options_.resize_method == "round_robin"
+                        ? static_cast<ResizeMethod>(batch_position % 4)  // the enum is in upstream's order
+                        : resize_method(options_.resize_method);
+    if (normalizes_as_it_resizes()) {
+      result.scale = options_.normalization.scale;
+      result.shift = options_.normalization.shift;
+    }
+    return result;
+  }
+
+  // Both fill float [3, height, width], normalized or in [0, 255].
   core::Result<bool> train(const Record& record, const SampleKey& key, float* out) const {
     core::RandomStream random(key.seed, "augment",
                               {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
@@ -61,8 +78,8 @@ class ImagenetTransform : public Transform {
     if (scales()) {
       auto image = part(record, crop);
       if (!image.ok()) return image.error();
-      resize(image.value(), target_, {0, 0, target_.height, target_.width},
-             {.method = method(key.batch_position), .mirror = mirror}, out);
+      resize(image.value(), target_, {0, 0, target_.height, target_.width}, resize_options(key.batch_position, mirror),
+             out);
     } else {
       auto done = cut_centre(record, crop, mirror, out);
       if (!done.ok()) return done;
@@ -82,7 +99,7 @@ class ImagenetTransform : public Transform {
     const ImageSize size = evaluation_size({image.value().height, image.value().width});
     const CropWindow centre{(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height,
                             target_.width};
-    resize(image.value(), size, centre, {.method = method(key.batch_position)}, out);
+    resize(image.value(), size, centre, resize_options(key.batch_position, false), out);
     return true;
   }
 

@@ -16,6 +16,8 @@ void TransformOptions::validate() const {
   }
   if (resize_method != "round_robin" && resize_method != "crop") static_cast<void>(data::resize_method(resize_method));
   crop.validate();
+  auto_augment.validate();
+  random_erasing.validate();
   if (eval_resize_size != 0 && eval_resize_size < std::max(height, width)) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "evaluation images are resized to less than is cut out of them",

@@ -9,9 +9,11 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/registry.h"
+#include "trainyard/data/auto_augment.h"
 #include "trainyard/data/crop.h"
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/normalization.h"
+#include "trainyard/data/random_erasing.h"
 
 namespace trainyard::data {
 
@@ -35,8 +37,10 @@ struct TransformOptions {
   bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)
   bool distort_color_in_yiq = true;
   bool fuse_decode_and_crop = true;
+  AutoAugmentOptions auto_augment;  // of training images at the model's size, after crop, flip and colours
   Normalization normalization;
-  void validate() const;  // throws kInvalidArgument
+  RandomErasingOptions random_erasing;  // of training images, last
+  void validate() const;                // throws kInvalidArgument
 };
 
 // Called from many threads at once.

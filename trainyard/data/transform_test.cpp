@@ -204,6 +204,39 @@ TEST(ImagenetTransform, BoxesCountUnlessTheyAreIgnored) {
   EXPECT_GT(different, 5);
 }
 
+// Policies and erasing change training images alone, as functions of seed, epoch and sample, and leave the crop as it
+// is.
+TEST(Transform, AugmentationIsAFunctionOfTheSample) {
+  for (const char* name : {"imagenet", "cifar10"}) {
+    const Record record = raw_record(noisy_image(40, 40));
+    TransformOptions plain = training(24);
+    for (const bool erasing : {false, true}) {
+      TransformOptions options = plain;
+      if (erasing) {
+        options.random_erasing.probability = 1;
+      } else {
+        options.auto_augment.policy = AutoAugmentPolicy::kTrivial;
+      }
+      const SampleKey key{.seed = 1, .epoch = 2, .sample = 3};
+      int changed = 0, alike = 0;
+      for (int64_t sample = 0; sample < 50; ++sample) {
+        const std::vector<float> out = apply(name, options, record, {1, 2, sample, 0});
+        EXPECT_EQ(apply(name, options, record, {1, 2, sample, 7}), out);
+        const std::vector<float> without = apply(name, plain, record, {1, 2, sample, 0});
+        changed += out != without ? 1 : 0;
+        alike += apply(name, options, record, {1, 3, sample, 0}) == out ? 1 : 0;
+        if (!erasing) continue;
+        for (size_t i = 0; i < out.size(); ++i) ASSERT_TRUE(out[i] == 0 || out[i] == without[i]);
+      }
+      EXPECT_GT(changed, 35) << name;
+      EXPECT_LT(alike, 15) << name;
+      options.training = plain.training = false;
+      EXPECT_EQ(apply(name, options, record, key), apply(name, plain, record, key));
+      plain.training = true;
+    }
+  }
+}
+
 TEST(ImagenetTransform, OddSizesWork) {
   for (const ImageSize size : {ImageSize{1, 1}, ImageSize{1, 900}, ImageSize{700, 2}, ImageSize{24, 24}}) {
     const Record record = jpeg_record(noisy_image(size.height, size.width));

@@ -76,6 +76,29 @@ void read_crop(const core::FlagValues& values, data::CropOptions& crop) {
   crop.min_object_covered = static_cast<float>(values.real("min_object_covered"));
 }
 
+void read_augmentation(const core::FlagValues& values, data::TransformOptions& options) {
+  data::AutoAugmentOptions& augment = options.auto_augment;
+  augment.policy = data::auto_augment_policy(values.text("auto_augment"));
+  augment.num_ops = static_cast<int>(values.integer("rand_augment_num_ops"));
+  augment.magnitude = static_cast<int>(values.integer("rand_augment_magnitude"));
+  augment.pixels.bilinear = values.text("auto_augment_interpolation") == "bilinear";
+  augment.pixels.fill = read_rgb(values, "auto_augment_fill", augment.pixels.fill);
+  options.random_erasing.probability = static_cast<float>(values.real("random_erasing"));
+  options.random_erasing.noise = values.text("random_erasing_value") == "random";
+  for (const auto& [flag, needed] : {std::pair{"rand_augment_num_ops", "--auto_augment=rand"},
+                                     std::pair{"rand_augment_magnitude", "--auto_augment=rand"},
+                                     std::pair{"auto_augment_interpolation", "--auto_augment=rand or trivial"},
+                                     std::pair{"auto_augment_fill", "--auto_augment=rand or trivial"},
+                                     std::pair{"random_erasing_value", "--random_erasing above 0"}}) {
+    const bool rand = std::string_view(flag).starts_with("rand_augment");
+    const bool erasing = std::string_view(flag).starts_with("random_erasing");
+    const bool used = erasing ? options.random_erasing.probability > 0
+                              : (rand ? augment.policy == data::AutoAugmentPolicy::kRand
+                                      : augment.policy != data::AutoAugmentPolicy::kNone);
+    if (values.changed(flag) && !used) refuse(fmt::format("--{} has no use", flag), needed, "not given");
+  }
+}
+
 // Images of CIFAR and shapes are not resized, and their windows have one size.
 void check_small_images(const core::FlagValues& values, const std::string& dataset) {
   for (const char* flag : {"input_preprocessor", "random_crop", "random_crop_area", "random_crop_aspect_ratio",
@@ -103,6 +126,7 @@ data::TransformOptions read_image_options(const core::FlagValues& values, const 
   if (values.given("distortions")) options.distortions = values.boolean("distortions");
   options.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
   options.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
+  read_augmentation(values, options);
   options.validate();
   return options;
 }

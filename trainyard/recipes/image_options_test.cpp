@@ -71,7 +71,29 @@ TEST(ImageOptions, Normalizations) {
   EXPECT_EQ(read({"--ml_perf", "--normalization=symmetric"}).normalization, Normalization::symmetric());
 }
 
+TEST(ImageOptions, Augmentation) {
+  data::TransformOptions options = read({}, "cifar10");
+  EXPECT_EQ(options.auto_augment.policy, data::AutoAugmentPolicy::kNone);
+  EXPECT_EQ(options.random_erasing.probability, 0);
+  options = read({"--auto_augment=rand", "--rand_augment_num_ops=3", "--rand_augment_magnitude=15",
+                  "--auto_augment_interpolation=bilinear", "--auto_augment_fill=1,2,3", "--random_erasing=0.25",
+                  "--random_erasing_value=random"});
+  EXPECT_EQ(options.auto_augment.policy, data::AutoAugmentPolicy::kRand);
+  EXPECT_EQ(options.auto_augment.num_ops, 3);
+  EXPECT_EQ(options.auto_augment.magnitude, 15);
+  EXPECT_TRUE(options.auto_augment.pixels.bilinear);
+  EXPECT_EQ(options.auto_augment.pixels.fill, (data::Rgb{1, 2, 3}));
+  EXPECT_EQ(options.random_erasing.probability, 0.25F);
+  EXPECT_TRUE(options.random_erasing.noise);
+  EXPECT_EQ(read({"--auto_augment=trivial"}).auto_augment.policy, data::AutoAugmentPolicy::kTrivial);
+}
+
 TEST(ImageOptions, RefusesWhatHasNoUse) {
+  for (const char* flag : {"--rand_augment_magnitude=3", "--rand_augment_num_ops=1", "--auto_augment_fill=1,2,3",
+                           "--auto_augment_interpolation=bilinear", "--random_erasing_value=random"}) {
+    EXPECT_NE(refusal({flag}).find("has no use"), std::string::npos) << flag;
+  }
+  EXPECT_NE(refusal({"--auto_augment=rand", "--auto_augment_fill=1,2,300"}).find("255"), std::string::npos);
   EXPECT_NE(refusal({"--image_mean=1,2,3"}).find("--normalization=mean"), std::string::npos);
   EXPECT_NE(refusal({"--image_std=1,2,3", "--normalization=mean"}).find("mean_std"), std::string::npos);
   EXPECT_NE(refusal({"--normalization=mean", "--image_mean=1,2"}).find("wrong number of values"), std::string::npos);
