@@ -198,15 +198,11 @@ struct ScaleChannelsBackward {
 
 // Copies channels [from, from + count) of `source` to channels [to, to + count) of `target`: one input of a concat, its
 // backward, channel padding. Other channels of `target` stay as they are, or become zero with `clear_rest`; pad lanes
-// become zero in every block that is written to (with `clear_rest`: all). With strides > 1 pixel (y, x) of the smaller
-// image is (y * stride, x * stride) of the larger one: source is subsampled forward; in backward (`spread`) the rest of
-// target's pixels become zero in the copied channels (with `accumulate`: nothing is added to them).
+// become zero in every block that is written to (with `clear_rest`: all).
 struct CopyChannels {
   MapShape source_shape, target_shape;
   DataType dtype = DataType::kFloat;
   int64_t from = 0, to = 0, count = 0;
-  int64_t stride_height = 1, stride_width = 1;
-  bool spread = false;
   const void* source = nullptr;
   void* target = nullptr;
   bool accumulate = false;

@@ -55,26 +55,12 @@ Block<T> block_of(const CopyChannels& a, int64_t n, int64_t b) {
 }
 
 template <typename T>
-void subsample_row(const CopyChannels& a, const Block<T>& block, int64_t y) {
-  const int64_t width = a.target_shape.width, first = y * a.stride_height * a.source_shape.width;
-  if (block.is_plain() && a.stride_width == 1) {
-    __builtin_memcpy(block.target + y * width * kLanes, block.low + first * kLanes, width * kLanes * sizeof(T));
+void copy_row(const Block<T>& block, int64_t first, int64_t pixels) {
+  if (block.is_plain()) {
+    __builtin_memcpy(block.target + first * kLanes, block.low + first * kLanes, pixels * kLanes * sizeof(T));
     return;
   }
-  for (int64_t x = 0; x < width; ++x) block.put(y * width + x, block.source(first + x * a.stride_width));
-}
-
-template <typename T>
-void spread_row(const CopyChannels& a, const Block<T>& block, int64_t y) {
-  const int64_t width = a.target_shape.width, begin = y * width;
-  const bool hit = y % a.stride_height == 0;
-  int64_t x = 0;
-  for (int64_t i = 0; hit && i < a.source_shape.width; ++i) {
-    block.put(begin + x, block.source(y / a.stride_height * a.source_shape.width + i));
-    const int64_t next = smaller(x + a.stride_width, width);
-    for (++x; x < next; ++x) block.put(begin + x, Floats{});
-  }
-  for (; x < width; ++x) block.put(begin + x, Floats{});
+  for (int64_t pixel = first; pixel < first + pixels; ++pixel) block.put(pixel, block.source(pixel));
 }
 
 template <typename T>
@@ -86,7 +72,7 @@ void copy(const CopyChannels& a) {
       for (int64_t y = 0; y < shape.height; ++y) {
         const Block<T> block = block_of<T>(a, n, b);
         if (block.copied == 0 && !a.clear_rest) continue;
-        a.spread ? spread_row(a, block, y) : subsample_row(a, block, y);
+        copy_row(block, y * shape.width, shape.width);
       }
     }
   }

@@ -82,59 +82,5 @@ TYPED_TEST(CopyChannelsTest, FillsUnwrittenMemoryPartByPart) {
   }
 }
 
-TYPED_TEST(CopyChannelsTest, SubsamplesAndSpreadsPixels) {
-  struct Sizes {
-    int64_t height, width, stride_height, stride_width;
-  };
-  for (DataType dtype : kDataTypes) {
-    for (const Channels& c : {Channels{16, 40, 0, 12, 16}, Channels{17, 17, 0, 0, 17}, Channels{3, 16, 0, 0, 3}}) {
-      for (const Sizes& s : {Sizes{8, 8, 2, 2}, Sizes{7, 9, 2, 2}, Sizes{7, 8, 3, 1}, Sizes{5, 10, 1, 4}}) {
-        const int64_t small_height = (s.height + s.stride_height - 1) / s.stride_height;
-        const int64_t small_width = (s.width + s.stride_width - 1) / s.stride_width;
-        const TestMap source = TestMap::random(this->shape(3, c.source, s.height, s.width), dtype, 1);
-        TestMap small(this->shape(3, c.target, small_height, small_width), dtype);
-        CopyChannels a{.source_shape = source.shape(),
-                       .target_shape = small.shape(),
-                       .dtype = dtype,
-                       .from = c.from,
-                       .to = c.to,
-                       .count = c.count,
-                       .stride_height = s.stride_height,
-                       .stride_width = s.stride_width,
-                       .source = source.data(),
-                       .target = small.data(),
-                       .clear_rest = true};
-        TypeParam::copy_channels(a);
-        small.expect(
-            [&](int64_t n, int64_t channel, int64_t y, int64_t x) {
-              if (!copied(c, channel)) return 0.0;
-              return source.at(n, channel - c.to + c.from, y * s.stride_height, x * s.stride_width);
-            },
-            0);
-
-        // Back: channels swap their roles.
-        TestMap fresh(source.shape(), dtype), added = source;
-        const auto back = [&](int64_t n, int64_t channel, int64_t y, int64_t x) {
-          const bool hit =
-              copied({.to = c.from, .count = c.count}, channel) && y % s.stride_height == 0 && x % s.stride_width == 0;
-          return hit ? small.at(n, channel - c.from + c.to, y / s.stride_height, x / s.stride_width) : 0.0;
-        };
-        std::swap(a.source_shape, a.target_shape);
-        std::swap(a.from, a.to);
-        a.spread = true;
-        a.source = small.data();
-        a.target = fresh.data();
-        TypeParam::copy_channels(a);
-        fresh.expect(back, 0);
-        a.target = added.data();
-        a.accumulate = true;
-        a.clear_rest = false;
-        TypeParam::copy_channels(a);
-        added.expect([&](auto... at) { return source.at(at...) + back(at...); });
-      }
-    }
-  }
-}
-
 }  // namespace
 }  // namespace trainyard::nn::cpu
