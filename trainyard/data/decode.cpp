@@ -7,6 +7,7 @@
 
 #include "trainyard/data/jpeg.h"
 #include "trainyard/data/png.h"
+#include "trainyard/data/stage_times.h"
 
 namespace trainyard::data {
 namespace {
@@ -46,6 +47,7 @@ core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes) {
 
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
                                  const DecodeLimits& limits) {
+  const StageTimer timer(Stage::kDecode);
   auto kind = kind_of(bytes);
   if (!kind.ok()) return kind.error();
   return kind.value() == Kind::kJpeg ? decode_jpeg(bytes, crop, limits) : decode_png(bytes, crop, limits);

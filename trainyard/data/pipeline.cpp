@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
-#include <set>
 
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/data/batch_job.h"
+#include "trainyard/data/sample_maker.h"
 #include "trainyard/data/sample_sequence.h"
 
 namespace trainyard::data {
@@ -27,52 +27,6 @@ void require(bool holds, std::string_view name, std::string_view expected, int64
   throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("pipeline option {} is out of range", name),
                                             .expected = std::string(expected),
                                             .actual = fmt::format("{}", actual)});
-}
-
-// One global batch in the making: the local replicas' part of it.
-struct Job {
-  struct Slot {
-    SampleKey key;
-    Position place;
-    float* image;
-    int64_t* label;
-    std::vector<BadSample> bad;  // met here, in the order in which they were tried
-    bool left_out = false;       // holds no sample
-  };
-  std::vector<Batch> batches;
-  std::vector<Slot> slots;
-  size_t claimed = 0, finished = 0;
-  // Of the first bad slot, so that the same error comes out whichever thread meets its own first.
-  std::exception_ptr error;
-  size_t error_slot = 0;
-
-  bool complete() const { return finished == slots.size(); }
-  void leave_out();
-  void fail(size_t slot, std::exception_ptr failure) {
-    if (error && error_slot <= slot) return;
-    error = std::move(failure);
-    error_slot = slot;
-  }
-};
-
-// Moves the samples of each batch together where some are left out.
-void Job::leave_out() {
-  auto slot = slots.begin();
-  for (Batch& batch : batches) {
-    const auto end = slot + batch.labels.numel();
-    int64_t kept = 0;
-    for (; slot != end; ++slot) {
-      if (slot->left_out) continue;
-      const int64_t place = slot->label - batch.labels.const_data_ptr<int64_t>();
-      if (place != kept) {
-        batch.images.select(0, kept).copy_(batch.images.select(0, place));
-        batch.labels.select(0, kept).copy_(batch.labels.select(0, place));
-      }
-      ++kept;
-    }
-    batch.images = batch.images.narrow(0, 0, kept);
-    batch.labels = batch.labels.narrow(0, 0, kept);
-  }
 }
 
 }  // namespace
@@ -97,10 +51,20 @@ class Pipeline::Workers {
  public:
   Workers(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options)
       : options_(options),
-        dataset_(std::move(dataset)),
-        transform_(std::move(transform)),
-        sequence_(dataset_->size(), options.order, options.seed),
-        tally_(options.bad_samples, dataset_->size()) {}
+        dataset_size_(dataset->size()),
+        sequence_(dataset_size_, options.order, options.seed),
+        tally_(options.bad_samples, dataset_size_),
+        maker_(std::move(dataset), std::move(transform),
+               {.image_size = 3 * options.height * options.width,
+                .repeat = options.repeat,
+                .repeat_cached_sample = options.repeat_cached_sample,
+                .seed = options.seed,
+                .label_offset = options.label_offset,
+                .bad_samples = options.bad_samples},
+               [this](Position place) {
+                 std::lock_guard lock(mutex_);
+                 return sequence_.sample_at(place);
+               }) {}
   ~Workers() { stop(); }
 
   std::vector<Batch> next() {
@@ -111,7 +75,7 @@ class Pipeline::Workers {
     waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (stopped_) throw Error(ErrorCode::kCancelled, "input pipeline was stopped");
     if (ring_.empty()) return {};
-    for (const Job::Slot& slot : ring_.front()->slots) tally_.add(slot.bad);
+    for (const BatchSlot& slot : ring_.front()->slots) tally_.add(slot.bad);
     if (ring_.front()->error) std::rethrow_exception(ring_.front()->error);
     ring_.front()->leave_out();
     std::vector<Batch> batches = std::move(ring_.front()->batches);
@@ -142,6 +106,13 @@ class Pipeline::Workers {
     return position_;
   }
 
+  PipelineStatistics statistics() const {
+    std::lock_guard lock(mutex_);
+    PipelineStatistics all = statistics_;
+    all.bytes = maker_.bytes();
+    return all;
+  }
+
   int64_t bad_samples() const {
     std::lock_guard lock(mutex_);
     return tally_.count();
@@ -160,14 +131,14 @@ class Pipeline::Workers {
   // Samples in work for batches that are thrown away are finished into memory that nobody reads.
   void seek(Position position) {
     std::lock_guard lock(mutex_);
-    const bool at_end = !options_.repeat && position.offset == dataset_->size();
+    const bool at_end = !options_.repeat && position.offset == dataset_size_;
     position_ = open_at_ = at_end ? position : sequence_.normalized(position);
     ring_.clear();
     work_.notify_all();
   }
 
  private:
-  bool exhausted(Position place) const { return !options_.repeat && place.offset == dataset_->size(); }
+  bool exhausted(Position place) const { return !options_.repeat && place.offset == dataset_size_; }
 
   void start_threads() {
     std::lock_guard joining(join_mutex_);
@@ -179,20 +150,23 @@ class Pipeline::Workers {
   }
 
   void run() {
+    const StageTimer timer(Stage::kWait);
     std::unique_lock lock(mutex_);
     for (;;) {
-      std::shared_ptr<Job> job;
+      std::shared_ptr<BatchJob> job;
       work_.wait(lock, [&] { return stopped_ || (job = claimable()) != nullptr; });
       if (stopped_) return;
       const size_t slot = job->claimed++;
       lock.unlock();
       std::exception_ptr error;
       try {
-        fill(job->slots[slot]);
+        maker_.make(job->slots[slot]);
       } catch (...) {
         error = std::current_exception();
       }
       lock.lock();
+      statistics_.seconds += take_stage_seconds();
+      ++statistics_.samples;
       if (error) job->fail(slot, error);
       ++job->finished;
       if (job->complete()) ready_.notify_all();
@@ -200,16 +174,16 @@ class Pipeline::Workers {
   }
 
   // The earliest batch with samples left, opened now if there is room for one more.
-  std::shared_ptr<Job> claimable() {
+  std::shared_ptr<BatchJob> claimable() {
     for (const auto& job : ring_) {
       if (job->claimed < job->slots.size()) return job;
     }
     while (ring_.size() < static_cast<size_t>(options_.prefetch_batches) && !exhausted(open_at_)) {
-      auto job = std::make_shared<Job>();
+      auto job = std::make_shared<BatchJob>();
       try {
         open(*job);
       } catch (...) {
-        *job = Job();
+        *job = BatchJob();
         job->fail(0, std::current_exception());
       }
       ring_.push_back(job);
@@ -224,9 +198,10 @@ class Pipeline::Workers {
   }
 
   // Decides which samples the next batch holds and allocates it.
-  void open(Job& job) {
+  void open(BatchJob& job) {
+    const StageTimer timer(Stage::kCollate);
     const int64_t global_size = options_.batch_size * options_.total_replicas;
-    const int64_t left = options_.repeat ? global_size : std::min(global_size, dataset_->size() - open_at_.offset);
+    const int64_t left = options_.repeat ? global_size : std::min(global_size, dataset_size_ - open_at_.offset);
     Position after = sequence_.advanced(open_at_, left);
     if (!options_.repeat) after = {open_at_.epoch, open_at_.offset + left};
     for (int r = 0; r < options_.local_replicas; ++r) {
@@ -244,7 +219,7 @@ class Pipeline::Workers {
                              .place = place,
                              .image = image,
                              .label = label});
-        image += image_size();
+        image += 3 * options_.height * options_.width;
         ++label;
       }
       job.batches.push_back(std::move(batch));
@@ -252,83 +227,21 @@ class Pipeline::Workers {
     open_at_ = after;
   }
 
-  int64_t image_size() const { return 3 * options_.height * options_.width; }
-
-  void fill(Job::Slot& slot) {
-    if (!options_.repeat_cached_sample) return make_slot(slot);
-    std::call_once(cached_, [&] {
-      cached_image_.resize(image_size());
-      cached_slot_ = {.key = {options_.seed, 0, 0, 0}, .image = cached_image_.data(), .label = &cached_label_};
-      make_slot(cached_slot_);
-    });
-    std::memcpy(slot.image, cached_image_.data(), cached_image_.size() * sizeof(float));
-    *slot.label = cached_label_;
-    slot.bad = cached_slot_.bad;
-    slot.left_out = cached_slot_.left_out;
-  }
-
-  // The sample that belongs into the slot, or what takes the place of a bad one.
-  void make_slot(Job::Slot& slot) {
-    core::Result<bool> made = make_sample(slot.key, slot.image, slot.label);
-    if (made.ok()) return;
-    const OnBadSample policy = options_.bad_samples.policy;
-    if (policy == OnBadSample::kFail) throw failure_of(made.error());
-    slot.bad.push_back({slot.key.sample, made.error()});
-    if (policy == OnBadSample::kSkip && !options_.repeat) {
-      slot.left_out = true;
-      return;
-    }
-    StandIns stand_ins(policy, slot.key, slot.place, dataset_->size(), [this](Position place) {
-      std::lock_guard lock(mutex_);
-      return sequence_.sample_at(place);
-    });
-    // More than the budget, or all that there are, and the run ends with this batch.
-    const int64_t enough = std::min(options_.bad_samples.allowed(dataset_->size()) + 1, dataset_->size());
-    std::set<int64_t> met = {slot.key.sample};
-    while (static_cast<int64_t>(met.size()) < enough) {
-      const SampleKey key = stand_ins.next();
-      made = make_sample(key, slot.image, slot.label);
-      if (made.ok()) return;
-      slot.bad.push_back({key.sample, made.error()});
-      met.insert(key.sample);
-    }
-    throw Error(made.error());
-  }
-
-  // A bad sample is an error, what else goes wrong is thrown.
-  core::Result<bool> make_sample(const SampleKey& key, float* image, int64_t* label) const {
-    core::Result<Record> read = dataset_->read(key.sample);
-    if (!read.ok()) return read.error();
-    const Record& record = read.value();
-    *label = record.label + options_.label_offset;
-    if (*label < 0) {
-      return Error(ErrorCode::kCorruptData, {.problem = "label is negative",
-                                             .where = record.where,
-                                             .expected = fmt::format("at least {}", -options_.label_offset),
-                                             .actual = fmt::format("{}", record.label),
-                                             .remedy = "use the number of classes that the data set was made for"});
-    }
-    return transform_->apply(record, key, image);
-  }
-
   const PipelineOptions options_;
-  const std::shared_ptr<const Dataset> dataset_;
-  const std::shared_ptr<const Transform> transform_;
+  const int64_t dataset_size_;
 
-  mutable std::mutex mutex_;  // of all below, up to the cached sample
+  mutable std::mutex mutex_;  // of all below, up to stopped_
   std::condition_variable work_, ready_;
   SampleSequence sequence_;
-  std::deque<std::shared_ptr<Job>> ring_;  // batches made ahead, in order
-  Position open_at_;                       // of the next batch to open
-  Position position_;                      // after the last one that next() returned
+  std::deque<std::shared_ptr<BatchJob>> ring_;  // batches made ahead, in order
+  Position open_at_;                            // of the next batch to open
+  Position position_;                           // after the last one that next() returned
   BadSampleTally tally_;
   double waited_ = 0;
+  PipelineStatistics statistics_;
   bool stopped_ = false;
 
-  std::once_flag cached_;
-  std::vector<float> cached_image_;
-  int64_t cached_label_ = 0;
-  Job::Slot cached_slot_;
+  SampleMaker maker_;
 
   std::mutex join_mutex_;
   std::vector<core::Thread> threads_;  // last: ends before what it uses
@@ -358,6 +271,9 @@ Position Pipeline::position() const {
 }
 void Pipeline::seek(Position position) {
   workers_->seek(position);
+}
+PipelineStatistics Pipeline::statistics() const {
+  return workers_->statistics();
 }
 int64_t Pipeline::bad_samples() const {
   return workers_->bad_samples();

@@ -17,6 +17,7 @@
 #include "trainyard/data/batch_source.h"
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/sample_order.h"
+#include "trainyard/data/stage_times.h"
 #include "trainyard/data/transform.h"
 
 namespace trainyard::data {
@@ -40,6 +41,13 @@ struct PipelineOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
+// Of all that the worker threads have done.
+struct PipelineStatistics {
+  StageSeconds seconds;  // all threads together
+  int64_t samples = 0;   // made, those ahead of the consumer included
+  int64_t bytes = 0;     // encoded, read for them
+};
+
 // Threads start with the first next(), so a seek() before it costs nothing. A bad sample that is not skipped or
 // substituted leaves the pipeline where it is: next() throws the same again until seek() goes elsewhere. So do errors
 // of the operating system and files that changed while they are read, which are nobody's bad samples: they always end
@@ -58,6 +66,7 @@ class Pipeline : public BatchSource {
   Position position() const override;
   void seek(Position position) override;
   int64_t bad_samples() const override;
+  PipelineStatistics statistics() const;
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

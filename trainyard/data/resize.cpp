@@ -8,6 +8,7 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/data/resize_axis.h"
+#include "trainyard/data/stage_times.h"
 
 namespace trainyard::data {
 namespace {
@@ -124,6 +125,7 @@ ResizeMethod resize_method(std::string_view name) {
 }
 
 void resize(const Image& image, ImageSize size, const CropWindow& window, const ResizeOptions& options, float* out) {
+  const StageTimer timer(Stage::kResize);
   const Axis rows = make_axis(image.height, size.height, window.y, window.height, options);
   Axis axis = make_axis(image.width, size.width, window.x, window.width, options);
   for (Tap& tap : axis.taps) {

@@ -1,0 +1,45 @@
+// What input threads spend their time on.
+//
+//   {
+//     StageTimer timer(Stage::kRead);
+//     record = dataset.read(i);
+//   }
+//   total += take_stage_seconds();
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace trainyard::data {
+
+enum class Stage { kRead, kDecode, kResize, kAugment, kCollate, kWait };
+inline constexpr int kStages = 6;
+std::string_view stage_name(Stage stage);  // "read", ...
+
+struct StageSeconds {
+  std::array<double, kStages> seconds{};
+
+  double& operator[](Stage stage) { return seconds[static_cast<int>(stage)]; }
+  double operator[](Stage stage) const { return seconds[static_cast<int>(stage)]; }
+  StageSeconds& operator+=(const StageSeconds& other);
+  StageSeconds operator-(const StageSeconds& other) const;
+  double sum() const;
+};
+
+// While it lives, the calling thread's time counts for `stage`, but for that of timers inside it. Two looks at the
+// clock: 50 ns.
+class StageTimer {
+ public:
+  explicit StageTimer(Stage stage);
+  ~StageTimer();
+  StageTimer(const StageTimer&) = delete;
+  StageTimer& operator=(const StageTimer&) = delete;
+
+ private:
+  int outer_;
+};
+
+// What the calling thread's timers have counted since the last call; of those that are alive, up to now.
+StageSeconds take_stage_seconds();
+
+}  // namespace trainyard::data
