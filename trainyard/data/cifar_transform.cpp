@@ -23,7 +23,7 @@ class CifarTransform : public Transform {
   core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
     auto decoded = record_image(record);
     if (!decoded.ok()) return decoded.error();
-    const Image& image = decoded.value();
+    const ImageView& image = decoded.value().pixels;
     int top = centred_start(image.height, height_);
     int left = centred_start(image.width, width_);
     bool mirror = false;

@@ -11,6 +11,7 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/file_system.h"
 #include "trainyard/core/registry.h"
+#include "trainyard/data/image.h"
 
 namespace trainyard::data {
 
@@ -22,11 +23,12 @@ struct Box {
   float ymin = 0, xmin = 0, ymax = 1, xmax = 1;
 };
 
-enum class Encoding { kJpeg, kPng, kRawChw };  // kRawChw: uint8 [3, H, W] pixels
+enum class Encoding { kJpeg, kPng, kRawChw, kDecoded };  // kRawChw: uint8 [3, H, W] pixels; kDecoded: `image`
 
 struct Record {
   Encoding encoding = Encoding::kJpeg;
   std::vector<std::byte> bytes;
+  std::shared_ptr<const Image> image;  // of kDecoded only
   int height = 0, width = 0;  // of kRawChw only
   int64_t label = 0;          // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
   std::vector<Box> boxes;

@@ -9,15 +9,22 @@ namespace trainyard::data {
 using core::Error;
 using core::ErrorCode;
 
-Image cut_out(const Image& image, const CropWindow& crop) {
-  Image part{.height = crop.height, .width = crop.width};
-  const size_t row_bytes = size_t{3} * crop.width;
-  part.pixels.resize(row_bytes * crop.height);
-  for (int y = 0; y < crop.height; ++y) {
-    const size_t first = static_cast<size_t>(crop.y + y) * image.width + crop.x;
-    std::memcpy(part.pixels.data() + row_bytes * y, image.pixels.data() + 3 * first, row_bytes);
+ImageView ImageView::part(const CropWindow& crop) const {
+  ImageView result = *this;
+  result.height = crop.height;
+  result.width = crop.width;
+  result.pixels += crop.y * stride + ptrdiff_t{3} * crop.x;
+  return result;
+}
+
+Image copy_of(const ImageView& view) {
+  Image image{.height = view.height, .width = view.width};
+  const size_t row_bytes = size_t{3} * view.width;
+  image.pixels.resize(row_bytes * view.height);
+  for (int y = 0; y < view.height; ++y) {
+    std::memcpy(image.pixels.data() + row_bytes * y, view.pixels + y * view.stride, row_bytes);
   }
-  return part;
+  return image;
 }
 
 core::Result<bool> check_size(ImageSize size, const DecodeLimits& limits) {

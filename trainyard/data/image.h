@@ -1,6 +1,7 @@
 // A decoded image, a part of one, and how much of one may be decoded.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 
@@ -25,6 +26,19 @@ struct Image {
   KeptVector<uint8_t> pixels;  // [height, width, 3] RGB
 };
 
+// Pixels of an image or of a part of one, whose owner must outlive it.
+struct ImageView {
+  int height = 0, width = 0;
+  const uint8_t* pixels = nullptr;  // [height, width, 3] RGB
+  ptrdiff_t stride = 0;             // bytes from row to row
+
+  ImageView() = default;
+  ImageView(const Image& image)  // NOLINT(google-explicit-constructor): an image is the view of all of it
+      : height(image.height), width(image.width), pixels(image.pixels.data()), stride(ptrdiff_t{3} * image.width) {}
+  // `crop` must be inside.
+  ImageView part(const CropWindow& crop) const;
+};
+
 // Images come from strangers: their size is checked before any memory is taken for pixels.
 struct DecodeLimits {
   int64_t max_pixels = 178'956'970;  // height x width of the whole image; 512 MiB as RGB
@@ -32,8 +46,8 @@ struct DecodeLimits {
   std::function<void(int64_t bytes)> before_allocation;
 };
 
-// A copy of the part `crop`, which must be inside.
-Image cut_out(const Image& image, const CropWindow& crop);
+// A copy.
+Image copy_of(const ImageView& view);
 
 // kCorruptData "image too large" when the image has more pixels than the limit.
 core::Result<bool> check_size(ImageSize size, const DecodeLimits& limits);

@@ -78,8 +78,8 @@ class ImagenetTransform : public Transform {
     if (scales()) {
       auto image = part(record, crop);
       if (!image.ok()) return image.error();
-      resize(image.value(), target_, {0, 0, target_.height, target_.width}, resize_options(key.batch_position, mirror),
-             out);
+      resize(image.value().pixels, target_, {0, 0, target_.height, target_.width},
+             resize_options(key.batch_position, mirror), out);
     } else {
       auto done = cut_centre(record, crop, mirror, out);
       if (!done.ok()) return done;
@@ -96,10 +96,10 @@ class ImagenetTransform : public Transform {
     }
     auto image = record_image(record);
     if (!image.ok()) return image.error();
-    const ImageSize size = evaluation_size({image.value().height, image.value().width});
+    const ImageSize size = evaluation_size({image.value().pixels.height, image.value().pixels.width});
     const CropWindow centre{(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height,
                             target_.width};
-    resize(image.value(), size, centre, resize_options(key.batch_position, false), out);
+    resize(image.value().pixels, size, centre, resize_options(key.batch_position, false), out);
     return true;
   }
 
@@ -118,11 +118,11 @@ class ImagenetTransform : public Transform {
             std::max(static_cast<int>(width * ratio * kEvaluationScale), target_.width)};
   }
 
-  core::Result<Image> part(const Record& record, const CropWindow& crop) const {
+  core::Result<RecordImage> part(const Record& record, const CropWindow& crop) const {
     if (options_.fuse_decode_and_crop) return record_image(record, crop);
     auto image = record_image(record);
     if (!image.ok()) return image;
-    return cut_out(image.value(), crop);
+    return RecordImage{image.value().owner, image.value().pixels.part(crop)};
   }
 
   core::Result<bool> cut_centre(const Record& record, const CropWindow& crop, bool mirror, float* out) const {
@@ -131,7 +131,7 @@ class ImagenetTransform : public Transform {
     const CropWindow inside = part_inside(top, left, target_, crop);
     auto image = part(record, inside);
     if (!image.ok()) return image.error();
-    copy_window(image.value(), top - inside.y, left - inside.x, target_, mirror, out);
+    copy_window(image.value().pixels, top - inside.y, left - inside.x, target_, mirror, out);
     return true;
   }
 

@@ -60,7 +60,7 @@ core::Result<Image> decode_png(std::span<const std::byte> bytes, const std::opti
       code != 0) {
     return png_error(code);
   }
-  if (crop) return cut_out(image, *crop);
+  if (crop) return copy_of(ImageView(image).part(*crop));
   return image;
 }
 

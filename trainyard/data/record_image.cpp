@@ -13,7 +13,6 @@ core::Result<Image> raw_image(const Record& record) {
   const size_t plane = static_cast<size_t>(record.height) * record.width;
   if (record.bytes.size() != 3 * plane) {
     return core::Error(core::ErrorCode::kCorruptData, {.problem = "raw image has the wrong size",
-                                                       .where = record.where,
                                                        .expected = fmt::format("{} bytes", 3 * plane),
                                                        .actual = fmt::format("{}", record.bytes.size())});
   }
@@ -27,21 +26,23 @@ core::Result<Image> raw_image(const Record& record) {
 }  // namespace
 
 core::Result<ImageSize> record_image_size(const Record& record) {
+  if (record.encoding == Encoding::kDecoded) return ImageSize{record.image->height, record.image->width};
   if (record.encoding == Encoding::kRawChw) return ImageSize{record.height, record.width};
   auto size = read_image_size(record.bytes);
   if (!size.ok()) return size.error().in(record.where);
   return size;
 }
 
-core::Result<Image> record_image(const Record& record, const std::optional<CropWindow>& crop) {
-  if (record.encoding == Encoding::kRawChw) {
-    auto image = raw_image(record);
-    if (!image.ok() || !crop) return image;
-    return cut_out(image.value(), *crop);
+core::Result<RecordImage> record_image(const Record& record, const std::optional<CropWindow>& crop) {
+  std::shared_ptr<const Image> image = record.image;
+  const bool whole = record.encoding == Encoding::kDecoded || record.encoding == Encoding::kRawChw;
+  if (record.encoding != Encoding::kDecoded) {
+    auto decoded = whole ? raw_image(record) : decode_image(record.bytes, crop);
+    if (!decoded.ok()) return decoded.error().in(record.where);
+    image = std::make_shared<const Image>(std::move(decoded).value());
   }
-  auto image = decode_image(record.bytes, crop);
-  if (!image.ok()) return image.error().in(record.where);
-  return image;
+  const ImageView pixels = *image;
+  return RecordImage{image, whole && crop ? pixels.part(*crop) : pixels};
 }
 
 int centred_start(int size, int target) {
@@ -49,15 +50,14 @@ int centred_start(int size, int target) {
   return difference >= 0 ? -(difference / 2) : -difference / 2;
 }
 
-void copy_window(const Image& image, int top, int left, ImageSize size, bool mirror, float* out) {
+void copy_window(const ImageView& image, int top, int left, ImageSize size, bool mirror, float* out) {
   const ptrdiff_t plane = static_cast<ptrdiff_t>(size.height) * size.width;
   for (int y = 0; y < size.height; ++y) {
     for (int x = 0; x < size.width; ++x, ++out) {
       const int row = top + y;
       const int column = left + (mirror ? size.width - 1 - x : x);
       const bool inside = row >= 0 && row < image.height && column >= 0 && column < image.width;
-      const uint8_t* pixel =
-          inside ? image.pixels.data() + 3 * (static_cast<ptrdiff_t>(row) * image.width + column) : nullptr;
+      const uint8_t* pixel = inside ? image.pixels + row * image.stride + ptrdiff_t{3} * column : nullptr;
       for (int c = 0; c < 3; ++c) out[c * plane] = inside ? static_cast<float>(pixel[c]) : 0.0F;
     }
   }

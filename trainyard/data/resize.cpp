@@ -124,7 +124,8 @@ ResizeMethod resize_method(std::string_view name) {
                                                         .actual = fmt::format("'{}'", name)});
 }
 
-void resize(const Image& image, ImageSize size, const CropWindow& window, const ResizeOptions& options, float* out) {
+void resize(const ImageView& image, ImageSize size, const CropWindow& window, const ResizeOptions& options,
+            float* out) {
   const StageTimer timer(Stage::kResize);
   const Axis rows = make_axis(image.height, size.height, window.y, window.height, options);
   Axis axis = make_axis(image.width, size.width, window.x, window.width, options);
@@ -144,10 +145,10 @@ void resize(const Image& image, ImageSize size, const CropWindow& window, const 
     planes.scale[c] = _mm256_set1_ps(options.scale[c]);
     planes.shift[c] = _mm256_set1_ps(options.shift[c]);
   }
-  const uint8_t* pixels = image.pixels.data() + ptrdiff_t{3} * first_column;
+  const uint8_t* pixels = image.pixels + ptrdiff_t{3} * first_column;
   std::vector<float> row(needed + 1);  // the last pixel is read with what comes behind it
   for (int y = 0; y < window.height; ++y) {
-    mix_rows(pixels, ptrdiff_t{3} * image.width, rows.of(y), needed, row.data());
+    mix_rows(pixels, image.stride, rows.of(y), needed, row.data());
     mix_columns(row.data(), columns, planes, window.width, out + static_cast<ptrdiff_t>(y) * window.width);
   }
 }

@@ -37,6 +37,6 @@ struct ResizeOptions {
 
 // Resizes to `size`, of which only `window` is computed. `out`: float [3, window.height, window.width], values in the
 // pixels' units before scale and shift. The image must not be empty and the window inside `size`.
-void resize(const Image& image, ImageSize size, const CropWindow& window, const ResizeOptions& options, float* out);
+void resize(const ImageView& image, ImageSize size, const CropWindow& window, const ResizeOptions& options, float* out);
 
 }  // namespace trainyard::data

@@ -1,0 +1,47 @@
+// A data set whose images are decoded once: kept in memory up to a limit, in files that later runs find again, or both.
+//
+// Whole images are kept, at their own size, so that a cached run makes the same bytes as one without. What does not fit
+// is decoded again each time: nothing is thrown out, because an epoch comes by everything once before anything twice.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "trainyard/data/dataset.h"
+#include "trainyard/data/decoded_store.h"
+
+namespace trainyard::data {
+
+struct DecodedCacheOptions {
+  int64_t memory_bytes = 0;  // of pixels; 0: none in memory
+  std::string directory;     // empty: no files
+  std::string identity;      // of what the files in `directory` are for (decoded_store.h)
+  core::FileSystem* files = &core::local_file_system();
+};
+
+class DecodedDataset : public Dataset {
+ public:
+  // Throws kInvalidArgument when `directory` holds the images of another data set.
+  DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options);
+
+  int64_t size() const override { return source_->size(); }
+  // Records come decoded (Encoding::kDecoded), raw ones as they are. An image that cannot be decoded is an error here.
+  core::Result<Record> read(int64_t index) const override;
+  int64_t label_count() const override { return source_->label_count(); }
+  std::vector<std::string> label_names() const override { return source_->label_names(); }
+
+ private:
+  std::shared_ptr<const Record> in_memory(int64_t index) const;
+  void keep_in_memory(int64_t index, const Record& record) const;
+
+  const std::shared_ptr<const Dataset> source_;
+  const int64_t memory_bytes_;
+  const std::unique_ptr<DecodedStore> store_;  // null: none
+  mutable std::mutex mutex_;                   // of the below
+  mutable int64_t used_bytes_ = 0;
+  mutable std::vector<std::shared_ptr<const Record>> kept_;  // by index; empty without memory
+};
+
+}  // namespace trainyard::data

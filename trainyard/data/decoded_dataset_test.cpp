@@ -1,0 +1,191 @@
+#include "trainyard/data/decoded_dataset.h"
+
+#include <atomic>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/data/jpeg.h"
+#include "trainyard/data/pipeline.h"
+#include "trainyard/data/record_image.h"
+#include "trainyard/data/test_images.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr int64_t kSize = 12;
+
+// JPEGs of different sizes; counts how often each is read. Sample 5 can be broken.
+class JpegDataset : public Dataset {
+ public:
+  explicit JpegDataset(bool broken = false) : broken_(broken) {}
+  int64_t size() const override { return kSize; }
+  core::Result<Record> read(int64_t index) const override {
+    ++reads;
+    Record record;
+    record.bytes = encode_jpeg(noisy_image(20 + static_cast<int>(index), 30, index + 1));
+    if (broken_ && index == 5) record.bytes.resize(100);
+    record.label = index + 1;
+    record.boxes = {{0.1F, 0.2F, 0.9F, 0.8F}};
+    record.where = "shard-0";
+    return record;
+  }
+  int64_t label_count() const override { return kSize + 1; }
+  mutable std::atomic<int> reads{0};
+
+ private:
+  bool broken_;
+};
+
+void expect_all_decoded(const Dataset& dataset) {
+  const JpegDataset plain;
+  for (int64_t i = 0; i < kSize; ++i) {
+    const Record record = dataset.read(i).value();
+    const Record expected = plain.read(i).value();
+    ASSERT_EQ(record.encoding, Encoding::kDecoded);
+    EXPECT_EQ(record.image->pixels, decode_jpeg(expected.bytes).value().pixels) << i;
+    EXPECT_EQ(record.label, expected.label);
+    ASSERT_EQ(record.boxes.size(), 1u);
+    EXPECT_EQ(record.boxes[0].xmax, 0.8F);
+  }
+}
+
+TEST(DecodedDataset, InMemoryEachImageIsReadOnce) {
+  const auto source = std::make_shared<JpegDataset>();
+  const DecodedDataset dataset(source, {.memory_bytes = 1'000'000});
+  for (int epoch = 0; epoch < 3; ++epoch) expect_all_decoded(dataset);
+  EXPECT_EQ(source->reads, kSize);
+}
+
+TEST(DecodedDataset, WhatDoesNotFitIsDecodedAgain) {
+  const auto source = std::make_shared<JpegDataset>();
+  // Images 0, 1 and 2: 3 * 30 * (20 + 21 + 22) bytes.
+  const DecodedDataset dataset(source, {.memory_bytes = 3 * 30 * 63});
+  for (int epoch = 0; epoch < 3; ++epoch) expect_all_decoded(dataset);
+  EXPECT_EQ(source->reads, kSize + 2 * (kSize - 3));
+}
+
+TEST(DecodedDataset, FilesServeTheNextRun) {
+  core::TempDir temp;
+  const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+  {
+    const auto source = std::make_shared<JpegDataset>();
+    const DecodedDataset dataset(source, options);
+    for (int64_t i = 0; i < 4; ++i) EXPECT_TRUE(dataset.read(i).ok());
+  }
+  {
+    const auto source = std::make_shared<JpegDataset>();
+    const DecodedDataset dataset(source, options);
+    expect_all_decoded(dataset);
+    EXPECT_EQ(source->reads, kSize - 4);
+    expect_all_decoded(dataset);  // also what this run has written itself
+    EXPECT_EQ(source->reads, kSize - 4);
+  }
+  const auto source = std::make_shared<JpegDataset>();
+  const DecodedDataset dataset(source,
+                               {.memory_bytes = 1'000'000, .directory = options.directory, .identity = "data 1"});
+  expect_all_decoded(dataset);
+  EXPECT_EQ(source->reads, 0);
+}
+
+TEST(DecodedDataset, FilesOfOtherDataAreRefused) {
+  core::TempDir temp;
+  const auto source = std::make_shared<JpegDataset>();
+  EXPECT_TRUE(DecodedDataset(source, {.directory = temp.file("cache"), .identity = "data 1"}).read(0).ok());
+  try {
+    const DecodedDataset dataset(source, {.directory = temp.file("cache"), .identity = "data 2"});
+    FAIL() << "a stale cache was taken";
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+    const std::string message = error.what();
+    EXPECT_NE(message.find("cached decoded images are of other data"), std::string::npos) << message;
+    EXPECT_NE(message.find("expected data 2, got data 1"), std::string::npos) << message;
+  }
+}
+
+TEST(DecodedDataset, IdentityChangesWithTheFiles) {
+  core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(temp.file("data/inner"));
+  files.write_file_atomically(temp.file("data/a"), "12345");
+  const std::string first = identity_of_files(files, temp.file("data"));
+  EXPECT_EQ(first, identity_of_files(files, temp.file("data")));
+  EXPECT_EQ(first.substr(0, 17), "1 files, 5 bytes,");
+  files.write_file_atomically(temp.file("data/inner/b"), "1");
+  const std::string second = identity_of_files(files, temp.file("data"));
+  EXPECT_NE(second, first);
+  files.write_file_atomically(temp.file("data/inner/b"), "2");  // the same size at another time
+  EXPECT_NE(identity_of_files(files, temp.file("data")), second);
+}
+
+std::string only_file(const std::string& directory, std::string_view suffix) {
+  for (const std::string& name : core::local_file_system().list(directory)) {
+    if (name.ends_with(suffix)) return core::join_path(directory, name);
+  }
+  throw std::runtime_error("no file");
+}
+
+// A killed run leaves half an entry, a bad disk another byte: both are decoded anew.
+TEST(DecodedDataset, DamageIsAMiss) {
+  for (const std::string_view suffix : {".index", ".pixels"}) {
+    for (const bool cut : {true, false}) {
+      core::TempDir temp;
+      const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+      {
+        const DecodedDataset dataset(std::make_shared<JpegDataset>(), options);
+        expect_all_decoded(dataset);
+      }
+      const std::string path = only_file(options.directory, suffix);
+      std::string content = core::local_file_system().read_file(path);
+      if (cut) {
+        content.resize(content.size() * 2 / 3);
+      } else {
+        content[content.size() / 2] ^= 1;
+      }
+      core::local_file_system().write_file_atomically(path, content);
+      const auto source = std::make_shared<JpegDataset>();
+      const DecodedDataset dataset(source, options);
+      expect_all_decoded(dataset);
+      EXPECT_GT(source->reads, 0);
+      EXPECT_LT(source->reads, kSize);
+    }
+  }
+}
+
+TEST(DecodedDataset, BrokenImagesAreErrorsEachTime) {
+  const DecodedDataset dataset(std::make_shared<JpegDataset>(true), {.memory_bytes = 1'000'000});
+  for (int i = 0; i < 2; ++i) {
+    const auto result = dataset.read(5);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code(), core::ErrorCode::kCorruptData);
+    EXPECT_NE(std::string(result.error().what()).find("shard-0"), std::string::npos);
+  }
+}
+
+// The bytes of a run do not depend on what is kept.
+TEST(DecodedDataset, SameBatchesWithAndWithout) {
+  core::TempDir temp;
+  const auto source = std::make_shared<JpegDataset>();
+  const auto batches = [&](std::shared_ptr<const Dataset> dataset) {
+    const std::shared_ptr<Transform> transform = transforms().get("imagenet")({.height = 16, .width = 16});
+    Pipeline pipeline(std::move(dataset), transform,
+                      {.batch_size = 6, .height = 16, .width = 16, .worker_threads = 2, .seed = 3});
+    std::vector<float> values;
+    for (int b = 0; b < 6; ++b) {
+      const Batch batch = pipeline.next()[0];
+      values.insert(values.end(), batch.images.const_data_ptr<float>(),
+                    batch.images.const_data_ptr<float>() + batch.images.numel());
+    }
+    return values;
+  };
+  const std::vector<float> expected = batches(source);
+  EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, DecodedCacheOptions{.memory_bytes = 1'000'000})),
+            expected);
+  const DecodedCacheOptions on_disk{.directory = temp.file("cache"), .identity = "data 1"};
+  EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, on_disk)), expected);
+  EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, on_disk)), expected);
+}
+
+}  // namespace
+}  // namespace trainyard::data

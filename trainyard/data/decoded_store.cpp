@@ -1,0 +1,220 @@
+#include "trainyard/data/decoded_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "trainyard/core/crc32c.h"
+#include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
+#include "trainyard/formats/little_endian.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+constexpr std::string_view kIndexSuffix = ".index", kPixelsSuffix = ".pixels";
+// Before the boxes: sample, label, place of the pixels (8 bytes each), height, width, checksum, boxes (4 each).
+constexpr size_t kEntryBytes = 3 * 8 + 4 * 4;
+
+uint64_t fnv1a(uint64_t hash, std::string_view text) {
+  for (const char byte : text) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001B3;
+  return hash;
+}
+
+struct Files {
+  uint64_t count = 0, bytes = 0, hash = 0xCBF29CE484222325;
+};
+
+void add_files(core::FileSystem& files, const std::string& directory, Files& all) {
+  for (const std::string& name : files.list(directory)) {
+    const std::string path = core::join_path(directory, name);
+    const core::FileInfo info = files.info(path);
+    all.hash = fnv1a(all.hash, fmt::format("{} {} {}\n", name, info.is_directory ? 0 : info.size,
+                                           info.is_directory ? 0 : info.modified_ns));
+    if (info.is_directory) {
+      add_files(files, path, all);
+    } else {
+      ++all.count;
+      all.bytes += info.size;
+    }
+  }
+}
+
+std::string_view pixels_of(const Image& image) {
+  return {reinterpret_cast<const char*>(image.pixels.data()), image.pixels.size()};
+}
+
+}  // namespace
+
+std::string identity_of_files(core::FileSystem& files, const std::string& directory) {
+  Files all;
+  add_files(files, directory, all);
+  return fmt::format("{} files, {} bytes, {:016x}", all.count, all.bytes, all.hash);
+}
+
+struct DecodedStore::Entry {
+  Segment* segment = nullptr;
+  uint64_t offset = 0;  // of the pixels
+  int64_t label = 0;
+  int height = 0, width = 0;
+  uint32_t checksum = 0;
+  std::vector<Box> boxes;
+  bool checked = false;
+
+  size_t bytes() const { return size_t{3} * height * width; }
+};
+
+// A pair of files. While it is written, what was flushed can be read.
+struct DecodedStore::Segment {
+  std::string pixels_path;
+  std::shared_ptr<const core::ReadableFile> pixels;  // null: not opened yet
+  std::unique_ptr<core::WritableFile> pixels_out;
+  std::unique_ptr<formats::TfRecordWriter> index_out;
+  uint64_t end = 0;  // bytes written
+};
+
+DecodedStore::DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity)
+    : files_(files), directory_(directory), identity_(identity) {
+  files_.make_directories(directory_);
+  for (const std::string& name : files_.list(directory_)) {
+    if (name.ends_with(kIndexSuffix)) load(core::join_path(directory_, name));
+  }
+}
+
+DecodedStore::~DecodedStore() {
+  if (own_ == nullptr) return;
+  try {
+    own_->pixels_out->close();
+    own_->index_out->close();
+  } catch (const std::exception& error) {
+    core::log::warning("decoded images are not kept: {}", error.what());
+  }
+}
+
+// Entries up to the first that is incomplete: the run that wrote the segment may have been killed.
+void DecodedStore::load(const std::string& index_path) {
+  const auto index = files_.open_read(index_path);
+  formats::TfRecordReader reader(*index);
+  std::string record;
+  auto segment = std::make_unique<Segment>();
+  segment->pixels_path = index_path.substr(0, index_path.size() - kIndexSuffix.size()) + std::string(kPixelsSuffix);
+  try {
+    if (!reader.next(record)) return;
+    if (record != identity_) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "cached decoded images are of other data",
+                                                .where = index_path,
+                                                .expected = identity_,
+                                                .actual = record,
+                                                .remedy = "remove the folder, or name another one"});
+    }
+    while (reader.next(record)) {
+      if (record.size() < kEntryBytes) break;
+      const char* at = record.data();
+      const auto sample = formats::load_little_endian<int64_t>(at);
+      Entry entry{.segment = segment.get()};
+      entry.label = formats::load_little_endian<int64_t>(at + 8);
+      entry.offset = formats::load_little_endian<uint64_t>(at + 16);
+      entry.height = formats::load_little_endian<int32_t>(at + 24);
+      entry.width = formats::load_little_endian<int32_t>(at + 28);
+      entry.checksum = formats::load_little_endian<uint32_t>(at + 32);
+      const auto boxes = formats::load_little_endian<uint32_t>(at + 36);
+      const bool sane = entry.height > 0 && entry.width > 0 && check_size({entry.height, entry.width}, {}).ok();
+      if (!sane || record.size() != kEntryBytes + boxes * sizeof(Box)) break;
+      entry.boxes.resize(boxes);
+      if (boxes > 0) std::memcpy(entry.boxes.data(), at + kEntryBytes, boxes * sizeof(Box));
+      entries_[sample] = std::move(entry);
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCorruptData) throw;
+  }
+  segments_.push_back(std::move(segment));
+}
+
+std::optional<Record> DecodedStore::find(int64_t sample) {
+  Entry entry;
+  std::shared_ptr<const core::ReadableFile> pixels;
+  try {
+    std::lock_guard lock(mutex_);
+    const auto found = entries_.find(sample);
+    if (found == entries_.end()) return std::nullopt;
+    entry = found->second;
+    Segment& segment = *entry.segment;
+    const uint64_t end = entry.offset + entry.bytes();
+    if (segment.pixels == nullptr || segment.pixels->size() < end) {
+      if (segment.pixels_out) segment.pixels_out->flush();
+      segment.pixels = files_.open_read(segment.pixels_path);
+    }
+    pixels = segment.pixels;
+    if (pixels->size() < end) return std::nullopt;
+  } catch (const Error& error) {
+    core::log::warning("a cached decoded image cannot be read: {}", error.what());
+    return std::nullopt;
+  }
+  Image image{.height = entry.height, .width = entry.width};
+  image.pixels.resize(entry.bytes());
+  pixels->read_at(entry.offset, std::as_writable_bytes(std::span(image.pixels)));
+  if (!entry.checked) {
+    if (core::crc32c(pixels_of(image)) != entry.checksum) return std::nullopt;
+    std::lock_guard lock(mutex_);
+    entries_[sample].checked = true;
+  }
+  Record record;
+  record.encoding = Encoding::kDecoded;
+  record.image = std::make_shared<const Image>(std::move(image));
+  record.label = entry.label;
+  record.boxes = std::move(entry.boxes);
+  record.where = fmt::format("sample {} in {}", sample, directory_);
+  return record;
+}
+
+void DecodedStore::add(int64_t sample, const Record& record) {
+  const uint32_t checksum = core::crc32c(pixels_of(*record.image));
+  std::lock_guard lock(mutex_);
+  if (!writes_ || entries_.contains(sample)) return;
+  try {
+    if (own_ == nullptr) {
+      const std::string name = fmt::format("decoded-{:05}-{}", segments_.size(), ::getpid());
+      const std::string path = core::join_path(directory_, name);
+      auto segment = std::make_unique<Segment>();
+      segment->pixels_path = path + std::string(kPixelsSuffix);
+      segment->pixels_out = files_.open_write(segment->pixels_path);
+      segment->index_out =
+          std::make_unique<formats::TfRecordWriter>(files_.open_write(path + std::string(kIndexSuffix)));
+      segment->index_out->write(identity_);
+      segments_.push_back(std::move(segment));
+      own_ = segments_.back().get();
+    }
+    const Image& image = *record.image;
+    own_->pixels_out->write(pixels_of(image));
+    std::string line;
+    formats::append_little_endian<int64_t>(line, sample);
+    formats::append_little_endian<int64_t>(line, record.label);
+    formats::append_little_endian<uint64_t>(line, own_->end);
+    formats::append_little_endian<int32_t>(line, image.height);
+    formats::append_little_endian<int32_t>(line, image.width);
+    formats::append_little_endian<uint32_t>(line, checksum);
+    formats::append_little_endian<uint32_t>(line, static_cast<uint32_t>(record.boxes.size()));
+    line.append(reinterpret_cast<const char*>(record.boxes.data()), record.boxes.size() * sizeof(Box));
+    own_->index_out->write(line);
+    entries_[sample] = {.segment = own_,
+                        .offset = own_->end,
+                        .label = record.label,
+                        .height = image.height,
+                        .width = image.width,
+                        .checksum = checksum,
+                        .boxes = record.boxes,
+                        .checked = true};
+    own_->end += image.pixels.size();
+  } catch (const Error& error) {
+    writes_ = false;
+    core::log::warning("decoded images are not kept from here on: {}", error.what());
+  }
+}
+
+}  // namespace trainyard::data
