@@ -103,6 +103,50 @@ TEST_F(Bench, ForwardStepsWriteThemToo) {
   EXPECT_EQ(Json::parse(read("profile.json"))["layers"][1]["backward"]["seconds"], 0.0);
 }
 
+TEST_F(Bench, DataTellsImagesASecondByStage) {
+  ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + temp_.file("shapes"), "--train_count=60",
+                         "--validation_count=12"})
+                .code,
+            kSuccess);
+  const Arguments command = {"bench",           "data",          "--data_dir=" + temp_.file("shapes"),
+                             "--batch_size=16", "--seconds=0.2", "--num_threads=2"};
+  const CommandResult result = run_command(command);
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "^shapes: 60 images, batches of 16 x 3 x 32 x 32 float32, 2 threads, "), 1);
+  for (const char* line : {"read", "decode", "resize", "augment", "collate", "wait"}) {
+    EXPECT_EQ(count_lines(result.out, std::string("^") + line + " +[0-9.]+ +[0-9.]+% +[0-9.]+$"), 1) << line;
+  }
+  for (const char* line : {"synthetic", "decode only", "full"}) {
+    EXPECT_EQ(count_lines(result.out, std::string("^") + line + " +[0-9.]+ images/s$"), 1) << line;
+  }
+  const std::string last = result.out.substr(result.out.rfind('\n', result.out.size() - 2) + 1);
+  EXPECT_EQ(last.substr(0, 18), "total images/sec: ");
+  EXPECT_GT(std::stod(last.substr(18)), 0);
+
+  Arguments cached = command;
+  cached.push_back("--decoded_cache_dir=" + temp_.file("decoded"));
+  EXPECT_EQ(run_command(cached).code, kSuccess);
+  EXPECT_FALSE(core::local_file_system().list(temp_.file("decoded/train")).empty());
+  // New data behind an old cache.
+  ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + temp_.file("shapes2"), "--train_count=61",
+                         "--validation_count=12"})
+                .code,
+            kSuccess);
+  cached[2] = "--data_dir=" + temp_.file("shapes2");
+  const CommandResult stale = run_command(cached);
+  EXPECT_NE(stale.code, kSuccess);
+  EXPECT_NE(stale.err.find("cached decoded images are of other data"), std::string::npos) << stale.err;
+}
+
+TEST_F(Bench, DataRefusesWhatItCannotDo) {
+  EXPECT_EQ(run_command({"bench", "data"}).code, kUsage);
+  EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--decoded_cache_dir=x/imagenet/cache"}).code,
+            kUsage);
+  EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--datasets_prefetch_buffer_size=5000"}).code,
+            kUsage);
+  EXPECT_NE(run_command({"bench", "data", "--data_dir=" + temp_.file("imagenet")}).code, kSuccess);
+}
+
 TEST_F(Bench, DoctorMeasuresTheLimitsThatRunsAreComparedWith) {
   EXPECT_EQ(count_lines(run_command({"doctor"}).out, "not measured +trainyard doctor --limits"), 1);
   EXPECT_EQ(count_lines(train({}).err, "compute: .* GFLOP/s of the model \\(trainyard doctor --limits"), 1);

@@ -10,8 +10,10 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/file_system.h"
+#include "trainyard/core/log.h"
 #include "trainyard/core/machine_limits.h"
 #include "trainyard/core/registry.h"
+#include "trainyard/recipes/bench_data.h"
 #include "trainyard/recipes/bench_layers.h"
 
 namespace trainyard::cli {
@@ -71,6 +73,17 @@ int run_layers(const Arguments& arguments, Console& console) {
   return kSuccess;
 }
 
+int run_input(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  recipes::declare_bench_data_flags(table);
+  const auto parsed = parse_command({"bench data", "images a second out of the input pipeline, by stage", ""}, table,
+                                    arguments, console);
+  if (!parsed) return kSuccess;
+  for (const std::string& warning : core::check_dispositions(parsed->values)) core::log::warning("{}", warning);
+  console.out << recipes::data_bench_text(recipes::bench_data(parsed->values));
+  return kSuccess;
+}
+
 struct Kind {
   const char* name;
   const char* summary;
@@ -78,6 +91,7 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {
     {"layers", "each layer's time, forward and backward, FLOP/s, bytes/s and share: --model=NAME", run_layers},
+    {"data", "images a second out of the input pipeline, and the time of each stage: --data_dir=DIR", run_input},
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "trainyard/data/bad_samples.h"
 #include "trainyard/data/image_flags.h"
+#include "trainyard/data/sample_order.h"
 
 namespace trainyard::data {
 namespace {
@@ -24,8 +25,6 @@ void declare_source_flags(core::FlagTable& table) {
 
 void declare_pipeline_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Input pipeline";
-  table.integer("batch_group_size", 1, "batches that are made at a time; the warm-up is rounded up to a multiple")
-      .group(kGroup);
   table
       .choice(
           "on_bad_sample", "fail", {"fail", "skip", "substitute"},
@@ -57,17 +56,38 @@ void declare_pipeline_flags(core::FlagTable& table) {
   table.integer("datasets_parallel_interleave_prefetch", std::nullopt, "records read ahead in each file")
       .group(kGroup)
       .translated("records are read by offset, as the order asks for them");
-  table.integer("multi_device_iterator_max_buffer_size", 1, "batches kept on the host for each device")
-      .group(kGroup)
-      .pending("a second buffer for each device beside the prefetched batches");
+  table
+      .integer("multi_device_iterator_max_buffer_size", 1,
+               "batches kept on the host for each device: the larger of it and datasets_prefetch_buffer_size counts")
+      .group(kGroup);
+  table
+      .integer("shuffle_buffer", OrderOptions().shuffle_buffer,
+               "samples among which the next one of a shuffled epoch is drawn; 0: all")
+      .bounds(0)
+      .group(kGroup);
+  table
+      .integer("decoded_cache_mib", 0,
+               "keep decoded images in memory, up to so many MiB: whole ones, which later epochs only crop")
+      .bounds(0, 1 << 30)
+      .group(kGroup);
+  table
+      .text("decoded_cache_dir", std::nullopt,
+            "keep decoded images in files in this folder, for later runs too; refused once the data have changed")
+      .group(kGroup);
 }
 
 }  // namespace
 
-void declare_flags(core::FlagTable& table) {
+void declare_input_flags(core::FlagTable& table) {
   declare_source_flags(table);
   declare_image_flags(table);
   declare_pipeline_flags(table);
+}
+
+void declare_flags(core::FlagTable& table) {
+  declare_input_flags(table);
+  table.integer("batch_group_size", 1, "batches that are made at a time; the warm-up is rounded up to a multiple")
+      .group("Input pipeline");
 }
 
 }  // namespace trainyard::data

@@ -5,6 +5,9 @@
 
 namespace trainyard::data {
 
+// Of all that input consists of: source, images, pipeline.
+void declare_input_flags(core::FlagTable& table);
+// Those, and what only training takes.
 void declare_flags(core::FlagTable& table);
 
 }  // namespace trainyard::data

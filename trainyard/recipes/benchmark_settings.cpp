@@ -5,10 +5,10 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/data/pipeline.h"
 #include "trainyard/data/synthetic_source.h"
 #include "trainyard/recipes/benchmark_validation.h"
 #include "trainyard/recipes/dataset_choice.h"
-#include "trainyard/recipes/image_options.h"
 #include "trainyard/recipes/step_plan_flags.h"
 
 namespace trainyard::recipes {
@@ -18,11 +18,6 @@ BenchmarkMode mode_of(const core::FlagValues& values) {
   if (values.boolean("eval")) return BenchmarkMode::kEvaluation;
   if (values.boolean("forward_only")) return BenchmarkMode::kForwardOnly;
   return evaluates_during_training(values) ? BenchmarkMode::kTrainingAndEvaluation : BenchmarkMode::kTraining;
-}
-
-std::shared_ptr<const data::Dataset> open_dataset(const BenchmarkSettings& settings, data::Subset subset) {
-  return data::datasets().get(settings.dataset)(
-      {.directory = settings.data_dir, .subset = subset, .cache_records = settings.cache_records});
 }
 
 // Files count labels from 1 where the model of a door has no class for the background.
@@ -70,13 +65,13 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   validate_benchmark_flags(values);
   for (const std::string& warning : core::check_dispositions(values)) core::log::warning("{}", warning);
 
-  BenchmarkSettings settings;
+  const std::string dataset = benchmark_dataset_name(values);
+  const models::ModelInfo& model = models::find_model(values.text("model"), dataset);
+  BenchmarkSettings settings{read_input_settings(values, dataset, model.image_size)};
   settings.mode = mode_of(values);
-  settings.data_dir = values.text("data_dir");
   settings.train_dir = values.text("train_dir");
   settings.eval_dir = values.text("eval_dir");
-  settings.dataset = benchmark_dataset_name(values);
-  settings.model = &models::find_model(values.text("model"), settings.dataset);
+  settings.model = &model;
   settings.num_classes =
       values.optional_integer("num_classes").value_or(models::find_dataset(settings.dataset).benchmark_classes);
   settings.graph = models::build_model(settings.model->name, settings.dataset, {.num_classes = settings.num_classes});
@@ -97,21 +92,10 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   settings.eval_batch_size =
       values.integer("eval_batch_size") > 0 ? values.integer("eval_batch_size") : settings.batch_size;
   settings.eval_exact = values.boolean("eval_exact");
-  settings.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
   const int cores = core::available_cores();
   const int64_t intra = values.optional_integer("num_intra_threads").value_or(0);
-  const int64_t input = values.optional_integer("datasets_num_private_threads").value_or(std::max(1, cores / 2));
   settings.threads = read_thread_settings(values, settings.replicas, intra > 0 ? static_cast<int>(intra) : cores,
-                                          static_cast<int>(input));
-  settings.cache_records = values.boolean("datasets_use_caching");
-  settings.repeat_cached_sample = values.boolean("datasets_repeat_cached_sample");
-  // One batch is always in the making; prefetch keeps more of them ready.
-  settings.prefetch_batches = values.boolean("datasets_use_prefetch")
-                                  ? 1 + std::max<int64_t>(1, values.integer("datasets_prefetch_buffer_size"))
-                                  : 1;
-  settings.bad_samples = {.policy = data::on_bad_sample(values.text("on_bad_sample")),
-                          .budget = values.real("bad_sample_budget")};
-  settings.transform = read_image_options(values, settings.dataset, settings.model->image_size);
+                                          settings.input_threads);
 
   if (!settings.synthetic()) {
     if (settings.mode != BenchmarkMode::kEvaluation) settings.train_data = open_dataset(settings, data::Subset::kTrain);
@@ -149,19 +133,11 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
   }
   data::TransformOptions transform = settings.transform;
   transform.training = training;
-  data::PipelineOptions pipeline;
+  data::PipelineOptions pipeline = pipeline_options(settings, training);
   pipeline.batch_size = batch_size;
   pipeline.local_replicas = pipeline.total_replicas = replicas;
-  pipeline.height = transform.height;
-  pipeline.width = transform.width;
-  pipeline.worker_threads = settings.threads.input_threads;
-  pipeline.prefetch_batches = static_cast<int>(settings.prefetch_batches);
   pipeline.repeat = subset == data::Subset::kTrain || !settings.eval_exact;
-  pipeline.repeat_cached_sample = settings.repeat_cached_sample;
-  pipeline.seed = settings.seed;
-  pipeline.order.shuffle = training;
   pipeline.label_offset = label_offset(settings);
-  pipeline.bad_samples = settings.bad_samples;
   return std::make_shared<data::Pipeline>(
       subset == data::Subset::kTrain ? settings.train_data : settings.validation_data,
       data::transforms().get(settings.dataset)(transform), pipeline);

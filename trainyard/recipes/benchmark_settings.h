@@ -11,10 +11,9 @@
 #include "trainyard/core/flags.h"
 #include "trainyard/data/batch_source.h"
 #include "trainyard/data/dataset.h"
-#include "trainyard/data/pipeline.h"
-#include "trainyard/data/transform.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/nn/executor.h"
+#include "trainyard/recipes/input_settings.h"
 #include "trainyard/recipes/thread_settings.h"
 #include "trainyard/train/single_cost_trainer.h"
 #include "trainyard/train/step_plan.h"
@@ -24,10 +23,8 @@ namespace trainyard::recipes {
 enum class BenchmarkMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnly };
 std::string_view benchmark_mode_name(BenchmarkMode mode);  // upstream's: "training", "training + evaluation", ...
 
-struct BenchmarkSettings {
+struct BenchmarkSettings : InputSettings {
   BenchmarkMode mode = BenchmarkMode::kTraining;
-  std::string dataset;   // "imagenet", "cifar10", "shapes"
-  std::string data_dir;  // empty: synthetic images
   const models::ModelInfo* model = nullptr;
   nn::Graph graph;
   std::string executor;               // what runs it: a name of nn::executors()
@@ -40,17 +37,11 @@ struct BenchmarkSettings {
   int64_t train_examples = 0, validation_examples = 0;               // of an epoch
   train::StepPlan plan;
   bool eval_exact = false;
-  uint64_t seed = 0;
   ThreadSettings threads;
-  data::TransformOptions transform;
-  data::BadSampleOptions bad_samples;
-  bool cache_records = false, repeat_cached_sample = false;
-  int64_t prefetch_batches = 1;
   std::string train_dir, eval_dir;  // empty: nothing is written
 
   // Images a step, over all devices and micro-steps.
   int64_t global_batch_size() const { return batch_size * replicas * micro_steps; }
-  bool synthetic() const { return data_dir.empty(); }
   // Of the training data; empty where there are none.
   std::vector<std::string> label_names() const;
 };

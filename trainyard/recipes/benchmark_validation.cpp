@@ -48,7 +48,7 @@ size_t worker_count(const FlagValues& values) {
 // Ours: values that no bound of the flag reference excludes and with which nothing can run.
 void check_ranges(const FlagValues& values) {
   for (const char* name : {"num_gpus", "batch_group_size", "display_every", "datasets_prefetch_buffer_size",
-                           "datasets_num_private_threads"}) {
+                           "multi_device_iterator_max_buffer_size", "datasets_num_private_threads"}) {
     refuse_if(is_set(values, name) && values.integer(name) < 1,
               fmt::format("--{} must be at least 1, not {}", name, values.optional_integer(name).value_or(0)));
   }

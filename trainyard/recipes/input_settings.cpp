@@ -1,0 +1,91 @@
+#include "trainyard/recipes/input_settings.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/thread.h"
+#include "trainyard/data/decoded_dataset.h"
+#include "trainyard/recipes/image_options.h"
+
+namespace trainyard::recipes {
+namespace {
+
+constexpr int64_t kMostBatchesAhead = 1024;
+
+// The cache would change what it is compared with.
+void refuse_cache_inside_data(const InputSettings& settings) {
+  const std::string data = settings.data_dir + "/", cache = settings.decoded_cache_dir + "/";
+  if (settings.decoded_cache_dir.empty() || !cache.starts_with(data)) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--decoded_cache_dir is inside --data_dir",
+                                                        .actual = settings.decoded_cache_dir,
+                                                        .remedy = "name a folder elsewhere"});
+}
+
+int64_t batches_ahead(const core::FlagValues& values) {
+  const int64_t batches = std::max<int64_t>(
+      {1, values.integer("datasets_prefetch_buffer_size"), values.integer("multi_device_iterator_max_buffer_size")});
+  if (batches <= kMostBatchesAhead) return batches;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "too many batches ahead",
+                     .expected = fmt::format("datasets_prefetch_buffer_size and multi_device_iterator_max_buffer_size "
+                                             "of {} at most",
+                                             kMostBatchesAhead),
+                     .actual = fmt::format("{}", batches)});
+}
+
+}  // namespace
+
+InputSettings read_input_settings(const core::FlagValues& values, const std::string& dataset, int64_t image_size) {
+  InputSettings settings;
+  settings.dataset = dataset;
+  settings.data_dir = values.text("data_dir");
+  settings.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
+  settings.input_threads = static_cast<int>(
+      values.optional_integer("datasets_num_private_threads").value_or(std::max(1, core::available_cores() / 2)));
+  settings.transform = read_image_options(values, dataset, image_size);
+  settings.bad_samples = {.policy = data::on_bad_sample(values.text("on_bad_sample")),
+                          .budget = values.real("bad_sample_budget")};
+  // One batch is always in the making; the others wait to be taken by the devices.
+  settings.prefetch_batches = 1;
+  if (values.boolean("datasets_use_prefetch")) settings.prefetch_batches += batches_ahead(values);
+  const int64_t buffer = values.integer("shuffle_buffer");
+  settings.shuffle_buffer = buffer > 0 ? buffer : std::numeric_limits<int64_t>::max();
+  settings.cache_records = values.boolean("datasets_use_caching");
+  settings.repeat_cached_sample = values.boolean("datasets_repeat_cached_sample");
+  settings.decoded_cache_bytes = values.integer("decoded_cache_mib") << 20;
+  settings.decoded_cache_dir = values.text("decoded_cache_dir");
+  refuse_cache_inside_data(settings);
+  return settings;
+}
+
+std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset) {
+  std::shared_ptr<const data::Dataset> dataset = data::datasets().get(settings.dataset)(
+      {.directory = settings.data_dir, .subset = subset, .cache_records = settings.cache_records});
+  if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return dataset;
+  data::DecodedCacheOptions cache{.memory_bytes = settings.decoded_cache_bytes};
+  if (!settings.decoded_cache_dir.empty()) {
+    cache.directory = core::join_path(settings.decoded_cache_dir, data::subset_name(subset));
+    cache.identity = fmt::format("{}, {}: {}", settings.dataset, data::subset_name(subset),
+                                 data::identity_of_files(*cache.files, settings.data_dir));
+  }
+  return std::make_shared<data::DecodedDataset>(std::move(dataset), cache);
+}
+
+data::PipelineOptions pipeline_options(const InputSettings& settings, bool training) {
+  data::PipelineOptions options;
+  options.height = settings.transform.height;
+  options.width = settings.transform.width;
+  options.worker_threads = settings.input_threads;
+  options.prefetch_batches = static_cast<int>(settings.prefetch_batches);
+  options.repeat_cached_sample = settings.repeat_cached_sample;
+  options.seed = settings.seed;
+  options.order.shuffle = training;
+  options.order.shuffle_buffer = settings.shuffle_buffer;
+  options.bad_samples = settings.bad_samples;
+  return options;
+}
+
+}  // namespace trainyard::recipes
