@@ -29,8 +29,8 @@ struct Record {
   Encoding encoding = Encoding::kJpeg;
   std::vector<std::byte> bytes;
   std::shared_ptr<const Image> image;  // of kDecoded only
-  int height = 0, width = 0;  // of kRawChw only
-  int64_t label = 0;          // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
+  int height = 0, width = 0;           // of kRawChw only
+  int64_t label = 0;                   // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
   std::vector<Box> boxes;
   std::string where;  // "train-00000-of-00002 at offset 512", for messages
 };
