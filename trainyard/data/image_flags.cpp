@@ -70,6 +70,17 @@ void declare_evaluation_image_flags(core::FlagTable& table, const std::string& o
       .automatic("bilinear, or " + otherwise)
       .group(kGroup);
   table
+      .boolean("resize_antialias", false,
+               "average all pixels under a shrunk one in bilinear and bicubic resizing, as Pillow and DALI do")
+      .automatic("off, or " + otherwise)
+      .group(kGroup);
+  table
+      .boolean("resize_half_pixel_centers", false,
+               "count places from pixels' centres in resizing, as TensorFlow 2, torchvision and OpenCV do; off: "
+               "TensorFlow 1")
+      .automatic("off, or " + otherwise)
+      .group(kGroup);
+  table
       .integer("eval_resize_size", 0,
                "pixels of the shorter side to which ImageNet's evaluation resizes before it cuts the centre out (256 "
                "for models of 224); 0: 1.145 times the model's side")

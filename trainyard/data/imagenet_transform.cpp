@@ -55,7 +55,9 @@ class ImagenetTransform : public Transform {
   }
 
   ResizeOptions resize_options(int64_t batch_position, bool mirror) const {
-    ResizeOptions result{.mirror = mirror};
+    ResizeOptions result{.antialias = options_.resize_antialias,
+                         .half_pixel_centers = options_.resize_half_pixel_centers,
+                         .mirror = mirror};
     result.method = options_.resize_method == "round_robin"
                         ? static_cast<ResizeMethod>(batch_position % 4)  // the enum is in upstream's order
                         : resize_method(options_.resize_method);

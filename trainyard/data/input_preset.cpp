@@ -13,9 +13,11 @@ TransformOptions official_models() {
   return options;
 }
 
-// What the programs that crop as torchvision does have in common.
+// What the programs that crop as torchvision does have in common: OpenCV's, Pillow's and DALI's pixels have centres.
 TransformOptions resized_crop(float min_area, float min_aspect_ratio, float max_aspect_ratio, int max_attempts) {
   TransformOptions options;
+  options.resize_half_pixel_centers = true;
+  options.resize_antialias = true;
   options.crop.method = CropMethod::kResizedCrop;
   options.crop.min_area = min_area;
   options.crop.min_aspect_ratio = min_aspect_ratio;
@@ -35,7 +37,8 @@ TransformOptions dali() {
 
 TransformOptions tensorpack() {
   TransformOptions options = resized_crop(0.08F, 0.75F, 1.333F, 10);
-  options.resize_method = "bicubic";
+  options.resize_method = "bicubic";  // OpenCV's, but with Keys' a = -0.5 instead of -0.75
+  options.resize_antialias = false;
   return options;
 }
 

@@ -31,7 +31,8 @@ struct TransformOptions {
   // nearest, bilinear, bicubic, area; round_robin: these in turn; crop: nothing is scaled, the centre is cut out or
   // padded.
   std::string resize_method = "bilinear";
-  CropOptions crop;              // of training images
+  bool resize_antialias = false, resize_half_pixel_centers = false;  // resize.h
+  CropOptions crop;                                                  // of training images
   bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
   int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
   bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)

@@ -101,8 +101,9 @@ void read_augmentation(const core::FlagValues& values, data::TransformOptions& o
 
 // Images of CIFAR and shapes are not resized, and their windows have one size.
 void check_small_images(const core::FlagValues& values, const std::string& dataset) {
-  for (const char* flag : {"input_preprocessor", "random_crop", "random_crop_area", "random_crop_aspect_ratio",
-                           "random_crop_attempts", "min_object_covered", "eval_resize_size"}) {
+  for (const char* flag :
+       {"input_preprocessor", "random_crop", "random_crop_area", "random_crop_aspect_ratio", "random_crop_attempts",
+        "min_object_covered", "eval_resize_size", "resize_antialias", "resize_half_pixel_centers"}) {
     if (!values.changed(flag)) continue;
     refuse(fmt::format("--{} has no use for data set {}", flag, dataset), "a data set of images of any size",
            "images of a fixed size");
@@ -133,6 +134,10 @@ data::TransformOptions read_image_options(const core::FlagValues& values, const 
 
 void read_evaluation_options(const core::FlagValues& values, data::TransformOptions& options) {
   if (values.given("resize_method")) options.resize_method = values.text("resize_method");
+  if (values.given("resize_antialias")) options.resize_antialias = values.boolean("resize_antialias");
+  if (values.given("resize_half_pixel_centers")) {
+    options.resize_half_pixel_centers = values.boolean("resize_half_pixel_centers");
+  }
   if (values.given("eval_resize_size")) options.eval_resize_size = values.integer("eval_resize_size");
   read_normalization(values, options.normalization);
 }
@@ -140,6 +145,8 @@ void read_evaluation_options(const core::FlagValues& values, data::TransformOpti
 void save_evaluation_options(const data::TransformOptions& options, core::StateWriter& writer) {
   core::ScopedWriter input(writer, kSavedAs);
   input.text("resize_method", options.resize_method);
+  input.integer("resize_antialias", options.resize_antialias ? 1 : 0);
+  input.integer("resize_half_pixel_centers", options.resize_half_pixel_centers ? 1 : 0);
   input.integer("eval_resize_size", options.eval_resize_size);
   for (size_t c = 0; c < kChannels.size(); ++c) {
     input.real(fmt::format("scale/{}", kChannels[c]), options.normalization.scale[c]);
@@ -148,7 +155,8 @@ void save_evaluation_options(const data::TransformOptions& options, core::StateW
 }
 
 bool same_evaluation(const data::TransformOptions& a, const data::TransformOptions& b) {
-  return a.resize_method == b.resize_method && a.eval_resize_size == b.eval_resize_size &&
+  return a.resize_method == b.resize_method && a.resize_antialias == b.resize_antialias &&
+         a.resize_half_pixel_centers == b.resize_half_pixel_centers && a.eval_resize_size == b.eval_resize_size &&
          a.normalization == b.normalization;
 }
 
@@ -156,6 +164,8 @@ void load_evaluation_options(const core::StateReader& reader, data::TransformOpt
   const core::ScopedReader input(reader, kSavedAs);
   if (!input.has("resize_method")) return;
   options.resize_method = input.text("resize_method");
+  options.resize_antialias = input.integer("resize_antialias") != 0;
+  options.resize_half_pixel_centers = input.integer("resize_half_pixel_centers") != 0;
   options.eval_resize_size = input.integer("eval_resize_size");
   for (size_t c = 0; c < kChannels.size(); ++c) {
     options.normalization.scale[c] = static_cast<float>(input.real(fmt::format("scale/{}", kChannels[c])));

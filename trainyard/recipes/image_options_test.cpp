@@ -41,12 +41,15 @@ TEST(ImageOptions, GivenFlagsStandOverThePreprocessor) {
   EXPECT_FALSE(options.distortions);
   EXPECT_EQ(options.eval_resize_size, 256);
   EXPECT_EQ(options.crop.max_attempts, 10);
+  EXPECT_TRUE(options.resize_antialias && options.resize_half_pixel_centers);
   options = read({"--input_preprocessor=torchvision", "--distortions", "--eval_resize_size=232", "--resize_method=area",
                   "--random_crop=distorted_bounding_box", "--random_crop_area=0.2,0.9", "--min_object_covered=0.3",
-                  "--random_crop_aspect_ratio=0.5,2", "--random_crop_attempts=7", "--normalization=symmetric"});
+                  "--random_crop_aspect_ratio=0.5,2", "--random_crop_attempts=7", "--normalization=symmetric",
+                  "--noresize_antialias", "--noresize_half_pixel_centers"});
   EXPECT_TRUE(options.distortions);
   EXPECT_EQ(options.eval_resize_size, 232);
   EXPECT_EQ(options.resize_method, "area");
+  EXPECT_FALSE(options.resize_antialias || options.resize_half_pixel_centers);
   EXPECT_EQ(options.crop.method, data::CropMethod::kDistortedBoundingBox);
   EXPECT_EQ(options.crop.min_area, 0.2F);
   EXPECT_EQ(options.crop.max_area, 0.9F);
@@ -138,6 +141,7 @@ TEST(ImageOptions, ACheckpointRemembersEvaluation) {
   data::TransformOptions loaded;
   load_evaluation_options(entries, loaded);
   EXPECT_EQ(loaded.resize_method, "bicubic");
+  EXPECT_TRUE(loaded.resize_antialias && loaded.resize_half_pixel_centers);
   EXPECT_EQ(loaded.eval_resize_size, 256);
   EXPECT_EQ(loaded.normalization, saved.normalization);
   EXPECT_TRUE(same_evaluation(loaded, saved));
