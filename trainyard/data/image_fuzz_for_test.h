@@ -16,7 +16,7 @@ namespace trainyard::data {
 template <typename ReadSize, typename Decode>
 void check_decoder(std::span<const std::byte> bytes, const ReadSize& read_size, const Decode& decode) {
   // Few pixels, so that a header's wish does not cost the time of a hundred inputs.
-  const DecodeLimits limits{.max_pixels = 1 << 16};
+  const DecodeLimits limits{.max_pixels = 1 << 13};
   auto size = read_size(bytes);
   auto whole = decode(bytes, std::optional<CropWindow>(), limits);
   if (!whole.ok()) return;
