@@ -1,6 +1,7 @@
 """What is compared: the rows of the table, and the commands of each side."""
 
 import dataclasses
+import os
 
 PYTORCH, KEPT, COMPILED = "PyTorch", "PyTorch, kept memory", "torch.compile, kept memory"
 TENSORFLOW, ONNX_RUNTIME, OURS = "TensorFlow", "ONNX Runtime", "Trainyard"
@@ -28,7 +29,7 @@ class Row:
     """One comparison. `model` is the peers' name of the network, `ours` the name of the same one here; `floor` is the
     ratio to the best peer that must be reached."""
 
-    group: str  # training, inference or zoo: a table each
+    group: str  # training, inference, zoo or data: a table each
     model: str
     ours: str
     batch: int
@@ -39,7 +40,7 @@ class Row:
 
     @property
     def name(self):
-        parts = {"training": "", "inference": "infer-", "zoo": "zoo-"}[self.group] + self.model
+        parts = {"training": "", "inference": "infer-", "zoo": "zoo-", "data": "data-"}[self.group] + self.model
         parts += f"-{self.batch}" if self.group == "inference" else ""
         return parts + ("" if self.dtype == "fp32" else f"-{self.dtype}")
 
@@ -66,6 +67,28 @@ class Row:
         return command + [f"--num_batches={steps}", f"--num_warmup_batches={warm_up}"]
 
 
+# Real files are not in the tree; where they are missing the rows fail.
+IMAGENET = os.path.join(os.environ.get("TRAINYARD_SHARED_DATA", "../shared/data"), "imagenet_sample")
+
+
+@dataclasses.dataclass(frozen=True)
+class DataRow(Row):
+    """Input alone: `model` names the case, `steps` are seconds, `flags` are ours beside the usual."""
+
+    flags: tuple = ()
+    threads: int = 2
+
+    def peers(self):
+        return [TENSORFLOW]
+
+    def peer_command(self, python, folder, peer):
+        return [python, f"{folder}/input_tensorflow.py", IMAGENET, str(self.batch), "224", str(self.threads), str(self.steps)], {}
+
+    def our_command(self, program, first_step_only=False):
+        return [program, "bench", "data", f"--data_dir={IMAGENET}", "--image_size=224", f"--batch_size={self.batch}",
+                f"--num_threads={self.threads}", "--nodistortions", f"--seconds={0 if first_step_only else self.steps}", *self.flags]
+
+
 def zoo(model, steps, ours=None, in_keras=True):
     return Row("zoo", model, ours or model, 16, 1.05, steps, without=() if in_keras else (TENSORFLOW,))
 
@@ -81,6 +104,8 @@ ROWS = {row.name: row for row in [
     Row("training", "resnet20", "resnet20", 128, 1.15, 40),
     Row("inference", "resnet50", "resnet50_v1.5", 32, 1.20, 10),
     Row("inference", "resnet50", "resnet50_v1.5", 1, 1.20, 200),
+    DataRow("data", "crops", "random crops to 224", 64, 1.35, 10),
+    DataRow("data", "decoded", "the same, decoded images in memory", 64, 4.0, 10, flags=("--decoded_cache_mib=1024", "--warmup_epochs=1")),
     zoo("resnet18", 8, in_keras=False),
     zoo("resnet50", 4, "resnet50_v1.5"),
     zoo("resnext50_32x4d", 4, in_keras=False),
