@@ -1,4 +1,4 @@
-// The operations on images that RandAugment, TrivialAugment and AutoAugment choose from, as torchvision defines them
+// The operations on images that RandAugment and TrivialAugment choose from, and inversion, as torchvision defines them
 // for uint8 images (torchvision.transforms.functional): the same pixels, but for rounding by one level.
 #pragma once
 
