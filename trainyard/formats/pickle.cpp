@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -17,16 +19,26 @@ using Kind = PickleValue::Kind;
 // A published batch has about 50,000.
 constexpr size_t kMaxInstructions = size_t{1} << 20;
 
-// What a pickle of a NumPy array calls.
-enum class Function : int64_t { kReconstruct, kNdarray, kDtype, kEncode, kFromBuffer };
+// What pickles of NumPy arrays and of PyTorch's tensors call.
+enum class Function : int64_t {
+  kReconstruct,
+  kNdarray,
+  kDtype,
+  kEncode,
+  kFromBuffer,
+  kOrderedDict,
+  kRebuildTensor,
+  kRebuildParameter,
+  kStorageClass,
+};
 
 struct NamedFunction {
   std::string_view module;
-  std::string_view name;
+  std::string_view name;  // empty: any that ends with "Storage"
   Function function;
 };
 
-constexpr std::array<NamedFunction, 7> kFunctions = {{
+constexpr std::array<NamedFunction, 7> kCifarFunctions = {{
     {"numpy.core.multiarray", "_reconstruct", Function::kReconstruct},
     {"numpy._core.multiarray", "_reconstruct", Function::kReconstruct},  // NumPy 2
     {"numpy", "ndarray", Function::kNdarray},
@@ -35,6 +47,28 @@ constexpr std::array<NamedFunction, 7> kFunctions = {{
     {"numpy.core.numeric", "_frombuffer", Function::kFromBuffer},   // protocol 5
     {"numpy._core.numeric", "_frombuffer", Function::kFromBuffer},  // protocol 5, NumPy 2
 }};
+
+constexpr std::array<NamedFunction, 4> kTorchFunctions = {{
+    {"collections", "OrderedDict", Function::kOrderedDict},
+    {"torch._utils", "_rebuild_tensor_v2", Function::kRebuildTensor},
+    {"torch._utils", "_rebuild_parameter", Function::kRebuildParameter},
+    {"torch", "", Function::kStorageClass},
+}};
+
+struct Vocabulary {
+  std::span<const NamedFunction> functions;
+  std::string_view instructions;  // beside those that all have
+  std::string_view reader;        // "no ... needs"
+  std::string_view remedy;
+};
+
+const Vocabulary& vocabulary_of(PickleVocabulary vocabulary) {
+  static constexpr Vocabulary kCifar{kCifarFunctions, "", "CIFAR-10 batch",
+                                     "use a batch file of CIFAR-10 as it is published"};
+  static constexpr Vocabulary kTorch{kTorchFunctions, "G\x8aQ", "state dict",
+                                     "save the state dict alone: torch.save(model.state_dict(), path)"};
+  return vocabulary == PickleVocabulary::kCifarBatch ? kCifar : kTorch;
+}
 
 std::string printable(std::string_view text) {
   std::string result(text.substr(0, 60));
@@ -48,7 +82,8 @@ std::string printable(std::string_view text) {
 // Runs the instructions. The values are made in a Pickle; the stack and the memo refer to them.
 class PickleMachine {
  public:
-  PickleMachine(std::string_view content, Pickle& pickle) : content_(content), pickle_(pickle) {}
+  PickleMachine(std::string_view content, const Vocabulary& vocabulary, Pickle& pickle)
+      : content_(content), vocabulary_(vocabulary), pickle_(pickle) {}
 
   const PickleValue* run() {
     for (size_t count = 0; count < kMaxInstructions; ++count) {
@@ -67,7 +102,12 @@ class PickleMachine {
              .where = fmt::format("offset {}", instruction_at_),
              .expected = std::move(expected),
              .actual = std::move(actual),
-             .remedy = "use a batch file of CIFAR-10 as it is published"}};
+             .remedy = std::string(vocabulary_.remedy)}};
+  }
+
+  core::Error unknown_instruction(char opcode) const {
+    return error(fmt::format("pickle has an instruction that no {} needs", vocabulary_.reader), "",
+                 fmt::format("opcode {:#04x} ('{}')", static_cast<unsigned char>(opcode), printable({&opcode, 1})));
   }
 
   // Reading the content.
@@ -181,12 +221,13 @@ class PickleMachine {
   // Calls of functions, each one of kFunctions.
 
   void push_function(std::string_view module, std::string_view name) {
-    for (const NamedFunction& known : kFunctions) {
-      if (known.module == module && known.name == name) {
-        return push_new(Kind::kFunction, static_cast<int64_t>(known.function));
-      }
+    for (const NamedFunction& known : vocabulary_.functions) {
+      if (known.module != module || (known.name.empty() ? !name.ends_with("Storage") : known.name != name)) continue;
+      push_new(Kind::kFunction, static_cast<int64_t>(known.function));
+      mutable_value(stack_.back()).text = name;
+      return;
     }
-    throw error("pickle refers to code that no CIFAR-10 batch needs", "a NumPy array's own functions",
+    throw error(fmt::format("pickle refers to code that no {} needs", vocabulary_.reader), "data alone",
                 printable(fmt::format("{}.{}", module, name)));
   }
 
@@ -220,14 +261,40 @@ class PickleMachine {
           return fill_array(mutable_value(stack_.back()), arguments[2], arguments[1], arguments[0]);
         }
         break;
+      case Function::kOrderedDict:
+        if (arguments.empty()) return push_new(Kind::kDictionary);
+        break;
+      case Function::kRebuildTensor:  // (storage, offset, shape, strides, requires_grad, hooks)
+        push_new(Kind::kTensor);
+        mutable_value(stack_.back()).items = arguments;
+        return;
+      case Function::kRebuildParameter:  // (tensor, requires_grad, hooks)
+        if (is(0, Kind::kTensor)) return push(arguments[0]);
+        break;
       case Function::kNdarray:
+      case Function::kStorageClass:
         break;
     }
-    throw error("pickle calls a function as no CIFAR-10 batch does");
+    throw error(fmt::format("pickle calls a function as no {} does", vocabulary_.reader));
   }
 
-  // Sets the state of an array or of an element type.
+  // A storage: the tuple on the stack names it.
+  void load_persistent() {
+    const PickleValue* name = pop_kind(Kind::kTuple, "a tuple");
+    if (name->items.empty() || name->items[0]->kind != Kind::kString || name->items[0]->text != "storage") {
+      throw error("pickle refers to something beside it that is no storage");
+    }
+    push_new(Kind::kStorage);
+    mutable_value(stack_.back()).items = name->items;
+  }
+
+  // Sets the state of an array or of an element type; an OrderedDict's, which holds versions of modules, is dropped.
   void build() {
+    if (vocabulary_.functions.data() == kTorchFunctions.data() && stack_.size() >= 2 &&
+        stack_[stack_.size() - 2]->kind == Kind::kDictionary) {
+      pop();
+      return;
+    }
     const std::vector<const PickleValue*>& state = pop_kind(Kind::kTuple, "a tuple of state")->items;
     const PickleValue* target = pop();
     push(target);
@@ -261,6 +328,14 @@ class PickleMachine {
     array.text = bytes->text;
   }
 
+  // Two's complement, lowest byte first.
+  int64_t long_integer(std::string_view bytes) const {
+    if (bytes.size() > sizeof(int64_t)) throw error("pickle holds an integer of more than 64 bits");
+    uint64_t value = !bytes.empty() && (bytes.back() & 0x80) != 0 ? ~uint64_t{0} : 0;
+    for (size_t i = bytes.size(); i > 0; --i) value = value << 8 | static_cast<unsigned char>(bytes[i - 1]);
+    return static_cast<int64_t>(value);
+  }
+
   // UTF-8 of code points up to 255 as one byte each.
   std::string_view decode_latin1(std::string_view text) {
     decoded_bytes_ += text.size();
@@ -286,6 +361,7 @@ class PickleMachine {
   void execute(char opcode);
 
   const std::string_view content_;
+  const Vocabulary& vocabulary_;
   Pickle& pickle_;
   size_t place_ = 0;
   size_t instruction_at_ = 0;
@@ -297,6 +373,10 @@ class PickleMachine {
 
 // The instructions, named as in Python's pickletools.
 void PickleMachine::execute(char opcode) {
+  if (std::string_view("G\x8aQ").find(opcode) != std::string_view::npos &&
+      vocabulary_.instructions.find(opcode) == std::string_view::npos) {
+    throw unknown_instruction(opcode);
+  }
   switch (opcode) {
     case '\x80': {  // PROTO
       const int protocol = number<uint8_t>();
@@ -321,6 +401,13 @@ void PickleMachine::execute(char opcode) {
       return push_new(Kind::kInteger, number<uint16_t>());
     case 'J':  // BININT
       return push_new(Kind::kInteger, number<int32_t>());
+    case 'G': {  // BINFLOAT: the one number in the other byte order
+      push_new(Kind::kReal);
+      mutable_value(stack_.back()).real = std::bit_cast<double>(__builtin_bswap64(number<uint64_t>()));
+      return;
+    }
+    case '\x8a':  // LONG1
+      return push_new(Kind::kInteger, long_integer(take(number<uint8_t>())));
     case 'U':     // SHORT_BINSTRING
     case 'C':     // SHORT_BINBYTES
     case '\x8c':  // SHORT_BINUNICODE
@@ -377,9 +464,10 @@ void PickleMachine::execute(char opcode) {
       return reduce();
     case 'b':  // BUILD
       return build();
+    case 'Q':  // BINPERSID
+      return load_persistent();
     default:
-      throw error("pickle has an instruction that no CIFAR-10 batch needs", "",
-                  fmt::format("opcode {:#04x} ('{}')", static_cast<unsigned char>(opcode), printable({&opcode, 1})));
+      throw unknown_instruction(opcode);
   }
 }
 
@@ -391,9 +479,9 @@ const PickleValue* PickleValue::find(std::string_view key) const {
   return nullptr;
 }
 
-Pickle Pickle::parse(std::string_view content) {
+Pickle Pickle::parse(std::string_view content, PickleVocabulary vocabulary) {
   Pickle pickle;
-  pickle.root_ = PickleMachine(content, pickle).run();
+  pickle.root_ = PickleMachine(content, vocabulary_of(vocabulary), pickle).run();
   return pickle;
 }
 

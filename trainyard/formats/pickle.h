@@ -1,6 +1,7 @@
-// Python pickles as far as CIFAR-10's batches need them: dictionaries, lists, tuples, strings, integers and NumPy
-// arrays of bytes, in protocols 2 to 5. A pickle is a program that builds its value; here only the instructions that
-// build those values are known, all others are refused by name, and nothing is ever imported or called.
+// Python pickles as far as CIFAR-10's batches and PyTorch's state dicts need them: dictionaries, lists, tuples,
+// strings, numbers, NumPy arrays of bytes and descriptions of tensors, in protocols 2 to 5. A pickle is a program that
+// builds its value; here only the instructions that build those values are known, all others are refused by name, and
+// nothing is ever imported or called.
 //
 //   const formats::Pickle pickle = formats::Pickle::parse(content);
 //   const formats::PickleValue* labels = pickle.root().find("labels");
@@ -21,17 +22,21 @@ struct PickleValue {
     kNone,
     kBoolean,  // integer: 0 or 1
     kInteger,
+    kReal,
     kString,  // bytes or text alike
     kTuple,
     kList,
     kDictionary,   // items: key, value, key, value
-    kFunction,     // one of the few names that stand before a call; integer: which
+    kFunction,     // one of the few names that stand before a call; integer: which, text: its name
     kElementType,  // a NumPy dtype; text: "u1"
     kArray,        // a NumPy array in C order; items: the sizes, outermost first; text: the elements
+    kStorage,      // PyTorch's: items: "storage", its class, the key of its bytes, device, number of elements
+    kTensor,       // PyTorch's: items: storage, first element, shape, strides, and what does not matter here
   };
 
   Kind kind = Kind::kNone;
   int64_t integer = 0;
+  double real = 0;
   std::string_view text;
   std::vector<const PickleValue*> items;
 
@@ -39,12 +44,15 @@ struct PickleValue {
   const PickleValue* find(std::string_view key) const;
 };
 
+// Whose pickles are read: which functions they may name.
+enum class PickleVocabulary : uint8_t { kCifarBatch, kTorchStateDict };
+
 // A parsed pickle: owns its values, but for the bytes of strings, which stay in the content.
 class Pickle {
  public:
   // `content` must outlive the result. Throws kCorruptData with the offset of the instruction that is malformed or not
   // allowed. Memory is bounded: 2^20 instructions, and no more decoded text than the content has bytes.
-  static Pickle parse(std::string_view content);
+  static Pickle parse(std::string_view content, PickleVocabulary vocabulary = PickleVocabulary::kCifarBatch);
 
   const PickleValue& root() const { return *root_; }
 

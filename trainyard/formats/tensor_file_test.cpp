@@ -1,0 +1,177 @@
+#include "trainyard/formats/tensor_file.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/formats/hostile_input_for_test.h"
+#include "trainyard/formats/little_endian.h"
+#include "trainyard/formats/safetensors.h"
+#include "trainyard/formats/testdata_for_test.h"
+#include "trainyard/formats/torch_state_dict.h"
+
+namespace trainyard::formats {
+namespace {
+
+std::string path_of(const std::string& name) {
+  return core::join_path(TRAINYARD_SOURCE_DIR "/trainyard/formats/testdata", name);
+}
+
+std::vector<float> floats(const TensorFile& file, std::string_view name) {
+  const StoredTensor* const tensor = file.find(name);
+  if (tensor == nullptr) return {-999};
+  return file.read_floats(*tensor);
+}
+
+// As make_tensor_files.py: 24 numbers that every type of 16 bits holds exactly.
+std::vector<float> ramp(size_t count = 24, size_t first = 0, size_t step = 1) {
+  std::vector<float> values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(first + i * step) / 8 - 1;
+  return values;
+}
+
+void expect_the_tensors(const TensorFile& file) {
+  for (const char* name : {"float32", "float64", "float16", "bfloat16"}) {
+    EXPECT_EQ(floats(file, name), ramp()) << name;
+    ASSERT_NE(file.find(name), nullptr);
+    EXPECT_EQ(file.find(name)->shape, (std::vector<int64_t>{2, 3, 4}));
+    EXPECT_EQ(describe(*file.find(name)), std::string(name) + " [2, 3, 4]");
+  }
+  for (const char* name : {"int64", "int32", "int16", "int8"}) {
+    EXPECT_EQ(floats(file, name), (std::vector<float>{-3, -2, -1, 0, 1, 2})) << name;
+  }
+  EXPECT_EQ(floats(file, "uint8"), (std::vector<float>{250, 251, 252, 253, 254, 255}));
+  EXPECT_EQ(floats(file, "bool"), (std::vector<float>{1, 0}));
+  EXPECT_EQ(floats(file, "scalar"), std::vector<float>{7.5});
+  EXPECT_TRUE(floats(file, "empty").empty());
+  EXPECT_EQ(file.find("nothing"), nullptr);
+}
+
+TEST(TensorFile, ReadsSafetensors) {
+  const TensorFile file = open_tensor_file(path_of("tensors.safetensors"));
+  EXPECT_EQ(file.tensors().size(), 12U);
+  expect_the_tensors(file);
+}
+
+TEST(TensorFile, ReadsWhatTorchSaves) {
+  const TensorFile file = open_tensor_file(path_of("tensors.pth"));
+  EXPECT_EQ(file.tensors().size(), 14U);
+  expect_the_tensors(file);
+  std::vector<float> transposed;  // [4, 2, 3] of [2, 3, 4]
+  for (size_t k = 0; k < 4; ++k) {
+    for (size_t i = 0; i < 2; ++i) {
+      const std::vector<float> column = ramp(3, i * 12 + k, 4);
+      transposed.insert(transposed.end(), column.begin(), column.end());
+    }
+  }
+  EXPECT_EQ(floats(file, "transposed"), transposed);
+  EXPECT_EQ(floats(file, "part"), ramp(4, 5));
+}
+
+TEST(TensorFile, FindsTheStateDictOfACheckpoint) {
+  const TensorFile file = open_tensor_file(path_of("checkpoint.pth"));
+  EXPECT_EQ(floats(file, "0.weight"), (std::vector<float>{0.5, 0.5}));
+  EXPECT_EQ(floats(file, "1.running_var"), std::vector<float>{5.5});
+  EXPECT_EQ(floats(file, "1.num_batches_tracked"), std::vector<float>{9});
+  EXPECT_EQ(floats(open_tensor_file(path_of("parameter.pth")), "weight"), (std::vector<float>{1, 2}));
+}
+
+core::Error error_of(const std::function<void()>& open) {
+  try {
+    open();
+  } catch (const core::Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "opened it";
+  return {core::ErrorCode::kInternal, "none"};
+}
+
+TEST(TensorFile, ExecutesNothing) {
+  const core::Error module = error_of([] { open_tensor_file(path_of("module.pth")); });
+  EXPECT_EQ(module.code(), core::ErrorCode::kCorruptData);
+  EXPECT_NE(std::string(module.what()).find("refers to code that no state dict needs"), std::string::npos)
+      << module.what();
+  EXPECT_NE(module.detail().where.find("module.pth"), std::string::npos);
+  EXPECT_EQ(error_of([] { open_tensor_file(path_of("legacy.pth")); }).code(), core::ErrorCode::kUnsupported);
+}
+
+std::string safetensors_of(std::string_view header, std::string_view data) {
+  std::string content;
+  append_little_endian<uint64_t>(content, header.size());
+  return content.append(header).append(data);
+}
+
+TEST(Safetensors, RefusesWhatDoesNotFit) {
+  const std::map<std::string, std::pair<std::string, std::string>> cases = {
+      {"overlaps",
+       {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
+        "123"}},
+      {"gap", {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "123"}},
+      {"ends behind the file", {R"({"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})", "123"}},
+      {"goes on behind", {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "123"}},
+      {"disagree", {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,3]}})", "123"}},
+      {"unknown type", {R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,2]}})", "12"}},
+      {"impossible number", {R"({"a":{"dtype":"U8","shape":[-2],"data_offsets":[0,2]}})", "12"}},
+      {"impossible shape",
+       {R"({"a":{"dtype":"F64","shape":[9007199254740992,9007199254740992],"data_offsets":[0,2]}})", "12"}},
+      {"twice",
+       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+        "12"}},
+      {"nested too deeply", {R"({"a":{"dtype":"U8","shape":[[[1]]],"data_offsets":[0,1]}})", "1"}},
+      {"no 'shape'", {R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", "1"}},
+      {"does not begin", {R"([1, 2])", ""}},
+  };
+  for (const auto& [text, content] : cases) {
+    const core::Error error =
+        error_of([&] { read_safetensors_header(MemoryFile(safetensors_of(content.first, content.second))); });
+    EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData) << text;
+    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+  }
+  // More zeros in front than a file can have, and a thousand brackets.
+  std::string huge;
+  append_little_endian<uint64_t>(huge, uint64_t{1} << 62);
+  EXPECT_EQ(error_of([&] { read_safetensors_header(MemoryFile(huge + "{}")); }).code(), core::ErrorCode::kCorruptData);
+  const std::string deep = "{\"a\":" + std::string(100000, '[');
+  EXPECT_EQ(error_of([&] { read_safetensors_header(MemoryFile(safetensors_of(deep, ""))); }).code(),
+            core::ErrorCode::kCorruptData);
+}
+
+TEST(Safetensors, WritesWhatItReads) {
+  const core::TempDir temp;
+  const std::vector<float> weight = ramp(6), bias = ramp(2);
+  const std::vector<FloatTensor> tensors = {{"fc.weight", {2, 3}, weight}, {"fc.bias", {2}, bias}, {"none", {0}, {}}};
+  write_safetensors(temp.file("a.safetensors"), tensors);
+  const TensorFile file = open_tensor_file(temp.file("a.safetensors"));
+  EXPECT_EQ(file.tensors().size(), 3U);
+  EXPECT_EQ(floats(file, "fc.weight"), weight);
+  EXPECT_EQ(floats(file, "fc.bias"), bias);
+  EXPECT_EQ(file.find("fc.weight")->offset % 8, 0U);
+  EXPECT_THROW(write_safetensors(temp.file("b"), std::vector<FloatTensor>{{"a", {2}, weight}}), core::Error);
+  EXPECT_THROW(write_safetensors(temp.file("b"), std::vector<FloatTensor>{{"a", {2}, bias}, {"a", {2}, bias}}),
+               core::Error);
+}
+
+void read_all(const MemoryFile& file) {
+  expect_value_or_error([&] {
+    const auto tensors = looks_like_torch(file) ? read_torch_state_dict(file) : read_safetensors_header(file);
+    const TensorFile opened(std::make_unique<MemoryFile>(file), tensors);
+    for (const StoredTensor& tensor : tensors) opened.read_floats(tensor);
+  });
+  EXPECT_LE(file.longest_read(), file.size());
+}
+
+TEST(TensorFile, AnswersDamageWithAnError) {
+  for (const char* name : {"tensors.safetensors", "tensors.pth", "checkpoint.pth", "module.pth"}) {
+    const std::string good = testdata(name);
+    for_each_mutation(good, 3000, [](const std::string& content) { read_all(MemoryFile(content)); });
+  }
+  for_each_truncation(testdata("tensors.safetensors"), [](std::string_view part) {
+    EXPECT_THROW(read_safetensors_header(MemoryFile(part)), core::Error);
+  });
+  const std::string good = testdata("tensors.pth");
+  for (size_t length = 0; length < good.size(); length += 7) read_all(MemoryFile(good.substr(0, length)));
+}
+
+}  // namespace
+}  // namespace trainyard::formats
