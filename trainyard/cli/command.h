@@ -36,6 +36,7 @@ int run_benchmark(const Arguments& arguments, Console& console);  // train, and 
 int run_eval(const Arguments& arguments, Console& console);
 int run_predict(const Arguments& arguments, Console& console);
 int run_data(const Arguments& arguments, Console& console);
+int run_export(const Arguments& arguments, Console& console);
 int run_models(const Arguments& arguments, Console& console);
 int run_bench(const Arguments& arguments, Console& console);
 int run_doctor(const Arguments& arguments, Console& console);

@@ -12,7 +12,13 @@ namespace trainyard::cli {
 int run_predict(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   table.text("model", std::nullopt, "the model; unset: the checkpoint's").group("Model");
-  table.text("weights", std::nullopt, "a checkpoint: DIR/model.ckpt-STEP").group("Model");
+  table
+      .text("weights", std::nullopt,
+            "a checkpoint: DIR/model.ckpt-STEP; or a safetensors file or state dict of torch.save, with --model")
+      .group("Model");
+  table.text("data_name", std::nullopt, "the data set; unset: the checkpoint's, imagenet for a file of weights")
+      .group("Model");
+  table.integer("num_classes", 0, "of a file of weights; 0: the data set's").bounds(0).group("Model");
   table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group("Model");
   data::declare_evaluation_image_flags(table, "as the model was trained");
   table.integer("top", 5, "classes shown for each image").bounds(1, 1000).group("Output");
@@ -27,6 +33,8 @@ int run_predict(const Arguments& arguments, Console& console) {
   const core::FlagValues& values = parsed->values;
   recipes::PredictOptions options;
   options.model = values.text("model");
+  options.dataset = values.text("data_name");
+  options.num_classes = values.integer("num_classes");
   options.checkpoint = values.given("weights") ? values.text("weights") : values.text("train_dir");
   options.top = values.integer("top");
   options.json = values.boolean("json");

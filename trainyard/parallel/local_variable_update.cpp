@@ -41,6 +41,7 @@ void LocalVariableUpdate::allocate() {
   nn::ParameterSet& first = parameters(0);
   first.allocate();
   first.initialize(options_.seed);
+  if (options_.start) options_.start(first);
   for (int r = 1; r < replicas(); ++r) {
     if (parameters(r).size() != first.size() || parameters(r).buffer_count() != first.buffer_count()) {
       throw Error(ErrorCode::kInvalidArgument,

@@ -23,8 +23,11 @@ train::Print print_to(std::ostream& out) {
 }
 
 void evaluate_checkpoint(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out) {
-  TrainedModel trained =
-      load_trained_model(settings.train_dir, settings.model->name, settings.dataset, settings.kernels);
+  TrainedModel trained = load_trained_model({.path = settings.weights.empty() ? settings.train_dir : settings.weights,
+                                             .model = settings.model->name,
+                                             .dataset = settings.dataset,
+                                             .num_classes = settings.weights.empty() ? 0 : settings.num_classes,
+                                             .kernels = settings.kernels});
   if (trained.identity.num_classes != settings.num_classes) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the checkpoint has another number of classes",

@@ -47,7 +47,8 @@ BenchmarkOutcome run_forward_only(const core::FlagValues& values, const Benchmar
                           .dtype = settings.dtype,
                           .frozen = values.boolean("freeze_when_forward_only"),
                           .kernels = settings.kernels,
-                          .seed = settings.seed},
+                          .seed = settings.seed,
+                          .start = make_start(settings)},
                          make_source(settings, data::Subset::kTrain));
   trainer.set_stop_token(stop);
   train::StepLogOptions log = step_log_options(values, settings, out);

@@ -70,6 +70,7 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   BenchmarkSettings settings{read_input_settings(values, dataset, model.image_size)};
   settings.mode = mode_of(values);
   settings.train_dir = values.text("train_dir");
+  settings.weights = values.text("weights");
   settings.eval_dir = values.text("eval_dir");
   settings.model = &model;
   settings.num_classes =

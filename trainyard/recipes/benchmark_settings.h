@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ struct BenchmarkSettings : InputSettings {
   bool eval_exact = false;
   ThreadSettings threads;
   std::string train_dir, eval_dir;  // empty: nothing is written
+  std::string weights;              // a file to start from, or to evaluate; empty: none
 
   // Images a step, over all devices and micro-steps.
   int64_t global_batch_size() const { return batch_size * replicas * micro_steps; }
@@ -57,6 +59,9 @@ train::StepPlan make_step_plan(const core::FlagValues& values, const BenchmarkSe
 
 // Learning rate by flags, else by the model (spec 3.5). Steps are global steps.
 optim::LearningRate make_learning_rate(const core::FlagValues& values, const BenchmarkSettings& settings);
+
+// What loads the file of --weights, and says so when its head is another model's; none without one.
+std::function<void(nn::ParameterSet&)> make_start(const BenchmarkSettings& settings);
 
 train::SingleCostOptions make_trainer_options(const core::FlagValues& values, const BenchmarkSettings& settings);
 

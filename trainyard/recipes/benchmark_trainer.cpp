@@ -1,8 +1,11 @@
 // What trains a benchmark's model: loss, optimizer and variable update from the flags.
 #include <ATen/core/Tensor.h>
+#include <fmt/ranges.h>
 
+#include "trainyard/core/log.h"
 #include "trainyard/nn/loss.h"
 #include "trainyard/recipes/benchmark_settings.h"
+#include "trainyard/train/weights.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -22,6 +25,17 @@ std::optional<parallel::GradientReduction> reduction_of(const core::FlagValues& 
 
 }  // namespace
 
+std::function<void(nn::ParameterSet&)> make_start(const BenchmarkSettings& settings) {
+  if (settings.weights.empty()) return {};
+  return [path = settings.weights, classes = settings.num_classes](nn::ParameterSet& parameters) {
+    const train::LoadedWeights loaded = train::load_weights(formats::open_tensor_file(path), parameters, classes);
+    if (!loaded.head.empty()) {
+      core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
+                         fmt::join(loaded.head, ", "));
+    }
+  };
+}
+
 train::SingleCostOptions make_trainer_options(const core::FlagValues& values, const BenchmarkSettings& settings) {
   train::SingleCostOptions options;
   options.graph = settings.graph;
@@ -33,6 +47,7 @@ train::SingleCostOptions make_trainer_options(const core::FlagValues& values, co
   options.intra_op_threads = settings.threads.intra_op_threads;
   options.placement = settings.threads.replica;
   options.seed = settings.seed;
+  options.start = make_start(settings);
   options.weight_decay = values.real("weight_decay");
   options.variable_update = values.text("variable_update");
   options.reduction = reduction_of(values);

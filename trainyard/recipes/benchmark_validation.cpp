@@ -244,7 +244,10 @@ void validate_benchmark_flags(const FlagValues& values) {
   refuse_if(values.boolean("forward_only") && values.boolean("eval"),
             "Only one of forward_only and eval parameters is true");
   check_variable_update(values);
-  refuse_if(values.boolean("eval") && !truthy(values, "train_dir"), "Trained model directory not specified");
+  refuse_if(values.boolean("eval") && !truthy(values, "train_dir") && !truthy(values, "weights"),
+            "Trained model directory not specified");
+  refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),
+            "Only one of --train_dir and --weights can be evaluated");
   check_piecewise_learning_rate(values);
   check_named_schedule(values);
   check_ranges(values);

@@ -33,6 +33,7 @@ ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::Bat
                                  .parameters = &parameters_});
   parameters_.allocate();
   parameters_.initialize(options_.seed);
+  if (options_.start) options_.start(parameters_);
 }
 
 void ForwardTrainer::record(train::StepRecorder* recorder) {

@@ -20,6 +20,7 @@ struct ForwardOptions {
   bool frozen = false;                // variables are constants (nn::BuildContext)
   nn::KernelOptions kernels;
   uint64_t seed = 0;
+  std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
 };
 
 class ForwardTrainer : public train::Trainer {

@@ -93,7 +93,10 @@ void PredictOptions::validate() const {
 
 void predict(const PredictOptions& options, std::ostream& out) {
   options.validate();
-  TrainedModel trained = load_trained_model(options.checkpoint, options.model);
+  TrainedModel trained = load_trained_model({.path = options.checkpoint,
+                                             .model = options.model,
+                                             .dataset = options.dataset,
+                                             .num_classes = options.num_classes});
   if (!options.array_input.empty()) {
     predict_array(options, trained, out);
     return;

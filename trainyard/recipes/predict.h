@@ -12,8 +12,9 @@
 namespace trainyard::recipes {
 
 struct PredictOptions {
-  std::string model;                // empty: the checkpoint's; another one is an error
-  std::string checkpoint;           // a checkpoint directory, or a train directory whose newest one is meant
+  // As TrainedModelOptions::path, model, dataset, num_classes.
+  std::string checkpoint, model, dataset;
+  int64_t num_classes = 0;
   std::vector<std::string> images;  // JPEG or PNG files
   int64_t top = 5;
   bool json = false;

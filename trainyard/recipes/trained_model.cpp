@@ -1,34 +1,78 @@
 #include "trainyard/recipes/trained_model.h"
 
+#include <utility>
+
+#include "trainyard/core/error.h"
 #include "trainyard/core/scoped_state.h"
+#include "trainyard/formats/tensor_file.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/image_options.h"
+#include "trainyard/train/weights.h"
 
 namespace trainyard::recipes {
+namespace {
 
-TrainedModel load_trained_model(const std::string& path, const std::string& model, const std::string& dataset,
-                                const nn::KernelOptions& kernels) {
-  TrainedModel trained;
-  trained.checkpoint = train::find_checkpoint(path);
-  trained.identity = train::read_checkpoint_identity(trained.checkpoint);
-  train::CheckpointIdentity expected = trained.identity;
-  if (!model.empty()) expected.model = model;
-  if (!dataset.empty()) expected.dataset = dataset;
-  const auto reader = train::open_checkpoint(trained.checkpoint, &expected);
-  const nn::Graph graph =
-      models::build_model(expected.model, expected.dataset, {.num_classes = trained.identity.num_classes});
+// Makes the graph of the identity and what runs it.
+void make_executor(TrainedModel& trained, const nn::KernelOptions& kernels) {
+  const nn::Graph graph = models::build_model(trained.identity.model, trained.identity.dataset,
+                                              {.num_classes = trained.identity.num_classes});
   trained.parameters = std::make_unique<nn::ParameterSet>();
   trained.executor = nn::make_executor(
       "auto", graph,
       {.mode = nn::Mode::kInference, .frozen = true, .kernels = kernels, .parameters = trained.parameters.get()});
   trained.parameters->allocate();
-  trained.parameters->load(core::ScopedReader(*reader, "model/"));
-  if (kernels.choices != nullptr) kernels.choices->load(core::ScopedReader(*reader, "kernels/"));
-  trained.label_names = load_label_names(*reader);
   trained.input.training = false;
   trained.input.height = graph.input_shape()[1];
   trained.input.width = graph.input_shape()[2];
+}
+
+TrainedModel load_file(const TrainedModelOptions& options) {
+  if (options.model.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a file of weights does not say which model they are of",
+                       .where = options.path,
+                       .remedy = "pass --model, one of `trainyard models`"});
+  }
+  const formats::TensorFile file = formats::open_tensor_file(options.path);
+  TrainedModel trained;
+  trained.checkpoint.path = options.path;
+  trained.identity = {.model = options.model,
+                      .dataset = options.dataset.empty() ? "imagenet" : options.dataset,
+                      .num_classes = options.num_classes};
+  if (trained.identity.num_classes == 0) {
+    trained.identity.num_classes = models::find_dataset(trained.identity.dataset).num_classes;
+  }
+  make_executor(trained, options.kernels);
+  const train::LoadedWeights loaded = train::load_weights(file, *trained.parameters, trained.identity.num_classes);
+  if (!loaded.head.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the weights are for another number of classes",
+                       .where = options.path,
+                       .expected = std::to_string(trained.identity.num_classes),
+                       .actual = std::to_string(loaded.file_classes),
+                       .remedy = "pass --num_classes=" + std::to_string(loaded.file_classes)});
+  }
+  return trained;
+}
+
+}  // namespace
+
+TrainedModel load_trained_model(const TrainedModelOptions& options) {
+  core::FileSystem& files = core::local_file_system();
+  if (files.exists(options.path) && !files.info(options.path).is_directory) return load_file(options);
+  TrainedModel trained;
+  trained.checkpoint = train::find_checkpoint(options.path);
+  trained.identity = train::read_checkpoint_identity(trained.checkpoint);
+  train::CheckpointIdentity expected = trained.identity;
+  if (!options.model.empty()) expected.model = options.model;
+  if (!options.dataset.empty()) expected.dataset = options.dataset;
+  if (options.num_classes != 0) expected.num_classes = options.num_classes;
+  const auto reader = train::open_checkpoint(trained.checkpoint, &expected);
+  make_executor(trained, options.kernels);
+  trained.parameters->load(core::ScopedReader(*reader, "model/"));
+  if (options.kernels.choices != nullptr) options.kernels.choices->load(core::ScopedReader(*reader, "kernels/"));
+  trained.label_names = load_label_names(*reader);
   load_evaluation_options(*reader, trained.input);
   return trained;
 }

@@ -1,4 +1,4 @@
-// A model from a checkpoint, ready to run forward: for evaluation, prediction and export.
+// A model from a checkpoint or a file of weights, ready to run forward: for evaluation, prediction and export.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 namespace trainyard::recipes {
 
 struct TrainedModel {
-  train::CheckpointInfo checkpoint;
+  train::CheckpointInfo checkpoint;  // of a file of weights: its path, and step 0
   train::CheckpointIdentity identity;
   std::vector<std::string> label_names;  // may be empty
   data::TransformOptions input;          // of evaluation
@@ -21,11 +21,20 @@ struct TrainedModel {
   std::unique_ptr<nn::Executor> executor;  // in inference mode, bound to `parameters`
 };
 
-// `path`: a checkpoint directory, or a train directory whose newest one is meant. `model`, `dataset`: those that the
-// caller expects, or empty; a checkpoint of another one is an error that names both. `kernels`: for the executor; its
-// choices, if there are any, become the checkpoint's, which the model computed with so far. Throws kNotFound when there
-// is no checkpoint.
-TrainedModel load_trained_model(const std::string& path, const std::string& model = "", const std::string& dataset = "",
-                                const nn::KernelOptions& kernels = {.choices = std::make_shared<nn::KernelChoices>()});
+struct TrainedModelOptions {
+  // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth),
+  // which needs `model`, and whose images are those of torchvision's models where the input is not adjusted.
+  std::string path;
+  // Those that the caller expects, or empty: any checkpoint; imagenet for weights. Another one is an error that names
+  // both.
+  std::string model, dataset;
+  int64_t num_classes = 0;  // of weights; 0: the data set's
+  // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
+  nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
+};
+
+// Throws kNotFound when there is no checkpoint or file, kInvalidArgument for weights without a model, or of another one
+// or another number of classes.
+TrainedModel load_trained_model(const TrainedModelOptions& options);
 
 }  // namespace trainyard::recipes

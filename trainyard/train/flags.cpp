@@ -68,6 +68,11 @@ void declare_output_flags(core::FlagTable& table) {
             "checkpoints, TensorBoard events, metrics.jsonl and metrics.csv go here; a run continues from the newest "
             "checkpoint in it")
       .group(kGroup);
+  table
+      .text("weights", std::nullopt,
+            "start from these weights, or evaluate them: a safetensors file or a state dict of torch.save (.pth, .pt) "
+            "with torchvision's names")
+      .group(kGroup);
   table.integer("save_model_secs", 0, "seconds between two checkpoints; 0: only at the end").group(kGroup);
   table.integer("save_model_steps", std::nullopt, "steps between two checkpoints").group(kGroup);
   table.integer("max_ckpts_to_keep", 5, "older checkpoints are removed").group(kGroup);

@@ -32,6 +32,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : option
                                                                        .make_optimizer = options.make_optimizer,
                                                                        .reduction = options.reduction,
                                                                        .seed = options.seed,
+                                                                       .start = options.start,
                                                                        .deadline = options.deadline});
   for (int r = 0; r < options.replicas; ++r) {
     Replica& replica = replicas_.emplace_back();

@@ -1,0 +1,104 @@
+// Weights out of the program and into it again.
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/cli_for_test.h"
+#include "trainyard/core/file_system.h"
+#include "trainyard/core/random.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/formats/npy.h"
+
+namespace trainyard::cli {
+namespace {
+
+class Export : public ::testing::Test {
+ protected:
+  // A checkpoint after two steps, and four images for it.
+  void SetUp() override {
+    const CommandResult trained =
+        run_command({"train", "--model=resnet20", "--data_name=cifar10", "--device=cpu", "--batch_size=4",
+                     "--num_batches=2", "--num_warmup_batches=0", "--num_classes=10", "--train_dir=" + run_});
+    ASSERT_EQ(trained.code, kSuccess) << trained.err;
+    std::vector<float> pixels(4 * 3 * 32 * 32);
+    core::RandomStream stream(1, "images");
+    for (float& pixel : pixels) pixel = stream.normal();
+    const std::vector<int64_t> shape = {4, 3, 32, 32};
+    core::local_file_system().write_file_atomically(images_, formats::encode_npy<float>(shape, pixels));
+  }
+
+  std::string logits(const std::vector<std::string>& model) {
+    std::vector<std::string> arguments = {"predict", "--input=" + images_, "--output=" + temp_.file("logits.npy")};
+    arguments.insert(arguments.end(), model.begin(), model.end());
+    const CommandResult result = run_command(arguments);
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return core::local_file_system().read_file(temp_.file("logits.npy"));
+  }
+
+  const core::TempDir temp_;
+  const std::string run_ = temp_.file("run"), images_ = temp_.file("images.npy"),
+                    weights_ = temp_.file("w.safetensors");
+};
+
+TEST_F(Export, SafetensorsGiveTheSameLogits) {
+  const CommandResult exported =
+      run_command({"export", "--train_dir=" + run_, "--format=safetensors", "--output=" + weights_});
+  ASSERT_EQ(exported.code, kSuccess) << exported.err;
+  EXPECT_NE(exported.out.find("of resnet20 to"), std::string::npos) << exported.out;
+  const std::string expected = logits({"--train_dir=" + run_});
+  EXPECT_EQ(logits({"--weights=" + weights_, "--model=resnet20", "--data_name=cifar10"}), expected);
+
+  // Again from the file.
+  const std::string second = temp_.file("second.safetensors");
+  ASSERT_EQ(
+      run_command({"export", "--weights=" + weights_, "--model=resnet20", "--data_name=cifar10", "--output=" + second})
+          .code,
+      kSuccess);
+  EXPECT_EQ(core::local_file_system().read_file(second), core::local_file_system().read_file(weights_));
+}
+
+TEST_F(Export, TrainingStartsFromWeights) {
+  ASSERT_EQ(run_command({"export", "--train_dir=" + run_, "--output=" + weights_}).code, kSuccess);
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "train",           "--model=resnet20",       "--data_name=cifar10", "--device=cpu",         "--batch_size=4",
+        "--num_batches=1", "--num_warmup_batches=0", "--tf_random_seed=77", "--weights=" + weights_};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_command(arguments);
+  };
+  // A learning rate of zero leaves the weights alone: what is saved is what was loaded, on every replica.
+  for (const char* update : {"--variable_update=parameter_server", "--variable_update=replicated"}) {
+    const core::TempDir other;
+    const CommandResult kept = train(
+        {"--num_classes=10", "--init_learning_rate=0", "--num_gpus=2", update, "--train_dir=" + other.file("run")});
+    ASSERT_EQ(kept.code, kSuccess) << kept.err;
+    EXPECT_EQ(kept.err.find("the head is new"), std::string::npos) << kept.err;
+    const std::string again = other.file("w.safetensors");
+    ASSERT_EQ(run_command({"export", "--train_dir=" + other.file("run"), "--output=" + again}).code, kSuccess);
+    EXPECT_EQ(core::local_file_system().info(again).size, core::local_file_system().info(weights_).size);
+  }
+  const CommandResult head = train({"--num_classes=7"});
+  EXPECT_EQ(head.code, kSuccess) << head.err;
+  EXPECT_NE(head.err.find("is for 10 classes: the head is new, for 7"), std::string::npos) << head.err;
+
+  const CommandResult other = run_command(
+      {"train", "--model=resnet56", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--weights=" + weights_});
+  EXPECT_EQ(other.code, kUsage);
+  EXPECT_NE(other.err.find("weights are not of this model"), std::string::npos) << other.err;
+}
+
+TEST_F(Export, SaysWhatIsMissing) {
+  EXPECT_EQ(run_command({"export", "--train_dir=" + run_}).code, kUsage);
+  EXPECT_EQ(run_command({"export", "--output=" + weights_}).code, kUsage);
+  ASSERT_EQ(run_command({"export", "--train_dir=" + run_, "--output=" + weights_}).code, kSuccess);
+  const CommandResult no_model = run_command({"export", "--weights=" + weights_, "--output=" + temp_.file("x")});
+  EXPECT_EQ(no_model.code, kUsage);
+  EXPECT_NE(no_model.err.find("pass --model"), std::string::npos) << no_model.err;
+  const CommandResult classes =
+      run_command({"predict", "--weights=" + weights_, "--model=resnet20", "--data_name=cifar10", "--num_classes=12",
+                   "--input=" + images_, "--output=" + temp_.file("x")});
+  EXPECT_EQ(classes.code, kUsage);
+  EXPECT_NE(classes.err.find("pass --num_classes=10"), std::string::npos) << classes.err;
+  EXPECT_EQ(run_command({"eval", "--model=resnet20", "--data_name=cifar10"}).code, kUsage);
+}
+
+}  // namespace
+}  // namespace trainyard::cli

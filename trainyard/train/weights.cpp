@@ -1,0 +1,114 @@
+#include "trainyard/train/weights.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/formats/safetensors.h"
+
+namespace trainyard::train {
+namespace {
+
+constexpr std::string_view kBatchCount = "num_batches_tracked";
+
+// Parameters, then buffers, by name.
+std::vector<std::pair<std::string, at::Tensor>> variables(const nn::ParameterSet& set) {
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  for (int i = 0; i < static_cast<int>(set.size()); ++i) {
+    const nn::ParameterId id{i};
+    result.emplace_back(set.segment(id).spec.name, set.value(id));
+  }
+  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
+    result.emplace_back(set.buffer_spec(i).name, set.buffer(i));
+  }
+  return result;
+}
+
+// The file's number of classes if all these tensors differ in it alone; else 0.
+int64_t other_classes(const std::vector<std::pair<at::Tensor, const formats::StoredTensor*>>& differing,
+                      int64_t num_classes) {
+  std::set<int64_t> classes;
+  for (const auto& [tensor, stored] : differing) {
+    const std::vector<int64_t> ours = tensor.sizes().vec(), &theirs = stored->shape;
+    if (ours.empty() || theirs.size() != ours.size() || ours[0] != num_classes ||
+        !std::equal(ours.begin() + 1, ours.end(), theirs.begin() + 1)) {
+      return 0;
+    }
+    classes.insert(theirs[0]);
+  }
+  return classes.size() == 1 ? *classes.begin() : 0;
+}
+
+std::string listed(std::string_view what, const std::vector<std::string>& names) {
+  constexpr size_t kShown = 10;
+  if (names.empty()) return "";
+  return fmt::format("; {}: {}{}", what, fmt::join(std::span(names).first(std::min(names.size(), kShown)), ", "),
+                     names.size() > kShown ? fmt::format(", ... ({} in all)", names.size()) : "");
+}
+
+}  // namespace
+
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes) {
+  std::map<std::string_view, const formats::StoredTensor*> left;
+  for (const formats::StoredTensor& tensor : file.tensors()) {
+    if (!tensor.name.ends_with(kBatchCount)) left.emplace(tensor.name, &tensor);
+  }
+  std::vector<std::string> missing, unexpected, misshapen, head;
+  std::vector<std::pair<at::Tensor, const formats::StoredTensor*>> same, differing;
+  for (auto& [name, tensor] : variables(set)) {
+    const auto found = left.find(name);
+    if (found == left.end()) {
+      if (!name.ends_with(kBatchCount)) missing.push_back(name);
+      continue;
+    }
+    const formats::StoredTensor& stored = *found->second;
+    left.erase(found);
+    if (tensor.sizes() == at::IntArrayRef(stored.shape)) {
+      same.emplace_back(tensor, &stored);
+      continue;
+    }
+    differing.emplace_back(tensor, &stored);
+    head.push_back(name);
+    misshapen.push_back(fmt::format("{} is [{}], in the file [{}]", name, fmt::join(tensor.sizes(), ", "),
+                                    fmt::join(stored.shape, ", ")));
+  }
+  for (const auto& [name, stored] : left) unexpected.emplace_back(name);
+  const int64_t classes = differing.empty() ? 0 : other_classes(differing, num_classes);
+  if (!missing.empty() || !unexpected.empty() || (!differing.empty() && classes == 0)) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "weights are not of this model",
+         .where = file.path() + listed("missing in the file", missing) + listed("only in the file", unexpected) +
+                  (classes == 0 ? listed("of another shape", misshapen) : ""),
+         .remedy = "pass the --model that the weights belong to; `trainyard models` names them"});
+  }
+  const at::NoGradGuard no_grad;
+  for (auto& [tensor, stored] : same) {
+    std::vector<float> values = file.read_floats(*stored);
+    tensor.copy_(at::from_blob(values.data(), stored->shape));
+  }
+  set.values_changed();
+  return {.tensors = static_cast<int64_t>(same.size()), .file_classes = classes, .head = std::move(head)};
+}
+
+void save_weights(const std::string& path, const nn::ParameterSet& set) {
+  std::vector<at::Tensor> copies;  // contiguous float32
+  std::vector<formats::FloatTensor> tensors;
+  for (const auto& [name, tensor] : variables(set)) {
+    copies.push_back(tensor.to(at::kFloat).contiguous());
+    tensors.push_back({name,
+                       tensor.sizes().vec(),
+                       {copies.back().const_data_ptr<float>(), static_cast<size_t>(copies.back().numel())}});
+  }
+  formats::write_safetensors(path, tensors);
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,88 @@
+#include "trainyard/train/weights.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/formats/safetensors.h"
+#include "trainyard/nn/executor.h"
+#include "trainyard/train/tiny_model_for_test.h"
+
+namespace trainyard::train {
+namespace {
+
+// The variables of a graph, as a seed initializes them.
+struct Variables {
+  explicit Variables(const nn::Graph& graph, uint64_t seed) {
+    executor = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
+    set.allocate();
+    set.initialize(seed);
+  }
+  nn::ParameterSet set;
+  std::unique_ptr<nn::Executor> executor;
+};
+
+nn::Graph graph_of(int64_t classes, bool batch_norm = true, int64_t channels = 8) {
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "tiny"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = channels, .kernel = 3, .padding = nn::Padding::all(1)});
+  if (batch_norm) x = b.batch_norm("bn", x);
+  x = b.global_average_pool("pool", b.activation("relu", x));
+  return b.build(b.linear("fc", x, {.out_features = classes}));
+}
+
+TEST(Weights, ComeBackAsTheyWere) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(6), 2);
+  saved.set.buffer(*saved.set.find_buffer("bn.running_mean")).fill_(0.5);
+  ASSERT_FALSE(at::equal(saved.set.values(), loaded.set.values()));
+  save_weights(temp.file("w"), saved.set);
+  const uint64_t version = loaded.set.version();
+  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6);
+  EXPECT_EQ(result.tensors, 7);  // convolution, norm's four, linear's two
+  EXPECT_TRUE(result.head.empty());
+  EXPECT_TRUE(at::equal(saved.set.values(), loaded.set.values()));
+  EXPECT_EQ(loaded.set.buffer(*loaded.set.find_buffer("bn.running_mean")).sum().item<float>(), 4);
+  EXPECT_NE(loaded.set.version(), version) << "packed copies would stay";
+}
+
+TEST(Weights, LeaveAHeadForOtherClassesNew) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(9), 2);
+  save_weights(temp.file("w"), saved.set);
+  const at::Tensor fresh = loaded.set.value(*loaded.set.find("fc.weight")).clone();
+  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 9);
+  EXPECT_EQ(result.head, (std::vector<std::string>{"fc.weight", "fc.bias"}));
+  EXPECT_EQ(result.file_classes, 6);
+  EXPECT_TRUE(at::equal(loaded.set.value(*loaded.set.find("fc.weight")), fresh));
+  EXPECT_TRUE(
+      at::equal(loaded.set.value(*loaded.set.find("conv.weight")), saved.set.value(*saved.set.find("conv.weight"))));
+}
+
+TEST(Weights, OfAnotherModelChangeNothing) {
+  const core::TempDir temp;
+  const auto message = [&](const nn::Graph& from, const nn::Graph& to) -> std::string {
+    Variables saved(from, 1), loaded(to, 2);
+    save_weights(temp.file("w"), saved.set);
+    const at::Tensor before = loaded.set.values().clone();
+    try {
+      load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6);
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+      EXPECT_TRUE(at::equal(loaded.set.values(), before));
+      return error.what();
+    }
+    return "loaded";
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  std::string text = message(graph_of(6, false), graph_of(6));
+  EXPECT_TRUE(has(text, "missing in the file: bn.weight, bn.bias, bn.running_mean, bn.running_var")) << text;
+  text = message(graph_of(6), graph_of(6, false));
+  EXPECT_TRUE(has(text, "only in the file: bn.bias")) << text;
+  text = message(graph_of(6, true, 8), graph_of(6, true, 16));
+  EXPECT_TRUE(has(text, "conv.weight is [16, 3, 3, 3], in the file [8, 3, 3, 3]")) << text;
+}
+
+}  // namespace
+}  // namespace trainyard::train
