@@ -21,7 +21,7 @@ class CifarTransform : public Transform {
   }
 
   core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
-    auto decoded = record_image(record);
+    auto decoded = record_image(record, {}, {.exif_orientation = options_.exif_orientation});
     if (!decoded.ok()) return decoded.error();
     const ImageView& image = decoded.value().pixels;
     int top = centred_start(image.height, height_);

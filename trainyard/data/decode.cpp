@@ -39,18 +39,18 @@ core::Result<Kind> kind_of(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes) {
+core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation) {
   auto kind = kind_of(bytes);
   if (!kind.ok()) return kind.error();
-  return kind.value() == Kind::kJpeg ? read_jpeg_size(bytes) : read_png_size(bytes);
+  return kind.value() == Kind::kJpeg ? read_jpeg_size(bytes, exif_orientation) : read_png_size(bytes);
 }
 
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
-                                 const DecodeLimits& limits) {
+                                 const DecodeOptions& options) {
   const StageTimer timer(Stage::kDecode);
   auto kind = kind_of(bytes);
   if (!kind.ok()) return kind.error();
-  return kind.value() == Kind::kJpeg ? decode_jpeg(bytes, crop, limits) : decode_png(bytes, crop, limits);
+  return kind.value() == Kind::kJpeg ? decode_jpeg(bytes, crop, options) : decode_png(bytes, crop, options.limits);
 }
 
 }  // namespace trainyard::data

@@ -10,10 +10,10 @@
 namespace trainyard::data {
 
 // kCorruptData: empty, neither JPEG nor PNG, or a broken header.
-core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes);
+core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // The image, or `crop` of it: see decode_jpeg and decode_png.
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
-                                 const DecodeLimits& limits = {});
+                                 const DecodeOptions& options = {});
 
 }  // namespace trainyard::data

@@ -49,10 +49,11 @@ TEST(Decode, LargePngIsRefusedBeforeAnythingIsAllocated) {
   const auto file = encode_png(flat_image(300, 400, 9).pixels, 300, 400, SPNG_COLOR_TYPE_TRUECOLOR);
   int64_t allocated = 0;
   DecodeLimits limits{.max_pixels = 119'999, .before_allocation = [&](int64_t bytes) { allocated += bytes; }};
-  EXPECT_NE(std::string(decode_image(file, {}, limits).error().what()).find("image too large"), std::string::npos);
+  EXPECT_NE(std::string(decode_image(file, {}, {.limits = limits}).error().what()).find("image too large"),
+            std::string::npos);
   EXPECT_EQ(allocated, 0);
   limits.max_pixels = 120'000;
-  EXPECT_TRUE(decode_image(file, {}, limits).ok());
+  EXPECT_TRUE(decode_image(file, {}, {.limits = limits}).ok());
   EXPECT_EQ(allocated, 360'000);
 }
 

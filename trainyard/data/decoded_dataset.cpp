@@ -9,6 +9,7 @@ namespace trainyard::data {
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options)
     : source_(std::move(source)),
       memory_bytes_(options.memory_bytes),
+      exif_orientation_(options.exif_orientation),
       store_(options.directory.empty()
                  ? nullptr
                  : std::make_unique<DecodedStore>(*options.files, options.directory, options.identity)) {
@@ -36,7 +37,7 @@ core::Result<Record> DecodedDataset::read(int64_t index) const {
     auto encoded = source_->read(index);
     if (!encoded.ok() || encoded.value().encoding == Encoding::kRawChw) return encoded;
     record = std::move(encoded).value();
-    auto image = decode_image(record->bytes);
+    auto image = decode_image(record->bytes, {}, {.exif_orientation = exif_orientation_});
     if (!image.ok()) return image.error().in(record->where);
     record->image = std::make_shared<const Image>(std::move(image).value());
     record->encoding = Encoding::kDecoded;

@@ -15,9 +15,10 @@
 namespace trainyard::data {
 
 struct DecodedCacheOptions {
-  int64_t memory_bytes = 0;  // of pixels; 0: none in memory
-  std::string directory;     // empty: no files
-  std::string identity;      // of what the files in `directory` are for (decoded_store.h)
+  int64_t memory_bytes = 0;       // of pixels; 0: none in memory
+  std::string directory;          // empty: no files
+  std::string identity;           // of what the files in `directory` are for (decoded_store.h)
+  bool exif_orientation = false;  // of decoding
   core::FileSystem* files = &core::local_file_system();
 };
 
@@ -38,6 +39,7 @@ class DecodedDataset : public Dataset {
 
   const std::shared_ptr<const Dataset> source_;
   const int64_t memory_bytes_;
+  const bool exif_orientation_;
   const std::unique_ptr<DecodedStore> store_;  // null: none
   mutable std::mutex mutex_;                   // of the below
   mutable int64_t used_bytes_ = 0;

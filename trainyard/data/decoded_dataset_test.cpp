@@ -163,6 +163,30 @@ TEST(DecodedDataset, BrokenImagesAreErrorsEachTime) {
   }
 }
 
+// Decoding, resizing and all included.
+TEST(ImagePipeline, SameBytesForAnyThreadsAndPrefetch) {
+  std::vector<float> expected;
+  for (int threads : {1, 2, 4}) {
+    for (int prefetch : {1, 3}) {
+      Pipeline pipeline(std::make_shared<JpegDataset>(), transforms().get("imagenet")({.height = 16, .width = 16}),
+                        {.batch_size = 5,
+                         .height = 16,
+                         .width = 16,
+                         .worker_threads = threads,
+                         .prefetch_batches = prefetch,
+                         .seed = 3});
+      std::vector<float> values;
+      for (int b = 0; b < 6; ++b) {
+        const Batch batch = pipeline.next()[0];
+        const float* images = batch.images.const_data_ptr<float>();
+        values.insert(values.end(), images, images + batch.images.numel());
+      }
+      if (expected.empty()) expected = values;
+      EXPECT_EQ(values, expected) << threads << " threads, " << prefetch << " ahead";
+    }
+  }
+}
+
 // The bytes of a run do not depend on what is kept.
 TEST(DecodedDataset, SameBatchesWithAndWithout) {
   core::TempDir temp;

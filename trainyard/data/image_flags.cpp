@@ -29,6 +29,13 @@ void declare_crop_flags(core::FlagTable& table) {
       .bounds(0, 1)
       .group(kGroup);
   table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kGroup);
+  table
+      .boolean(
+          "scaled_decode", false,
+          "decode JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is twice the model's size or more: faster, "
+          "with other pixels")
+      .group(kGroup);
+  table.boolean("exif_orientation", false, "turn JPEGs as their EXIF data say").group(kGroup);
 }
 
 void declare_augmentation_flags(core::FlagTable& table) {

@@ -72,13 +72,13 @@ class ImagenetTransform : public Transform {
   core::Result<bool> train(const Record& record, const SampleKey& key, float* out) const {
     core::RandomStream random(key.seed, "augment",
                               {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
-    auto size = record_image_size(record);
+    auto size = record_image_size(record, options_.exif_orientation);
     if (!size.ok()) return size.error();
     const CropWindow crop =
         sample_crop(size.value(), options_.use_boxes ? record.boxes : std::vector<Box>{}, options_.crop, random);
     const bool mirror = random.coin();
     if (scales()) {
-      auto image = part(record, crop);
+      auto image = part(record, crop, target_);
       if (!image.ok()) return image.error();
       resize(image.value().pixels, target_, {0, 0, target_.height, target_.width},
              resize_options(key.batch_position, mirror), out);
@@ -92,11 +92,11 @@ class ImagenetTransform : public Transform {
 
   core::Result<bool> evaluate(const Record& record, const SampleKey& key, float* out) const {
     if (!scales()) {
-      auto size = record_image_size(record);
+      auto size = record_image_size(record, options_.exif_orientation);
       if (!size.ok()) return size.error();
       return cut_centre(record, {0, 0, size.value().height, size.value().width}, false, out);
     }
-    auto image = record_image(record);
+    auto image = record_image(record, {}, decode_options(target_));
     if (!image.ok()) return image.error();
     const ImageSize size = evaluation_size({image.value().pixels.height, image.value().pixels.width});
     const CropWindow centre{(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height,
@@ -120,9 +120,15 @@ class ImagenetTransform : public Transform {
             std::max(static_cast<int>(width * ratio * kEvaluationScale), target_.width)};
   }
 
-  core::Result<RecordImage> part(const Record& record, const CropWindow& crop) const {
-    if (options_.fuse_decode_and_crop) return record_image(record, crop);
-    auto image = record_image(record);
+  // Decoding of what is then scaled to `size`; {0, 0}: to no fixed size.
+  DecodeOptions decode_options(ImageSize size) const {
+    return {.exif_orientation = options_.exif_orientation, .at_least = options_.scaled_decode ? size : ImageSize{}};
+  }
+
+  // `size`: of decode_options.
+  core::Result<RecordImage> part(const Record& record, const CropWindow& crop, ImageSize size) const {
+    if (options_.fuse_decode_and_crop) return record_image(record, crop, decode_options(size));
+    auto image = record_image(record, {}, decode_options({}));
     if (!image.ok()) return image;
     return RecordImage{image.value().owner, image.value().pixels.part(crop)};
   }
@@ -131,7 +137,7 @@ class ImagenetTransform : public Transform {
     const int top = crop.y + centred_start(crop.height, target_.height);
     const int left = crop.x + centred_start(crop.width, target_.width);
     const CropWindow inside = part_inside(top, left, target_, crop);
-    auto image = part(record, inside);
+    auto image = part(record, inside, {});
     if (!image.ok()) return image.error();
     copy_window(image.value().pixels, top - inside.y, left - inside.x, target_, mirror, out);
     return true;

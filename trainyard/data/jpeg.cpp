@@ -13,6 +13,7 @@
 #include <jpeglib.h>
 
 #include "trainyard/data/jpeg_entropy.h"
+#include "trainyard/data/orientation.h"
 
 namespace trainyard::data {
 namespace {
@@ -68,9 +69,10 @@ struct Decompressor {
 };
 
 // The functions below that call setjmp hold only trivial locals. They return false after an error.
-bool read_header(Decompressor& d, std::span<const std::byte> bytes) {
+bool read_header(Decompressor& d, std::span<const std::byte> bytes, bool with_exif) {
   if (setjmp(d.errors.escape) != 0) return false;
   jpeg_create_decompress(&d.codec);
+  if (with_exif) jpeg_save_markers(&d.codec, JPEG_APP0 + 1, 0xffff);
   jpeg_mem_src(&d.codec, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(&d.codec, TRUE);
   return true;
@@ -80,14 +82,38 @@ bool is_cmyk(const jpeg_decompress_struct& codec) {
   return codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
 }
 
+int orientation_of(const jpeg_decompress_struct& codec) {
+  for (const auto* marker = codec.marker_list; marker != nullptr; marker = marker->next) {
+    const int orientation =
+        exif_orientation({reinterpret_cast<const std::byte*>(marker->data), size_t{marker->data_length}});
+    if (orientation != 1) return orientation;
+  }
+  return 1;
+}
+
+// 1, 2, 4 or 8: by how much the window can be smaller.
+int scale_of(const CropWindow& window, ImageSize at_least) {
+  if (at_least.height <= 0 || at_least.width <= 0) return 1;
+  int scale = 8;
+  while (scale > 1 && (window.height / scale < at_least.height || window.width / scale < at_least.width)) scale /= 2;
+  return scale;
+}
+
+CropWindow scaled(const CropWindow& window, int scale) {
+  const int y = window.y / scale, x = window.x / scale;
+  return {y, x, (window.y + window.height + scale - 1) / scale - y, (window.x + window.width + scale - 1) / scale - x};
+}
+
 // Begins decompression; narrows the columns to those needed for `crop`. *first_column: the image's column of the first
 // one that will be read.
-bool start(Decompressor& d, const CropWindow& crop, int* first_column) {
+bool start(Decompressor& d, const CropWindow& crop, int scale, int* first_column) {
   if (setjmp(d.errors.escape) != 0) return false;
   jpeg_decompress_struct& codec = d.codec;
   codec.out_color_space = is_cmyk(codec) ? JCS_CMYK : JCS_RGB;
   codec.dct_method = JDCT_ISLOW;
   codec.do_fancy_upsampling = TRUE;
+  codec.scale_num = 1;
+  codec.scale_denom = scale;
   jpeg_start_decompress(&codec);
   d.entropy->attach(codec);
   // Smooth upsampling looks at the neighbours: one column more on each side keeps the pixels those of the whole image.
@@ -132,29 +158,35 @@ bool read_rows(Decompressor& d, const CropWindow& crop, int first_column, uint8_
 
 }  // namespace
 
-core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes) {
+core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool exif_orientation) {
   Decompressor d;
-  if (!read_header(d, bytes)) return d.error();
-  return ImageSize{static_cast<int>(d.codec.image_height), static_cast<int>(d.codec.image_width)};
+  if (!read_header(d, bytes, exif_orientation)) return d.error();
+  return oriented_size({static_cast<int>(d.codec.image_height), static_cast<int>(d.codec.image_width)},
+                       orientation_of(d.codec));
 }
 
 core::Result<Image> decode_jpeg(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
-                                const DecodeLimits& limits) {
+                                const DecodeOptions& options) {
   Decompressor d;
-  if (!read_header(d, bytes)) return d.error();
-  const ImageSize size{static_cast<int>(d.codec.image_height), static_cast<int>(d.codec.image_width)};
-  if (auto checked = check_size(size, limits); !checked.ok()) return checked.error();
-  const CropWindow window = crop.value_or(CropWindow{0, 0, size.height, size.width});
-  if (auto checked = check_inside(window, size); !checked.ok()) return checked.error();
+  if (!read_header(d, bytes, options.exif_orientation)) return d.error();
+  const ImageSize stored{static_cast<int>(d.codec.image_height), static_cast<int>(d.codec.image_width)};
+  if (auto checked = check_size(stored, options.limits); !checked.ok()) return checked.error();
+  const int orientation = orientation_of(d.codec);
+  const ImageSize size = oriented_size(stored, orientation);
+  const CropWindow wanted = crop.value_or(CropWindow{0, 0, size.height, size.width});
+  if (auto checked = check_inside(wanted, size); !checked.ok()) return checked.error();
+  const int scale = scale_of(wanted, options.at_least);
+  const CropWindow window = scaled(stored_window(wanted, orientation, stored), scale);
 
   Image image{.height = window.height, .width = window.width};
   const int64_t pixel_bytes = int64_t{3} * window.height * window.width;
-  if (limits.before_allocation) limits.before_allocation(pixel_bytes);
+  if (options.limits.before_allocation) options.limits.before_allocation(pixel_bytes);
   image.pixels.resize(pixel_bytes);
   int first_column = 0;
-  if (!start(d, window, &first_column)) return d.error();
+  if (!start(d, window, scale, &first_column)) return d.error();
   std::vector<uint8_t> row(static_cast<size_t>(d.codec.output_width) * d.codec.output_components);
   if (!read_rows(d, window, first_column, row.data(), image.pixels.data())) return d.error();
+  if (orientation != 1) return oriented(image, orientation);
   return image;
 }
 

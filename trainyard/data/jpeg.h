@@ -12,7 +12,7 @@
 namespace trainyard::data {
 
 // Size from the header, decoding nothing. kCorruptData when there is none.
-core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes);
+core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // Decodes the image, or only `crop` of it: rows above are skipped and nothing is read behind the last row, so damage
 // there stays unseen. The pixels are those that the whole image has there, to the bit. Baseline and progressive; gray,
@@ -20,7 +20,7 @@ core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes);
 // kCorruptData: no JPEG, truncated, larger than the limits, or the crop is not inside. Messages do not say where: the
 // caller knows the file.
 core::Result<Image> decode_jpeg(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
-                                const DecodeLimits& limits = {});
+                                const DecodeOptions& options = {});
 
 enum class ChromaSubsampling { k444, k420 };
 

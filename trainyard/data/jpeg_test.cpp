@@ -115,6 +115,65 @@ TEST(Jpeg, CropIsPartOfTheWholeImage) {
   }
 }
 
+// A smaller DCT is close to the mean of the pixels that it replaces.
+TEST(Jpeg, ScaledDecodeIsNearTheMeanOfPixels) {
+  const auto file = encode_jpeg(smooth_image(97, 130), 98, ChromaSubsampling::k444);
+  const Image whole = decode_jpeg(file).value();
+  for (int scale : {2, 4, 8}) {
+    const Image small = decode_jpeg(file, {}, {.at_least = {97 / scale, 130 / scale}}).value();
+    ASSERT_EQ(small.height, (97 + scale - 1) / scale);
+    ASSERT_EQ(small.width, (130 + scale - 1) / scale);
+    for (int y = 0; y < 97 / scale; ++y) {
+      for (int x = 0; x < 130 / scale; ++x) {
+        for (int c = 0; c < 3; ++c) {
+          int sum = 0;
+          for (int i = 0; i < scale * scale; ++i) {
+            sum += whole.pixels[3 * ((y * scale + i / scale) * 130 + x * scale + i % scale) + c];
+          }
+          ASSERT_NEAR(small.pixels[3 * (y * small.width + x) + c], static_cast<double>(sum) / (scale * scale), 4);
+        }
+      }
+    }
+  }
+}
+
+// The scale is the largest that leaves the window at least as large as asked for.
+TEST(Jpeg, ScaledDecodeKeepsTheSizeThatIsNeeded) {
+  const auto file = encode_jpeg(smooth_image(200, 300));
+  const auto height_of = [&](CropWindow crop, ImageSize at_least) {
+    return decode_jpeg(file, crop, {.at_least = at_least}).value().height;
+  };
+  EXPECT_EQ(height_of({0, 0, 200, 300}, {101, 10}), 200);
+  EXPECT_EQ(height_of({0, 0, 200, 300}, {100, 10}), 100);
+  EXPECT_EQ(height_of({0, 0, 200, 300}, {50, 75}), 50);
+  EXPECT_EQ(height_of({0, 0, 200, 300}, {50, 76}), 100);
+  EXPECT_EQ(height_of({0, 0, 200, 300}, {1, 1}), 25);
+  EXPECT_EQ(height_of({3, 5, 64, 64}, {32, 32}), 33);  // rows 3 to 66 are halves of 1 to 33
+}
+
+TEST(Jpeg, ScaledCropIsPartOfTheScaledWhole) {
+  const Image source = noisy_image(75, 90);
+  core::RandomStream random(8, "crops");
+  for (ChromaSubsampling subsampling : {ChromaSubsampling::k420, ChromaSubsampling::k444}) {
+    const auto file = encode_jpeg(source, 90, subsampling);
+    for (int scale : {2, 4}) {
+      const Image whole = decode_jpeg(file, {}, {.at_least = {75 / scale, 90 / scale}}).value();
+      for (int i = 0; i < 100; ++i) {
+        CropWindow crop;
+        crop.height = scale + static_cast<int>(random.below(75 - scale));
+        crop.width = scale + static_cast<int>(random.below(90 - scale));
+        crop.y = static_cast<int>(random.below(75 - crop.height + 1));
+        crop.x = static_cast<int>(random.below(90 - crop.width + 1));
+        const Image part = decode_jpeg(file, crop, {.at_least = {crop.height / scale, crop.width / scale}}).value();
+        const int y = crop.y / scale, x = crop.x / scale;
+        ASSERT_EQ(part.height, (crop.y + crop.height + scale - 1) / scale - y);
+        ASSERT_EQ(part.pixels, part_of(whole, {y, x, part.height, part.width}).pixels)
+            << scale << ": " << crop.y << " " << crop.x << " " << crop.height << " " << crop.width;
+      }
+    }
+  }
+}
+
 TEST(Jpeg, CropOutsideIsAnError) {
   const auto file = encode_jpeg(smooth_image(20, 20));
   for (const CropWindow crop : {CropWindow{0, 0, 21, 5}, CropWindow{-1, 0, 5, 5}, CropWindow{0, 16, 5, 5},
@@ -139,9 +198,9 @@ TEST(Jpeg, DamagedBytesDoNotCrash) {
   for (size_t i = 0; i < file.size(); ++i) {
     auto damaged = file;
     damaged[i] ^= std::byte{0x55};
-    const auto result = decode_jpeg(damaged, {}, {.max_pixels = 1'000'000});
+    const auto result = decode_jpeg(damaged, {}, {.limits = {.max_pixels = 1'000'000}});
     if (result.ok()) {
-      EXPECT_FALSE(decode_jpeg(damaged, {}, {.max_pixels = 1'000'000}).value().pixels.empty());
+      EXPECT_FALSE(decode_jpeg(damaged, {}, {.limits = {.max_pixels = 1'000'000}}).value().pixels.empty());
     }
   }
 }
@@ -168,7 +227,7 @@ TEST(Jpeg, HugeHeaderIsRefusedBeforeAnythingIsAllocated) {
     allocated += bytes;
     throw core::Error(ErrorCode::kNoSpace, "test refuses");
   };
-  const auto result = decode_jpeg(file, {}, limits);
+  const auto result = decode_jpeg(file, {}, {.limits = limits});
   ASSERT_FALSE(result.ok());
   EXPECT_STREQ(result.error().what(),
                "image too large: expected at most 178956970 pixels, got 65000 x 65000 in its header; remove the image "
@@ -177,7 +236,7 @@ TEST(Jpeg, HugeHeaderIsRefusedBeforeAnythingIsAllocated) {
 
   // The safeguard matters: without the limit, 12 GB would be asked for.
   limits.max_pixels = int64_t{1} << 40;
-  EXPECT_THROW(decode_jpeg(file, {}, limits), core::Error);
+  EXPECT_THROW(decode_jpeg(file, {}, {.limits = limits}), core::Error);
   EXPECT_EQ(allocated, int64_t{3} * 65'000 * 65'000);
 }
 

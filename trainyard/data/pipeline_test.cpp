@@ -187,6 +187,49 @@ TEST(Pipeline, ResumesInMidEpochWithOtherThreads) {
   EXPECT_EQ(content(resumed->next()), expected[0]);
 }
 
+// The global batches of a run of one replica, gone on with by two and by four.
+TEST(Pipeline, ResumesInMidEpochWithOtherReplicas) {
+  PipelineOptions options = small_options();
+  options.batch_size = 16;
+  auto whole = make_pipeline(50, options);
+  for (int b = 0; b < 4; ++b) whole->next();
+  core::MemoryState state;
+  whole->save(state);
+  std::vector<std::vector<int64_t>> expected;
+  for (int b = 0; b < 6; ++b) expected.push_back(next_labels(*whole));
+  for (int replicas : {2, 4}) {
+    options.batch_size = 16 / replicas;
+    options.local_replicas = options.total_replicas = replicas;
+    auto resumed = make_pipeline(50, options);
+    resumed->load(state);
+    for (int b = 0; b < 6; ++b) EXPECT_EQ(next_labels(*resumed), expected[b]) << replicas << " replicas, batch " << b;
+  }
+}
+
+TEST(Pipeline, ShuffledDiffersFromTheFilesOrderAndFromTheNextEpoch) {
+  PipelineOptions options = small_options();
+  options.batch_size = 50;
+  auto shuffled = make_pipeline(50, options);
+  options.order.shuffle = false;
+  auto plain = make_pipeline(50, options);
+  const std::vector<int64_t> files = next_labels(*plain), first = next_labels(*shuffled),
+                             second = next_labels(*shuffled);
+  EXPECT_NE(first, files);
+  EXPECT_NE(first, second);
+  EXPECT_THAT(first, ::testing::UnorderedElementsAreArray(files));
+  EXPECT_THAT(second, ::testing::UnorderedElementsAreArray(files));
+  EXPECT_EQ(next_labels(*plain), files);
+}
+
+TEST(Pipeline, CountsWhatItsThreadsDo) {
+  auto pipeline = make_pipeline(1000, small_options(), false, 5);
+  for (int b = 0; b < 3; ++b) pipeline->next();
+  const PipelineStatistics statistics = pipeline->statistics();
+  EXPECT_GE(statistics.samples, 24);
+  EXPECT_GE(statistics.seconds[Stage::kRead], 24 * 0.005);
+  EXPECT_EQ(statistics.bytes, 0);  // numbers have no bytes
+}
+
 TEST(Pipeline, OneEpochEndsWithAShorterBatch) {
   PipelineOptions options = small_options();
   options.repeat = false;

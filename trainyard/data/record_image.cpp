@@ -25,19 +25,20 @@ core::Result<Image> raw_image(const Record& record) {
 
 }  // namespace
 
-core::Result<ImageSize> record_image_size(const Record& record) {
+core::Result<ImageSize> record_image_size(const Record& record, bool exif_orientation) {
   if (record.encoding == Encoding::kDecoded) return ImageSize{record.image->height, record.image->width};
   if (record.encoding == Encoding::kRawChw) return ImageSize{record.height, record.width};
-  auto size = read_image_size(record.bytes);
+  auto size = read_image_size(record.bytes, exif_orientation);
   if (!size.ok()) return size.error().in(record.where);
   return size;
 }
 
-core::Result<RecordImage> record_image(const Record& record, const std::optional<CropWindow>& crop) {
+core::Result<RecordImage> record_image(const Record& record, const std::optional<CropWindow>& crop,
+                                       const DecodeOptions& options) {
   std::shared_ptr<const Image> image = record.image;
   const bool whole = record.encoding == Encoding::kDecoded || record.encoding == Encoding::kRawChw;
   if (record.encoding != Encoding::kDecoded) {
-    auto decoded = whole ? raw_image(record) : decode_image(record.bytes, crop);
+    auto decoded = whole ? raw_image(record) : decode_image(record.bytes, crop, options);
     if (!decoded.ok()) return decoded.error().in(record.where);
     image = std::make_shared<const Image>(std::move(decoded).value());
   }

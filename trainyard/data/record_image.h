@@ -17,8 +17,10 @@ struct RecordImage {
 };
 
 // Errors say where the record is.
-core::Result<ImageSize> record_image_size(const Record& record);
-core::Result<RecordImage> record_image(const Record& record, const std::optional<CropWindow>& crop = {});
+core::Result<ImageSize> record_image_size(const Record& record, bool exif_orientation = false);
+// Of a record that came decoded, options have no meaning any more.
+core::Result<RecordImage> record_image(const Record& record, const std::optional<CropWindow>& crop = {},
+                                       const DecodeOptions& options = {});
 
 // Where the first pixel of a centred side of `target` pixels lies in a side of `size`: negative in the padding, as
 // TensorFlow's resize_image_with_crop_or_pad.

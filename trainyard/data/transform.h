@@ -38,6 +38,8 @@ struct TransformOptions {
   bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)
   bool distort_color_in_yiq = true;
   bool fuse_decode_and_crop = true;
+  bool scaled_decode = false;  // JPEG windows of twice the target or more at a smaller size (DecodeOptions::at_least)
+  bool exif_orientation = false;    // JPEGs turned as their EXIF data say
   AutoAugmentOptions auto_augment;  // of training images at the model's size, after crop, flip and colours
   Normalization normalization;
   RandomErasingOptions random_erasing;  // of training images, last

@@ -15,6 +15,16 @@ namespace {
 
 constexpr int64_t kMostBatchesAhead = 1024;
 
+// Which pixels a sample has would depend on what is in the cache.
+void refuse_scaled_cache(const InputSettings& settings) {
+  if (!settings.transform.scaled_decode) return;
+  if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return;
+  throw core::Error(
+      core::ErrorCode::kInvalidArgument,
+      {.problem = "--scaled_decode does not go with a cache of decoded images, which keeps them at full size",
+       .remedy = "leave one of the two out"});
+}
+
 // The cache would change what it is compared with.
 void refuse_cache_inside_data(const InputSettings& settings) {
   const std::string data = settings.data_dir + "/", cache = settings.decoded_cache_dir + "/";
@@ -58,6 +68,7 @@ InputSettings read_input_settings(const core::FlagValues& values, const std::str
   settings.decoded_cache_bytes = values.integer("decoded_cache_mib") << 20;
   settings.decoded_cache_dir = values.text("decoded_cache_dir");
   refuse_cache_inside_data(settings);
+  refuse_scaled_cache(settings);
   return settings;
 }
 
@@ -65,10 +76,12 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
   std::shared_ptr<const data::Dataset> dataset = data::datasets().get(settings.dataset)(
       {.directory = settings.data_dir, .subset = subset, .cache_records = settings.cache_records});
   if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return dataset;
-  data::DecodedCacheOptions cache{.memory_bytes = settings.decoded_cache_bytes};
+  data::DecodedCacheOptions cache{.memory_bytes = settings.decoded_cache_bytes,
+                                  .exif_orientation = settings.transform.exif_orientation};
   if (!settings.decoded_cache_dir.empty()) {
     cache.directory = core::join_path(settings.decoded_cache_dir, data::subset_name(subset));
-    cache.identity = fmt::format("{}, {}: {}", settings.dataset, data::subset_name(subset),
+    cache.identity = fmt::format("{}, {}{}: {}", settings.dataset, data::subset_name(subset),
+                                 cache.exif_orientation ? ", turned by EXIF" : "",
                                  data::identity_of_files(*cache.files, settings.data_dir));
   }
   return std::make_shared<data::DecodedDataset>(std::move(dataset), cache);
