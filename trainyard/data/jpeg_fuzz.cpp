@@ -1,4 +1,5 @@
-// A file as JPEG: what decodes has the size of its header, and a part of it is the same decoded alone.
+// A file as JPEG: what decodes has the size of its header, and a part of it is the same decoded alone. As it is stored,
+// and turned by its EXIF data.
 
 #include <span>
 
@@ -7,6 +8,12 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace trainyard::data;
-  check_decoder(std::as_bytes(std::span(bytes, size)), read_jpeg_size, decode_jpeg);
+  for (const bool turned : {false, true}) {
+    check_decoder(
+        std::as_bytes(std::span(bytes, size)), [turned](auto file) { return read_jpeg_size(file, turned); },
+        [turned](auto file, const auto& crop, const DecodeLimits& limits) {
+          return decode_jpeg(file, crop, {.limits = limits, .exif_orientation = turned});
+        });
+  }
   return 0;
 }
