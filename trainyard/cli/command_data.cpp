@@ -1,57 +1,77 @@
+#include "trainyard/cli/command_data.h"
+
+#include <algorithm>
+#include <iterator>
 #include <ostream>
+#include <vector>
 
 #include <fmt/ostream.h>
 
-#include "trainyard/cli/command.h"
-#include "trainyard/cli/command_flags.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/registry.h"
-#include "trainyard/data/shapes.h"
+#include "trainyard/core/thread.h"
 
 namespace trainyard::cli {
 namespace {
 
-int make_shapes(const Arguments& arguments, Console& console) {
-  const data::ShapesOptions defaults;
-  core::FlagTable table;
-  table.text("output", std::nullopt, "directory to write; must not exist, or hold the same data set").group("Output");
-  table.integer("train_count", defaults.train_count, "images in the training files").bounds(1).group("Data set");
-  table.integer("validation_count", defaults.validation_count, "images in the validation files")
-      .bounds(1)
-      .group("Data set");
-  table.integer("image_size", defaults.image_size, "pixels a side").bounds(16, 1024).group("Data set");
-  table.integer("seed", static_cast<int64_t>(defaults.seed), "the same files for the same seed")
-      .bounds(0)
-      .group("Data set");
-  const auto parsed = parse_command({"data make-shapes", "write the embedded data set as JPEGs in TFRecords", ""},
-                                    table, arguments, console);
-  if (!parsed) return kSuccess;
-  const auto output = parsed->values.optional_text("output");
-  if (!output || output->empty()) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "--output is missing", .remedy = "name the directory to write: --output=DIR"});
-  }
-  data::ShapesOptions options;
-  options.train_count = parsed->values.integer("train_count");
-  options.validation_count = parsed->values.integer("validation_count");
-  options.image_size = parsed->values.integer("image_size");
-  options.seed = static_cast<uint64_t>(parsed->values.integer("seed"));
-  data::write_shapes(options, *output);
-  fmt::print(console.out, "wrote {} training and {} validation images of {} classes to {}\n", options.train_count,
-             options.validation_count, data::shape_names().size(), *output);
-  return kSuccess;
-}
+struct DataCommand {
+  const char* name;
+  const char* summary;
+  int (*run)(const Arguments&, Console&);
+};
+constexpr DataCommand kDataCommands[] = {
+    {"make-shapes", "write the embedded data set: --output=DIR", run_data_shapes},
+    {"index", "write index files of TFRecords, with which runs start at once: DIR", run_data_index},
+    {"convert", "write a data set in another form: --from=DIR --to=FORM --output=DIR", run_data_convert},
+    {"verify", "read and decode every sample, list the bad ones: DIR", run_data_verify},
+};
 
 }  // namespace
 
+void declare_data_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Data";
+  table.text("data_name", std::nullopt, "imagenet (images of any size), cifar10 or shapes; unset: as train finds it")
+      .group(kGroup);
+  table.integer("num_threads", 0, "threads; 0: the cores that the process may use").bounds(0).group(kGroup);
+}
+
+int data_threads(const core::FlagValues& values) {
+  const int64_t threads = values.integer("num_threads");
+  return threads > 0 ? static_cast<int>(threads) : core::available_cores();
+}
+
+std::string required_text(const core::FlagValues& values, const std::string& flag, const std::string& remedy) {
+  std::string text = values.text(flag);
+  if (text.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--" + flag + " is missing", .remedy = remedy});
+  }
+  return text;
+}
+
+std::string directory_argument(const ParsedCommand& parsed, const std::string& command) {
+  if (parsed.positional.size() == 1) return parsed.positional.front();
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("trainyard {} takes one directory", command),
+                     .actual = fmt::format("{}", parsed.positional.size()),
+                     .remedy = fmt::format("see trainyard {} --help", command)});
+}
+
 int run_data(const Arguments& arguments, Console& console) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
-    console.out << "usage: trainyard data make-shapes --output=DIR [--flag=value ...]\n";
+    console.out << "usage: trainyard data COMMAND [--flag=value ...]\n\n";
+    for (const DataCommand& command : kDataCommands)
+      fmt::print(console.out, "  {:12} {}\n", command.name, command.summary);
+    console.out << "\neach command takes --help.\n";
     return arguments.empty() ? kUsage : kSuccess;
   }
-  if (arguments[0] == "make-shapes") return make_shapes({arguments.begin() + 1, arguments.end()}, console);
+  for (const DataCommand& command : kDataCommands) {
+    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()}, console);
+  }
+  std::vector<std::string> names;
+  std::transform(std::begin(kDataCommands), std::end(kDataCommands), std::back_inserter(names),
+                 [](const DataCommand& command) { return command.name; });
   throw core::Error(core::ErrorCode::kInvalidArgument,
-                    core::unknown_name("data command", arguments[0], {"make-shapes"}).detail());
+                    core::unknown_name("data command", arguments[0], names).detail());
 }
 
 }  // namespace trainyard::cli

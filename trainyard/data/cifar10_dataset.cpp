@@ -1,13 +1,13 @@
-// CIFAR-10 (Krizhevsky, 2009): 60,000 images of 32 x 32 in ten classes, in three forms: JPEGs in TFRecords
-// (train-*-of-*, test-*-of-*), or the authors' own python or binary batches (data_batch_1 to 5, test_batch, with .bin
-// behind the name or not).
+// CIFAR-10 (Krizhevsky, 2009): 60,000 images of 32 x 32 in ten classes: the authors' own python or binary batches
+// (data_batch_1 to 5, test_batch, with .bin behind the name or not), or image files in TFRecords (train-*-of-*,
+// test-*-of-*), WebDataset shards or class folders.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
 #include <fmt/core.h>
 
-#include "trainyard/data/tfrecord_dataset.h"
+#include "trainyard/data/dataset_form.h"
 #include "trainyard/formats/cifar.h"
 
 namespace trainyard::data {
@@ -63,20 +63,20 @@ class CifarBatches : public Dataset {
 };
 
 bool holds_batches(const DatasetOptions& options) {
+  if (!options.files->exists(options.directory) || !options.files->info(options.directory).is_directory) return false;
   const std::vector<std::string> names = options.files->list(options.directory);
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.starts_with("data_batch_") || name.starts_with("test_batch");
   });
 }
 
-const core::Registration<DatasetFactory> kCifar10(
-    datasets(), "cifar10", [](const DatasetOptions& options) -> std::unique_ptr<Dataset> {
-      const std::string_view prefix = options.subset == Subset::kTrain ? "train" : "test";
-      if (list_shards(options, prefix).empty() && holds_batches(options))
-        return std::make_unique<CifarBatches>(options);
-      return std::make_unique<TfRecordDataset>(
-          options, find_shards(options, prefix, " or data_batch_1 to 5 and test_batch"), cifar10_labels());
-    });
+std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
+  if (holds_batches(options)) return std::make_unique<CifarBatches>(options);
+  return open_stored_images(options, tfrecord_prefix("cifar10", options.subset), cifar10_labels(),
+                            ", or data_batch_1 to 5 and test_batch");
+}
+
+const core::Registration<DatasetFactory> kCifar10(datasets(), "cifar10", open_cifar10);
 
 }  // namespace
 }  // namespace trainyard::data

@@ -44,18 +44,22 @@ class Dataset {
   virtual core::Result<Record> read(int64_t index) const = 0;
   // Labels are in [0, label_count()).
   virtual int64_t label_count() const = 0;
+  // The label of the first class: 1 where 0 stands for the background.
+  virtual int64_t first_label() const { return 0; }
   // How to read the labels by name; empty where the set has none.
   virtual std::vector<std::string> label_names() const { return {}; }
 };
 
 struct DatasetOptions {
-  std::string directory;
+  std::string directory;  // or shards by name: dataset_form.h
   Subset subset = Subset::kTrain;
-  bool cache_records = false;  // keep what was read in memory
+  std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
+  bool use_index = true;        // false: find the records by reading the shards
+  bool cache_records = false;   // keep what was read in memory
   core::FileSystem* files = &core::local_file_system();
 };
 
-// By data set name: "imagenet", "cifar10", "shapes". A format joins with one registration in its own file.
+// By data set name: "imagenet", "cifar10", "shapes". What a directory holds decides how it is read (dataset_form.h).
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const DatasetOptions&)>;
 using DatasetRegistry = core::Registry<DatasetFactory>;
 DatasetRegistry& datasets();

@@ -117,7 +117,7 @@ TEST_F(DatasetTest, MissingAndEmptyDirectories) {
     const Error empty = open_error(name, temp_.path());
     EXPECT_EQ(empty.code(), ErrorCode::kNotFound);
     EXPECT_TRUE(std::string(empty.what())
-                    .starts_with("Found no files in --data_dir matching: " + temp_.file("train-*-of-*; pass ")))
+                    .starts_with("Found no files in --data_dir matching: " + temp_.file("train-*-of-*: got ")))
         << empty.what();
   }
   write_shard("train-00000-of-00001", {});

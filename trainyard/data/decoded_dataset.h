@@ -31,6 +31,7 @@ class DecodedDataset : public Dataset {
   // Records come decoded (Encoding::kDecoded), raw ones as they are. An image that cannot be decoded is an error here.
   core::Result<Record> read(int64_t index) const override;
   int64_t label_count() const override { return source_->label_count(); }
+  int64_t first_label() const override { return source_->first_label(); }
   std::vector<std::string> label_names() const override { return source_->label_names(); }
 
  private:

@@ -11,12 +11,18 @@ void declare_source_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Data";
   table
       .text("data_dir", std::nullopt,
-            "folder of the data set: TFRecords (ImageNet, CIFAR-10, shapes), or CIFAR-10 in its python or binary "
-            "batches; "
-            "unset: synthetic data")
+            "folder of the data set: TFRecords, WebDataset shards, class folders, or CIFAR-10 in its python or binary "
+            "batches; or shards by name: a glob, train-{000..146}.tar; unset: synthetic data")
       .group(kGroup);
   table
-      .text("data_name", std::nullopt, "imagenet, cifar10 or shapes; unset: the first of them that is part of data_dir")
+      .text("data_index_dir", std::nullopt,
+            "folder of the TFRecords' index files NAME.idx (trainyard data index); unset: the folder idx beside the "
+            "shards, or theirs")
+      .group(kGroup);
+  table
+      .text("data_name", std::nullopt,
+            "imagenet (images of any size), cifar10 or shapes; unset: the first of them that is part of data_dir, else "
+            "by what it holds")
       .group(kGroup);
   table.boolean("use_datasets", true, "which of two input paths to use")
       .group(kGroup)

@@ -1,7 +1,8 @@
-// ImageNet in the TFRecords of TensorFlow's scripts: train-*-of-*, validation-*-of-*. Labels 1..1000; 0 is background.
+// ImageNet, or any other photographs: in the TFRecords of TensorFlow's scripts (labels 1..1000; 0 is background), in
+// WebDataset shards, or in class folders (labels from 0).
 #include <memory>
 
-#include "trainyard/data/tfrecord_dataset.h"
+#include "trainyard/data/dataset_form.h"
 
 namespace trainyard::data {
 namespace {
@@ -9,8 +10,8 @@ namespace {
 constexpr int64_t kLabels = 1001;
 
 const core::Registration<DatasetFactory> kImagenet(datasets(), "imagenet", [](const DatasetOptions& options) {
-  return std::make_unique<TfRecordDataset>(options, find_shards(options, subset_name(options.subset)),
-                                           Labels{.count = kLabels});
+  return open_stored_images(options, tfrecord_prefix("imagenet", options.subset),
+                            {.count = kLabels, .first = tfrecord_first_label("imagenet")});
 });
 
 }  // namespace

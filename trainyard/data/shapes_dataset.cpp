@@ -3,9 +3,10 @@
 
 #include <fmt/core.h>
 
+#include "trainyard/data/dataset_form.h"
 #include "trainyard/data/jpeg.h"
+#include "trainyard/data/new_directory.h"
 #include "trainyard/data/shapes.h"
-#include "trainyard/data/tfrecord_dataset.h"
 #include "trainyard/formats/tf_example.h"
 #include "trainyard/formats/tfrecord.h"
 
@@ -66,41 +67,17 @@ void ShapesOptions::validate() const {
 
 void write_shapes(const ShapesOptions& options, const std::string& directory, core::FileSystem& files) {
   options.validate();
-  if (files.exists(directory)) {
-    if (!files.info(directory).is_directory || !files.list(directory).empty()) {
-      throw Error(ErrorCode::kInvalidArgument, {.problem = "output directory exists and is not empty",
-                                                .where = directory,
-                                                .remedy = "name a new directory, or remove this one"});
-    }
-    files.remove_tree(directory);
-  }
-  const std::string parent = core::parent_path(directory);
-  files.make_directories(parent);
-  const std::string unfinished = directory + ".unfinished";
-  files.remove_tree(unfinished);  // of a run that was interrupted
-  files.make_directories(unfinished);
-  try {
+  make_new_directory(directory, files, [&](const std::string& unfinished) {
     write_subset(options, Subset::kTrain, unfinished, files);
     write_subset(options, Subset::kValidation, unfinished, files);
-    files.sync_directory(unfinished);
-    files.rename(unfinished, directory);
-    files.sync_directory(parent);
-  } catch (...) {
-    try {
-      files.remove_tree(unfinished);
-    } catch (const Error&) {
-      // The first error is the one to tell.
-    }
-    throw;
-  }
+  });
 }
 
 namespace {
 
 const core::Registration<DatasetFactory> kShapes(datasets(), "shapes", [](const DatasetOptions& options) {
-  return std::make_unique<TfRecordDataset>(
-      options, find_shards(options, subset_name(options.subset)),
-      Labels{.count = static_cast<int64_t>(shape_names().size()), .names = shape_names()});
+  return open_stored_images(options, subset_name(options.subset),
+                            {.count = static_cast<int64_t>(shape_names().size()), .names = shape_names()});
 });
 
 }  // namespace

@@ -1,11 +1,14 @@
 #include "trainyard/data/tfrecord_dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "trainyard/core/parallel.h"
+#include "trainyard/core/thread.h"
 #include "trainyard/formats/tf_example.h"
 
 namespace trainyard::data {
@@ -14,9 +17,28 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
-// "train-00000-of-00002" for the prefix "train".
-bool is_shard(std::string_view name, std::string_view prefix) {
-  return name.starts_with(fmt::format("{}-", prefix)) && name.find("-of-", prefix.size() + 1) != std::string_view::npos;
+constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 30;
+
+// The index file of a shard, "" where there is none.
+std::string find_index(const DatasetOptions& options, const std::string& shard) {
+  if (!options.use_index) return "";
+  const std::string name = core::base_name(shard) + ".idx", directory = core::parent_path(shard);
+  for (const std::string& place : options.index_directory.empty()
+                                      ? std::vector<std::string>{core::join_path(directory, "idx"), directory}
+                                      : std::vector<std::string>{options.index_directory}) {
+    std::string path = core::join_path(place, name);
+    if (options.files->exists(path)) return path;
+  }
+  return "";
+}
+
+Error stale_index(const std::string& path, std::string expected, std::string actual) {
+  return {ErrorCode::kCorruptData,
+          {.problem = "index file is not of this shard",
+           .where = path,
+           .expected = std::move(expected),
+           .actual = std::move(actual),
+           .remedy = "write it again with trainyard data index, or remove it"}};
 }
 
 core::Result<std::vector<Box>> read_boxes(const formats::ExampleView& example) {
@@ -51,52 +73,95 @@ core::Result<std::vector<Box>> read_boxes(const formats::ExampleView& example) {
 
 }  // namespace
 
-std::vector<std::string> list_shards(const DatasetOptions& options, std::string_view prefix) {
-  if (!options.files->exists(options.directory)) {
-    throw Error(ErrorCode::kNotFound, {.problem = "data directory does not exist",
-                                       .where = options.directory,
-                                       .remedy = "pass the directory that holds the data set as --data_dir"});
-  }
-  std::vector<std::string> shards;
-  for (const std::string& name : options.files->list(options.directory)) {
-    if (is_shard(name, prefix)) shards.push_back(core::join_path(options.directory, name));
-  }
-  return shards;
-}
-
-std::vector<std::string> find_shards(const DatasetOptions& options, std::string_view prefix,
-                                     std::string_view other_forms) {
-  std::vector<std::string> shards = list_shards(options, prefix);
-  if (!shards.empty()) return shards;
-  throw Error(
-      ErrorCode::kNotFound,
-      {.problem = fmt::format("Found no files in --data_dir matching: {}",
-                              core::join_path(options.directory, fmt::format("{}-*-of-*", prefix))),
-       .remedy = fmt::format("pass the directory that holds the data set's TFRecords{} as --data_dir", other_forms)});
-}
-
 TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels)
-    : labels_(std::move(labels)), cache_(options.cache_records) {
-  for (const std::string& path : shards) {
-    shards_.push_back(options.files->open_read(path));
-    for (const formats::RecordSpan& span : formats::index_tfrecord(*shards_.back())) {
-      records_.push_back({static_cast<uint32_t>(shards_.size() - 1), span});
-    }
+    : labels_(std::move(labels)),
+      file_system_(*options.files),
+      files_(*options.files),
+      shards_(shards.size()),
+      cache_(options.cache_records) {
+  for (const std::string& path : shards) files_.add(path);
+  core::for_each_parallel(shards.size(), core::available_cores(), [&](size_t shard) { count_records(options, shard); });
+  for (Shard& shard : shards_) {
+    shard.first = size_;
+    size_ += static_cast<int64_t>(shard.records);
   }
-  if (records_.empty()) {
+  if (size_ == 0) {
     throw Error(ErrorCode::kNotFound, {.problem = "data set holds no records",
                                        .where = fmt::format("{} shards in {}", shards.size(), options.directory),
                                        .remedy = "write the TFRecords again"});
   }
-  if (cache_) cached_.resize(records_.size());
+  if (cache_) cached_.resize(size_);
+}
+
+void TfRecordDataset::count_records(const DatasetOptions& options, size_t number) {
+  Shard& shard = shards_[number];
+  shard.index_path = find_index(options, files_.path(number));
+  if (shard.index_path.empty()) {
+    shard.index = formats::RecordIndex(formats::index_tfrecord(*files_.open(number)));
+    shard.records = shard.index.size();
+    return;
+  }
+  formats::RecordIndexSummary summary;
+  try {
+    summary = formats::summarize_record_index(file_system_.read_file(shard.index_path, kMaxIndexBytes));
+  } catch (const Error& error) {
+    throw error.in(shard.index_path);
+  }
+  if (summary.file_size != files_.size(number)) {
+    throw stale_index(shard.index_path, fmt::format("{} bytes, as {} has", files_.size(number), files_.path(number)),
+                      fmt::format("{}", summary.file_size));
+  }
+  shard.records = summary.records;
+}
+
+// Reads the whole index file and looks at three records, so that an index of other records of the same size is noticed
+// before a record is taken for damaged.
+void TfRecordDataset::read_index(size_t number) const {
+  const Shard& shard = shards_[number];
+  if (shard.index_path.empty()) return;
+  formats::RecordIndex index;
+  try {
+    index = formats::parse_record_index(file_system_.read_file(shard.index_path, kMaxIndexBytes));
+  } catch (const Error& error) {
+    throw error.in(shard.index_path);
+  }
+  if (index.size() != shard.records || index.file_size() != files_.size(number)) {
+    throw stale_index(shard.index_path, fmt::format("{} records, as at the start", shard.records),
+                      fmt::format("{}", index.size()));
+  }
+  const auto file = files_.open(number);
+  for (const size_t record : {size_t{0}, index.size() / 2, index.size() - 1}) {
+    const formats::RecordSpan span = index.span(record);
+    uint64_t length = 0;
+    try {
+      length = formats::read_tfrecord_length(*file, span.offset);
+    } catch (const Error& error) {
+      throw stale_index(shard.index_path, fmt::format("a record at offset {} of {}", span.offset, files_.path(number)),
+                        error.detail().problem);
+    }
+    if (length != span.length) {
+      throw stale_index(shard.index_path, fmt::format("{} bytes at offset {}", length, span.offset),
+                        fmt::format("{}", span.length));
+    }
+  }
+  shard.index = std::move(index);
+}
+
+TfRecordDataset::Place TfRecordDataset::place_of(int64_t index) const {
+  const auto after = std::upper_bound(shards_.begin(), shards_.end(), index,
+                                      [](int64_t i, const Shard& shard) { return i < shard.first; });
+  const Shard& shard = *std::prev(after);
+  const auto number = static_cast<size_t>(&shard - shards_.data());
+  std::call_once(shard.indexed, [&] { read_index(number); });
+  return {number, shard.index.span(static_cast<size_t>(index - shard.first))};
 }
 
 std::string TfRecordDataset::describe(const Place& place) const {
-  return fmt::format("{} at offset {}", shards_[place.shard]->path(), place.span.offset);
+  return fmt::format("{} at offset {}", files_.path(place.shard), place.span.offset);
 }
 
 core::Result<Record> TfRecordDataset::read(int64_t index) const {
-  const Place& place = records_[index];
+  const Place place = place_of(index);
   if (cache_) {
     std::unique_lock lock(mutex_);
     if (const auto example = cached_[index]) {
@@ -105,7 +170,7 @@ core::Result<Record> TfRecordDataset::read(int64_t index) const {
     }
   }
   static thread_local std::string buffer;  // grows to the longest record
-  auto example = formats::read_tfrecord(*shards_[place.shard], place.span, buffer);
+  auto example = formats::read_tfrecord(*files_.open(place.shard), place.span, buffer);
   if (!example.ok()) return example.error();
   auto record = parse(example.value(), place);
   if (cache_) {

@@ -9,44 +9,51 @@
 #include <vector>
 
 #include "trainyard/data/dataset.h"
+#include "trainyard/data/dataset_form.h"
+#include "trainyard/data/shard_files.h"
+#include "trainyard/formats/record_index.h"
 #include "trainyard/formats/tfrecord.h"
 
 namespace trainyard::data {
 
-// The shards PREFIX-*-of-* in the data set's directory, sorted; maybe none. Throws kNotFound when there is no such
-// directory.
-std::vector<std::string> list_shards(const DatasetOptions& options, std::string_view prefix);
-// The same, but none is kNotFound with upstream's text; `other_forms` says what else the directory may hold.
-std::vector<std::string> find_shards(const DatasetOptions& options, std::string_view prefix,
-                                     std::string_view other_forms = "");
-
-struct Labels {
-  int64_t count = 0;               // labels are in [0, count)
-  std::vector<std::string> names;  // may be empty
-};
-
-// The shards' lengths are read once, at the beginning; records when they are asked for, with both checksums checked.
+// At the beginning only the number of records in each shard is needed: from its index file, where there is one, else by
+// hopping through the shard. An index file is read when the first record of its shard is; records when they are asked
+// for, with both checksums checked.
 class TfRecordDataset : public Dataset {
  public:
-  // Throws kCorruptData where a shard cannot be indexed, kNotFound when all are empty.
+  // Throws kCorruptData where a shard cannot be indexed or an index file is not of its shard, kNotFound when all are
+  // empty.
   TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels);
 
-  int64_t size() const override { return static_cast<int64_t>(records_.size()); }
+  int64_t size() const override { return size_; }
   core::Result<Record> read(int64_t index) const override;
   int64_t label_count() const override { return labels_.count; }
+  int64_t first_label() const override { return labels_.first; }
   std::vector<std::string> label_names() const override { return labels_.names; }
 
  private:
+  struct Shard {
+    std::string index_path;  // empty: there is no index file
+    size_t records = 0;
+    int64_t first = 0;  // index of its first record
+    mutable std::once_flag indexed;
+    mutable formats::RecordIndex index;
+  };
   struct Place {
-    uint32_t shard;
+    size_t shard;
     formats::RecordSpan span;
   };
+  void count_records(const DatasetOptions& options, size_t shard);
+  void read_index(size_t shard) const;
+  Place place_of(int64_t index) const;
   std::string describe(const Place& place) const;
   core::Result<Record> parse(std::string_view example, const Place& place) const;
 
   Labels labels_;
-  std::vector<std::unique_ptr<core::ReadableFile>> shards_;
-  std::vector<Place> records_;
+  core::FileSystem& file_system_;
+  ShardFiles files_;
+  std::vector<Shard> shards_;
+  int64_t size_ = 0;
   bool cache_;
   mutable std::mutex mutex_;
   mutable std::vector<std::shared_ptr<const std::string>> cached_;  // by index, null where not read yet

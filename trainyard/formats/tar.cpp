@@ -125,7 +125,7 @@ class TarIndexer {
 
  private:
   // False for the end's block of zeros.
-  bool read_header(Block& block) {
+  bool read_header(Block& block) const {
     if (file_.size() - offset_ < kBlock) {
       throw corrupt(file_, offset_, "archive ends within a header", fmt::format("{} bytes", kBlock),
                     fmt::format("{}", file_.size() - offset_));
@@ -199,6 +199,20 @@ std::string pax_path(std::string_view name) {
 
 std::vector<TarMember> index_tar(const core::ReadableFile& file) {
   return TarIndexer(file).run();
+}
+
+void check_tar_header(const core::ReadableFile& file, uint64_t offset, uint64_t size) {
+  const uint64_t header = offset - kBlock;
+  Block block;
+  file.read_at(header, std::as_writable_bytes(std::span(block)));
+  const std::optional<uint64_t> now = number_of(block, kSize);
+  // A pax header may have told the size instead.
+  if (number_of(block, kChecksum) == checksum_of(block) && now && (*now == size || *now == 0)) return;
+  throw core::Error(core::ErrorCode::kCorruptData, {.problem = "archive has changed since the data set was opened",
+                                                    .where = fmt::format("{} at offset {}", file.path(), header),
+                                                    .expected = fmt::format("a file of {} bytes", size),
+                                                    .actual = now ? fmt::format("{}", *now) : "no header",
+                                                    .remedy = "start again, and leave the data as it is during a run"});
 }
 
 void TarWriter::write(std::string_view name, std::string_view content) {

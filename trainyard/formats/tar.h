@@ -28,6 +28,11 @@ struct TarMember {
 // zeros. Throws kCorruptData with path and offset: no tar, damaged, truncated, sparse files.
 std::vector<TarMember> index_tar(const core::ReadableFile& file);
 
+// Checks that the bytes at `offset` still have the header of a file of `size` bytes before them: archives have no
+// checksum of their contents, and one that was written anew while it is read would give another file's bytes. Throws
+// kCorruptData.
+void check_tar_header(const core::ReadableFile& file, uint64_t offset, uint64_t size);
+
 // Writes files one behind the other, with mode 0644 and the time 0, so that the same files make the same archive.
 // Errors are core::FileSystem's.
 class TarWriter {

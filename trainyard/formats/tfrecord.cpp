@@ -48,8 +48,14 @@ core::Result<uint64_t> parse_header(const core::ReadableFile& file, uint64_t off
   return length;
 }
 
-// Reads and checks the header at `offset`, which is before the end of the file.
-uint64_t read_header(const core::ReadableFile& file, uint64_t offset) {
+}  // namespace
+
+uint32_t masked_crc32c(std::string_view data) {
+  const uint32_t crc = core::crc32c(data);
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
+}
+
+uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset) {
   const uint64_t available = file.size() - offset;
   if (available < kHeaderBytes) {
     throw corrupt(file, offset, "file ends within the header of a record", fmt::format("{} bytes", kHeaderBytes),
@@ -60,17 +66,10 @@ uint64_t read_header(const core::ReadableFile& file, uint64_t offset) {
   return parse_header(file, offset, header.data()).value();
 }
 
-}  // namespace
-
-uint32_t masked_crc32c(std::string_view data) {
-  const uint32_t crc = core::crc32c(data);
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
-}
-
 std::vector<RecordSpan> index_tfrecord(const core::ReadableFile& file) {
   std::vector<RecordSpan> spans;
   for (uint64_t offset = 0; offset < file.size();) {
-    const uint64_t length = read_header(file, offset);
+    const uint64_t length = read_tfrecord_length(file, offset);
     spans.push_back({offset, length});
     offset += kTfRecordFrameBytes + length;
   }
@@ -101,7 +100,7 @@ core::Result<std::string_view> read_tfrecord(const core::ReadableFile& file, Rec
 
 bool TfRecordReader::next(std::string& record) {
   if (offset_ >= file_.size()) return false;
-  const RecordSpan span{offset_, read_header(file_, offset_)};
+  const RecordSpan span{offset_, read_tfrecord_length(file_, offset_)};
   record.assign(read_tfrecord(file_, span, buffer_).value());
   offset_ += kTfRecordFrameBytes + span.length;
   return true;

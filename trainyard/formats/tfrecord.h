@@ -39,6 +39,10 @@ uint32_t masked_crc32c(std::string_view data);
 // length can be found.
 std::vector<RecordSpan> index_tfrecord(const core::ReadableFile& file);
 
+// The length of the data of the record at `offset`, which must be before the end of the file. Its checksum is checked,
+// and that the record ends within the file. Throws kCorruptData with path and offset.
+uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset);
+
 // The data of one record, read into `buffer` (which only grows, so reuse it) and valid until the buffer changes. Both
 // checksums are checked, and the span against the file's size before memory is taken. A kCorruptData error with path
 // and offset is returned, errors of the operating system are thrown. May be called from many threads.

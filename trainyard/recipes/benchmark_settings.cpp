@@ -20,13 +20,6 @@ BenchmarkMode mode_of(const core::FlagValues& values) {
   return evaluates_during_training(values) ? BenchmarkMode::kTrainingAndEvaluation : BenchmarkMode::kTraining;
 }
 
-// Files count labels from 1 where the model of a door has no class for the background.
-int64_t label_offset(const BenchmarkSettings& settings) {
-  const models::DatasetInfo& info = models::find_dataset(settings.dataset);
-  const bool background_in_files = settings.dataset == "imagenet";
-  return background_in_files && settings.num_classes == info.num_classes ? -1 : 0;
-}
-
 nn::KernelOptions kernel_options_of(const core::FlagValues& values) {
   const std::string algorithm = values.text("conv_algorithm"), recompute = values.text("recompute");
   nn::KernelOptions options;
@@ -138,10 +131,9 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
   pipeline.batch_size = batch_size;
   pipeline.local_replicas = pipeline.total_replicas = replicas;
   pipeline.repeat = subset == data::Subset::kTrain || !settings.eval_exact;
-  pipeline.label_offset = label_offset(settings);
-  return std::make_shared<data::Pipeline>(
-      subset == data::Subset::kTrain ? settings.train_data : settings.validation_data,
-      data::transforms().get(settings.dataset)(transform), pipeline);
+  const auto& dataset = subset == data::Subset::kTrain ? settings.train_data : settings.validation_data;
+  pipeline.label_offset = label_offset(*dataset, models::find_dataset(settings.dataset), settings.num_classes);
+  return std::make_shared<data::Pipeline>(dataset, data::transforms().get(settings.dataset)(transform), pipeline);
 }
 
 }  // namespace trainyard::recipes

@@ -52,6 +52,7 @@ InputSettings read_input_settings(const core::FlagValues& values, const std::str
   InputSettings settings;
   settings.dataset = dataset;
   settings.data_dir = values.text("data_dir");
+  settings.data_index_dir = values.text("data_index_dir");
   settings.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
   settings.input_threads = static_cast<int>(
       values.optional_integer("datasets_num_private_threads").value_or(std::max(1, core::available_cores() / 2)));
@@ -73,8 +74,11 @@ InputSettings read_input_settings(const core::FlagValues& values, const std::str
 }
 
 std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset) {
-  std::shared_ptr<const data::Dataset> dataset = data::datasets().get(settings.dataset)(
-      {.directory = settings.data_dir, .subset = subset, .cache_records = settings.cache_records});
+  std::shared_ptr<const data::Dataset> dataset =
+      data::datasets().get(settings.dataset)({.directory = settings.data_dir,
+                                              .subset = subset,
+                                              .index_directory = settings.data_index_dir,
+                                              .cache_records = settings.cache_records});
   if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return dataset;
   data::DecodedCacheOptions cache{.memory_bytes = settings.decoded_cache_bytes,
                                   .exif_orientation = settings.transform.exif_orientation};

@@ -15,6 +15,7 @@ namespace trainyard::recipes {
 struct InputSettings {
   std::string dataset;   // "imagenet", "cifar10", "shapes"
   std::string data_dir;  // empty: synthetic images
+  std::string data_index_dir;
   uint64_t seed = 0;
   int input_threads = 1;
   data::TransformOptions transform;

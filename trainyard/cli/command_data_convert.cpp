@@ -1,0 +1,42 @@
+#include <ostream>
+
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/cli/command_data.h"
+#include "trainyard/data/convert_dataset.h"
+#include "trainyard/recipes/dataset_choice.h"
+
+namespace trainyard::cli {
+
+int run_data_convert(const Arguments& arguments, Console& console) {
+  const data::ConvertOptions defaults;
+  core::FlagTable table;
+  table.text("from", std::nullopt, "the data set: what --data_dir of train takes").group("Data");
+  table
+      .choice("to", data::conversion_targets().front(), data::conversion_targets(),
+              "the form: TFRecords, WebDataset shards, class folders, CIFAR-10's binary batches")
+      .group("Output");
+  table.text("output", std::nullopt, "directory to write; must not exist, or be empty").group("Output");
+  table.integer("samples_per_shard", defaults.samples_per_shard, "of TFRecords and WebDataset")
+      .bounds(1)
+      .group("Output");
+  declare_data_flags(table);
+  const auto parsed =
+      parse_command({"data convert", "write a data set in another form", ""}, table, arguments, console);
+  if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  data::ConvertOptions options;
+  options.from = required_text(values, "from", "name the data set to read: --from=DIR");
+  options.output = required_text(values, "output", "name the directory to write: --output=DIR");
+  options.to = values.text("to");
+  options.name = recipes::dataset_name_of(values.text("data_name"), options.from);
+  options.samples_per_shard = values.integer("samples_per_shard");
+  options.threads = data_threads(values);
+  const data::ConvertedSamples converted = data::convert_dataset(options);
+  fmt::print(console.out, "wrote {} training and {} validation images of {} to {}\n", converted.train,
+             converted.validation, options.name, options.output);
+  return kSuccess;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,25 @@
+#include <ostream>
+
+#include <fmt/ostream.h>
+
+#include "trainyard/cli/command_data.h"
+#include "trainyard/data/record_index_files.h"
+
+namespace trainyard::cli {
+
+int run_data_index(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  table.text("output", std::nullopt, "folder of the index files; unset: DIR/idx, where runs find them").group("Output");
+  const auto parsed =
+      parse_command({"data index", "write an index file, as DALI's tfrecord2idx, for each TFRecord shard", "DIR"},
+                    table, arguments, console);
+  if (!parsed) return kSuccess;
+  const std::string directory = directory_argument(*parsed, "data index");
+  std::string output = parsed->values.text("output");
+  if (output.empty()) output = core::join_path(directory, "idx");
+  const data::IndexedShards indexed = data::write_index_files(directory, output);
+  fmt::print(console.out, "indexed {} records in {} shards, in {}\n", indexed.records, indexed.shards, output);
+  return kSuccess;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,37 @@
+#include <ostream>
+
+#include <fmt/ostream.h>
+
+#include "trainyard/cli/command_data.h"
+#include "trainyard/data/shapes.h"
+
+namespace trainyard::cli {
+
+int run_data_shapes(const Arguments& arguments, Console& console) {
+  const data::ShapesOptions defaults;
+  core::FlagTable table;
+  table.text("output", std::nullopt, "directory to write; must not exist, or hold the same data set").group("Output");
+  table.integer("train_count", defaults.train_count, "images in the training files").bounds(1).group("Data set");
+  table.integer("validation_count", defaults.validation_count, "images in the validation files")
+      .bounds(1)
+      .group("Data set");
+  table.integer("image_size", defaults.image_size, "pixels a side").bounds(16, 1024).group("Data set");
+  table.integer("seed", static_cast<int64_t>(defaults.seed), "the same files for the same seed")
+      .bounds(0)
+      .group("Data set");
+  const auto parsed = parse_command({"data make-shapes", "write the embedded data set as JPEGs in TFRecords", ""},
+                                    table, arguments, console);
+  if (!parsed) return kSuccess;
+  const std::string output = required_text(parsed->values, "output", "name the directory to write: --output=DIR");
+  data::ShapesOptions options;
+  options.train_count = parsed->values.integer("train_count");
+  options.validation_count = parsed->values.integer("validation_count");
+  options.image_size = parsed->values.integer("image_size");
+  options.seed = static_cast<uint64_t>(parsed->values.integer("seed"));
+  data::write_shapes(options, output);
+  fmt::print(console.out, "wrote {} training and {} validation images of {} classes to {}\n", options.train_count,
+             options.validation_count, data::shape_names().size(), output);
+  return kSuccess;
+}
+
+}  // namespace trainyard::cli

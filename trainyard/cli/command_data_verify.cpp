@@ -1,0 +1,34 @@
+#include <ostream>
+
+#include <fmt/ostream.h>
+
+#include "trainyard/cli/command_data.h"
+#include "trainyard/data/verify_dataset.h"
+#include "trainyard/recipes/dataset_choice.h"
+
+namespace trainyard::cli {
+
+// Bad samples are the result, one a line on stdout.
+int run_data_verify(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  declare_data_flags(table);
+  table.text("data_index_dir", std::nullopt, "folder of the TFRecords' index files; unset: as train finds them")
+      .group("Data");
+  const auto parsed =
+      parse_command({"data verify", "read and decode every sample, list the bad ones, fail if there are any", "DIR"},
+                    table, arguments, console);
+  if (!parsed) return kSuccess;
+  data::VerifyOptions options;
+  options.directory = directory_argument(*parsed, "data verify");
+  options.name = recipes::dataset_name_of(parsed->values.text("data_name"), options.directory);
+  options.index_directory = parsed->values.text("data_index_dir");
+  options.threads = data_threads(parsed->values);
+  options.stop = console.stop;
+  options.on_bad = [&](const core::Error& error) { fmt::print(console.out, "bad: {}\n", error.what()); };
+  const data::VerifiedSamples verified = data::verify_dataset(options);
+  fmt::print(console.out, "{} training and {} validation images of {}: {}\n", verified.train, verified.validation,
+             options.name, verified.bad == 0 ? "all good" : fmt::format("{} bad", verified.bad));
+  return verified.bad == 0 ? kSuccess : kFailure;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,211 @@
+// trainyard data: every form of a data set becomes every other one, with the same images and classes; damage is found.
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/cli_for_test.h"
+#include "trainyard/core/temp_dir.h"
+#include "trainyard/core/test_data.h"
+#include "trainyard/data/dataset.h"
+#include "trainyard/data/record_image.h"
+#include "trainyard/data/shapes.h"
+
+namespace trainyard::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+class DataCommands : public ::testing::Test {
+ protected:
+  DataCommands() {
+    data::ShapesOptions options;
+    options.train_count = 60;
+    options.validation_count = 24;
+    options.train_shards = 2;
+    data::write_shapes(options, shapes_);
+  }
+  CommandResult convert(const std::string& from, const std::string& to, const std::string& output,
+                        const std::string& name = "shapes") {
+    return run_command({"data", "convert", "--data_name=" + name, "--from=" + from, "--to=" + to, "--output=" + output,
+                        "--samples_per_shard=25", "--num_threads=2"});
+  }
+  // Pixels and label of each image, sorted, since class folders have another order.
+  static std::vector<std::string> content(const std::string& directory, data::Subset subset,
+                                          const std::string& name = "shapes") {
+    const auto dataset = data::datasets().get(name)({.directory = directory, .subset = subset});
+    std::vector<std::string> images;
+    for (int64_t i = 0; i < dataset->size(); ++i) {
+      const data::Record record = dataset->read(i).value();
+      const data::Image image = data::record_image(record).value();
+      images.push_back(std::to_string(record.label - dataset->first_label()) + ":" +
+                       std::string(image.pixels.begin(), image.pixels.end()));
+    }
+    std::sort(images.begin(), images.end());
+    return images;
+  }
+  void expect_same(const std::string& directory) {
+    for (const data::Subset subset : {data::Subset::kTrain, data::Subset::kValidation}) {
+      EXPECT_TRUE(content(directory, subset) == content(shapes_, subset)) << directory;
+    }
+  }
+  void damage(const std::string& path, const std::function<void(std::string&)>& change) {
+    std::string bytes = files_.read_file(path);
+    change(bytes);
+    files_.write_file_atomically(path, bytes);
+  }
+
+  core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+  std::string shapes_ = temp_.file("shapes");
+};
+
+TEST_F(DataCommands, ConvertsFromEachFormToEachOther) {
+  for (const std::string to : {"tfrecord", "webdataset", "folder"}) {
+    const CommandResult result = convert(shapes_, to, temp_.file(to));
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    EXPECT_EQ(result.out, "wrote 60 training and 24 validation images of shapes to " + temp_.file(to) + "\n");
+    expect_same(temp_.file(to));
+    for (const std::string next : {"tfrecord", "webdataset", "folder"}) {
+      const std::string path = temp_.file(to + "_" + next);
+      ASSERT_EQ(convert(temp_.file(to), next, path).code, kSuccess);
+      expect_same(path);
+    }
+  }
+  EXPECT_EQ(files_.list(temp_.file("tfrecord")).size(), 4U);  // 3 and 1 shards
+  const CommandResult again = convert(shapes_, "folder", temp_.file("folder"));
+  EXPECT_EQ(again.code, kUsage);
+  EXPECT_THAT(again.err, HasSubstr("exists and is not empty"));
+  EXPECT_EQ(convert(shapes_, "zip", temp_.file("zip")).code, kUsage);
+  EXPECT_EQ(convert(temp_.file("nowhere"), "folder", temp_.file("new")).code, kFailure);
+  EXPECT_FALSE(files_.exists(temp_.file("new")));
+}
+
+TEST_F(DataCommands, ConvertsCifarBatchesWithoutLoss) {
+  const std::string small = temp_.file("small"), batches = temp_.file("batches"), folder = temp_.file("png");
+  ASSERT_EQ(run_command({"data", "make-shapes", "--output=" + small, "--train_count=60", "--validation_count=10",
+                         "--image_size=32"})
+                .code,
+            kSuccess);
+  // Shapes have 12 classes, CIFAR-10 has 10.
+  const CommandResult refused = convert(small, "cifar_binary", batches);
+  EXPECT_EQ(refused.code, kUsage);
+  EXPECT_THAT(refused.err, HasSubstr("does not fit into a CIFAR-10 batch"));
+  std::string bytes;
+  for (int i = 0; i < 20; ++i) {
+    bytes += static_cast<char>(i % 10);
+    for (int p = 0; p < 3072; ++p) bytes += static_cast<char>(i * 7 + p);
+  }
+  files_.make_directories(batches);
+  for (const char* name :
+       {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
+    files_.write_file_atomically(core::join_path(batches, std::string(name) + ".bin"), bytes);
+  }
+  ASSERT_EQ(convert(batches, "folder", folder, "cifar10").code, kSuccess);
+  EXPECT_EQ(files_.list(core::join_path(folder, "train")).front(), "airplane");
+  ASSERT_EQ(convert(folder, "webdataset", temp_.file("tars"), "cifar10").code, kSuccess);
+  ASSERT_EQ(convert(temp_.file("tars"), "cifar_binary", temp_.file("back"), "cifar10").code, kSuccess);
+  EXPECT_EQ(content(temp_.file("back"), data::Subset::kTrain, "cifar10"),
+            content(batches, data::Subset::kTrain, "cifar10"));
+}
+
+TEST_F(DataCommands, ClassesOfImagenetAreTheSameInEachForm) {
+  const auto sample = core::shared_data("imagenet_sample");
+  if (!sample) GTEST_SKIP() << core::missing_shared_data("imagenet_sample");
+  const auto tfrecords = content(*sample, data::Subset::kValidation, "imagenet");
+  for (const std::string to : {"webdataset", "tfrecord"}) {
+    ASSERT_EQ(convert(*sample, to, temp_.file(to), "imagenet").code, kSuccess);
+    EXPECT_TRUE(content(temp_.file(to), data::Subset::kValidation, "imagenet") == tfrecords) << to;
+  }
+}
+
+// TFRecords of ImageNet count classes from 1, folders from 0.
+TEST_F(DataCommands, ClassFoldersBecomeTfRecordsOfImagenet) {
+  ASSERT_EQ(convert(shapes_, "folder", temp_.file("folder")).code, kSuccess);
+  ASSERT_EQ(convert(temp_.file("folder"), "tfrecord", temp_.file("records"), "imagenet").code, kSuccess);
+  const auto folder = data::datasets().get("imagenet")({.directory = temp_.file("folder")});
+  const auto records = data::datasets().get("imagenet")({.directory = temp_.file("records")});
+  EXPECT_EQ(folder->label_count(), 12);
+  EXPECT_EQ(folder->read(59).value().label, 11);
+  EXPECT_EQ(records->read(59).value().label, 12);
+}
+
+TEST_F(DataCommands, VerifyFindsEachBadSample) {
+  const Arguments verify = {"data", "verify", "--data_name=shapes", shapes_};
+  const CommandResult good = run_command(verify);
+  EXPECT_EQ(good.code, kSuccess) << good.err;
+  EXPECT_EQ(good.out, "60 training and 24 validation images of shapes: all good\n");
+  damage(core::join_path(shapes_, "train-00001-of-00002"), [](std::string& bytes) { bytes[bytes.size() / 2] ^= 1; });
+  damage(core::join_path(shapes_, "validation-00000-of-00001"), [](std::string& bytes) { bytes[7] = 0x10; });
+  const CommandResult bad = run_command(verify);
+  EXPECT_EQ(bad.code, kFailure);
+  EXPECT_EQ(
+      count_lines(bad.out, "^bad: checksum of the record's data differs: .*train-00001-of-00002 at offset [0-9]+"), 1);
+  EXPECT_EQ(
+      count_lines(bad.out, "^bad: checksum of the record's length differs: .*validation-00000-of-00001 at offset 0"),
+      1);
+  EXPECT_THAT(bad.out, HasSubstr("60 training and 0 validation images of shapes: 2 bad"));
+  EXPECT_EQ(run_command({"data", "verify"}).code, kUsage);
+  EXPECT_EQ(run_command({"data", "verify", "--data_name=shapes", temp_.file("nowhere")}).code, kFailure);
+}
+
+TEST_F(DataCommands, VerifyDecodesImages) {
+  ASSERT_EQ(convert(shapes_, "folder", temp_.file("folder")).code, kSuccess);
+  const std::string folder = core::join_path(temp_.file("folder"), "train/00000");
+  const std::string image = core::join_path(folder, files_.list(folder).front());
+  damage(image, [](std::string& bytes) { bytes.resize(bytes.size() / 2); });
+  const CommandResult bad = run_command({"data", "verify", temp_.file("folder")});
+  EXPECT_EQ(bad.code, kFailure);
+  EXPECT_EQ(count_lines(bad.out, "^bad: .*" + core::base_name(image)), 1) << bad.out;
+  EXPECT_THAT(bad.out, HasSubstr("images of imagenet: 1 bad")) << "class folders are images of any size";
+}
+
+TEST_F(DataCommands, IndexWritesWhatRunsRead) {
+  const CommandResult result = run_command({"data", "index", shapes_});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(result.out, "indexed 84 records in 3 shards, in " + shapes_ + "/idx\n");
+  EXPECT_EQ(run_command({"data", "verify", "--data_name=shapes", shapes_}).code, kSuccess);
+  damage(core::join_path(shapes_, "idx/train-00000-of-00002.idx"), [](std::string& bytes) { bytes += "9 99\n"; });
+  const CommandResult stale = run_command({"data", "verify", "--data_name=shapes", shapes_});
+  EXPECT_EQ(stale.code, kFailure);
+  EXPECT_THAT(stale.out, HasSubstr("bad: index file is not of this shard"));
+  EXPECT_THAT(stale.out, HasSubstr("60 training and 24 validation images of shapes: 1 bad"));
+  const CommandResult run = run_command(
+      {"train", "--model=trivial", "--data_name=shapes", "--data_dir=" + shapes_, "--num_batches=1", "--device=cpu"});
+  EXPECT_EQ(run.code, kFailure);
+  EXPECT_THAT(run.err, HasSubstr("trainyard data index"));
+  EXPECT_EQ(run_command({"data", "index", temp_.path()}).code, kFailure);
+}
+
+TEST_F(DataCommands, IndexFilesAreThoseOfDali) {
+  const auto sample = core::shared_data("imagenet_sample");
+  if (!sample) GTEST_SKIP() << core::missing_shared_data("imagenet_sample");
+  ASSERT_EQ(run_command({"data", "index", *sample, "--output=" + temp_.file("idx")}).code, kSuccess);
+  const std::string golden = core::join_path(*sample, "idx");
+  ASSERT_EQ(files_.list(temp_.file("idx")), files_.list(golden));
+  for (const std::string& name : files_.list(golden)) {
+    EXPECT_EQ(files_.read_file(core::join_path(temp_.file("idx"), name)),
+              files_.read_file(core::join_path(golden, name)));
+  }
+}
+
+// A model of as many classes as there are folders, with and without saying so.
+TEST_F(DataCommands, TrainsOnEachForm) {
+  for (const std::string to : {"webdataset", "folder"}) {
+    ASSERT_EQ(convert(shapes_, to, temp_.file(to)).code, kSuccess);
+    const Arguments train = {"train",           "--model=trivial",      "--data_dir=" + temp_.file(to),
+                             "--num_batches=2", "--device=cpu",         "--num_warmup_batches=0",
+                             "--batch_size=4",  "--num_intra_threads=1"};
+    Arguments named = train;
+    named.push_back("--data_name=shapes");
+    EXPECT_EQ(run_command(named).code, kSuccess);
+    named.push_back("--num_classes=11");
+    const CommandResult few = run_command(named);
+    if (to == "folder") {
+      EXPECT_THAT(few.err, HasSubstr("data set has more classes than the model: expected at most 11, got 12"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::cli
