@@ -24,7 +24,7 @@ constexpr Command kCommands[] = {
     {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_benchmark},
     {"eval", "evaluate the newest checkpoint of --train_dir", run_eval},
     {"predict", "top-5 classes of images, or logits of an array", run_predict},
-    {"data", "data sets: write, index, convert, verify", run_data},
+    {"data", "data sets: write, index, convert, show, verify", run_data},
     {"export", "a trained model's weights for other programs: safetensors", run_export},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},
     {"bench", "time parts of a run: bench layers --model=NAME", run_bench},

@@ -23,6 +23,7 @@ constexpr DataCommand kDataCommands[] = {
     {"make-shapes", "write the embedded data set: --output=DIR", run_data_shapes},
     {"index", "write index files of TFRecords, with which runs start at once: DIR", run_data_index},
     {"convert", "write a data set in another form: --from=DIR --to=FORM --output=DIR", run_data_convert},
+    {"show", "write a contact sheet of what a model would see: --data_dir=DIR", run_data_show},
     {"verify", "read and decode every sample, list the bad ones: DIR", run_data_verify},
 };
 

@@ -11,6 +11,7 @@ namespace trainyard::cli {
 int run_data_shapes(const Arguments& arguments, Console& console);
 int run_data_index(const Arguments& arguments, Console& console);
 int run_data_convert(const Arguments& arguments, Console& console);
+int run_data_show(const Arguments& arguments, Console& console);
 int run_data_verify(const Arguments& arguments, Console& console);
 
 // The flags that say which data set is meant, and how many threads work on it.

@@ -37,7 +37,8 @@ class DataCommands : public ::testing::Test {
     std::vector<std::string> images;
     for (int64_t i = 0; i < dataset->size(); ++i) {
       const data::Record record = dataset->read(i).value();
-      const data::Image image = data::record_image(record).value();
+      const data::RecordImage decoded = data::record_image(record).value();
+      const data::Image& image = *decoded.owner;
       images.push_back(std::to_string(record.label - dataset->first_label()) + ":" +
                        std::string(image.pixels.begin(), image.pixels.end()));
     }
@@ -187,6 +188,26 @@ TEST_F(DataCommands, IndexFilesAreThoseOfDali) {
     EXPECT_EQ(files_.read_file(core::join_path(temp_.file("idx"), name)),
               files_.read_file(core::join_path(golden, name)));
   }
+}
+
+TEST_F(DataCommands, ShowWritesAContactSheet) {
+  const std::string sheet = temp_.file("sheet.png");
+  const Arguments show = {"data",     "show", "--data_name=shapes", "--data_dir=" + shapes_, "--output=" + sheet,
+                          "--count=6"};
+  const CommandResult result = run_command(show);
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(
+      count_lines(result.out, "^ +[1-6]: sample [0-9]+, label [0-9]+ [a-z]+: .*train-0000[01]-of-00002 at offset"), 6);
+  EXPECT_THAT(result.out, HasSubstr("wrote 148 x 184 pixels to " + sheet));
+  const std::string bytes = files_.read_file(sheet);
+  EXPECT_TRUE(bytes.starts_with("\x89PNG"));
+  Arguments other = show;
+  other.push_back("--nodistortions");
+  EXPECT_EQ(run_command(other).code, kSuccess);
+  EXPECT_NE(files_.read_file(sheet), bytes) << "as the flags have it";
+  other.push_back("--subset=validation");
+  EXPECT_THAT(run_command(other).out, HasSubstr("validation-00000-of-00001 at offset 0"));
+  EXPECT_EQ(run_command({"data", "show"}).code, kUsage);
 }
 
 // A model of as many classes as there are folders, with and without saying so.

@@ -9,6 +9,7 @@
 
 #include "trainyard/core/parallel.h"
 #include "trainyard/data/dataset_form.h"
+#include "trainyard/data/decode.h"
 #include "trainyard/data/new_directory.h"
 #include "trainyard/data/png_writer.h"
 #include "trainyard/data/record_image.h"
@@ -42,7 +43,7 @@ Sample read_sample(const Dataset& dataset, int64_t index) {
                                           .actual = fmt::format("{}", sample.record.label)});
   }
   if (sample.record.encoding == Encoding::kRawChw)
-    sample.record.bytes = encode_png(record_image(sample.record).value());
+    sample.record.bytes = encode_png(*record_image(sample.record).value().owner);
   if (sample.bytes().starts_with("\x89PNG")) sample.extension = "png";
   return sample;
 }
@@ -154,11 +155,9 @@ void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOpti
     const auto file = options.files->open_write(core::join_path(directory, name));
     for (int64_t s = dataset.size() * batch / batches; s < dataset.size() * (batch + 1) / batches; ++s) {
       const Sample sample = read_sample(dataset, s);
-      const Image image =
-          record_image({.encoding = sample.extension == std::string_view("png") ? Encoding::kPng : Encoding::kJpeg,
-                        .bytes = sample.record.bytes,
-                        .where = sample.record.where})
-              .value();
+      core::Result<Image> decoded = decode_image(sample.record.bytes);
+      if (!decoded.ok()) throw decoded.error().in(sample.record.where);
+      const Image& image = decoded.value();
       if (image.height != kSide || image.width != kSide || sample.label >= formats::kCifar10Classes) {
         throw Error(ErrorCode::kInvalidArgument,
                     {.problem = "sample does not fit into a CIFAR-10 batch",

@@ -5,8 +5,6 @@
 #include "trainyard/data/sample_order.h"
 
 namespace trainyard::data {
-namespace {
-
 void declare_source_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Data";
   table
@@ -28,6 +26,8 @@ void declare_source_flags(core::FlagTable& table) {
       .group(kGroup)
       .translated("one pipeline serves both, with the same batches");
 }
+
+namespace {
 
 void declare_pipeline_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Input pipeline";

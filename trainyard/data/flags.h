@@ -5,6 +5,8 @@
 
 namespace trainyard::data {
 
+// Which data set, and where it is.
+void declare_source_flags(core::FlagTable& table);
 // Of all that input consists of: source, images, pipeline.
 void declare_input_flags(core::FlagTable& table);
 // Those, and what only training takes.

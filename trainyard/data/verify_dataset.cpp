@@ -92,7 +92,7 @@ class Verifier {
     try {
       core::Result<Record> record = dataset.read(index);
       if (!record.ok()) return record.error();
-      const core::Result<Image> image = record_image(record.value());
+      const core::Result<RecordImage> image = record_image(record.value());
       if (!image.ok()) return image.error();
     } catch (const Error& error) {
       // An index of other records: every read of its shard says so.

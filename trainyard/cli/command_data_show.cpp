@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/ostream.h>
+
+#include "trainyard/cli/command_data.h"
+#include "trainyard/core/error.h"
+#include "trainyard/data/contact_sheet.h"
+#include "trainyard/data/flags.h"
+#include "trainyard/data/image_flags.h"
+#include "trainyard/data/png_writer.h"
+#include "trainyard/models/model_registry.h"
+#include "trainyard/recipes/dataset_choice.h"
+#include "trainyard/recipes/image_options.h"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr const char* kGroup = "Contact sheet";
+
+void declare_show_flags(core::FlagTable& table) {
+  table.text("output", "contact_sheet.png", "the PNG to write").group(kGroup);
+  table.integer("count", 16, "samples, from the first of the epoch's order on").bounds(1).group(kGroup);
+  table.choice("subset", "train", {"train", "validation"}, "which images, and how they are prepared").group(kGroup);
+  table.integer("epoch", 0, "whose order and augmentation are shown").bounds(0).group(kGroup);
+  table.integer("batch_size", 32, "of a device: some choices follow the place in the batch").bounds(1).group(kGroup);
+  table.integer("image_size", 0, "pixels a side; 0: 224 for imagenet, else 32").bounds(0, 4096).group(kGroup);
+  table.integer("tf_random_seed", 1234, "the run's seed").group(kGroup);
+}
+
+std::string label_name(const data::Dataset& dataset, int64_t label) {
+  const std::vector<std::string> names = dataset.label_names();
+  const int64_t place = label - dataset.first_label();
+  return place >= 0 && place < static_cast<int64_t>(names.size()) ? " " + names[place] : "";
+}
+
+}  // namespace
+
+int run_data_show(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  declare_show_flags(table);
+  data::declare_source_flags(table);
+  data::declare_image_flags(table);
+  const auto parsed =
+      parse_command({"data show", "write a contact sheet: each sample as stored, and as the model gets it", ""}, table,
+                    arguments, console);
+  if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  const std::string directory = required_text(values, "data_dir", "name the data set to show: --data_dir=DIR");
+  const std::string name = recipes::dataset_name_of(values.text("data_name"), directory);
+  const bool training = values.text("subset") == "train";
+  const auto dataset =
+      data::datasets().get(name)({.directory = directory,
+                                  .subset = training ? data::Subset::kTrain : data::Subset::kValidation,
+                                  .index_directory = values.text("data_index_dir")});
+  const bool any_size = models::find_dataset(name).family == models::DatasetFamily::kImagenet;
+  const int64_t side = values.integer("image_size") > 0 ? values.integer("image_size") : any_size ? 224 : 32;
+  data::ContactSheetOptions options;
+  options.transform = recipes::read_image_options(values, name, side);
+  options.transform.training = training;
+  options.order.shuffle = training;
+  options.count = std::min(values.integer("count"), dataset->size());
+  options.batch_size = values.integer("batch_size");
+  options.epoch = values.integer("epoch");
+  options.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
+  const auto transform = data::transforms().get(name)(options.transform);
+  const data::ContactSheet sheet = data::make_contact_sheet(*dataset, *transform, options);
+  const std::vector<std::byte> png = data::encode_png(sheet.image);
+  core::local_file_system().write_file_atomically(values.text("output"),
+                                                  {reinterpret_cast<const char*>(png.data()), png.size()});
+  for (size_t i = 0; i < sheet.cells.size(); ++i) {
+    const auto& [sample, label, where] = sheet.cells[i];
+    fmt::print(console.out, "{:3}: sample {}, label {}{}: {}\n", i + 1, sample, label, label_name(*dataset, label),
+               where);
+  }
+  fmt::print(console.out, "wrote {} x {} pixels to {}\n", sheet.image.width, sheet.image.height, values.text("output"));
+  return kSuccess;
+}
+
+}  // namespace trainyard::cli
