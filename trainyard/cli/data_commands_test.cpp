@@ -198,7 +198,7 @@ TEST_F(DataCommands, ShowWritesAContactSheet) {
   EXPECT_EQ(result.code, kSuccess) << result.err;
   EXPECT_EQ(
       count_lines(result.out, "^ +[1-6]: sample [0-9]+, label [0-9]+ [a-z]+: .*train-0000[01]-of-00002 at offset"), 6);
-  EXPECT_THAT(result.out, HasSubstr("wrote 148 x 184 pixels to " + sheet));
+  EXPECT_THAT(result.out, HasSubstr("wrote 148 x 112 pixels to " + sheet));
   const std::string bytes = files_.read_file(sheet);
   EXPECT_TRUE(bytes.starts_with("\x89PNG"));
   Arguments other = show;
