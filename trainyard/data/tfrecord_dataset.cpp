@@ -136,6 +136,7 @@ void TfRecordDataset::read_index(size_t number) const {
     try {
       length = formats::read_tfrecord_length(*file, span.offset);
     } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCorruptData) throw;  // the disk's fault
       throw stale_index(shard.index_path, fmt::format("a record at offset {} of {}", span.offset, files_.path(number)),
                         error.detail().problem);
     }
