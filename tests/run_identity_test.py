@@ -16,9 +16,10 @@ program = os.path.abspath(sys.argv.pop(1))
 
 
 def reversed_choices(text):
-    """A file of measured convolutions with the two times of each exchanged, and how many there were."""
+    """A file of measured convolutions with the other algorithm for each, and how many there were."""
     head, *lines = text.splitlines()
-    swapped = ["\t".join([second, first, *rest]) for first, second, *rest in (line.split("\t") for line in lines)]
+    other = {"direct": "winograd", "winograd": "direct"}
+    swapped = ["\t".join([other[algorithm], *rest]) for algorithm, *rest in (line.split("\t") for line in lines)]
     return "\n".join([head, *swapped]) + "\n", len(lines)
 
 

@@ -100,9 +100,11 @@ DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& ch
   section.rows.push_back({"measured", fmt::format("{}, kept in {}", all.size(), choices.file())});
   for (const auto& [description, choice] : all) {
     const bool winograd = choice.algorithm == nn::cpu::ConvolutionAlgorithm::kWinograd;
-    section.rows.push_back(
-        {winograd ? "winograd" : "direct", fmt::format("{} (direct {:.3g} ms, winograd {:.3g} ms)", description,
-                                                       1e3 * choice.direct_seconds, 1e3 * choice.winograd_seconds)});
+    const std::string why = choice.direct_seconds == 0
+                                ? "by the rule: the machine was busy"
+                                : fmt::format("direct {:.3g} ms, winograd {:.3g} ms", 1e3 * choice.direct_seconds,
+                                              1e3 * choice.winograd_seconds);
+    section.rows.push_back({winograd ? "winograd" : "direct", fmt::format("{} ({})", description, why)});
   }
   return section;
 }

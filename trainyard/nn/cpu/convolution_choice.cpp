@@ -21,7 +21,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr const char* kFormat = "trainyard convolutions 1";
+constexpr const char* kFormat = "trainyard convolutions 2";
 // Of each algorithm, after one run that warms up: at least so many, and more while the time is not used up, so that
 // short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
@@ -141,6 +141,10 @@ std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape,
   return choice;
 }
 
+const char* name_of(ConvolutionAlgorithm algorithm) {
+  return algorithm == ConvolutionAlgorithm::kWinograd ? "winograd" : "direct";
+}
+
 ConvolutionAlgorithm measured(const std::string& description, const ConvolutionShape& shape,
                               ConvolutionDirection direction, const ConvolutionKernel& direct,
                               const ConvolutionKernel& winograd) {
@@ -150,21 +154,19 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   ConvolutionChoices& choices = ConvolutionChoices::instance();
   if (const auto known = choices.find(description)) return known->algorithm;
   static int busy_shapes = 0;
-  if (busy_shapes < kBusyShapes) {
-    if (const auto choice = measure(shape, direction, direct, winograd)) {
-      return choices.add(description, *choice).algorithm;
-    }
+  std::optional<ConvolutionChoices::Choice> choice;
+  if (busy_shapes < kBusyShapes) choice = measure(shape, direction, direct, winograd);
+  if (!choice) {
+    // Kept as well, so that the next run is the same run.
+    choice = ConvolutionChoices::Choice{.algorithm = convolution_by_shape(shape)};
     if (++busy_shapes == kBusyShapes) {
       core::log::warning(
-          "other programs use the processor: from here on, convolutions follow the rule of --deterministic instead of "
-          "being measured, and nothing is kept; measure again on an idle machine");
+          "other programs use the processor: from here on, new convolutions follow the rule of --deterministic; to "
+          "measure them on an idle machine, remove {}",
+          choices.file());
     }
   }
-  return convolution_by_shape(shape);
-}
-
-const char* name_of(ConvolutionAlgorithm algorithm) {
-  return algorithm == ConvolutionAlgorithm::kWinograd ? "winograd" : "direct";
+  return choices.add(description, *choice).algorithm;
 }
 
 ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
@@ -218,7 +220,7 @@ ConvolutionChoices::ConvolutionChoices(std::string file) : file_(std::move(file)
   }
 }
 
-// One line a choice: the two times in seconds and the description, separated by tabs.
+// One line a choice: the algorithm, the two times in seconds and the description, separated by tabs.
 void ConvolutionChoices::read() {
   std::istringstream lines(core::local_file_system().read_file(file_, uint64_t{1} << 24));
   std::string line;
@@ -226,10 +228,13 @@ void ConvolutionChoices::read() {
   while (std::getline(lines, line)) {
     std::istringstream fields(line);
     Choice choice;
-    std::string description;
-    if (!(fields >> choice.direct_seconds >> choice.winograd_seconds) || fields.get() != '\t') continue;
+    std::string algorithm, description;
+    if (!(fields >> algorithm >> choice.direct_seconds >> choice.winograd_seconds) || fields.get() != '\t') continue;
     std::getline(fields, description);
-    if (choice.winograd_seconds < choice.direct_seconds) choice.algorithm = ConvolutionAlgorithm::kWinograd;
+    if (algorithm != name_of(ConvolutionAlgorithm::kDirect) && algorithm != name_of(ConvolutionAlgorithm::kWinograd)) {
+      continue;
+    }
+    if (algorithm == name_of(ConvolutionAlgorithm::kWinograd)) choice.algorithm = ConvolutionAlgorithm::kWinograd;
     choices_[description] = choice;
   }
 }
@@ -259,7 +264,8 @@ ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& descriptio
 std::string ConvolutionChoices::text() const {
   std::string result = fmt::format("{}\n", kFormat);
   for (const auto& [description, choice] : choices_) {
-    result += fmt::format("{:.9f}\t{:.9f}\t{}\n", choice.direct_seconds, choice.winograd_seconds, description);
+    result += fmt::format("{}\t{:.9f}\t{:.9f}\t{}\n", name_of(choice.algorithm), choice.direct_seconds,
+                          choice.winograd_seconds, description);
   }
   return result;
 }

@@ -25,12 +25,13 @@ std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& sh
 // they save; with 16 channels the transformed images do.
 ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& shape);
 
-// What was measured, by description ("float 32x64x56x56 to 64, 3x3, forward, 2 threads, AVX-512"). Any thread.
+// What was measured, or chosen by the rule while other programs disturbed the measuring, by description ("float
+// 32x64x56x56 to 64, 3x3, forward, 2 threads, AVX-512"). Any thread.
 class ConvolutionChoices {
  public:
   struct Choice {
     ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
-    double direct_seconds = 0, winograd_seconds = 0;
+    double direct_seconds = 0, winograd_seconds = 0;  // zero: not measured, by the rule
   };
   // The process's. Reads its file when first asked for; a file that cannot be read counts as empty.
   static ConvolutionChoices& instance();

@@ -21,6 +21,8 @@ TEST(ConvolutionChoices, AreThereInTheNextProcess) {
   ConvolutionChoices(file).add("a shape, with spaces", kWinograd);
   ConvolutionChoices(file).add("another", kDirect);
   const ConvolutionChoices later(file);
+  ConvolutionChoices(file).add("by the rule", {.algorithm = ConvolutionAlgorithm::kWinograd});
+  EXPECT_EQ(ConvolutionChoices(file).find("by the rule")->algorithm, ConvolutionAlgorithm::kWinograd);
   ASSERT_TRUE(later.find("a shape, with spaces"));
   EXPECT_EQ(later.find("a shape, with spaces")->algorithm, ConvolutionAlgorithm::kWinograd);
   EXPECT_EQ(later.find("another")->algorithm, ConvolutionAlgorithm::kDirect);
@@ -40,8 +42,10 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   const core::TempDir temp;
   core::local_file_system().write_file_atomically(temp.file("bad.txt"), "something else\n1\t2\tshape\n");
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
-  core::local_file_system().write_file_atomically(temp.file("half.txt"),
-                                                  "trainyard convolutions 1\n0.5\t0.25\tgood\nx\ty\tbad\n0.5\n");
+  core::local_file_system().write_file_atomically(
+      temp.file("half.txt"),
+      "trainyard convolutions 2\nwinograd\t0.5\t0.25\tgood\ndirect\tx\ty\tbad\n"
+      "fft\t1\t2\tunknown\n0.5\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
 
