@@ -56,7 +56,7 @@ struct SingleCostOptions {
   std::vector<core::ThreadPlacement> placement;  // one a replica; empty: anywhere
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
-  double weight_decay = 0.0;  // for the reported total loss only; the optimizer has its own
+  double weight_decay = 0.0;                     // for the reported total loss only; the optimizer has its own
   std::string variable_update = "parameter_server";
   std::optional<parallel::GradientReduction> reduction;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
