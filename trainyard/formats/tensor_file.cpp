@@ -147,6 +147,7 @@ const StoredTensor* TensorFile::find(std::string_view name) const {
 }
 
 std::vector<float> TensorFile::read_floats(const StoredTensor& tensor) const {
+  if (tensor.count() == 0) return {};
   const size_t width = tensor_type_bytes(tensor.type);
   std::vector<char> bytes(extent(tensor) * width);
   file_->read_at(tensor.offset, std::as_writable_bytes(std::span(bytes)));
