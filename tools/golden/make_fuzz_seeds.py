@@ -11,6 +11,8 @@ import struct
 import sys
 import tarfile
 
+from tfrecord import frame
+
 folder = pathlib.Path(sys.argv[1])
 
 
@@ -19,21 +21,6 @@ def write(parser, **seeds):
         path = folder / "fuzz" / parser / name
         os.makedirs(path.parent, exist_ok=True)
         path.write_bytes(content)
-
-
-def masked_crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def record(data, length=None):
-    header = struct.pack("<Q", len(data) if length is None else length)
-    return header + struct.pack("<I", masked_crc32c(header)) + data + struct.pack("<I", masked_crc32c(data))
 
 
 def field(number, content):
@@ -51,8 +38,8 @@ example = field(1, feature("image/encoded", 1, field(1, b"\xff\xd8\xff")) +
 unpacked = field(1, feature("image/class/label", 3, b"\x08\x07\x08\x08") +
                  feature("image/object/bbox/xmin", 2, b"\x0d" + struct.pack("<f", 0.5)))
 write("tf_example", whole=example, unpacked=unpacked, empty=b"", cut=example[:-3])
-write("tfrecord", three=record(b"first") + record(b"") + record(example), cut=record(b"first")[:-2],
-      huge_length=record(b"1234", length=2 ** 60), damaged=record(b"first").replace(b"first", b"fyrst"))
+write("tfrecord", three=frame(b"first") + frame(b"") + frame(example), cut=frame(b"first")[:-2],
+      huge_length=frame(b"1234", length=2 ** 60), damaged=frame(b"first").replace(b"first", b"fyrst"))
 
 for name in ["cifar_python2_protocol2", "cifar_python3_protocol4", "cifar_python3_protocol5"]:
     os.makedirs(folder / "fuzz" / "cifar", exist_ok=True)

@@ -4,9 +4,9 @@
 Needs: pip install protobuf. The messages are encoded by protobuf itself, from TensorFlow's example.proto and
 feature.proto as declared here; the checksum of the TFRecord frame is computed bit by bit.
 """
-import struct
-
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from tfrecord import frame, masked_crc32c
 
 
 def declare(packed):
@@ -44,21 +44,6 @@ def declare(packed):
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{file.package}.Example"))
-
-
-def masked_crc32c(data):
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def frame(data):
-    length = struct.pack("<Q", len(data))
-    return length + struct.pack("<I", masked_crc32c(length)) + data + struct.pack("<I", masked_crc32c(data))
 
 
 def show(name, data):

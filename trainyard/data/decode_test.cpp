@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/data/jpeg.h"
+#include "trainyard/data/png_writer.h"
 #include "trainyard/data/test_images.h"
 
 namespace trainyard::data {
@@ -19,7 +20,7 @@ std::vector<std::byte> bytes_of(std::string_view text) {
 
 TEST(Decode, PngUnderAnyName) {
   const Image image = noisy_image(13, 21);
-  const auto file = encode_png(image.pixels, 13, 21, SPNG_COLOR_TYPE_TRUECOLOR);
+  const auto file = encode_png(image);
   EXPECT_EQ(read_image_size(file).value(), (ImageSize{13, 21}));
   EXPECT_EQ(decode_image(file).value().pixels, image.pixels);
   const CropWindow crop{2, 5, 7, 11};
@@ -36,7 +37,7 @@ TEST(Decode, GrayPngAndAlpha) {
 }
 
 TEST(Decode, DamagedPngIsAnError) {
-  const auto file = encode_png(noisy_image(20, 20).pixels, 20, 20, SPNG_COLOR_TYPE_TRUECOLOR);
+  const auto file = encode_png(noisy_image(20, 20));
   for (size_t size : {size_t{4}, size_t{20}, file.size() / 2}) {
     EXPECT_EQ(decode_image(std::span(file).first(size)).error().code(), ErrorCode::kCorruptData);
   }
@@ -46,7 +47,7 @@ TEST(Decode, DamagedPngIsAnError) {
 }
 
 TEST(Decode, LargePngIsRefusedBeforeAnythingIsAllocated) {
-  const auto file = encode_png(flat_image(300, 400, 9).pixels, 300, 400, SPNG_COLOR_TYPE_TRUECOLOR);
+  const auto file = encode_png(flat_image(300, 400, 9));
   int64_t allocated = 0;
   DecodeLimits limits{.max_pixels = 119'999, .before_allocation = [&](int64_t bytes) { allocated += bytes; }};
   EXPECT_NE(std::string(decode_image(file, {}, {.limits = limits}).error().what()).find("image too large"),

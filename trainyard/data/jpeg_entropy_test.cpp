@@ -1,7 +1,6 @@
 // Our entropy decoder against libjpeg's, which is the independent source: the same pixels, to the bit.
 #include "trainyard/data/jpeg_entropy.h"
 
-#include <cstdlib>
 #include <memory>
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include "trainyard/core/test_data.h"
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/jpeg.h"
+#include "trainyard/data/jpeg_encoder_for_test.h"
 #include "trainyard/data/test_images.h"
 
 namespace trainyard::data {
@@ -23,35 +23,14 @@ struct Encoding {
 };
 
 std::vector<std::byte> encode(const Image& image, const Encoding& how) {
-  jpeg_compress_struct codec{};
-  jpeg_error_mgr errors{};
-  codec.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&codec);
-  unsigned char* output = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&codec, &output, &size);
-  codec.image_height = image.height;
-  codec.image_width = image.width;
-  codec.input_components = 3;
-  codec.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&codec);
-  if (how.gray) jpeg_set_colorspace(&codec, JCS_GRAYSCALE);
-  jpeg_set_quality(&codec, how.quality, TRUE);
-  codec.comp_info[0].h_samp_factor = how.horizontal;
-  codec.comp_info[0].v_samp_factor = how.vertical;
-  codec.optimize_coding = how.optimized ? TRUE : FALSE;
-  codec.restart_in_rows = how.restart_rows;
-  jpeg_start_compress(&codec, TRUE);
-  for (int y = 0; y < image.height; ++y) {
-    JSAMPROW row = const_cast<uint8_t*>(image.pixels.data() + static_cast<ptrdiff_t>(y) * image.width * 3);
-    jpeg_write_scanlines(&codec, &row, 1);
-  }
-  jpeg_finish_compress(&codec);
-  jpeg_destroy_compress(&codec);
-  const auto* begin = reinterpret_cast<const std::byte*>(output);
-  std::vector<std::byte> file(begin, begin + size);
-  std::free(output);
-  return file;
+  return encode_with(image.pixels, image.height, image.width, JCS_RGB, [&](jpeg_compress_struct& codec) {
+    if (how.gray) jpeg_set_colorspace(&codec, JCS_GRAYSCALE);
+    jpeg_set_quality(&codec, how.quality, TRUE);
+    codec.comp_info[0].h_samp_factor = how.horizontal;
+    codec.comp_info[0].v_samp_factor = how.vertical;
+    codec.optimize_coding = how.optimized ? TRUE : FALSE;
+    codec.restart_in_rows = how.restart_rows;
+  });
 }
 
 // The whole image by libjpeg alone.

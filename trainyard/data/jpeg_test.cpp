@@ -1,15 +1,13 @@
 #include "trainyard/data/jpeg.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <stdexcept>
 
 #include <gtest/gtest.h>
-#include <jpeglib.h>
 
 #include "trainyard/core/random.h"
 #include "trainyard/data/decode.h"
+#include "trainyard/data/jpeg_encoder_for_test.h"
 #include "trainyard/data/test_images.h"
 
 namespace trainyard::data {
@@ -20,32 +18,11 @@ using core::ErrorCode;
 // JPEGs that encode_jpeg does not write: gray, CMYK (with Adobe's marker: inverted), progressive.
 std::vector<std::byte> encode_special(std::span<const uint8_t> pixels, int height, int width, J_COLOR_SPACE space,
                                       bool progressive, J_COLOR_SPACE stored) {
-  jpeg_compress_struct codec{};
-  jpeg_error_mgr errors{};
-  codec.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&codec);
-  unsigned char* output = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&codec, &output, &size);
-  codec.image_height = height;
-  codec.image_width = width;
-  codec.input_components = static_cast<int>(pixels.size() / (static_cast<size_t>(height) * width));
-  codec.in_color_space = space;
-  jpeg_set_defaults(&codec);
-  jpeg_set_colorspace(&codec, stored);
-  jpeg_set_quality(&codec, 100, TRUE);
-  if (progressive) jpeg_simple_progression(&codec);
-  jpeg_start_compress(&codec, TRUE);
-  for (int y = 0; y < height; ++y) {
-    JSAMPROW row = const_cast<uint8_t*>(pixels.data() + static_cast<size_t>(y) * width * codec.input_components);
-    jpeg_write_scanlines(&codec, &row, 1);
-  }
-  jpeg_finish_compress(&codec);
-  jpeg_destroy_compress(&codec);
-  const auto* begin = reinterpret_cast<const std::byte*>(output);
-  std::vector<std::byte> result(begin, begin + size);
-  std::free(output);
-  return result;
+  return encode_with(pixels, height, width, space, [&](jpeg_compress_struct& codec) {
+    jpeg_set_colorspace(&codec, stored);
+    jpeg_set_quality(&codec, 100, TRUE);
+    if (progressive) jpeg_simple_progression(&codec);
+  });
 }
 
 std::vector<std::byte> encode_progressive(const Image& image) {

@@ -1,4 +1,4 @@
-// Images made by formulas, and PNG files, which the library only reads. For tests only.
+// Images made by formulas, and PNG files of kinds that the library only reads. For tests only.
 #pragma once
 
 #include <cmath>
@@ -48,7 +48,7 @@ inline Image part_of(const Image& image, const CropWindow& crop) {
   return part;
 }
 
-// A PNG of the given colour type (libspng's) and 8 bits; `pixels` holds its channels.
+// A PNG of a colour type (libspng's) that encode_png(Image) does not write, of 8 bits; `pixels` holds its channels.
 inline std::vector<std::byte> encode_png(std::span<const uint8_t> pixels, int height, int width, uint8_t color_type) {
   spng_ctx* context = spng_ctx_new(SPNG_CTX_ENCODER);
   spng_set_option(context, SPNG_ENCODE_TO_BUFFER, 1);

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/data/jpeg.h"
+#include "trainyard/data/png_writer.h"
 #include "trainyard/data/resize.h"
 #include "trainyard/data/test_images.h"
 
@@ -252,7 +253,7 @@ TEST(ImagenetTransform, OddSizesWork) {
 }
 
 TEST(Transform, BadImagesSayWhereTheyAre) {
-  const auto png = encode_png(noisy_image(40, 40).pixels, 40, 40, SPNG_COLOR_TYPE_TRUECOLOR);
+  const auto png = encode_png(noisy_image(40, 40));
   EXPECT_NO_THROW(apply("imagenet", training(8), {.bytes = png, .where = "x"}));  // a PNG named .JPEG is fine
   auto truncated = encode_jpeg(noisy_image(40, 40));
   truncated.resize(truncated.size() / 2);

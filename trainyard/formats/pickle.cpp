@@ -57,15 +57,16 @@ constexpr std::array<NamedFunction, 4> kTorchFunctions = {{
 
 struct Vocabulary {
   std::span<const NamedFunction> functions;
-  std::string_view instructions;  // beside those that all have
-  std::string_view reader;        // "no ... needs"
+  // Numbers and storages, as PyTorch writes them: BINFLOAT, LONG1, BINPERSID, and a state for dictionaries.
+  bool for_tensors = false;
+  std::string_view reader;  // "no ... needs"
   std::string_view remedy;
 };
 
 const Vocabulary& vocabulary_of(PickleVocabulary vocabulary) {
-  static constexpr Vocabulary kCifar{kCifarFunctions, "", "CIFAR-10 batch",
+  static constexpr Vocabulary kCifar{kCifarFunctions, false, "CIFAR-10 batch",
                                      "use a batch file of CIFAR-10 as it is published"};
-  static constexpr Vocabulary kTorch{kTorchFunctions, "G\x8aQ", "state dict",
+  static constexpr Vocabulary kTorch{kTorchFunctions, true, "state dict",
                                      "save the state dict alone: torch.save(model.state_dict(), path)"};
   return vocabulary == PickleVocabulary::kCifarBatch ? kCifar : kTorch;
 }
@@ -290,8 +291,7 @@ class PickleMachine {
 
   // Sets the state of an array or of an element type; an OrderedDict's, which holds versions of modules, is dropped.
   void build() {
-    if (vocabulary_.functions.data() == kTorchFunctions.data() && stack_.size() >= 2 &&
-        stack_[stack_.size() - 2]->kind == Kind::kDictionary) {
+    if (vocabulary_.for_tensors && stack_.size() >= 2 && stack_[stack_.size() - 2]->kind == Kind::kDictionary) {
       pop();
       return;
     }
@@ -373,8 +373,8 @@ class PickleMachine {
 
 // The instructions, named as in Python's pickletools.
 void PickleMachine::execute(char opcode) {
-  if (std::string_view("G\x8aQ").find(opcode) != std::string_view::npos &&
-      vocabulary_.instructions.find(opcode) == std::string_view::npos) {
+  constexpr std::string_view kForTensors = "G\x8aQ";
+  if (!vocabulary_.for_tensors && kForTensors.find(opcode) != std::string_view::npos) {
     throw unknown_instruction(opcode);
   }
   switch (opcode) {

@@ -28,11 +28,11 @@ constexpr std::pair<std::string_view, TensorType> kTypes[] = {
     {"F64", TensorType::kFloat64},
 };
 
-core::Error corrupt(const core::ReadableFile& file, std::string_view where, std::string problem,
+core::Error corrupt(const core::ReadableFile& file, std::string_view tensor, std::string problem,
                     std::string expected = "", std::string actual = "") {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
-           .where = where.empty() ? file.path() : fmt::format("{}, tensor '{}'", file.path(), where),
+           .where = tensor_place(file.path(), tensor),
            .expected = std::move(expected),
            .actual = std::move(actual),
            .remedy = "a weights file is safetensors or a state dict that torch.save wrote; get or write it again"}};
@@ -178,7 +178,7 @@ void write_safetensors(const std::string& path, std::span<const FloatTensor> ten
       throw core::Error(core::ErrorCode::kInvalidArgument,
                         {.problem = header.contains(tensor.name) ? "a tensor's name comes twice"
                                                                  : "a tensor's shape does not fit its numbers",
-                         .where = fmt::format("{}, tensor '{}'", path, tensor.name),
+                         .where = tensor_place(path, tensor.name),
                          .expected = fmt::format("{} numbers", stored.count()),
                          .actual = fmt::format("{}", tensor.values.size())});
     }

@@ -90,6 +90,10 @@ std::string describe(const StoredTensor& tensor) {
   return fmt::format("{} [{}]", tensor_type_name(tensor.type), fmt::join(tensor.shape, ", "));
 }
 
+std::string tensor_place(const std::string& path, std::string_view tensor) {
+  return tensor.empty() ? path : fmt::format("{}, tensor '{}'", path, tensor);
+}
+
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
@@ -103,7 +107,7 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
 void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t end, const std::string& path) {
   const auto error = [&](std::string problem, std::string expected = "", std::string actual = "") {
     return core::Error(core::ErrorCode::kCorruptData, {.problem = std::move(problem),
-                                                       .where = fmt::format("{}, tensor '{}'", path, tensor.name),
+                                                       .where = tensor_place(path, tensor.name),
                                                        .expected = std::move(expected),
                                                        .actual = std::move(actual),
                                                        .remedy = "write the file again"});

@@ -44,6 +44,9 @@ struct StoredTensor {
 // "float32 [64, 3, 7, 7]"
 std::string describe(const StoredTensor& tensor);
 
+// Where an error is: "resnet50.pth, tensor 'fc.weight'"; the file alone without a tensor.
+std::string tensor_place(const std::string& path, std::string_view tensor);
+
 // The strides of an array in C order.
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
 

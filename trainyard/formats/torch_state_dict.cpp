@@ -35,7 +35,7 @@ core::Error corrupt(const core::ReadableFile& file, std::string_view tensor, std
                     std::string expected = "", std::string actual = "") {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
-           .where = tensor.empty() ? file.path() : fmt::format("{}, tensor '{}'", file.path(), tensor),
+           .where = tensor_place(file.path(), tensor),
            .expected = std::move(expected),
            .actual = std::move(actual),
            .remedy = "write the file again with torch.save(model.state_dict(), path)"}};
@@ -50,7 +50,7 @@ std::string read_member(const core::ReadableFile& file, const ZipMember& member)
 // The archive's members by their name behind the archive's own folder.
 class Archive {
  public:
-  explicit Archive(const core::ReadableFile& file) : file_(file) {
+  explicit Archive(const core::ReadableFile& file) {
     for (ZipMember& member : read_zip_directory(file)) {
       const size_t folder = member.name.find('/');
       if (folder == std::string::npos) continue;
@@ -65,7 +65,6 @@ class Archive {
   }
 
  private:
-  const core::ReadableFile& file_;
   std::map<std::string, ZipMember, std::less<>> members_;
 };
 

@@ -17,7 +17,6 @@
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/transform.h"
 #include "trainyard/formats/npy.h"
-#include "trainyard/recipes/trained_model.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -93,10 +92,7 @@ void PredictOptions::validate() const {
 
 void predict(const PredictOptions& options, std::ostream& out) {
   options.validate();
-  TrainedModel trained = load_trained_model({.path = options.checkpoint,
-                                             .model = options.model,
-                                             .dataset = options.dataset,
-                                             .num_classes = options.num_classes});
+  TrainedModel trained = load_trained_model(options.model);
   if (!options.array_input.empty()) {
     predict_array(options, trained, out);
     return;

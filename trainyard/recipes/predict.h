@@ -8,13 +8,12 @@
 #include <vector>
 
 #include "trainyard/data/transform.h"
+#include "trainyard/recipes/trained_model.h"
 
 namespace trainyard::recipes {
 
 struct PredictOptions {
-  // As TrainedModelOptions::path, model, dataset, num_classes.
-  std::string checkpoint, model, dataset;
-  int64_t num_classes = 0;
+  TrainedModelOptions model;
   std::vector<std::string> images;  // JPEG or PNG files
   int64_t top = 5;
   bool json = false;

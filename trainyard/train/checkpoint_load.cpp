@@ -3,12 +3,12 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/train/checkpoint.h"
 #include "trainyard/train/checkpoint_reader.h"
+#include "trainyard/train/name_list.h"
 
 namespace trainyard::train {
 namespace {
@@ -48,14 +48,9 @@ class NameRecorder : public core::StateWriter {
   void text(const std::string& name, std::string_view) override { entries[name] = "text"; }
 };
 
-// ", what: a, b, ... (12 in all)"; nothing for none.
+// " what: a, b;"; nothing for none.
 std::string listed(std::string_view what, const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
-  if (names.empty()) return {};
-  const std::vector<std::string> shown(names.begin(),
-                                       names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kShown)));
-  const std::string count = names.size() > kShown ? fmt::format(", ... ({} in all)", names.size()) : "";
-  return fmt::format(" {}: {}{};", what, fmt::join(shown, ", "), count);
+  return names.empty() ? "" : fmt::format(" {}: {};", what, first_names(names));
 }
 
 // Empty when names, shapes and types are the same.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <span>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -13,6 +12,7 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/formats/safetensors.h"
+#include "trainyard/train/name_list.h"
 
 namespace trainyard::train {
 namespace {
@@ -48,10 +48,7 @@ int64_t other_classes(const std::vector<std::pair<at::Tensor, const formats::Sto
 }
 
 std::string listed(std::string_view what, const std::vector<std::string>& names) {
-  constexpr size_t kShown = 10;
-  if (names.empty()) return "";
-  return fmt::format("; {}: {}{}", what, fmt::join(std::span(names).first(std::min(names.size(), kShown)), ", "),
-                     names.size() > kShown ? fmt::format(", ... ({} in all)", names.size()) : "");
+  return names.empty() ? "" : fmt::format("; {}: {}", what, first_names(names));
 }
 
 }  // namespace

@@ -145,6 +145,13 @@ const char* name_of(ConvolutionAlgorithm algorithm) {
   return algorithm == ConvolutionAlgorithm::kWinograd ? "winograd" : "direct";
 }
 
+std::optional<ConvolutionAlgorithm> algorithm_of(std::string_view name) {
+  for (const auto algorithm : {ConvolutionAlgorithm::kDirect, ConvolutionAlgorithm::kWinograd}) {
+    if (name == name_of(algorithm)) return algorithm;
+  }
+  return std::nullopt;
+}
+
 ConvolutionAlgorithm measured(const std::string& description, const ConvolutionShape& shape,
                               ConvolutionDirection direction, const ConvolutionKernel& direct,
                               const ConvolutionKernel& winograd) {
@@ -183,8 +190,7 @@ ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKern
     known = name_of(algorithm);
     if (kernels.choices != nullptr) known = kernels.choices->add(description, *known);
   }
-  return *known == name_of(ConvolutionAlgorithm::kWinograd) ? ConvolutionAlgorithm::kWinograd
-                                                            : ConvolutionAlgorithm::kDirect;
+  return algorithm_of(*known).value_or(ConvolutionAlgorithm::kDirect);
 }
 
 }  // namespace
@@ -231,10 +237,9 @@ void ConvolutionChoices::read() {
     std::string algorithm, description;
     if (!(fields >> algorithm >> choice.direct_seconds >> choice.winograd_seconds) || fields.get() != '\t') continue;
     std::getline(fields, description);
-    if (algorithm != name_of(ConvolutionAlgorithm::kDirect) && algorithm != name_of(ConvolutionAlgorithm::kWinograd)) {
-      continue;
-    }
-    if (algorithm == name_of(ConvolutionAlgorithm::kWinograd)) choice.algorithm = ConvolutionAlgorithm::kWinograd;
+    const auto named = algorithm_of(algorithm);
+    if (!named) continue;
+    choice.algorithm = *named;
     choices_[description] = choice;
   }
 }

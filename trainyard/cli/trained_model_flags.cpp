@@ -1,0 +1,30 @@
+#include "trainyard/cli/trained_model_flags.h"
+
+#include "trainyard/core/error.h"
+
+namespace trainyard::cli {
+
+void declare_trained_model_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Model";
+  table.text("model", std::nullopt, "the model; unset: the checkpoint's").group(kGroup);
+  table
+      .text("weights", std::nullopt,
+            "a checkpoint: DIR/model.ckpt-STEP; or a safetensors file or state dict of torch.save, with --model")
+      .group(kGroup);
+  table.text("data_name", std::nullopt, "the data set; unset: the checkpoint's, imagenet for a file of weights")
+      .group(kGroup);
+  table.integer("num_classes", 0, "of a file of weights; 0: the data set's").bounds(0).group(kGroup);
+  table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group(kGroup);
+}
+
+recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& values) {
+  if (values.given("weights") == values.given("train_dir")) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "one of --weights and --train_dir must be given"});
+  }
+  return {.path = values.given("weights") ? values.text("weights") : values.text("train_dir"),
+          .model = values.text("model"),
+          .dataset = values.text("data_name"),
+          .num_classes = values.integer("num_classes")};
+}
+
+}  // namespace trainyard::cli

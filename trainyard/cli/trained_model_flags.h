@@ -1,0 +1,14 @@
+// Which trained model a command works on: predict, export.
+#pragma once
+
+#include "trainyard/core/flags.h"
+#include "trainyard/recipes/trained_model.h"
+
+namespace trainyard::cli {
+
+void declare_trained_model_flags(core::FlagTable& table);
+
+// Throws kInvalidArgument unless exactly one of --weights and --train_dir is given.
+recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& values);
+
+}  // namespace trainyard::cli
