@@ -197,8 +197,9 @@ ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKern
 
 ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& s) {
   const int64_t tiles = s.batch * ((s.out_height + 3) / 4) * ((s.out_width + 3) / 4);
-  return tiles >= 32 && std::min(s.in_channels, s.out_channels) >= 32 ? ConvolutionAlgorithm::kWinograd
-                                                                      : ConvolutionAlgorithm::kDirect;
+  const bool enough = s.dtype == DataType::kBfloat16 || tiles >= 32;
+  return enough && std::min(s.in_channels, s.out_channels) >= 32 ? ConvolutionAlgorithm::kWinograd
+                                                                 : ConvolutionAlgorithm::kDirect;
 }
 
 Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,

@@ -20,9 +20,10 @@ namespace trainyard::nn::cpu {
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                                                       const KernelOptions& kernels);
 
-// Where oneDNN has both: Winograd if there are at least 32 tiles of 4x4 output pixels (over the batch) and 32 channels
-// on either side. With fewer tiles the transformed weights, 36 numbers for 9, cost more than the multiplications that
-// they save; with 16 channels the transformed images do.
+// Where there are both: Winograd if there are 32 channels on either side and, in float, at least 32 tiles of 4x4 output
+// pixels (over the batch). With fewer tiles the transformed weights, 36 numbers for 9, cost more than the
+// multiplications that they save; with 16 channels the transformed images do. In bfloat16 the tiles are of 2x2 and
+// weights of 16 numbers.
 ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& shape);
 
 // What was measured, or chosen by the rule while other programs disturbed the measuring, by description ("float
