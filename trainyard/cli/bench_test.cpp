@@ -7,6 +7,7 @@
 
 #include "trainyard/cli/cli_for_test.h"
 #include "trainyard/cli/doctor_report.h"
+#include "trainyard/core/environment_for_test.h"
 #include "trainyard/core/golden.h"
 #include "trainyard/core/temp_dir.h"
 
@@ -18,11 +19,6 @@ using Json = nlohmann::json;
 // No test reads or writes the user's own limits.
 class Bench : public ::testing::Test {
  protected:
-  Bench() {
-    if (const char* value = std::getenv("XDG_CACHE_HOME")) before_ = value;
-    ::setenv("XDG_CACHE_HOME", temp_.file("cache").c_str(), 1);
-  }
-  ~Bench() override { before_.empty() ? ::unsetenv("XDG_CACHE_HOME") : ::setenv("XDG_CACHE_HOME", before_.c_str(), 1); }
   std::string read(const char* name) const { return core::local_file_system().read_file(temp_.file(name)); }
   // A short run on synthetic images.
   static CommandResult train(const Arguments& more) {
@@ -35,7 +31,7 @@ class Bench : public ::testing::Test {
   core::TempDir temp_;
 
  private:
-  std::string before_;
+  const core::EnvironmentVariable cache_{"XDG_CACHE_HOME", temp_.file("cache")};
 };
 
 TEST_F(Bench, LayersPrintsATableAndWritesJson) {
@@ -144,6 +140,14 @@ TEST_F(Bench, DataRefusesWhatItCannotDo) {
             kUsage);
   EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--datasets_prefetch_buffer_size=5000"}).code,
             kUsage);
+  EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--record_cache_mib=5"}).code, kUsage);
+  EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--scaled_decode", "--decoded_cache_mib=5"}).code,
+            kUsage);
+  EXPECT_EQ(
+      run_command({"bench", "data", "--data_dir=x/imagenet", "--input_preprocessor=dali", "--decoded_cache_mib=5"})
+          .code,
+      kFailure)
+      << "the directory is missing; nobody asked for scaled decoding";
   EXPECT_NE(run_command({"bench", "data", "--data_dir=" + temp_.file("imagenet")}).code, kSuccess);
 }
 

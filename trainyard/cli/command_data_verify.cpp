@@ -20,7 +20,8 @@ int run_data_verify(const Arguments& arguments, Console& console) {
   if (!parsed) return kSuccess;
   data::VerifyOptions options;
   options.directory = directory_argument(*parsed, "data verify");
-  options.name = recipes::dataset_name_of(parsed->values.text("data_name"), options.directory);
+  // Images of any size, whatever their labels mean.
+  options.name = recipes::dataset_name_of(parsed->values.text("data_name"), options.directory, "imagenet");
   options.index_directory = parsed->values.text("data_index_dir");
   options.threads = data_threads(parsed->values);
   options.stop = console.stop;

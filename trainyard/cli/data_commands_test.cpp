@@ -150,6 +150,17 @@ TEST_F(DataCommands, VerifyFindsEachBadSample) {
   EXPECT_EQ(run_command({"data", "verify", "--data_name=shapes", temp_.file("nowhere")}).code, kFailure);
 }
 
+TEST_F(DataCommands, VerifyNeedsNoName) {
+  const core::TempDir elsewhere;  // without a data set's name in its path
+  ASSERT_EQ(convert(shapes_, "tfrecord", elsewhere.file("records")).code, kSuccess);
+  EXPECT_EQ(run_command({"data", "verify", elsewhere.file("records")}).out,
+            "60 training and 24 validation images of imagenet: all good\n");
+  EXPECT_EQ(
+      run_command({"train", "--model=trivial", "--data_dir=" + elsewhere.file("records"), "--num_batches=1"}).code,
+      kUsage)
+      << "labels count from 0 or from 1";
+}
+
 TEST_F(DataCommands, VerifyDecodesImages) {
   ASSERT_EQ(convert(shapes_, "folder", temp_.file("folder")).code, kSuccess);
   const std::string folder = core::join_path(temp_.file("folder"), "train/00000");

@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/environment_for_test.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/machine_info.h"
 #include "trainyard/core/peak_kernels.h"
@@ -123,23 +124,16 @@ TEST(MachineLimits, OfAnotherMachineOrDamagedAreNotTaken) {
 
 TEST(MachineLimits, LiveInTheUsersCacheFolder) {
   const TempDir temp;
-  const char* const names[] = {"XDG_CACHE_HOME", "HOME"};
-  std::vector<std::pair<const char*, std::string>> before;
-  for (const char* name : names) {
-    if (const char* value = std::getenv(name)) before.emplace_back(name, value);
-  }
-  ::setenv("HOME", temp.path().c_str(), 1);
-  ::setenv("XDG_CACHE_HOME", temp.file("xdg").c_str(), 1);
+  const EnvironmentVariable home("HOME", temp.path()), cache("XDG_CACHE_HOME", temp.file("xdg"));
   EXPECT_EQ(parent_path(save_machine_limits(kSample)), temp.file("xdg/trainyard"));
-  ::setenv("XDG_CACHE_HOME", "relative", 1);
+  cache.set("relative");
   EXPECT_FALSE(load_machine_limits().has_value());
   EXPECT_EQ(parent_path(save_machine_limits(kSample)), temp.file(".cache/trainyard"));
   EXPECT_TRUE(load_machine_limits().has_value());
-  ::unsetenv("XDG_CACHE_HOME");
-  ::unsetenv("HOME");
+  cache.set(std::nullopt);
+  home.set(std::nullopt);
   EXPECT_FALSE(load_machine_limits().has_value());
   EXPECT_THROW(save_machine_limits(kSample), Error);
-  for (const auto& [name, value] : before) ::setenv(name, value.c_str(), 1);
 }
 
 }  // namespace

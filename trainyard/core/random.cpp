@@ -33,8 +33,8 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
   return counter;
 }
 
-uint64_t stable_hash(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325;
+uint64_t stable_hash(std::string_view text, uint64_t before) {
+  uint64_t hash = before;
   for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }

@@ -18,7 +18,8 @@ namespace trainyard::core {
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // FNV-1a, 64 bit: the identity of a name in streams and files. Stable for ever: it is part of checkpoints' meaning.
-uint64_t stable_hash(std::string_view text);
+// `before`: the hash of what comes before the text.
+uint64_t stable_hash(std::string_view text, uint64_t before = 0xCBF29CE484222325);
 
 // Not thread-safe; make one where it is used, construction is cheap.
 class RandomStream {

@@ -32,4 +32,9 @@ std::string user_cache_file(std::string_view name, std::string_view directory) {
   return folder.empty() ? folder : join_path(folder, fmt::format("{}-{:08x}.txt", name, crc32c(machine_kind())));
 }
 
+std::string user_cache_folder(std::string_view name) {
+  const std::string folder = default_directory();
+  return folder.empty() ? folder : join_path(folder, name);
+}
+
 }  // namespace trainyard::core

@@ -55,7 +55,6 @@ struct DatasetOptions {
   Subset subset = Subset::kTrain;
   std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
   bool use_index = true;        // false: find the records by reading the shards
-  bool cache_records = false;   // keep what was read in memory
   core::FileSystem* files = &core::local_file_system();
 };
 

@@ -115,23 +115,8 @@ std::optional<StoredImages> look_into(const DatasetOptions& options, std::string
   return std::nullopt;
 }
 
-// Files that a glob or braces, or the path itself, stand for.
 std::optional<StoredImages> named_shards(const DatasetOptions& options) {
-  core::FileSystem& files = *options.files;
-  std::vector<std::string> paths;
-  for (const std::string& path : expand_braces(options.directory)) {
-    const std::string name = core::base_name(path), directory = core::parent_path(path);
-    if (files.exists(path) || name.find_first_of("*?[") == std::string::npos) {
-      paths.push_back(path);  // opening it says when it is missing
-      continue;
-    }
-    if (!is_directory(files, directory)) continue;
-    for (const std::string& found : files.list(directory)) {
-      if (::fnmatch(name.c_str(), found.c_str(), FNM_PERIOD) == 0 && !found.ends_with(".idx")) {
-        paths.push_back(core::join_path(directory, found));
-      }
-    }
-  }
+  std::vector<std::string> paths = paths_named(*options.files, options.directory);
   std::erase_if(paths, [&](const std::string& path) {
     const std::string name = core::base_name(path);
     return names_subset(name, other(options.subset)) && !names_subset(name, options.subset);
@@ -215,6 +200,24 @@ std::vector<std::string> expand_braces(const std::string& text) {
   }
   for (const std::string& choice : choices) {
     for (const std::string& rest : rests) paths.push_back(text.substr(0, open) + choice + rest);
+  }
+  return paths;
+}
+
+std::vector<std::string> paths_named(core::FileSystem& files, const std::string& data) {
+  std::vector<std::string> paths;
+  for (const std::string& path : expand_braces(data)) {
+    const std::string name = core::base_name(path), directory = core::parent_path(path);
+    if (files.exists(path) || name.find_first_of("*?[") == std::string::npos) {
+      paths.push_back(path);  // opening it says when it is missing
+      continue;
+    }
+    if (!is_directory(files, directory)) continue;
+    for (const std::string& found : files.list(directory)) {
+      if (::fnmatch(name.c_str(), found.c_str(), FNM_PERIOD) == 0 && !found.ends_with(".idx")) {
+        paths.push_back(core::join_path(directory, found));
+      }
+    }
   }
   return paths;
 }

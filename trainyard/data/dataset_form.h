@@ -39,6 +39,10 @@ struct StoredImages {
   std::vector<std::string> paths;  // the shards, sorted; or the one folder that holds the class folders
 };
 
+// The directory or the files that `data` names, shards of either subset: what a glob or braces stand for, else itself.
+// Throws kInvalidArgument for malformed braces.
+std::vector<std::string> paths_named(core::FileSystem& files, const std::string& data);
+
 // What is there of the subset, in the order above. `prefix` is that of the set's TFRecords. Throws kNotFound with
 // upstream's text and what the directory holds instead; `other_forms` says what else it might have held.
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,

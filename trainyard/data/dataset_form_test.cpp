@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/environment_for_test.h"
 #include "trainyard/core/error_for_test.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/data/jpeg.h"
@@ -225,6 +226,42 @@ TEST_F(DatasetForm, AStaleIndexIsRefused) {
   EXPECT_THAT(core::message_of([&] { dataset->read(0); }, ErrorCode::kCorruptData),
               HasSubstr("index file is not of this shard"))
       << "thrown: no bad sample, which could be skipped";
+}
+
+TEST_F(DatasetForm, WhatWasFoundIsKeptForTheNextRun) {
+  const core::EnvironmentVariable cache("XDG_CACHE_HOME", temp_.file("cache"));
+  const std::string shard = "train-00000-of-00001";
+  write_records(shard, std::vector<int64_t>(100, 7));
+  EXPECT_EQ(open()->size(), 100);
+  const std::string folder = temp_.file("cache/trainyard/record_indexes");
+  ASSERT_EQ(files_.list(folder).size(), 1u);
+  // The next run believes it: here that one record reaches to the end of the shard.
+  const std::string kept = core::join_path(folder, files_.list(folder).front());
+  const uint64_t size = files_.info(temp_.file(shard)).size;
+  files_.write_file_atomically(kept, fmt::format("0 {}\n", size));
+  EXPECT_EQ(open()->size(), 1);
+  EXPECT_EQ(core::code_of([&] { open()->read(0); }), ErrorCode::kCorruptData) << "but not blindly";
+  files_.write_file_atomically(kept, "no index");
+  EXPECT_EQ(open()->size(), 100) << "a damaged one is made again";
+  EXPECT_EQ(files_.read_file(kept).substr(0, 2), "0 ");
+  write_index(shard, "idx/" + shard + ".idx");
+  EXPECT_EQ(open()->size(), 100) << "an index file comes first";
+  files_.remove_file(temp_.file("idx/" + shard + ".idx"));
+  write_records(shard, std::vector<int64_t>(101, 7));
+  EXPECT_EQ(open()->size(), 101) << "a shard that was written again is looked at again";
+}
+
+TEST_F(DatasetForm, FewRecordsAreNotKeptNorIsADiskNeeded) {
+  const core::EnvironmentVariable cache("XDG_CACHE_HOME", temp_.file("cache"));
+  write_records("train-00000-of-00001", {1, 2, 3});
+  EXPECT_EQ(open()->size(), 3);
+  EXPECT_FALSE(files_.exists(temp_.file("cache")));
+  write("cache", "a file where the folder should be");
+  write_records("train-00000-of-00001", std::vector<int64_t>(100, 7));
+  EXPECT_EQ(open()->size(), 100);
+  cache.set(std::nullopt);
+  const core::EnvironmentVariable home("HOME", std::nullopt);
+  EXPECT_EQ(open()->size(), 100);
 }
 
 TEST_F(DatasetForm, CifarAndShapesInOtherForms) {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/environment_for_test.h"
 #include "trainyard/core/fault_injector.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/core/test_data.h"
@@ -49,8 +50,8 @@ class DatasetTest : public ::testing::Test {
   }
   std::string content(const std::string& name) { return core::local_file_system().read_file(temp_.file(name)); }
 
-  std::unique_ptr<Dataset> open(const std::string& name, Subset subset = Subset::kTrain, bool cache = false) {
-    return datasets().get(name)({.directory = temp_.path(), .subset = subset, .cache_records = cache});
+  std::unique_ptr<Dataset> open(const std::string& name, Subset subset = Subset::kTrain) {
+    return datasets().get(name)({.directory = temp_.path(), .subset = subset});
   }
   Error open_error(const std::string& name, const std::string& directory) {
     try {
@@ -203,26 +204,11 @@ TEST_F(DatasetTest, BadRecordsSayWhatIsWrong) {
   EXPECT_FALSE(cifar->read(1).ok());
 }
 
-TEST_F(DatasetTest, CachedRecordsAreReadOnce) {
-  write_shard("train-00000-of-00001", {example(flat_jpeg(10), 1), example(flat_jpeg(20), 2)});
-  const auto cached = open("imagenet", Subset::kTrain, true);
-  const auto plain = open("imagenet");
-  for (const auto* dataset : {cached.get(), plain.get()}) EXPECT_EQ(dataset->read(0).value().label, 1);
-  {  // damages the file in place: whoever reads it again notices
-    std::string file = content("train-00000-of-00001");
-    std::fill(file.begin() + 12, file.end(), 'x');
-    const auto damaged = core::local_file_system().open_write(temp_.file("train-00000-of-00001"));
-    damaged->write(file);
-    damaged->close();
-  }
-  EXPECT_EQ(cached->read(0).value().label, 1);
-  EXPECT_FALSE(plain->read(0).ok());
-  EXPECT_FALSE(cached->read(1).ok());
-}
-
 // A disk that fails while a data set is read: each fault is told, or does no harm, and nothing but core::Error comes
 // out.
 TEST_F(DatasetTest, DiskFaultsAreReported) {
+  // Without a folder for indexes: faults there do no harm (dataset_form_test.cpp).
+  const core::EnvironmentVariable cache("XDG_CACHE_HOME", std::nullopt), home("HOME", std::nullopt);
   write_shard("train-00000-of-00001", {example(flat_jpeg(10), 1), example(flat_jpeg(20), 2)});
   for (core::Fault fault : {core::Fault::kIoError, core::Fault::kInterrupted, core::Fault::kShort}) {
     for (int n = 1;; ++n) {

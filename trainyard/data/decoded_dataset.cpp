@@ -8,30 +8,17 @@ namespace trainyard::data {
 
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options)
     : source_(std::move(source)),
-      memory_bytes_(options.memory_bytes),
       exif_orientation_(options.exif_orientation),
       store_(options.directory.empty()
                  ? nullptr
-                 : std::make_unique<DecodedStore>(*options.files, options.directory, options.identity)) {
-  if (memory_bytes_ > 0) kept_.resize(source_->size());
-}
-
-std::shared_ptr<const Record> DecodedDataset::in_memory(int64_t index) const {
-  if (memory_bytes_ == 0) return nullptr;
-  std::lock_guard lock(mutex_);
-  return kept_[index];
-}
-
-void DecodedDataset::keep_in_memory(int64_t index, const Record& record) const {
-  const auto bytes = static_cast<int64_t>(record.image->pixels.size());
-  std::lock_guard lock(mutex_);
-  if (used_bytes_ + bytes > memory_bytes_ || kept_[index] != nullptr) return;
-  used_bytes_ += bytes;
-  kept_[index] = std::make_shared<const Record>(record);
-}
+                 : std::make_unique<DecodedStore>(*options.files, options.directory, options.identity)),
+      memory_(options.memory_bytes > 0 ? std::make_unique<RecordMemory>(source_->size(), options.memory_bytes)
+                                       : nullptr) {}
 
 core::Result<Record> DecodedDataset::read(int64_t index) const {
-  if (const auto kept = in_memory(index)) return *kept;
+  if (memory_) {
+    if (const auto kept = memory_->find(index)) return *kept;
+  }
   std::optional<Record> record = store_ ? store_->find(index) : std::nullopt;
   if (!record) {
     auto encoded = source_->read(index);
@@ -44,7 +31,7 @@ core::Result<Record> DecodedDataset::read(int64_t index) const {
     record->bytes = {};
     if (store_) store_->add(index, *record);
   }
-  if (memory_bytes_ > 0) keep_in_memory(index, *record);
+  if (memory_) memory_->keep(index, *record);
   return *std::move(record);
 }
 

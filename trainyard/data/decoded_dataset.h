@@ -1,16 +1,16 @@
 // A data set whose images are decoded once: kept in memory up to a limit, in files that later runs find again, or both.
 //
 // Whole images are kept, at their own size, so that a cached run makes the same bytes as one without. What does not fit
-// is decoded again each time: nothing is thrown out, because an epoch comes by everything once before anything twice.
+// is decoded again each time.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/decoded_store.h"
+#include "trainyard/data/record_memory.h"
 
 namespace trainyard::data {
 
@@ -35,16 +35,10 @@ class DecodedDataset : public Dataset {
   std::vector<std::string> label_names() const override { return source_->label_names(); }
 
  private:
-  std::shared_ptr<const Record> in_memory(int64_t index) const;
-  void keep_in_memory(int64_t index, const Record& record) const;
-
   const std::shared_ptr<const Dataset> source_;
-  const int64_t memory_bytes_;
   const bool exif_orientation_;
-  const std::unique_ptr<DecodedStore> store_;  // null: none
-  mutable std::mutex mutex_;                   // of the below
-  mutable int64_t used_bytes_ = 0;
-  mutable std::vector<std::shared_ptr<const Record>> kept_;  // by index; empty without memory
+  const std::unique_ptr<DecodedStore> store_;   // null: none
+  const std::unique_ptr<RecordMemory> memory_;  // null: none
 };
 
 }  // namespace trainyard::data

@@ -1,12 +1,12 @@
 #include "trainyard/data/decoded_dataset.h"
 
-#include <atomic>
-
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/temp_dir.h"
+#include "trainyard/data/dataset_form.h"
 #include "trainyard/data/jpeg.h"
+#include "trainyard/data/jpeg_dataset_for_test.h"
 #include "trainyard/data/pipeline.h"
 #include "trainyard/data/record_image.h"
 #include "trainyard/data/test_images.h"
@@ -14,29 +14,7 @@
 namespace trainyard::data {
 namespace {
 
-constexpr int64_t kSize = 12;
-
-// JPEGs of different sizes; counts how often each is read. Sample 5 can be broken.
-class JpegDataset : public Dataset {
- public:
-  explicit JpegDataset(bool broken = false) : broken_(broken) {}
-  int64_t size() const override { return kSize; }
-  core::Result<Record> read(int64_t index) const override {
-    ++reads;
-    Record record;
-    record.bytes = encode_jpeg(noisy_image(20 + static_cast<int>(index), 30, index + 1));
-    if (broken_ && index == 5) record.bytes.resize(100);
-    record.label = index + 1;
-    record.boxes = {{0.1F, 0.2F, 0.9F, 0.8F}};
-    record.where = "shard-0";
-    return record;
-  }
-  int64_t label_count() const override { return kSize + 1; }
-  mutable std::atomic<int> reads{0};
-
- private:
-  bool broken_;
-};
+constexpr int64_t kSize = JpegDataset::kSize;
 
 void expect_all_decoded(const Dataset& dataset) {
   const JpegDataset plain;
@@ -109,14 +87,31 @@ TEST(DecodedDataset, IdentityChangesWithTheFiles) {
   core::FileSystem& files = core::local_file_system();
   files.make_directories(temp.file("data/inner"));
   files.write_file_atomically(temp.file("data/a"), "12345");
-  const std::string first = identity_of_files(files, temp.file("data"));
-  EXPECT_EQ(first, identity_of_files(files, temp.file("data")));
+  const std::string first = identity_of_files(files, {temp.file("data")});
+  EXPECT_EQ(first, identity_of_files(files, {temp.file("data")}));
   EXPECT_EQ(first.substr(0, 17), "1 files, 5 bytes,");
   files.write_file_atomically(temp.file("data/inner/b"), "1");
-  const std::string second = identity_of_files(files, temp.file("data"));
+  const std::string second = identity_of_files(files, {temp.file("data")});
   EXPECT_NE(second, first);
   files.write_file_atomically(temp.file("data/inner/b"), "2");  // the same size at another time
-  EXPECT_NE(identity_of_files(files, temp.file("data")), second);
+  EXPECT_NE(identity_of_files(files, {temp.file("data")}), second);
+}
+
+// Shards may be named one by one, and a folder may be called otherwise by another machine.
+TEST(DecodedDataset, IdentityOfNamedFiles) {
+  core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(temp.file("data"));
+  for (const char* name : {"data/train-0.tar", "data/train-1.tar", "data/val-0.tar"}) {
+    files.write_file_atomically(temp.file(name), "12345");
+  }
+  const std::string all = identity_of_files(files, paths_named(files, temp.file("data")));
+  EXPECT_EQ(identity_of_files(files, paths_named(files, temp.file("data") + "/")), all);
+  EXPECT_EQ(identity_of_files(files, paths_named(files, temp.file("data/*.tar"))), all);
+  const std::string training = identity_of_files(files, paths_named(files, temp.file("data/train-{0..1}.tar")));
+  EXPECT_EQ(training.substr(0, 18), "2 files, 10 bytes,");
+  files.write_file_atomically(temp.file("data/train-1.tar"), "123456");
+  EXPECT_NE(identity_of_files(files, paths_named(files, temp.file("data/train-{0..1}.tar"))), training);
 }
 
 std::string only_file(const std::string& directory, std::string_view suffix) {

@@ -10,6 +10,7 @@
 #include "trainyard/core/crc32c.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
+#include "trainyard/core/random.h"
 #include "trainyard/formats/little_endian.h"
 
 namespace trainyard::data {
@@ -22,28 +23,27 @@ constexpr std::string_view kIndexSuffix = ".index", kPixelsSuffix = ".pixels";
 // Before the boxes: sample, label, place of the pixels (8 bytes each), height, width, checksum, boxes (4 each).
 constexpr size_t kEntryBytes = 3 * 8 + 4 * 4;
 
-uint64_t fnv1a(uint64_t hash, std::string_view text) {
-  for (const char byte : text) hash = (hash ^ static_cast<uint8_t>(byte)) * 0x100000001B3;
-  return hash;
-}
-
 struct Files {
-  uint64_t count = 0, bytes = 0, hash = 0xCBF29CE484222325;
+  uint64_t count = 0, bytes = 0, hash = core::stable_hash("");
 };
 
-void add_files(core::FileSystem& files, const std::string& directory, Files& all) {
-  for (const std::string& name : files.list(directory)) {
-    const std::string path = core::join_path(directory, name);
-    const core::FileInfo info = files.info(path);
-    all.hash = fnv1a(all.hash, fmt::format("{} {} {}\n", name, info.is_directory ? 0 : info.size,
-                                           info.is_directory ? 0 : info.modified_ns));
-    if (info.is_directory) {
-      add_files(files, path, all);
-    } else {
-      ++all.count;
-      all.bytes += info.size;
-    }
+void add_folder(core::FileSystem& files, const std::string& folder, Files& all);
+
+void add_path(core::FileSystem& files, const std::string& path, Files& all) {
+  const core::FileInfo info = files.info(path);
+  all.hash = core::stable_hash(fmt::format("{} {} {}\n", core::base_name(path), info.is_directory ? 0 : info.size,
+                                           info.is_directory ? 0 : info.modified_ns),
+                               all.hash);
+  if (info.is_directory) {
+    add_folder(files, path, all);
+  } else {
+    ++all.count;
+    all.bytes += info.size;
   }
+}
+
+void add_folder(core::FileSystem& files, const std::string& folder, Files& all) {
+  for (const std::string& name : files.list(folder)) add_path(files, core::join_path(folder, name), all);
 }
 
 std::string_view pixels_of(const Image& image) {
@@ -52,9 +52,12 @@ std::string_view pixels_of(const Image& image) {
 
 }  // namespace
 
-std::string identity_of_files(core::FileSystem& files, const std::string& directory) {
+std::string identity_of_files(core::FileSystem& files, const std::vector<std::string>& paths) {
   Files all;
-  add_files(files, directory, all);
+  for (const std::string& path : paths) {
+    // A folder may be known by another name elsewhere.
+    files.info(path).is_directory ? add_folder(files, path, all) : add_path(files, path, all);
+  }
   return fmt::format("{} files, {} bytes, {:016x}", all.count, all.bytes, all.hash);
 }
 

@@ -19,9 +19,9 @@
 
 namespace trainyard::data {
 
-// A line that differs when a file of the folder does: how many there are, their bytes, and a hash of their names, sizes
-// and times. Looks into folders inside it, too. Throws what the file system does.
-std::string identity_of_files(core::FileSystem& files, const std::string& directory);
+// A line that differs when one of the files does: how many there are, their bytes, and a hash of their names, sizes and
+// times. Looks into folders, whose own names do not count. Throws what the file system does.
+std::string identity_of_files(core::FileSystem& files, const std::vector<std::string>& paths);
 
 // Thread-safe.
 class DecodedStore {

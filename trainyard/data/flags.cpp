@@ -47,7 +47,12 @@ void declare_pipeline_flags(core::FlagTable& table) {
   table.integer("datasets_prefetch_buffer_size", 1, "batches kept ready for each device").group(kGroup);
   table.integer("datasets_num_private_threads", std::nullopt, "threads that read and decode; unset: by the cores left")
       .group(kGroup);
-  table.boolean("datasets_use_caching", false, "keep the records, as compressed, in memory after the first epoch")
+  table.boolean("datasets_use_caching", false, "keep the records, as compressed, in memory after they were read once")
+      .group(kGroup);
+  table
+      .integer("record_cache_mib", std::nullopt,
+               "how much memory datasets_use_caching may take, in MiB; unset: half of what is free at the start")
+      .bounds(1, 1 << 30)
       .group(kGroup);
   table
       .boolean("datasets_repeat_cached_sample", false,

@@ -34,6 +34,10 @@ void declare_crop_flags(core::FlagTable& table) {
           "scaled_decode", false,
           "decode JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is twice the model's size or more: faster, "
           "with other pixels")
+      .automatic(
+          "on with the inputs that crop as torchvision does (dali, paddle, tensorpack, torchvision), unless decoded "
+          "images "
+          "are cached")
       .group(kGroup);
   table.boolean("exif_orientation", false, "turn JPEGs as their EXIF data say").group(kGroup);
 }

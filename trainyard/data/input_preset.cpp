@@ -26,6 +26,7 @@ TransformOptions resized_crop(float min_area, float min_aspect_ratio, float max_
   options.distortions = false;
   options.eval_resize_size = 256;
   options.normalization = kStandardized;
+  options.scaled_decode = true;
   return options;
 }
 

@@ -8,6 +8,8 @@ namespace trainyard::data {
 
 // Fills everything but the size and `training`. ImageNet's transform takes all of them, others "default" only.
 //
+// All but the first two decode JPEGs at a smaller size where the window allows it.
+//
 //   default                   tf_cnn_benchmarks
 //   official_models_imagenet  tensorflow/models, official/r1/resnet: no colours, 256 -> 224, minus channel means
 //   dali                      NVIDIA DALI's TensorFlow ResNet-N example

@@ -18,12 +18,13 @@ TEST(InputPreset, AllAreValidFor224) {
 TEST(InputPreset, HoldTheOriginalsValues) {
   const TransformOptions& standard = input_presets().get("default");
   EXPECT_EQ(standard.crop.method, CropMethod::kDistortedBoundingBox);
+  EXPECT_FALSE(standard.scaled_decode);
   EXPECT_TRUE(standard.distortions && standard.distort_color_in_yiq && standard.use_boxes);
   EXPECT_EQ(standard.normalization, Normalization::symmetric());
 
   const TransformOptions& official = input_presets().get("official_models_imagenet");
   EXPECT_EQ(official.eval_resize_size, 256);
-  EXPECT_FALSE(official.distortions);
+  EXPECT_FALSE(official.distortions || official.scaled_decode);
   EXPECT_EQ(official.normalization, Normalization::minus_mean({123.68F, 116.78F, 103.94F}));
 
   const TransformOptions& dali = input_presets().get("dali");
@@ -35,6 +36,7 @@ TEST(InputPreset, HoldTheOriginalsValues) {
   for (const char* name : {"paddle", "tensorpack", "torchvision"}) {
     const TransformOptions& options = input_presets().get(name);
     EXPECT_EQ(options.crop.min_area, 0.08F) << name;
+    EXPECT_TRUE(options.scaled_decode) << name;
     EXPECT_EQ(options.eval_resize_size, 256) << name;
     EXPECT_EQ(options.normalization, Normalization::standardized(kImagenetMean, kImagenetStandardDeviation)) << name;
   }

@@ -1,14 +1,19 @@
 #include "trainyard/data/jpeg.h"
 
 #include <cmath>
+#include <span>
 #include <stdexcept>
+#include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/file_system.h"
 #include "trainyard/core/random.h"
 #include "trainyard/data/decode.h"
 #include "trainyard/data/jpeg_encoder_for_test.h"
 #include "trainyard/data/test_images.h"
+#include "trainyard/formats/npy.h"
 
 namespace trainyard::data {
 namespace {
@@ -110,6 +115,30 @@ TEST(Jpeg, ScaledDecodeIsNearTheMeanOfPixels) {
           ASSERT_NEAR(small.pixels[3 * (y * small.width + x) + c], static_cast<double>(sum) / (scale * scale), 4);
         }
       }
+    }
+  }
+}
+
+// tools/golden/scaled_decode.py: libjpeg-turbo, by way of Pillow.
+TEST(Jpeg, ScaledDecodeIsLibjpegTurbos) {
+  const auto path = [](const std::string& name) {
+    return core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata/" + name);
+  };
+  for (const std::string image : {"scaled_420", "scaled_444", "scaled_progressive", "scaled_gray"}) {
+    const std::string text = core::local_file_system().read_file(path(image + ".jpg"));
+    const std::span<const std::byte> file = std::as_bytes(std::span(text));
+    for (const int scale : {2, 4, 8}) {
+      const std::string name = fmt::format("{}_{}.npy", image, scale);
+      const formats::NpyArray golden = formats::read_npy(*core::local_file_system().open_read(path(name)));
+      const std::span<const uint8_t> expected = golden.values<uint8_t>();
+      const Image actual = decode_jpeg(file, {}, {.at_least = {97 / scale, 130 / scale}}).value();
+      ASSERT_EQ(golden.shape, (std::vector<int64_t>{actual.height, actual.width, 3})) << name;
+      int64_t others = 0;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(actual.pixels[i], expected[i], 1) << name << " " << i;
+        others += actual.pixels[i] != expected[i] ? 1 : 0;
+      }
+      EXPECT_LE(others, static_cast<int64_t>(expected.size() / 1000)) << name;
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/core/test_data.h"
+#include "trainyard/data/cached_dataset.h"
 #include "trainyard/data/pipeline.h"
 #include "trainyard/data/shapes.h"
 
@@ -13,7 +14,8 @@ namespace trainyard::data {
 namespace {
 
 void run(benchmark::State& state, const std::string& name, const std::string& directory, int64_t side, int64_t batch) {
-  std::shared_ptr<Dataset> dataset = datasets().get(name)({.directory = directory, .cache_records = true});
+  const auto dataset =
+      std::make_shared<CachedDataset>(datasets().get(name)({.directory = directory}), default_record_cache_bytes());
   std::shared_ptr<Transform> transform = transforms().get(name)({.height = side, .width = side});
   Pipeline pipeline(
       dataset, transform,

@@ -1,14 +1,54 @@
 #include "trainyard/data/record_index_files.h"
 
 #include <atomic>
+#include <filesystem>
+
+#include <fmt/format.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
 #include "trainyard/core/parallel.h"
+#include "trainyard/core/random.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/core/user_cache.h"
 #include "trainyard/formats/record_index.h"
 #include "trainyard/formats/tfrecord.h"
 
 namespace trainyard::data {
+namespace {
+
+constexpr size_t kWorthKeeping = 100;  // records: ImageNet's shards have 1,251
+
+}  // namespace
+
+std::string find_index_file(core::FileSystem& files, const std::string& shard, const std::string& directory) {
+  const std::string name = core::base_name(shard) + ".idx", beside = core::parent_path(shard);
+  for (const std::string& place : directory.empty() ? std::vector<std::string>{core::join_path(beside, "idx"), beside}
+                                                    : std::vector<std::string>{directory}) {
+    std::string path = core::join_path(place, name);
+    if (files.exists(path)) return path;
+  }
+  return "";
+}
+
+std::string kept_index_file(const std::string& shard, const core::FileInfo& info) {
+  const std::string folder = core::user_cache_folder("record_indexes");
+  if (folder.empty()) return "";
+  std::error_code unknown;
+  const std::string path = std::filesystem::absolute(shard, unknown).string();
+  const std::string identity = fmt::format("{} {} {}", path, info.size, info.modified_ns);
+  return core::join_path(folder, fmt::format("{}-{:016x}.idx", core::base_name(shard), core::stable_hash(identity)));
+}
+
+void keep_index(core::FileSystem& files, const std::string& path, const formats::RecordIndex& index) {
+  if (path.empty() || index.size() < kWorthKeeping) return;
+  try {
+    files.make_directories(core::parent_path(path));
+    files.write_file_atomically(path, formats::format_record_index(index));
+  } catch (const core::Error& error) {
+    core::log::debug("the index of a shard is not kept: {}", error.what());
+  }
+}
 
 IndexedShards write_index_files(const std::string& directory, const std::string& output, core::FileSystem& files) {
   std::vector<std::string> names;

@@ -25,6 +25,8 @@ class ShardFiles {
 
   size_t count() const { return shards_.size(); }
   const std::string& path(size_t shard) const { return shards_[shard].path; }
+  // As it was added.
+  const core::FileInfo& info(size_t shard) const { return shards_[shard].info; }
   uint64_t size(size_t shard) const { return shards_[shard].info.size; }
 
   // Stays open as long as it is held. Throws kCorruptData when the file has changed since it was added, else what

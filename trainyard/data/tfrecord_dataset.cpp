@@ -7,8 +7,10 @@
 
 #include <fmt/core.h>
 
+#include "trainyard/core/log.h"
 #include "trainyard/core/parallel.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/data/record_index_files.h"
 #include "trainyard/formats/tf_example.h"
 
 namespace trainyard::data {
@@ -18,19 +20,6 @@ using core::Error;
 using core::ErrorCode;
 
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 30;
-
-// The index file of a shard, "" where there is none.
-std::string find_index(const DatasetOptions& options, const std::string& shard) {
-  if (!options.use_index) return "";
-  const std::string name = core::base_name(shard) + ".idx", directory = core::parent_path(shard);
-  for (const std::string& place : options.index_directory.empty()
-                                      ? std::vector<std::string>{core::join_path(directory, "idx"), directory}
-                                      : std::vector<std::string>{options.index_directory}) {
-    std::string path = core::join_path(place, name);
-    if (options.files->exists(path)) return path;
-  }
-  return "";
-}
 
 Error stale_index(const std::string& path, std::string expected, std::string actual) {
   return {ErrorCode::kCorruptData,
@@ -74,11 +63,7 @@ core::Result<std::vector<Box>> read_boxes(const formats::ExampleView& example) {
 }  // namespace
 
 TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels)
-    : labels_(std::move(labels)),
-      file_system_(*options.files),
-      files_(*options.files),
-      shards_(shards.size()),
-      cache_(options.cache_records) {
+    : labels_(std::move(labels)), file_system_(*options.files), files_(*options.files), shards_(shards.size()) {
   for (const std::string& path : shards) files_.add(path);
   core::for_each_parallel(shards.size(), core::available_cores(), [&](size_t shard) { count_records(options, shard); });
   for (Shard& shard : shards_) {
@@ -90,35 +75,77 @@ TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vecto
                                        .where = fmt::format("{} shards in {}", shards.size(), options.directory),
                                        .remedy = "write the TFRecords again"});
   }
-  if (cache_) cached_.resize(size_);
 }
 
 void TfRecordDataset::count_records(const DatasetOptions& options, size_t number) {
   Shard& shard = shards_[number];
-  shard.index_path = find_index(options, files_.path(number));
-  if (shard.index_path.empty()) {
-    shard.index = formats::RecordIndex(formats::index_tfrecord(*files_.open(number)));
-    shard.records = shard.index.size();
-    return;
+  if (options.use_index) {
+    shard.index_path = find_index_file(file_system_, files_.path(number), options.index_directory);
+    if (!shard.index_path.empty()) {
+      shard.records = records_in(shard.index_path, number);
+      return;
+    }
+    const std::string kept = kept_index_file(files_.path(number), files_.info(number));
+    if (!kept.empty() && believe_kept(kept, number)) return;
+    scan(number);
+    keep_index(file_system_, kept, shard.index);
+  } else {
+    scan(number);
   }
+  shard.records = shard.index.size();
+}
+
+void TfRecordDataset::scan(size_t number) const {
+  shards_[number].index = formats::RecordIndex(formats::index_tfrecord(*files_.open(number)));
+}
+
+size_t TfRecordDataset::records_in(const std::string& index_path, size_t number) const {
   formats::RecordIndexSummary summary;
   try {
-    summary = formats::summarize_record_index(file_system_.read_file(shard.index_path, kMaxIndexBytes));
+    summary = formats::summarize_record_index(file_system_.read_file(index_path, kMaxIndexBytes));
   } catch (const Error& error) {
-    throw error.in(shard.index_path);
+    throw error.in(index_path);
   }
   if (summary.file_size != files_.size(number)) {
-    throw stale_index(shard.index_path, fmt::format("{} bytes, as {} has", files_.size(number), files_.path(number)),
+    throw stale_index(index_path, fmt::format("{} bytes, as {} has", files_.size(number), files_.path(number)),
                       fmt::format("{}", summary.file_size));
   }
-  shard.records = summary.records;
+  return summary.records;
+}
+
+// Whether an earlier run kept an index. Whatever is wrong with it, or with the disk it is on, the shard can be scanned.
+bool TfRecordDataset::believe_kept(const std::string& path, size_t number) {
+  Shard& shard = shards_[number];
+  try {
+    if (!file_system_.exists(path)) return false;
+    shard.records = records_in(path, number);
+  } catch (const Error& error) {
+    core::log::debug("a kept index is not used: {}", error.what());
+    return false;
+  }
+  shard.index_path = path;
+  shard.kept = true;
+  return true;
+}
+
+void TfRecordDataset::read_index(size_t number) const {
+  const Shard& shard = shards_[number];
+  if (shard.index_path.empty()) return;
+  try {
+    check_index(number);
+  } catch (const Error& error) {
+    if (!shard.kept) throw;
+    scan(number);
+    if (shard.index.size() == shard.records) return;
+    throw stale_index(shard.index_path, fmt::format("{} records, as {} has", shard.index.size(), files_.path(number)),
+                      fmt::format("{}", shard.records));
+  }
 }
 
 // Reads the whole index file and looks at three records, so that an index of other records of the same size is noticed
 // before a record is taken for damaged.
-void TfRecordDataset::read_index(size_t number) const {
+void TfRecordDataset::check_index(size_t number) const {
   const Shard& shard = shards_[number];
-  if (shard.index_path.empty()) return;
   formats::RecordIndex index;
   try {
     index = formats::parse_record_index(file_system_.read_file(shard.index_path, kMaxIndexBytes));
@@ -163,22 +190,10 @@ std::string TfRecordDataset::describe(const Place& place) const {
 
 core::Result<Record> TfRecordDataset::read(int64_t index) const {
   const Place place = place_of(index);
-  if (cache_) {
-    std::unique_lock lock(mutex_);
-    if (const auto example = cached_[index]) {
-      lock.unlock();
-      return parse(*example, place);
-    }
-  }
   static thread_local std::string buffer;  // grows to the longest record
   auto example = formats::read_tfrecord(*files_.open(place.shard), place.span, buffer);
   if (!example.ok()) return example.error();
-  auto record = parse(example.value(), place);
-  if (cache_) {
-    std::lock_guard lock(mutex_);
-    cached_[index] = std::make_shared<const std::string>(example.value());
-  }
-  return record;
+  return parse(example.value(), place);
 }
 
 core::Result<Record> TfRecordDataset::parse(std::string_view bytes, const Place& place) const {

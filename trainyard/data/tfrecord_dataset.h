@@ -17,8 +17,8 @@
 namespace trainyard::data {
 
 // At the beginning only the number of records in each shard is needed: from its index file, where there is one, else by
-// hopping through the shard. An index file is read when the first record of its shard is; records when they are asked
-// for, with both checksums checked.
+// hopping through the shard; what that found is kept in the user's cache folder for the next run. An index file is read
+// when the first record of its shard is; records when they are asked for, with both checksums checked.
 class TfRecordDataset : public Dataset {
  public:
   // Throws kCorruptData where a shard cannot be indexed or an index file is not of its shard, kNotFound when all are
@@ -34,6 +34,7 @@ class TfRecordDataset : public Dataset {
  private:
   struct Shard {
     std::string index_path;  // empty: there is no index file
+    bool kept = false;       // by an earlier run, not the user's
     size_t records = 0;
     int64_t first = 0;  // index of its first record
     mutable std::once_flag indexed;
@@ -44,7 +45,11 @@ class TfRecordDataset : public Dataset {
     formats::RecordSpan span;
   };
   void count_records(const DatasetOptions& options, size_t shard);
+  size_t records_in(const std::string& index_path, size_t shard) const;
+  bool believe_kept(const std::string& path, size_t shard);
+  void scan(size_t shard) const;
   void read_index(size_t shard) const;
+  void check_index(size_t shard) const;
   Place place_of(int64_t index) const;
   std::string describe(const Place& place) const;
   core::Result<Record> parse(std::string_view example, const Place& place) const;
@@ -54,9 +59,6 @@ class TfRecordDataset : public Dataset {
   ShardFiles files_;
   std::vector<Shard> shards_;
   int64_t size_ = 0;
-  bool cache_;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::shared_ptr<const std::string>> cached_;  // by index, null where not read yet
 };
 
 }  // namespace trainyard::data

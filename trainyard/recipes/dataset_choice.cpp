@@ -35,7 +35,7 @@ std::string guess_by_content(const std::string& directory) {
   return "";
 }
 
-std::string guess_from(const std::string& directory) {
+std::string guess_from(const std::string& directory, const std::string& otherwise) {
   for (const std::string_view name : kNames) {
     if (directory.find(name) != std::string::npos) return std::string(name);
   }
@@ -44,6 +44,7 @@ std::string guess_from(const std::string& directory) {
                     name);
     return name;
   }
+  if (!otherwise.empty()) return otherwise;
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     "Could not identify name of dataset. Please specify with --data_name option.");
 }
@@ -54,8 +55,8 @@ std::string benchmark_dataset_name(const core::FlagValues& values) {
   return dataset_name_of(values.text("data_name"), values.text("data_dir"));
 }
 
-std::string dataset_name_of(std::string name, const std::string& directory) {
-  if (name.empty()) name = directory.empty() ? "imagenet" : guess_from(directory);
+std::string dataset_name_of(std::string name, const std::string& directory, const std::string& otherwise) {
+  if (name.empty()) name = directory.empty() ? "imagenet" : guess_from(directory, otherwise);
   if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
     auto sorted = kNames;
     std::sort(sorted.begin(), sorted.end());

@@ -127,7 +127,7 @@ data::TransformOptions read_image_options(const core::FlagValues& values, const 
   if (values.given("distortions")) options.distortions = values.boolean("distortions");
   options.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
   options.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
-  options.scaled_decode = values.boolean("scaled_decode");
+  if (values.given("scaled_decode")) options.scaled_decode = values.boolean("scaled_decode");
   options.exif_orientation = values.boolean("exif_orientation");
   read_augmentation(values, options);
   options.validate();

@@ -38,6 +38,9 @@ TEST(ImageOptions, DefaultsAreTfCnnBenchmarks) {
 
 TEST(ImageOptions, GivenFlagsStandOverThePreprocessor) {
   data::TransformOptions options = read({"--input_preprocessor=torchvision"});
+  EXPECT_TRUE(options.scaled_decode);
+  EXPECT_FALSE(read({"--input_preprocessor=torchvision", "--noscaled_decode"}).scaled_decode);
+  EXPECT_FALSE(read({}).scaled_decode);
   EXPECT_FALSE(options.distortions);
   EXPECT_EQ(options.eval_resize_size, 256);
   EXPECT_EQ(options.crop.max_attempts, 10);

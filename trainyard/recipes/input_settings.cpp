@@ -7,6 +7,8 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/data/cached_dataset.h"
+#include "trainyard/data/dataset_form.h"
 #include "trainyard/data/decoded_dataset.h"
 #include "trainyard/recipes/image_options.h"
 
@@ -15,10 +17,14 @@ namespace {
 
 constexpr int64_t kMostBatchesAhead = 1024;
 
-// Which pixels a sample has would depend on what is in the cache.
-void refuse_scaled_cache(const InputSettings& settings) {
-  if (!settings.transform.scaled_decode) return;
+// Which pixels a sample has would depend on what is in the cache: both, where they are asked for, are refused.
+void settle_scaled_decode(const core::FlagValues& values, InputSettings& settings) {
   if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return;
+  if (!settings.transform.scaled_decode) return;
+  if (!values.given("scaled_decode")) {
+    settings.transform.scaled_decode = false;
+    return;
+  }
   throw core::Error(
       core::ErrorCode::kInvalidArgument,
       {.problem = "--scaled_decode does not go with a cache of decoded images, which keeps them at full size",
@@ -32,6 +38,15 @@ void refuse_cache_inside_data(const InputSettings& settings) {
   throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--decoded_cache_dir is inside --data_dir",
                                                         .actual = settings.decoded_cache_dir,
                                                         .remedy = "name a folder elsewhere"});
+}
+
+// Bytes of memory for records as they are stored, 0 without a cache.
+int64_t record_cache_bytes(const core::FlagValues& values) {
+  const auto limit = values.optional_integer("record_cache_mib");
+  if (values.boolean("datasets_use_caching")) return limit ? *limit << 20 : data::default_record_cache_bytes();
+  if (!limit) return 0;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--record_cache_mib without a cache of records",
+                                                        .remedy = "add --datasets_use_caching, or leave it out"});
 }
 
 int64_t batches_ahead(const core::FlagValues& values) {
@@ -64,29 +79,29 @@ InputSettings read_input_settings(const core::FlagValues& values, const std::str
   if (values.boolean("datasets_use_prefetch")) settings.prefetch_batches += batches_ahead(values);
   const int64_t buffer = values.integer("shuffle_buffer");
   settings.shuffle_buffer = buffer > 0 ? buffer : std::numeric_limits<int64_t>::max();
-  settings.cache_records = values.boolean("datasets_use_caching");
+  settings.record_cache_bytes = record_cache_bytes(values);
   settings.repeat_cached_sample = values.boolean("datasets_repeat_cached_sample");
   settings.decoded_cache_bytes = values.integer("decoded_cache_mib") << 20;
   settings.decoded_cache_dir = values.text("decoded_cache_dir");
   refuse_cache_inside_data(settings);
-  refuse_scaled_cache(settings);
+  settle_scaled_decode(values, settings);
   return settings;
 }
 
 std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset) {
-  std::shared_ptr<const data::Dataset> dataset =
-      data::datasets().get(settings.dataset)({.directory = settings.data_dir,
-                                              .subset = subset,
-                                              .index_directory = settings.data_index_dir,
-                                              .cache_records = settings.cache_records});
+  std::shared_ptr<const data::Dataset> dataset = data::datasets().get(settings.dataset)(
+      {.directory = settings.data_dir, .subset = subset, .index_directory = settings.data_index_dir});
+  if (settings.record_cache_bytes > 0) {
+    dataset = std::make_shared<data::CachedDataset>(std::move(dataset), settings.record_cache_bytes);
+  }
   if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return dataset;
   data::DecodedCacheOptions cache{.memory_bytes = settings.decoded_cache_bytes,
                                   .exif_orientation = settings.transform.exif_orientation};
   if (!settings.decoded_cache_dir.empty()) {
     cache.directory = core::join_path(settings.decoded_cache_dir, data::subset_name(subset));
-    cache.identity = fmt::format("{}, {}{}: {}", settings.dataset, data::subset_name(subset),
-                                 cache.exif_orientation ? ", turned by EXIF" : "",
-                                 data::identity_of_files(*cache.files, settings.data_dir));
+    cache.identity = fmt::format(
+        "{}, {}{}: {}", settings.dataset, data::subset_name(subset), cache.exif_orientation ? ", turned by EXIF" : "",
+        data::identity_of_files(*cache.files, data::paths_named(*cache.files, settings.data_dir)));
   }
   return std::make_shared<data::DecodedDataset>(std::move(dataset), cache);
 }

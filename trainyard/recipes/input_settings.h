@@ -22,7 +22,8 @@ struct InputSettings {
   data::BadSampleOptions bad_samples;
   int64_t prefetch_batches = 1;  // of all devices together, the one in the making included
   int64_t shuffle_buffer = 10000;
-  bool cache_records = false, repeat_cached_sample = false;
+  bool repeat_cached_sample = false;
+  int64_t record_cache_bytes = 0;   // of memory; 0: no cache
   int64_t decoded_cache_bytes = 0;  // of memory
   std::string decoded_cache_dir;
 
