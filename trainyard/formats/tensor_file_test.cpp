@@ -123,8 +123,8 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {"does not begin", {R"([1, 2])", ""}},
   };
   for (const auto& [text, content] : cases) {
-    const core::Error error =
-        error_of([&] { read_safetensors_header(MemoryFile(safetensors_of(content.first, content.second))); });
+    const MemoryFile file(safetensors_of(content.first, content.second));
+    const core::Error error = error_of([&] { read_safetensors_header(file); });
     EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData) << text;
     EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
   }
@@ -150,6 +150,17 @@ TEST(Safetensors, WritesWhatItReads) {
   EXPECT_THROW(write_safetensors(temp.file("b"), std::vector<FloatTensor>{{"a", {2}, weight}}), core::Error);
   EXPECT_THROW(write_safetensors(temp.file("b"), std::vector<FloatTensor>{{"a", {2}, bias}, {"a", {2}, bias}}),
                core::Error);
+}
+
+// A header of 640 bytes, 0x0280, begins as pickles of protocol 2 do.
+TEST(Safetensors, HeadersOfAnyLengthAreToldFromPickles) {
+  const core::TempDir temp;
+  for (const size_t length : {640, 128, 896}) {
+    std::string header = R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})";
+    header.resize(length, ' ');
+    core::local_file_system().write_file_atomically(temp.file("a"), safetensors_of(header, "12"));
+    EXPECT_EQ(floats(open_tensor_file(temp.file("a")), "a"), (std::vector<float>{49, 50})) << length;
+  }
 }
 
 void read_all(const MemoryFile& file) {

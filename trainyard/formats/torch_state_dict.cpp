@@ -129,10 +129,13 @@ void drop_parallel_prefix(std::vector<StoredTensor>& tensors) {
 }  // namespace
 
 bool looks_like_torch(const core::ReadableFile& file) {
-  char first[2] = {};
+  if (looks_like_zip(file)) return true;
+  // Before 1.6: a pickle of the magic number, ten bytes long. As the length of a safetensors header it would be too
+  // much.
+  char first[4] = {};
   if (file.size() < sizeof(first)) return false;
   file.read_at(0, std::as_writable_bytes(std::span(first)));
-  return looks_like_zip(file) || first[0] == '\x80';
+  return first[0] == '\x80' && first[1] <= 5 && first[2] == '\x8a' && first[3] == 10;
 }
 
 std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file) {
