@@ -26,7 +26,8 @@ void list_models(std::ostream& out) {
                  info.equals);
     }
   }
-  out << "\nA name that tf_cnn_benchmarks has means its network; torchvision/NAME is always torchvision's.\n"
+  out << "\nA name that tf_cnn_benchmarks has means its network; torchvision/NAME is always torchvision's,\nkeras/NAME "
+         "that of keras.applications.\n"
          "cifar10's models also run on shapes. GFLOP: one image, forward, a multiply-add counted as two.\n";
 }
 

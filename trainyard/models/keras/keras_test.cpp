@@ -1,0 +1,42 @@
+// Keras' networks here against what Keras says of its own. Their logits are compared by
+// tools/golden/check_keras_weights.py.
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/models/model_registry.h"
+
+namespace trainyard::models {
+namespace {
+
+// Trainable parameters, as `keras.applications.X(weights=None).summary()` of Keras 3.15 lists them.
+TEST(KerasZoo, HasKerasParameters) {
+  const std::vector<std::pair<std::string, int64_t>> expected{
+      {"resnet50", 25583592},    {"resnet101", 44601832},   {"resnet152", 60268520},  {"vgg16", 138357544},
+      {"vgg19", 143667240},      {"mobilenet_v2", 3504872}, {"densenet121", 7978856}, {"densenet169", 14149480},
+      {"densenet201", 20013928}, {"inception_v3", 23817352}};
+  for (const auto& [name, parameters] : expected) {
+    EXPECT_EQ(build_model("keras/" + name, "imagenet", {.num_classes = 1000}).parameter_count(), parameters) << name;
+  }
+}
+
+// Layers of one name in Keras and here, so that weights travel by name, too.
+TEST(KerasZoo, HasKerasLayerNames) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> expected{
+      {"resnet50", {"conv1_conv", "conv2_block1_0_bn", "conv5_block3_3_conv", "predictions"}},
+      {"vgg16", {"block1_conv1", "block5_conv3", "fc1", "fc2"}},
+      {"mobilenet_v2", {"Conv1", "bn_Conv1", "expanded_conv_depthwise_BN", "block_16_project", "Conv_1_bn"}},
+      {"densenet121", {"conv1_conv", "conv5_block16_2_conv", "pool4_conv", "bn"}},
+      {"inception_v3", {"conv2d", "conv2d_93", "batch_normalization_93"}}};
+  for (const auto& [name, layers] : expected) {
+    const nn::Graph graph = build_model("keras/" + name, "imagenet", {});
+    for (const std::string& layer : layers) EXPECT_NO_THROW(graph.node(layer)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::models

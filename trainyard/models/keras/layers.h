@@ -1,0 +1,66 @@
+// What the networks of keras.applications have in common. Nodes that own parameters have the names of Keras' layers,
+// and start as those do.
+#pragma once
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "trainyard/models/model_registry.h"
+#include "trainyard/nn/graph.h"
+
+namespace trainyard::models::keras {
+
+using Value = nn::GraphBuilder::Value;
+
+// Keras' default start, Glorot's uniform distribution (Glorot, Bengio, "Understanding the difficulty of training deep
+// feedforward neural networks", 2010).
+inline nn::Initializer glorot(double fan_in, double fan_out) {
+  return nn::Initializer::uniform(std::sqrt(6 / (fan_in + fan_out)));
+}
+
+// Conv2D with as many pixels before as after, which at a stride of 1 is "same"; odd kernels.
+inline nn::Convolution convolution(int64_t in_channels, int64_t out_channels, nn::Size2d kernel,
+                                   nn::Size2d stride = 1) {
+  const auto window = static_cast<double>(kernel.height * kernel.width);
+  return {.out_channels = out_channels,
+          .kernel = kernel,
+          .stride = stride,
+          .padding = nn::Padding::symmetric((kernel.height - 1) / 2, (kernel.width - 1) / 2),
+          .weight_init = glorot(window * static_cast<double>(in_channels), window * static_cast<double>(out_channels))};
+}
+
+// Dense.
+inline Value append_dense(nn::GraphBuilder& b, const std::string& name, Value x, int64_t units) {
+  const auto in = static_cast<double>(b.shape(x)[0]);
+  return b.linear(name, x, {.out_features = units, .weight_init = glorot(in, static_cast<double>(units))});
+}
+
+// With the BatchNormalization of the ResNets and DenseNets.
+inline nn::GraphBuilder builder(const ModelOptions& options, const std::string& name) {
+  return nn::GraphBuilder({.image = {3, options.image_size, options.image_size},
+                           .name = name,
+                           .batch_norm = {.epsilon = 1.001e-5, .decay = 0.99}});
+}
+
+// keras.applications' `application` as the model "keras/<name>". Keras has no training recipe: ours is that of
+// torchvision's references, a rate for a global batch of 256 that falls to a tenth each 30 epochs.
+inline ModelInfo model(const std::string& name, const std::string& application,
+                       std::function<nn::Graph(const ModelOptions&, const std::string&)> build,
+                       int64_t image_size = 224, double learning_rate = 0.1) {
+  const std::string here = "keras/" + name;
+  return {.name = here,
+          .family = DatasetFamily::kImagenet,
+          .equals = "Keras " + application,
+          .image_size = image_size,
+          .schedule = {.learning_rate = learning_rate,
+                       .batch_size = 256,
+                       .boundary_epochs = {30, 60},
+                       .factors = {1, 0.1, 0.01}},
+          .build = [here, build = std::move(build)](const ModelOptions& options) { return build(options, here); }};
+}
+
+}  // namespace trainyard::models::keras
