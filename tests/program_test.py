@@ -14,7 +14,10 @@ import sys
 import tempfile
 import unittest
 
+import h5py
 import numpy
+import onnx
+import onnxruntime
 from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -109,6 +112,36 @@ class Program(unittest.TestCase):
         self.assertEqual([line["image"] for line in lines], names)
         for line in lines:
             self.assertEqual(len(line["top"]), 5)
+
+    def test_a_model_runs_and_its_weights_open_elsewhere(self):
+        self.assertEqual(run(*self.flags("export")).returncode, 0)
+        model = f"--train_dir={self.root / 'export'}"
+        images = numpy.random.default_rng(2).standard_normal((3, 3, 32, 32), dtype=numpy.float32)
+        numpy.save(self.root / "images.npy", images)
+        predicted = run("predict", model, f"--input={self.root / 'images.npy'}", f"--output={self.root / 'logits.npy'}")
+        self.assertEqual(predicted.returncode, 0, predicted.stderr)
+        expected = numpy.load(self.root / "logits.npy")
+        for form in ("onnx", "h5"):
+            done = run("export", model, f"--format={form.replace('h5', 'hdf5')}", f"--output={self.root}/model.{form}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+        onnx.checker.check_model(str(self.root / "model.onnx"), full_check=True)
+        session = onnxruntime.InferenceSession(str(self.root / "model.onnx"), providers=["CPUExecutionProvider"])
+        for batch in (1, 3):
+            (logits,) = session.run(["logits"], {"input": images[:batch]})
+            self.assertLess(numpy.abs(logits - expected[:batch]).max(), 1e-5 * numpy.abs(expected).max())
+
+        # As Keras reads it: layers and their weights by the attributes that name them.
+        with h5py.File(self.root / "model.h5") as file:
+            layers = [name.decode() for name in file.attrs["layer_names"]]
+            self.assertEqual((layers[0], layers[-1], file.attrs["backend"].decode()), ("conv1", "fc", "tensorflow"))
+            weights = {name: file[layer][name][()] for layer in layers
+                       for name in (text.decode() for text in file[layer].attrs["weight_names"])}
+        initializers = {tensor.name: onnx.numpy_helper.to_array(tensor)
+                        for tensor in onnx.load(self.root / "model.onnx").graph.initializer}
+        numpy.testing.assert_array_equal(weights["conv1/kernel"], initializers["conv1.weight"].transpose(2, 3, 1, 0))
+        numpy.testing.assert_array_equal(weights["bn1/moving_variance"], initializers["bn1.running_var"])
+        numpy.testing.assert_array_equal(weights["fc/kernel"], initializers["fc.weight"].T)
 
     def test_a_broken_picture_is_one_line(self):
         self.assertEqual(run(*self.flags("broken")).returncode, 0)

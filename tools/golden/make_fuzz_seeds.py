@@ -4,12 +4,14 @@
 Standard library only. Small files that are whole, and ones that are broken where a parser must look twice.
 """
 import io
+import json
 import os
 import pathlib
 import shutil
 import struct
 import sys
 import tarfile
+import zipfile
 
 from tfrecord import frame
 
@@ -64,3 +66,53 @@ write("tar", ustar=tar(tarfile.USTAR_FORMAT, members), gnu_long=tar(tarfile.GNU_
       pax_long=tar(tarfile.PAX_FORMAT, long_names), cut=tar(tarfile.USTAR_FORMAT, members)[:700], empty=b"")
 write("record_index", two=b"0 21\n21 316\n", no_line_break=b"0 21\n21 316", overflow=b"0 99999999999999999999\n",
       words=b"zero one\n", backwards=b"100 21\n0 21\n", empty=b"")
+
+
+def safetensors(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def u8(size, begin, end):
+    return {"dtype": "U8", "shape": [size], "data_offsets": [begin, end]}
+
+
+write("safetensors", whole=(folder / "tensors.safetensors").read_bytes(), none=safetensors({}), empty=b"",
+      metadata=safetensors({"__metadata__": {"format": "pt"}, "a": u8(2, 0, 2)}, b"12"),
+      huge_length=safetensors({}, length=2**62), overlap=safetensors({"a": u8(2, 0, 2), "b": u8(2, 1, 3)}, b"123"),
+      gap=safetensors({"a": u8(1, 1, 2)}, b"12"), behind=safetensors({"a": u8(9, 0, 9)}, b"12"),
+      huge_shape=safetensors({"a": {"dtype": "F64", "shape": [2**53, 2**53, 0], "data_offsets": [0, 0]}}),
+      nested=safetensors(b'{"a":' + b"[" * 300), twice=safetensors(b'{"a":%b,"a":%b}' % ((json.dumps(u8(0, 0, 0)).encode(),) * 2)))
+
+
+def zip_archive(members, method=zipfile.ZIP_STORED, comment=b""):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.comment = comment
+        for name, content in members:
+            archive.writestr(zipfile.ZipInfo(name), content, method)
+    return file.getvalue()
+
+
+def with_zip64_end(content):
+    """The same archive with a Zip64 directory's end, as in files of more than 4 GiB."""
+    end = content[-22:]
+    entries, size, offset = struct.unpack("<HII", end[10:20])
+    end64 = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, entries, entries, size, offset)
+    locator = struct.pack("<IIQI", 0x07064B50, 0, len(content) - 22, 1)
+    return content[:-22] + end64 + locator + end[:10] + b"\xff\xff" + b"\xff" * 8 + end[20:]
+
+
+plain = zip_archive([("a/data.pkl", b"\x80\x02}."), ("a/data/0", b"1234")])
+write("zip", plain=plain, comment=zip_archive([("a", b"1")], comment=b"PK\x05\x06" * 6), cut=plain[:-9], empty=b"",
+      deflated=zip_archive([("a", b"1" * 50)], zipfile.ZIP_DEFLATED), zip64=with_zip64_end(plain), none=zip_archive([]))
+
+state_dict = folder / "tensors.pth"
+with zipfile.ZipFile(state_dict) as archive:
+    described = archive.read(next(name for name in archive.namelist() if name.endswith("data.pkl")))
+with zipfile.ZipFile(folder / "module.pth") as archive:
+    module = archive.read(next(name for name in archive.namelist() if name.endswith("data.pkl")))
+write("torch_state_dict", file=state_dict.read_bytes(), checkpoint=(folder / "checkpoint.pth").read_bytes(),
+      pickle=described, calls_code=b"\x80\x02cos\nsystem\nX\x02\x00\x00\x00ls\x85R.", module=module,
+      circle=b"\x80\x02}q\x00X\x01\x00\x00\x00ah\x00s.", deep=b"\x80\x02" + b"]" * 300 + b"a" * 299 + b".",
+      legacy=(folder / "legacy.pth").read_bytes())

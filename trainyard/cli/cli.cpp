@@ -25,7 +25,7 @@ constexpr Command kCommands[] = {
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
     {"predict", "top-5 classes of images, or logits of an array", run_predict},
     {"data", "data sets: write, index, convert, show, verify", run_data},
-    {"export", "a trained model's weights for other programs: safetensors", run_export},
+    {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},
     {"bench", "time parts of a run: bench layers --model=NAME, bench data --data_dir=DIR", run_bench},
     {"doctor", "this machine, what is built in, and what is missing", run_doctor},

@@ -6,27 +6,60 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/cli/trained_model_flags.h"
 #include "trainyard/core/error.h"
+#include "trainyard/formats/hdf5.h"
+#include "trainyard/formats/onnx.h"
+#include "trainyard/nn/export/keras_weights.h"
+#include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/train/weights.h"
 
 namespace trainyard::cli {
+namespace {
 
-int run_export(const Arguments& arguments, Console& console) {
-  core::FlagTable table;
-  declare_trained_model_flags(table);
-  table.choice("format", "safetensors", {"safetensors"}, "what is written").group("Output");
-  table.text("output", std::nullopt, "the file to write").group("Output");
-  const auto parsed =
-      parse_command({"export", "writes a trained model's weights for other programs", ""}, table, arguments, console);
-  if (!parsed) return kSuccess;
-  const core::FlagValues& values = parsed->values;
-  const recipes::TrainedModelOptions model = read_trained_model_options(values);
-  const std::string output = values.text("output");
+std::string read_output(const core::FlagValues& values) {
+  std::string output = values.text("output");
   if (output.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "--output is missing", .remedy = "name the file to write: --output=FILE"});
   }
+  if (values.text("format") == "hdf5" && output.ends_with(".weights.h5")) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "Keras reads files of this name in another layout",
+                                                          .where = "--output",
+                                                          .expected = "a name that ends in .h5, but not in .weights.h5",
+                                                          .actual = output});
+  }
+  return output;
+}
+
+void write(const std::string& format, const std::string& output, const recipes::TrainedModel& trained) {
+  const nn::Graph& graph = trained.executor->graph();
+  if (format == "onnx") {
+    formats::write_onnx(output, nn::to_onnx(graph, *trained.parameters));
+  } else if (format == "hdf5") {
+    formats::write_hdf5(output, nn::to_keras(graph, *trained.parameters));
+  } else {
+    train::save_weights(output, *trained.parameters);
+  }
+}
+
+}  // namespace
+
+int run_export(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  declare_trained_model_flags(table);
+  table
+      .choice("format", "safetensors", {"safetensors", "onnx", "hdf5"},
+              "what is written: the weights as safetensors, the network with its weights as ONNX, or the weights as "
+              "Keras reads them from HDF5")
+      .group("Output");
+  table.text("output", std::nullopt, "the file to write").group("Output");
+  const auto parsed =
+      parse_command({"export", "writes a trained model for other programs", ""}, table, arguments, console);
+  if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  const recipes::TrainedModelOptions model = read_trained_model_options(values);
+  const std::string output = read_output(values);
   const recipes::TrainedModel trained = recipes::load_trained_model(model);
-  train::save_weights(output, *trained.parameters);
+  write(values.text("format"), output, trained);
   fmt::print(console.out, "wrote {} parameters and {} statistics of {} to {}\n", trained.parameters->size(),
              trained.parameters->buffer_count(), trained.identity.model, output);
   return kSuccess;

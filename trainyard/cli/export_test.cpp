@@ -1,7 +1,10 @@
 // Weights out of the program and into it again.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/cli/cli_for_test.h"
+#include "trainyard/core/build_info.h"
 #include "trainyard/core/file_system.h"
 #include "trainyard/core/random.h"
 #include "trainyard/core/temp_dir.h"
@@ -83,6 +86,32 @@ TEST_F(Export, TrainingStartsFromWeights) {
       {"train", "--model=resnet56", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--weights=" + weights_});
   EXPECT_EQ(other.code, kUsage);
   EXPECT_NE(other.err.find("weights are not of this model"), std::string::npos) << other.err;
+}
+
+// What other programs make of them: tests/program_test.py.
+TEST_F(Export, OnnxAndHdf5) {
+  const auto content = [&](const std::string& format) {
+    const std::string file = temp_.file("model." + format);
+    const CommandResult exported =
+        run_command({"export", "--train_dir=" + run_, "--format=" + format, "--output=" + file});
+    EXPECT_EQ(exported.code, kSuccess) << exported.err;
+    EXPECT_NE(exported.out.find("wrote 59 parameters and 38 statistics of resnet20 to " + file), std::string::npos)
+        << exported.out;
+    return core::local_file_system().read_file(file);
+  };
+  EXPECT_EQ(content("onnx").substr(0, 13), "\x08\x08\x12\ttrainyard");
+  const auto& parts = core::build_info().optional_parts;
+  if (std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.name == "HDF5" && part.built_in; })) {
+    EXPECT_EQ(content("hdf5").substr(0, 8), "\x89HDF\r\n\x1a\n");
+  }
+  const CommandResult other_layout =
+      run_command({"export", "--train_dir=" + run_, "--format=hdf5", "--output=" + temp_.file("a.weights.h5")});
+  EXPECT_EQ(other_layout.code, kUsage);
+  EXPECT_NE(other_layout.err.find("Keras reads files of this name in another layout"), std::string::npos)
+      << other_layout.err;
+  const CommandResult folder =
+      run_command({"export", "--train_dir=" + run_, "--format=onnx", "--output=" + temp_.file("none/m.onnx")});
+  EXPECT_EQ(folder.code, kFailure) << folder.err;
 }
 
 TEST_F(Export, SaysWhatIsMissing) {

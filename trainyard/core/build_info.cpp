@@ -23,11 +23,14 @@ const BuildInfo& build_info() {
                     {"fmt", TRAINYARD_FMT_VERSION},
                     {"spdlog", TRAINYARD_SPDLOG_VERSION},
                     {"nlohmann-json", TRAINYARD_JSON_VERSION},
+#if TRAINYARD_HDF5
+                    {"HDF5", TRAINYARD_HDF5_VERSION},
+#endif
                     {"yaml-cpp", TRAINYARD_YAML_VERSION}},
       .optional_parts = {{"CUDA", TRAINYARD_CUDA != 0, "the CUDA toolkit 13.0, then cmake --preset cuda"},
                          {"MPI", false, "not in this version; it will need libopenmpi-dev and openmpi-bin"},
                          {"gRPC", false, "not in this version; it will need libgrpc++-dev and protobuf-compiler-grpc"},
-                         {"HDF5", false, "not in this version; it will need libhdf5-dev"}},
+                         {"HDF5", TRAINYARD_HDF5 != 0, "libhdf5-dev, then cmake -DTRAINYARD_HDF5=ON"}},
   };
   return kInfo;
 }

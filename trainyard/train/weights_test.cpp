@@ -1,12 +1,17 @@
 #include "trainyard/train/weights.h"
 
+#include <cstdlib>
+#include <sstream>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/random.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/formats/safetensors.h"
+#include "trainyard/models/model_registry.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/train/tiny_model_for_test.h"
 
@@ -82,6 +87,34 @@ TEST(Weights, OfAnotherModelChangeNothing) {
   EXPECT_TRUE(has(text, "only in the file: bn.bias")) << text;
   text = message(graph_of(6, true, 8), graph_of(6, true, 16));
   EXPECT_TRUE(has(text, "conv.weight is [16, 3, 3, 3], in the file [8, 3, 3, 3]")) << text;
+}
+
+// A file of random weights and statistics for any model of the zoo: the scripts of tools/golden that compare exports
+// with other programs name the model, as "MODEL DATASET", and the file.
+TEST(Weights, OfAModelAtRandom) {
+  const core::TempDir temp;
+  const char *given = std::getenv("TRAINYARD_WEIGHTS_MODEL"), *file = std::getenv("TRAINYARD_WEIGHTS_FILE");
+  std::istringstream words(given != nullptr ? given : "resnet20 cifar10");
+  std::string model, dataset;
+  words >> model >> dataset;
+  const int64_t classes = models::find_dataset(dataset).num_classes;
+  Variables variables(models::build_model(model, dataset, {.num_classes = classes}), 5);
+  const auto vary = [](const at::Tensor& tensor, const std::string& name, float low, float high) {
+    core::RandomStream stream(6, name);
+    for (int64_t i = 0; i < tensor.numel(); ++i) tensor.data_ptr<float>()[i] += stream.uniform(low, high);
+  };
+  // Norms and biases start as zeros and ones, which would hide that one is left out.
+  for (const nn::Segment& segment : variables.set.segments()) {
+    if (segment.spec.shape.size() > 1) continue;
+    vary(variables.set.value(*variables.set.find(segment.spec.name)), segment.spec.name, -0.3F, 0.3F);
+  }
+  for (int i = 0; i < static_cast<int>(variables.set.buffer_count()); ++i) {
+    const at::Tensor buffer = variables.set.buffer(i);
+    if (buffer.scalar_type() == at::kFloat) vary(buffer, variables.set.buffer_spec(i).name, -0.3F, 0.3F);
+  }
+  const std::string path = file != nullptr ? file : temp.file("weights.safetensors");
+  save_weights(path, variables.set);
+  EXPECT_EQ(formats::open_tensor_file(path).tensors().size(), variables.set.size() + variables.set.buffer_count());
 }
 
 }  // namespace

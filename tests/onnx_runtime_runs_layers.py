@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""ONNX's checker accepts, and ONNX Runtime computes, what the library exports: each layer of the conformance suite.
+
+Usage: scripts/test_python tests/onnx_runtime_runs_layers.py TEST_PROGRAM (trainyard_nn_test).
+"""
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+import onnxruntime
+
+# Of the largest logit. Sums of float32 in another order.
+BOUND = 1e-5
+
+
+def main():
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.argv[1], "--gtest_filter=OnnxModel.WritesEachLayerForOnnxRuntime"], check=True,
+                       stdout=subprocess.DEVNULL, env={**os.environ, "TRAINYARD_ONNX_DIR": folder})
+        paths = sorted(glob.glob(os.path.join(folder, "*.onnx")))
+        if not paths:
+            sys.exit("the test program wrote no model")
+        for path in paths:
+            stem = path[:-len(".onnx")]
+            onnx.checker.check_model(path, full_check=True)
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            images, expected = np.load(stem + ".images.npy"), np.load(stem + ".logits.npy")
+            for batch in (1, len(images)):
+                (actual,) = session.run(["logits"], {"input": images[:batch]})
+                error = np.abs(actual - expected[:batch]).max() / np.abs(expected).max()
+                if not error <= BOUND:
+                    failed.append(f"{os.path.basename(stem)}, batch {batch}: error {error:.1e} of the largest logit")
+    if failed:
+        sys.exit("\n".join(failed))
+    print(f"ONNX Runtime {onnxruntime.__version__} gives the logits of {len(paths)} models")
+
+
+main()

@@ -1,0 +1,182 @@
+#include "trainyard/nn/export/keras_weights.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <fmt/core.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/nn/export/exported_tensor.h"
+
+namespace trainyard::nn {
+namespace {
+
+// What Keras keeps an attribute within: HDF5 allows 64 KiB, and its own parts count.
+constexpr size_t kMaxAttributeBytes = 64512;
+
+struct Weight {
+  std::string name;
+  at::Tensor value;  // a view of the set, its elements in Keras' order
+  Shape shape;       // Keras'; none: the value's
+};
+using Weights = std::vector<Weight>;
+
+// The image [C, H, W] whose pixels are the elements of a linear layer's input, in that order; else null.
+const Shape* flattened_image(const Graph& graph, const Node& linear) {
+  const Node* node = &linear;
+  do {
+    node = &graph.nodes[static_cast<size_t>(node->inputs[0])];
+  } while (std::holds_alternative<Activation>(node->op) || std::holds_alternative<Dropout>(node->op) ||
+           std::holds_alternative<StochasticDepth>(node->op));
+  if (!std::holds_alternative<Flatten>(node->op)) return nullptr;
+  const Shape& shape = graph.nodes[static_cast<size_t>(node->inputs[0])].shape;
+  return shape.size() == 3 ? &shape : nullptr;
+}
+
+// One node's weights under Keras' names and in Keras' order: first those that are trained.
+class KerasForm {
+ public:
+  KerasForm(const Graph& graph, const Node& node, const ParameterSet& set) : graph_(graph), node_(node), set_(set) {}
+
+  // Conv2D's kernel is [height, width, in / groups, out]; DepthwiseConv2D's, where each channel is a group of its own,
+  // [height, width, in, out / in].
+  Weights operator()(const Convolution& op) const {
+    const int64_t in = graph_.nodes[static_cast<size_t>(node_.inputs[0])].shape[0];
+    const int64_t height = op.kernel.height, width = op.kernel.width;
+    const bool depthwise = op.groups == in && in > 1;
+    const at::Tensor kernel =
+        depthwise ? parameter(0).reshape({in, op.out_channels / in, height, width}).permute({2, 3, 0, 1})
+                  : parameter(0).reshape({op.out_channels, in / op.groups, height, width}).permute({2, 3, 1, 0});
+    return with_bias({{"kernel", kernel}}, op.bias);
+  }
+
+  Weights operator()(const BatchNorm& op) const {
+    Weights weights;
+    if (op.scale) weights.push_back({"gamma", parameter(0)});
+    weights.push_back({"beta", parameter(op.scale ? 1 : 0)});
+    weights.push_back({"moving_mean", exported_buffer(set_, node_.buffers[0].name)});
+    weights.push_back({"moving_variance", exported_buffer(set_, node_.buffers[1].name)});
+    return weights;
+  }
+
+  // Dense's kernel is [in, out]; of an image that was flattened, `in` counts channels fastest.
+  Weights operator()(const Linear& op) const {
+    const at::Tensor weight = parameter(0);
+    const Shape* const image = flattened_image(graph_, node_);
+    if (image == nullptr) return with_bias({{"kernel", weight.t()}}, op.bias);
+    const at::Tensor kernel =
+        weight.reshape({op.out_features, (*image)[0], (*image)[1], (*image)[2]}).permute({2, 3, 1, 0});
+    return with_bias({{"kernel", kernel, {weight.size(1), op.out_features}}}, op.bias);
+  }
+
+  Weights operator()(const Foreign& op) const {
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "a foreign module has no layout in HDF5",
+                                                      .where = node_.name + " (" + op.description + ")",
+                                                      .remedy = "write safetensors"});
+  }
+
+  // Layers without a counterpart keep names and dimensions.
+  template <typename Op>
+  Weights operator()(const Op&) const {
+    Weights weights;
+    const auto short_name = [&](const std::string& name) {
+      return name.starts_with(node_.name + ".") ? name.substr(node_.name.size() + 1) : name;
+    };
+    for (const ParameterSpec& spec : node_.parameters) {
+      weights.push_back({short_name(spec.name), exported_parameter(set_, spec.name)});
+    }
+    for (const BufferSpec& spec : node_.buffers) {
+      weights.push_back({short_name(spec.name), exported_buffer(set_, spec.name)});
+    }
+    return weights;
+  }
+
+ private:
+  at::Tensor parameter(size_t index) const { return exported_parameter(set_, node_.parameters.at(index).name); }
+  Weights with_bias(Weights weights, bool bias) const {
+    if (bias) weights.push_back({"bias", parameter(1)});
+    return weights;
+  }
+
+  const Graph& graph_;
+  const Node& node_;
+  const ParameterSet& set_;
+};
+
+// `name`, or "<name>0", "<name>1", ... where all would be too much for one attribute.
+void add_names(formats::Hdf5Group& group, const std::string& name, const std::vector<std::string>& texts) {
+  size_t longest = 1;
+  for (const std::string& text : texts) longest = std::max(longest, text.size());
+  const size_t at_once = kMaxAttributeBytes / longest;
+  if (texts.size() <= at_once) {
+    group.attributes.emplace_back(name, texts);
+    return;
+  }
+  for (size_t begin = 0, number = 0; begin < texts.size(); begin += at_once, ++number) {
+    const auto first = texts.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = texts.begin() + static_cast<std::ptrdiff_t>(std::min(begin + at_once, texts.size()));
+    group.attributes.emplace_back(fmt::format("{}{}", name, number), std::vector<std::string>(first, last));
+  }
+}
+
+formats::Hdf5Group layer_group(const Node& node, const Weights& weights) {
+  formats::Hdf5Group group{.name = node.name};
+  std::vector<std::string> names;
+  for (const Weight& weight : weights) {
+    names.push_back(fmt::format("{}/{}", node.name, weight.name));
+    const Shape shape = weight.shape.empty() ? weight.value.sizes().vec() : weight.shape;
+    group.datasets.push_back({names.back(), shape, [value = weight.value] {
+                                const at::Tensor plain = value.to(at::kFloat).contiguous();
+                                const float* const first = plain.const_data_ptr<float>();
+                                return std::vector<float>(first, first + plain.numel());
+                              }});
+  }
+  add_names(group, "weight_names", names);
+  return group;
+}
+
+}  // namespace
+
+std::vector<int> keras_order(const Graph& graph) {
+  const size_t count = graph.nodes.size();
+  std::vector<int> depth(count, 0), found(count, -1), order;
+  for (size_t id = count; id-- > 0;) {
+    for (const int input : graph.nodes[id].inputs) {
+      depth[static_cast<size_t>(input)] = std::max(depth[static_cast<size_t>(input)], depth[id] + 1);
+    }
+  }
+  std::vector<int> stack{graph.output};
+  while (!stack.empty()) {
+    const int id = stack.back();
+    stack.pop_back();
+    if (found[static_cast<size_t>(id)] >= 0) continue;
+    found[static_cast<size_t>(id)] = static_cast<int>(order.size());
+    order.push_back(id);
+    const std::vector<int>& inputs = graph.nodes[static_cast<size_t>(id)].inputs;
+    stack.insert(stack.end(), inputs.rbegin(), inputs.rend());
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int a, int b) { return depth[static_cast<size_t>(a)] > depth[static_cast<size_t>(b)]; });
+  return order;
+}
+
+formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set) {
+  formats::Hdf5Group root;
+  std::vector<std::string> names;
+  for (const int id : keras_order(graph)) {
+    const Node& node = graph.nodes[static_cast<size_t>(id)];
+    const Weights weights = std::visit(KerasForm(graph, node, set), node.op);
+    if (weights.empty()) continue;
+    root.groups.push_back(layer_group(node, weights));
+    names.push_back(node.name);
+  }
+  add_names(root, "layer_names", names);
+  // Files of Keras 1 and of other backends had other dimensions: readers ask.
+  root.attributes.emplace_back("backend", "tensorflow");
+  root.attributes.emplace_back("keras_version", "3.0.0");
+  return root;
+}
+
+}  // namespace trainyard::nn

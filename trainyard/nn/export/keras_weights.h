@@ -1,0 +1,27 @@
+// A model's weights in Keras' layout of HDF5 (docs/formats/hdf5.md), for keras.Model.load_weights("F.h5"): layers in
+// the order of keras.Model.layers, weights in Keras' order and with its dimensions, channels last.
+//
+//   formats::write_hdf5("resnet50.h5", to_keras(executor.graph(), set));
+//
+// Keras fills the n-th layer that has weights from the n-th of the file, whatever their names. So weights of any graph
+// fit a model of Keras that has the same layers; the models named keras/... are those of keras.applications.
+#pragma once
+
+#include <vector>
+
+#include "trainyard/formats/hdf5.h"
+#include "trainyard/nn/graph.h"
+#include "trainyard/nn/parameter_set.h"
+
+namespace trainyard::nn {
+
+// Borrows the numbers of `set`, which is allocated and has what the graph needs, for as long as the result lives.
+// Throws kUnsupported for a foreign module, kNotFound for a set of another graph.
+formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
+
+// Ids of all nodes in the order that Keras gives the layers of a functional model: by the longest way to the output,
+// farthest first; of the same length as a walk from the output finds them, first inputs first
+// (keras/src/ops/function.py, map_graph).
+std::vector<int> keras_order(const Graph& graph);
+
+}  // namespace trainyard::nn

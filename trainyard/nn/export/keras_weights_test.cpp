@@ -1,0 +1,121 @@
+#include "trainyard/nn/export/keras_weights.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error_for_test.h"
+#include "trainyard/nn/executor.h"
+
+namespace trainyard::nn {
+namespace {
+
+using Value = GraphBuilder::Value;
+
+// Each parameter and statistic counts from 0 in its own order.
+ParameterSet counting_set(const Graph& graph) {
+  ParameterSet set;
+  make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set});
+  set.allocate();
+  const auto count = [](const at::Tensor& tensor) {
+    for (int64_t i = 0; i < tensor.numel(); ++i) tensor.data_ptr<float>()[i] = static_cast<float>(i);
+  };
+  for (const Segment& segment : set.segments()) count(set.value(*set.find(segment.spec.name)));
+  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) count(set.buffer(i));
+  return set;
+}
+
+std::vector<std::string> texts_of(const formats::Hdf5Group& group, const std::string& name) {
+  for (const auto& [key, value] : group.attributes) {
+    if (key == name) return std::get<std::vector<std::string>>(value);
+  }
+  return {};
+}
+
+const formats::Hdf5Dataset& dataset_of(const formats::Hdf5Group& root, const std::string& layer, size_t index) {
+  for (const formats::Hdf5Group& group : root.groups) {
+    if (group.name == layer) return group.datasets.at(index);
+  }
+  throw core::Error(core::ErrorCode::kNotFound, "no layer " + layer);
+}
+
+// The first block of Keras' ResNet50, whose layers Keras 3.15 lists as expected below.
+TEST(KerasWeights, LayersStandInKerasOrder) {
+  GraphBuilder b({.image = {8, 4, 4}, .name = "block"});
+  Value past = b.batch_norm("0_bn", b.convolution("0_conv", b.input(), {.out_channels = 8}));
+  Value x = b.activation("1_relu", b.batch_norm("1_bn", b.convolution("1_conv", b.input(), {.out_channels = 2})));
+  x = b.activation("2_relu", b.batch_norm("2_bn", b.convolution("2_conv", x, {.out_channels = 2})));
+  x = b.batch_norm("3_bn", b.convolution("3_conv", x, {.out_channels = 8}));
+  x = b.activation("out", b.add("add", {past, x}));
+  const Graph graph = b.build(b.linear("predictions", b.global_average_pool("avg_pool", x), {.out_features = 3}));
+  std::vector<std::string> order;
+  for (const int id : keras_order(graph)) order.push_back(graph.nodes[static_cast<size_t>(id)].name);
+  EXPECT_EQ(order, (std::vector<std::string>{"input", "1_conv", "1_bn", "1_relu", "2_conv", "2_bn", "2_relu", "0_conv",
+                                             "3_conv", "0_bn", "3_bn", "add", "out", "avg_pool", "predictions"}));
+  const ParameterSet set = counting_set(graph);
+  const formats::Hdf5Group root = to_keras(graph, set);
+  EXPECT_EQ(texts_of(root, "layer_names"), (std::vector<std::string>{"1_conv", "1_bn", "2_conv", "2_bn", "0_conv",
+                                                                     "3_conv", "0_bn", "3_bn", "predictions"}));
+  EXPECT_EQ(texts_of(root.groups[1], "weight_names"),
+            (std::vector<std::string>{"1_bn/gamma", "1_bn/beta", "1_bn/moving_mean", "1_bn/moving_variance"}));
+}
+
+TEST(KerasWeights, HaveKerasDimensions) {
+  GraphBuilder b({.image = {2, 4, 3}, .name = "dimensions"});
+  Value x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = {1, 3}, .padding = Padding::same()});
+  x = b.batch_norm("bn", x, {.scale = false});
+  x = b.convolution("groups", x, {.out_channels = 6, .kernel = {3, 1}, .padding = Padding::same(), .groups = 2});
+  x = b.convolution("depthwise", x, {.out_channels = 12, .kernel = {2, 1}, .groups = 6});
+  x = b.dropout("dropout", b.flatten("flatten", x));
+  x = b.linear("fc1", x, {.out_features = 5});
+  const Graph graph = b.build(b.linear("fc2", x, {.out_features = 2, .bias = false}));
+  const ParameterSet set = counting_set(graph);
+  const formats::Hdf5Group root = to_keras(graph, set);
+  const auto shape = [&](const char* layer) { return dataset_of(root, layer, 0).shape; };
+  EXPECT_EQ(shape("conv"), (Shape{1, 3, 2, 4}));
+  EXPECT_EQ(shape("groups"), (Shape{3, 1, 2, 6}));
+  EXPECT_EQ(shape("depthwise"), (Shape{2, 1, 6, 2}));
+  EXPECT_EQ(shape("fc1"), (Shape{108, 5}));
+  EXPECT_EQ(shape("fc2"), (Shape{5, 2}));
+  EXPECT_EQ(dataset_of(root, "bn", 0).name, "bn/beta");
+
+  // Ours at [out][in][0][column] is Keras' at [0][column][in][out].
+  const std::vector<float> conv = dataset_of(root, "conv", 0).values();
+  EXPECT_EQ(conv[(2 * 2 + 1) * 4 + 3], (3 * 2 + 1) * 3 + 2);
+  // Ours at [channel * 2 + multiplier][0][row][0] is [row][0][channel][multiplier].
+  const std::vector<float> depthwise = dataset_of(root, "depthwise", 0).values();
+  EXPECT_EQ(depthwise[(1 * 6 + 4) * 2 + 1], (4 * 2 + 1) * 2 + 1);
+  // The image before `flatten` is [12, 3, 3]: ours at [out][channel][row][column] is [row][column][channel][out].
+  const std::vector<float> fc1 = dataset_of(root, "fc1", 0).values();
+  EXPECT_EQ(fc1[((1 * 3 + 2) * 12 + 7) * 5 + 4], ((4 * 12 + 7) * 3 + 1) * 3 + 2);
+  const std::vector<float> fc2 = dataset_of(root, "fc2", 0).values();
+  EXPECT_EQ(fc2[3 * 2 + 1], 1 * 5 + 3);
+}
+
+// An attribute holds 64 KiB.
+TEST(KerasWeights, LongListsOfNamesAreCutIntoNumberedAttributes) {
+  GraphBuilder b({.image = {1, 1, 1}, .name = "long"});
+  Value x = b.input();
+  const std::string filling(400, 'x');
+  for (int i = 0; i < 200; ++i) x = b.convolution(fmt::format("{}{:03}", filling, i), x, {.out_channels = 1});
+  const Graph graph = b.build(b.flatten("flatten", x));
+  const ParameterSet set = counting_set(graph);
+  const formats::Hdf5Group root = to_keras(graph, set);
+  EXPECT_TRUE(texts_of(root, "layer_names").empty());
+  EXPECT_EQ(texts_of(root, "layer_names0").size(), 160u);  // 64512 / 403
+  EXPECT_EQ(texts_of(root, "layer_names1").size(), 40u);
+  EXPECT_EQ(texts_of(root, "layer_names1").back(), filling + "199");
+}
+
+TEST(KerasWeights, RefuseForeignModules) {
+  GraphBuilder b({.image = {4}, .name = "foreign"});
+  const Graph graph = b.build(b.foreign(
+      "own", b.input(),
+      {.description = "torch::nn::Own", .make = [] { return std::shared_ptr<ForeignModule>(); }, .output_shape = {2}}));
+  EXPECT_EQ(core::code_of([&] { to_keras(graph, ParameterSet()); }), core::ErrorCode::kUnsupported);
+}
+
+}  // namespace
+}  // namespace trainyard::nn

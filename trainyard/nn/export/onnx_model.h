@@ -1,0 +1,20 @@
+// A graph as an ONNX model: what it computes in inference mode, in standard operators of opset 17.
+//
+//   formats::write_onnx("resnet50.onnx", to_onnx(executor.graph(), set));
+//
+// The input is "input" [batch, C, H, W], the output "logits" [batch, classes], both float32; the batch is open. Weights
+// and statistics keep their names and stay apart: batch norms are BatchNormalization, not folded into convolutions, so
+// that other programs can go on training; runtimes fold them by themselves. Dropout and stochastic depth are gone.
+#pragma once
+
+#include "trainyard/formats/onnx.h"
+#include "trainyard/nn/graph.h"
+#include "trainyard/nn/parameter_set.h"
+
+namespace trainyard::nn {
+
+// Borrows the numbers of `set`, which is allocated, in float32 on the CPU, and has what the graph needs. Throws
+// kUnsupported for a foreign module, and kInvalidArgument or kNotFound for a set of another kind.
+formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
+
+}  // namespace trainyard::nn

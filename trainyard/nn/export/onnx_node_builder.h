@@ -1,0 +1,53 @@
+// What the ONNX form of one node is put together with (onnx_forms.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/formats/onnx.h"
+#include "trainyard/nn/graph.h"
+#include "trainyard/nn/parameter_set.h"
+
+namespace trainyard::nn {
+
+// Adds operators and constants to `out`. Values are told by their names.
+class OnnxNodeBuilder {
+ public:
+  using Attributes = std::vector<std::pair<std::string, formats::OnnxAttribute>>;
+
+  // `values`: of the graph's nodes so far, by id.
+  OnnxNodeBuilder(formats::OnnxGraph& out, const Graph& graph, const Node& node, const ParameterSet& set,
+                  const std::vector<std::string>& values)
+      : out_(out), graph_(graph), node_(node), set_(set), values_(values) {}
+
+  const Node& node() const { return node_; }
+  const std::string& x(size_t input = 0) const { return values_[id_of(input)]; }
+  const Shape& shape(size_t input = 0) const { return graph_.nodes[id_of(input)].shape; }  // logical
+  size_t input_count() const { return node_.inputs.size(); }
+
+  // An operator with one output, whose name is returned: "<node>.output" for the first, "<node>.output2", ...
+  std::string emit(std::string_view op_type, std::vector<std::string> inputs, Attributes attributes = {});
+
+  // The node's parameter or buffer under its own name; the shape is the set's, or another of as many numbers.
+  std::string parameter(size_t index, const Shape& shape = {});
+  std::string buffer(size_t index);
+
+  // A constant of the operator, "<node>.<name>".
+  std::string floats(std::string_view name, const Shape& shape, std::vector<float> values);
+  std::string number(std::string_view name, float value) { return floats(name, {}, {value}); }
+  std::string integers(std::string_view name, std::vector<int64_t> values);
+
+ private:
+  size_t id_of(size_t input) const { return static_cast<size_t>(node_.inputs.at(input)); }
+  std::string borrow(const std::string& name, const at::Tensor& tensor, const Shape& shape);
+
+  formats::OnnxGraph& out_;
+  const Graph& graph_;
+  const Node& node_;
+  const ParameterSet& set_;
+  const std::vector<std::string>& values_;
+  int emitted_ = 0;
+};
+
+}  // namespace trainyard::nn
