@@ -116,6 +116,8 @@ ROWS = {row.name: row for row in [
     zoo("mobilenet_v3_large", 20),
     zoo("efficientnet_b0", 15),
     zoo("regnet_y_400mf", 20, in_keras=False),
+    zoo("convnext_tiny", 3),
+    zoo("vit_b_16", 2, in_keras=False),
 ]}
 
 

@@ -25,6 +25,7 @@ APPLICATIONS = {
     "mobilenet_v3_large": "MobileNetV3Large",
     "densenet121": "DenseNet121",
     "efficientnet_b0": "EfficientNetB0",
+    "convnext_tiny": "ConvNeXtTiny",
 }
 
 
@@ -75,7 +76,7 @@ def build(name):
     if name not in APPLICATIONS:
         sys.exit(f"keras.applications has no {name}")
     # Pixels come in already scaled, as for the others.
-    own_scaling = {"include_preprocessing": False} if name.startswith("mobilenet_v3") else {}
+    own_scaling = {"include_preprocessing": False} if name.startswith(("mobilenet_v3", "convnext")) else {}
     size = 299 if name == "inception_v3" else 224
     return getattr(keras.applications, APPLICATIONS[name])(
         weights=None, input_shape=(size, size, 3), classifier_activation=None, **own_scaling)

@@ -16,7 +16,8 @@ import safetensors.torch
 import torch
 import torchvision
 
-DEFAULT = ["resnet18", "mobilenet_v2", "densenet121", "squeezenet1_1", "efficientnet_b0", "vgg11_bn", "shufflenet_v2_x1_0", "alexnet"]
+DEFAULT = ["resnet18", "mobilenet_v2", "densenet121", "squeezenet1_1", "efficientnet_b0", "vgg11_bn", "shufflenet_v2_x1_0", "alexnet",
+           "convnext_tiny", "vit_b_16", "swin_t"]
 
 
 def randomize(network):
@@ -25,6 +26,9 @@ def randomize(network):
         if name.endswith("running_var"):
             value.copy_(torch.rand(value.shape, generator=generator) + 0.5)
         elif name.endswith("running_mean"):
+            value.copy_(torch.randn(value.shape, generator=generator) / 10)
+        elif value.is_floating_point() and (name.endswith("layer_scale") or not value.any()):
+            # Zeros, and factors near zero, would hide what they are multiplied with.
             value.copy_(torch.randn(value.shape, generator=generator) / 10)
 
 

@@ -27,10 +27,11 @@ CLASSES, BATCH = 10, 2
 SIZE = 64
 SIZES = {"inception_v3": 107, "squeezenet1_1": 66}  # larger than 64; so that ceil_mode matters
 MODELS = """
-    alexnet densenet121 densenet161 densenet169 densenet201 efficientnet_b0 efficientnet_b1 efficientnet_b2
-    efficientnet_b3 efficientnet_b4 efficientnet_v2_s googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
+    alexnet convnext_tiny convnext_small convnext_base densenet121 densenet161 densenet169 densenet201 efficientnet_b0
+    efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_v2_s googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
     mobilenet_v3_small regnet_y_1_6gf regnet_y_400mf resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d
-    shufflenet_v2_x1_0 squeezenet1_1 wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
+    shufflenet_v2_x1_0 squeezenet1_1 swin_t wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
+    vit_b_16
 """.split()
 
 
@@ -66,8 +67,11 @@ def start(name, shape):
     return torch.from_numpy(numbers.astype(numpy.float32)).double()
 
 
-def make(name, classes):
+def make(name, classes, size=224):
+    """`size` matters only to those whose parameters depend on it."""
     options = {}
+    if name.startswith("vit_"):
+        options = {"image_size": size}
     if name in ("inception_v3", "googlenet"):
         options = {"aux_logits": False, "init_weights": False}
     return getattr(torchvision.models, name)(num_classes=classes, **options)
@@ -75,7 +79,8 @@ def make(name, classes):
 
 def write(folder, name):
     lines = ["parameters %d" % sum(p.numel() for p in make(name, 1000).parameters())]
-    model = make(name, CLASSES).double()
+    size = SIZES.get(name, SIZE)
+    model = make(name, CLASSES, size).double()
     with torch.no_grad():
         for tensor_name, tensor in model.state_dict().items():
             if tensor.is_floating_point():
@@ -83,7 +88,6 @@ def write(folder, name):
     for module in model.modules():
         if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             module.p = 0.0
-    size = SIZES.get(name, SIZE)
     images = torch.from_numpy(draw("images", (BATCH, 3, size, size)))
     with torch.no_grad():
         logits = model.eval()(images)

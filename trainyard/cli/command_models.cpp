@@ -1,34 +1,93 @@
 #include <algorithm>
 #include <ostream>
+#include <vector>
 
 #include <fmt/ostream.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/error.h"
+#include "trainyard/core/file_system.h"
 #include "trainyard/models/model_registry.h"
+#include "trainyard/nn/graph_drawing.h"
 #include "trainyard/nn/layer_table.h"
 
 namespace trainyard::cli {
 namespace {
 
-void list_models(std::ostream& out) {
-  fmt::print(out, "{:21} {:10} {:>6} {:>12} {:>9} {:>6}  {}\n", "model", "data set", "image", "parameters", "GFLOP",
-             "batch", "equals");
+struct ListedModel {
+  const models::ModelInfo* info;
+  std::string dataset;
+  int64_t parameters = 0;
+  double gflops = 0;  // an image, forward
+};
+
+ListedModel listed(const models::ModelInfo& info, const nn::Graph& graph) {
+  return {&info, std::string(models::family_name(info.family)), graph.parameter_count(),
+          static_cast<double>(graph.forward_flops()) * 1e-9};
+}
+
+std::vector<ListedModel> all_models() {
+  std::vector<ListedModel> rows;
   for (const auto family : {models::DatasetFamily::kImagenet, models::DatasetFamily::kCifar10}) {
     const std::string dataset(models::family_name(family));
     for (const std::string& name : models::model_names(family)) {
-      const models::ModelInfo& info = models::find_model(name, dataset);
-      const nn::Graph graph =
-          models::build_model(name, dataset, {.num_classes = models::find_dataset(dataset).num_classes});
-      fmt::print(out, "{:21} {:10} {:6} {:12} {:9.3f} {:6}  {}\n", name, dataset, info.image_size,
-                 graph.parameter_count(), static_cast<double>(graph.forward_flops()) * 1e-9, info.default_batch_size,
-                 info.equals);
+      const int64_t classes = models::find_dataset(dataset).num_classes;
+      rows.push_back(
+          listed(models::find_model(name, dataset), models::build_model(name, dataset, {.num_classes = classes})));
     }
+  }
+  return rows;
+}
+
+void print_table(const std::vector<ListedModel>& rows, std::ostream& out) {
+  fmt::print(out, "{:21} {:10} {:>6} {:>12} {:>9} {:>6}  {}\n", "model", "data set", "image", "parameters", "GFLOP",
+             "batch", "equals");
+  for (const ListedModel& row : rows) {
+    fmt::print(out, "{:21} {:10} {:6} {:12} {:9.3f} {:6}  {}\n", row.info->name, row.dataset, row.info->image_size,
+               row.parameters, row.gflops, row.info->default_batch_size, row.info->equals);
   }
   out << "\nA name that tf_cnn_benchmarks has means its network; torchvision/NAME is always torchvision's,\nkeras/NAME "
          "that of keras.applications.\n"
          "cifar10's models also run on shapes. GFLOP: one image, forward, a multiply-add counted as two.\n";
+}
+
+// "torchvision resnet18" names a network as a file would: "torchvision/resnet18".
+std::string as_path(std::string equals) {
+  std::replace(equals.begin(), equals.end(), ' ', '/');
+  return equals;
+}
+
+void print_json(const std::vector<ListedModel>& rows, std::ostream& out) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ListedModel& row : rows) {
+    list.push_back({{"name", row.info->name},
+                    {"dataset", row.dataset},
+                    {"image_size", row.info->image_size},
+                    {"parameters", row.parameters},
+                    {"gflops", row.gflops},
+                    {"default_batch_size", row.info->default_batch_size},
+                    {"equals", as_path(row.info->equals)}});
+  }
+  out << list.dump(2) << "\n";
+}
+
+void write_graph(const nn::Graph& graph, const std::string& path) {
+  const bool svg = path.ends_with(".svg");
+  if (!svg && !path.ends_with(".dot")) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a graph is drawn as .dot or .svg", .where = "--graph=" + path});
+  }
+  core::local_file_system().write_file_atomically(path, svg ? nn::graph_svg(graph) : nn::graph_dot(graph));
+}
+
+std::string first_dataset_with(const std::string& model) {
+  const auto has = [&](models::DatasetFamily family) {
+    const std::vector<std::string> names = models::model_names(family);
+    return std::find(names.begin(), names.end(), model) != names.end();
+  };
+  return has(models::DatasetFamily::kCifar10) && !has(models::DatasetFamily::kImagenet) ? "cifar10" : "imagenet";
 }
 
 }  // namespace
@@ -38,28 +97,35 @@ int run_models(const Arguments& arguments, Console& console) {
   table.text("data_name", std::nullopt, "imagenet, cifar10 or shapes; unset: the first that has the model")
       .group("Model");
   table.integer("num_classes", std::nullopt, "size of the last layer; unset: the data set's").bounds(1).group("Model");
+  table.boolean("json", false, "a JSON list with an object a model instead of text").group("Output");
+  table.text("graph", std::nullopt, "with NAME: draw its graph into this file, FILE.svg or FILE.dot").group("Output");
   const auto parsed =
       parse_command({"models", "the models by data set, or one model's layers", "[NAME]"}, table, arguments, console);
   if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  const std::string drawing = values.text("graph");
+  const bool json = values.boolean("json");
   if (parsed->positional.empty()) {
-    list_models(console.out);
+    if (!drawing.empty()) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--graph draws one model",
+                                                            .remedy = "name it: trainyard models NAME --graph=FILE"});
+    }
+    json ? print_json(all_models(), console.out) : print_table(all_models(), console.out);
     return kSuccess;
   }
   if (parsed->positional.size() > 1) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "trainyard models takes one name"});
   }
   const std::string& name = parsed->positional[0];
-  std::string dataset = parsed->values.text("data_name");
-  if (dataset.empty()) {
-    const auto imagenet = models::model_names(models::DatasetFamily::kImagenet);
-    const auto cifar = models::model_names(models::DatasetFamily::kCifar10);
-    const bool only_cifar = std::find(cifar.begin(), cifar.end(), name) != cifar.end() &&
-                            std::find(imagenet.begin(), imagenet.end(), name) == imagenet.end();
-    dataset = only_cifar ? "cifar10" : "imagenet";
+  const std::string dataset = values.text("data_name").empty() ? first_dataset_with(name) : values.text("data_name");
+  const int64_t classes = values.optional_integer("num_classes").value_or(models::find_dataset(dataset).num_classes);
+  const nn::Graph graph = models::build_model(name, dataset, {.num_classes = classes});
+  if (!drawing.empty()) write_graph(graph, drawing);
+  if (json) {
+    print_json({listed(models::find_model(name, dataset), graph)}, console.out);
+  } else {
+    console.out << nn::layer_table(graph);
   }
-  const int64_t classes =
-      parsed->values.optional_integer("num_classes").value_or(models::find_dataset(dataset).num_classes);
-  console.out << nn::layer_table(models::build_model(name, dataset, {.num_classes = classes}));
   return kSuccess;
 }
 

@@ -1,5 +1,9 @@
 // The commands that do not train: their output is an interface, so its form is golden.
+#include <algorithm>
+#include <string>
+
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/cli/cli_for_test.h"
 #include "trainyard/cli/doctor_report.h"
@@ -8,6 +12,8 @@
 
 namespace trainyard::cli {
 namespace {
+
+using Json = nlohmann::json;
 
 const std::string kGolden = "trainyard/cli/testdata/";
 
@@ -50,6 +56,38 @@ TEST(Commands, ModelsShowsTheLayersOfOne) {
   const CommandResult unknown = run_command({"models", "resnet21", "--data_name=cifar10"});
   EXPECT_EQ(unknown.code, kUsage);
   EXPECT_NE(unknown.err.find("resnet20"), std::string::npos) << unknown.err;
+}
+
+TEST(Commands, ModelsAreAListInJson) {
+  const Json list = Json::parse(run_command({"models", "--json"}).out);
+  ASSERT_GT(list.size(), 80u);
+  for (const Json& model : list) {
+    EXPECT_EQ(model.size(), 7u) << model;
+    EXPECT_GT(model["parameters"].get<int64_t>(), 0) << model;
+  }
+  const Json expected = {
+      {"name", "torchvision/resnet50"}, {"dataset", "imagenet"},    {"image_size", 224},
+      {"parameters", 25557032},         {"default_batch_size", 32}, {"equals", "torchvision/resnet50"}};
+  Json one = Json::parse(run_command({"models", "torchvision/resnet50", "--json"}).out);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_NEAR(one[0]["gflops"].get<double>(), 8.178, 0.001);
+  one[0].erase("gflops");
+  EXPECT_EQ(one[0], expected);
+  EXPECT_NE(std::find_if(list.begin(), list.end(), [](const Json& m) { return m["name"] == "resnet110_v2"; }),
+            list.end());
+}
+
+TEST(Commands, ModelsDrawsAGraph) {
+  const core::TempDir temp;
+  const auto drawn = [&](const std::string& file) {
+    const CommandResult result = run_command({"models", "resnet20", "--graph=" + temp.file(file)});
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    return core::local_file_system().read_file(temp.file(file), 1 << 24);
+  };
+  EXPECT_TRUE(drawn("graph.dot").starts_with("digraph \"resnet20\""));
+  EXPECT_TRUE(drawn("graph.svg").starts_with("<svg "));
+  EXPECT_EQ(run_command({"models", "resnet20", "--graph=" + temp.file("graph.png")}).code, kUsage);
+  EXPECT_EQ(run_command({"models", "--graph=" + temp.file("graph.svg")}).code, kUsage);
 }
 
 TEST(Commands, DoctorsReportHasAFixedForm) {

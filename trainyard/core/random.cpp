@@ -5,6 +5,7 @@
 
 #include "trainyard/core/box_muller.h"
 #include "trainyard/core/error.h"
+#include "trainyard/core/philox_blocks.h"
 
 namespace trainyard::core {
 namespace {
@@ -105,13 +106,23 @@ void RandomStream::normals(float* out, int64_t count) {
   int64_t done = 0;
   while (done < count && (has_spare_normal_ || count - done < 2)) out[done++] = normal();
   constexpr int64_t kPairs = 64;
+  std::array<uint32_t, 2 * kPairs> drawn;
   std::array<uint32_t, kPairs> radius, angle;
   std::array<float, kPairs> first, second;
   while (count - done >= 2) {
     const int64_t pairs = std::min(kPairs, (count - done) / 2);
+    // What is left of a block, whole blocks, and the begin of one.
+    int64_t numbers = 0;
+    while (used_ < 4 && numbers < 2 * pairs) drawn[numbers++] = next_u32();
+    const int64_t blocks = (2 * pairs - numbers) / 4;
+    philox4x32_blocks(counter_, key_, drawn.data() + numbers, blocks);
+    const uint64_t counted = (counter_[0] | uint64_t{counter_[1]} << 32) + static_cast<uint64_t>(blocks);
+    counter_[0] = static_cast<uint32_t>(counted);
+    counter_[1] = static_cast<uint32_t>(counted >> 32);
+    for (numbers += 4 * blocks; numbers < 2 * pairs;) drawn[numbers++] = next_u32();
     for (int64_t i = 0; i < pairs; ++i) {
-      radius[i] = next_u32();
-      angle[i] = next_u32();
+      radius[i] = drawn[2 * i];
+      angle[i] = drawn[2 * i + 1];
     }
     box_muller(radius.data(), angle.data(), first.data(), second.data(), pairs);
     for (int64_t i = 0; i < pairs; ++i) {

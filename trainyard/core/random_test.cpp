@@ -8,6 +8,7 @@
 
 #include "trainyard/core/box_muller.h"
 #include "trainyard/core/error.h"
+#include "trainyard/core/philox_blocks.h"
 
 namespace trainyard::core {
 namespace {
@@ -22,6 +23,22 @@ TEST(Philox, KnownAnswers) {
             (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, ManyBlocksAreThoseOfNeighbouringCounters) {
+  const Block counter{0xfffffff0, 7, 3, 4};  // the first number wraps around
+  const std::array<uint32_t, 2> key{5, 6};
+  for (int64_t blocks : {0, 1, 15, 16, 17, 40}) {
+    std::vector<uint32_t> out(static_cast<size_t>(4 * blocks) + 1, 99);
+    philox4x32_blocks(counter, key, out.data(), blocks);
+    for (int64_t i = 0; i < blocks; ++i) {
+      const uint64_t count = (counter[0] | uint64_t{counter[1]} << 32) + static_cast<uint64_t>(i);
+      const Block expected =
+          philox4x32({static_cast<uint32_t>(count), static_cast<uint32_t>(count >> 32), counter[2], counter[3]}, key);
+      for (size_t k = 0; k < 4; ++k) EXPECT_EQ(out[static_cast<size_t>(4 * i) + k], expected[k]) << i;
+    }
+    EXPECT_EQ(out.back(), 99u);
+  }
 }
 
 // Test values of draft-eastlake-fnv (64-bit FNV-1a).

@@ -161,7 +161,9 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
 INSTANTIATE_TEST_SUITE_P(Models, ZooOnCpuPlan,
                          ::testing::Values(Case{"resnet50_v1.5", 64, 4}, Case{"mobilenet_v2", 64, 4},
                                            Case{"densenet121", 64, 4}, Case{"inception_v3", 107, 8},
-                                           Case{"torchvision/alexnet", 96, 4, true}, Case{"vgg11_bn", 32, 4, true}),
+                                           Case{"torchvision/alexnet", 96, 4, true}, Case{"vgg11_bn", 32, 4, true},
+                                           Case{"convnext_tiny", 64, 2, true}, Case{"swin_t", 64, 2, true},
+                                           Case{"vit_b_16", 32, 2}),
                          name_of_case);
 
 // Norms with weights, shifts and statistics that differ by channel, as training leaves them.
@@ -217,7 +219,8 @@ TEST_P(FrozenZoo, LogitsAgreeWithTheReferenceInDouble) {
 
 INSTANTIATE_TEST_SUITE_P(Models, FrozenZoo,
                          ::testing::Values(Case{"resnet50_v1.5", 64, 2}, Case{"mobilenet_v2", 64, 2},
-                                           Case{"densenet121", 64, 2}, Case{"inception_v3", 107, 2}),
+                                           Case{"densenet121", 64, 2}, Case{"inception_v3", 107, 2},
+                                           Case{"convnext_tiny", 64, 2}, Case{"swin_t", 64, 2}),
                          name_of_case);
 
 // The same seed and number of threads: the same bits, whichever plan and memory they run in.

@@ -41,6 +41,11 @@ int64_t forward_flops(const Graph& graph, const Node& node) {
     return 2 * element_count(node.shape) * (channels / convolution->groups) * convolution->kernel.height *
            convolution->kernel.width;
   }
+  if (const auto* attention = std::get_if<Attention>(&node.op)) {
+    const Shape& image = graph.nodes[static_cast<size_t>(node.inputs[0])].shape;
+    const int64_t tokens = attention->window > 0 ? attention->window * attention->window : image[1] * image[2];
+    return 2 * 2 * element_count(node.shape) * tokens;  // queries with keys, and their weights with values
+  }
   if (std::holds_alternative<Linear>(node.op)) {
     return 2 * node.shape[0] * graph.nodes[static_cast<size_t>(node.inputs[0])].shape[0];
   }

@@ -7,7 +7,8 @@
 //   x = b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10});
 //   Graph graph = b.build(x);
 //
-// Parameter names are "<node>.weight", "<node>.bias"; buffers "<node>.running_mean", "<node>.running_var".
+// Parameter names are "<node>.weight", "<node>.bias"; buffers "<node>.running_mean", "<node>.running_var"; ops.h names
+// the others.
 #pragma once
 
 #include <cstdint>
@@ -60,11 +61,11 @@ struct Graph {
   const Node& node(std::string_view node_name) const;  // throws kNotFound with the nearest name
   // Elements of all parameters but those of foreign modules, which only a ParameterSet knows.
   int64_t parameter_count() const;
-  // Multiply-accumulates of convolutions and linear layers times two, forward, one sample.
+  // Multiply-accumulates of convolutions, linear layers and attention times two, forward, one sample.
   int64_t forward_flops() const;
 };
 
-// Of one node: multiply-accumulates times two, forward, one sample; 0 for what is not a convolution or linear.
+// Of one node: multiply-accumulates times two, forward, one sample; 0 for other operations.
 int64_t forward_flops(const Graph& graph, const Node& node);
 int64_t parameter_count(const Node& node);
 
@@ -104,6 +105,12 @@ class GraphBuilder {
   Value dropout(std::string name, Value x, double drop = 0.5);
   Value stochastic_depth(std::string name, Value x, double drop);
   Value local_response_norm(std::string name, Value x, LocalResponseNorm op);
+  Value layer_norm(std::string name, Value x, LayerNorm op);
+  Value layer_scale(std::string name, Value x, LayerScale op);
+  Value class_token(std::string name, Value x, ClassToken op);
+  Value position_embedding(std::string name, Value x, PositionEmbedding op);
+  Value attention(std::string name, Value x, Attention op);
+  Value patch_merge(std::string name, Value x);
   Value foreign(std::string name, Value x, Foreign op);
 
   const Shape& shape(Value value) const;

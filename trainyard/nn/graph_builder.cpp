@@ -108,6 +108,24 @@ GraphBuilder::Value GraphBuilder::stochastic_depth(std::string name, Value x, do
 GraphBuilder::Value GraphBuilder::local_response_norm(std::string name, Value x, LocalResponseNorm op) {
   return append(std::move(name), op, {x});
 }
+GraphBuilder::Value GraphBuilder::layer_norm(std::string name, Value x, LayerNorm op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::layer_scale(std::string name, Value x, LayerScale op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::class_token(std::string name, Value x, ClassToken op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::position_embedding(std::string name, Value x, PositionEmbedding op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::attention(std::string name, Value x, Attention op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::patch_merge(std::string name, Value x) {
+  return append(std::move(name), PatchMerge{}, {x});
+}
 GraphBuilder::Value GraphBuilder::foreign(std::string name, Value x, Foreign op) {
   return append(std::move(name), std::move(op), {x});
 }

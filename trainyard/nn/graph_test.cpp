@@ -113,6 +113,41 @@ TEST(GraphBuilder, NamesTheNodeThatIsWrong) {
             "a graph's input has an extent that is not positive: g: got [3, 0, 8]");
 }
 
+TEST(GraphBuilder, ChecksWhatTransformersAreMadeOf) {
+  GraphBuilder b({.image = {6, 4, 4}, .name = "g"});
+  const Value x = b.input();
+  EXPECT_EQ(core::message_of([&] { b.attention("d", x, {.heads = 4}); }),
+            "6 channels are not queries, keys and values of 4 heads: attention 'd'");
+  EXPECT_EQ(core::message_of([&] { b.attention("d", x, {.heads = 2, .window = 3}); }),
+            "windows of 3x3 do not divide an image of 4x4: attention 'd'");
+  EXPECT_EQ(core::message_of([&] { b.position_embedding("d", x, {}); }),
+            "needs tokens [C, T, 1], got [6, 4, 4]: position_embedding 'd'");
+  EXPECT_EQ(core::message_of([&] { b.attention("d", x, {.heads = 2, .queries = 17}); }),
+            "17 queries of 16 pixels, or in windows: attention 'd'");
+  EXPECT_EQ(core::message_of(
+                [&] { b.convolution("d", x, {.out_channels = 4, .kernel = 3, .form = Convolution::Form::kLinear}); }),
+            "only 1x1 without groups has a linear form: convolution 'd'");
+}
+
+// torch.nn.MultiheadAttention's names, and those of parameters that are no module's.
+TEST(GraphBuilder, NamesParametersOfTransformersAsTorch) {
+  GraphBuilder b({.image = {4, 2, 2}, .name = "g"});
+  Value x = b.position_embedding("encoder.pos_embedding", b.class_token("class_token", b.input(), {}), {});
+  x = b.convolution("attention.in_proj", x,
+                    {.out_channels = 12, .kernel = 1, .bias = true, .form = Convolution::Form::kJoinedLinear});
+  x = b.attention("attention", x, {.heads = 2, .queries = 2});
+  const Graph graph = b.build(b.flatten("flat", b.layer_scale("scale", x, {})));
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) {
+    for (const ParameterSpec& spec : node.parameters) names.push_back(spec.name + " " + to_string(spec.shape));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"class_token [1, 1, 4]", "encoder.pos_embedding [1, 5, 4]",
+                                             "attention.in_proj_weight [12, 4]", "attention.in_proj_bias [12]",
+                                             "scale [4, 1, 1]"}));
+  // In and out of 5 tokens; queries with keys and weights with values, 2 x 5 of 4 channels each.
+  EXPECT_EQ(graph.forward_flops(), 2 * 5 * 4 * 12 + 2 * 2 * 2 * 5 * 4);
+}
+
 TEST(GraphBuilder, RefusesNodesThatNothingNeeds) {
   GraphBuilder b({.image = {3, 8, 8}, .name = "g"});
   const Value used = b.flatten("used", b.input());

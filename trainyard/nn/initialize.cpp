@@ -6,9 +6,11 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
+#include <ATen/ops/tensor.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/random.h"
+#include "trainyard/nn/attention_windows.h"
 #include "trainyard/nn/parameter_set.h"
 
 namespace trainyard::nn {
@@ -69,6 +71,9 @@ void initialize_tensor(at::Tensor tensor, const Initializer& init, uint64_t seed
       tensor.fill_(init.value);
       return;
     case Initializer::Kind::kFromModule:
+      return;
+    case Initializer::Kind::kRelativePositions:
+      tensor.copy_(at::tensor(relative_positions(static_cast<int64_t>(init.value)), at::kLong));
       return;
     case Initializer::Kind::kNormal:
       break;

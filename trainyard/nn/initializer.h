@@ -1,21 +1,22 @@
 // How a parameter or buffer starts. A value, so that graphs can be built, printed and compared without tensors.
 #pragma once
 
-#include <string>
+#include <cstdint>
 
 namespace trainyard::nn {
 
 struct Initializer {
   enum class Kind {
-    kConstant,         // value
-    kNormal,           // mean 0, standard deviation `value`
-    kTruncatedNormal,  // the same, redrawn outside two standard deviations
-    kUniform,          // [-value, value)
-    kVarianceScaling,  // TensorFlow's: truncated normal of variance value / fan, fan by `fan`, corrected for the
-                       // truncation
-    kHeNormal,         // PyTorch's kaiming_normal_: normal of variance 2 / fan, not truncated
-    kHeUniform,        // PyTorch's kaiming_uniform_(a = sqrt(5)): uniform of bound 1 / sqrt(fan_in)
-    kFromModule,       // whatever the foreign module that owns it set
+    kConstant,           // value
+    kNormal,             // mean 0, standard deviation `value`
+    kTruncatedNormal,    // the same, redrawn outside two standard deviations
+    kUniform,            // [-value, value)
+    kVarianceScaling,    // TensorFlow's: truncated normal of variance value / fan, fan by `fan`, corrected for the
+                         // truncation
+    kHeNormal,           // PyTorch's kaiming_normal_: normal of variance 2 / fan, not truncated
+    kHeUniform,          // PyTorch's kaiming_uniform_(a = sqrt(5)): uniform of bound 1 / sqrt(fan_in)
+    kRelativePositions,  // of Attention: where in its table the bias of each two of `value` x `value` pixels is
+    kFromModule,         // whatever the foreign module that owns it set
   };
   enum class Fan { kIn, kOut, kAverage };
 
@@ -34,6 +35,10 @@ struct Initializer {
   }
   static Initializer he_normal(Fan fan = Fan::kOut) { return {Kind::kHeNormal, 2.0, fan}; }
   static Initializer he_uniform() { return {Kind::kHeUniform, 1.0}; }
+
+  static Initializer relative_positions(int64_t window) {
+    return {Kind::kRelativePositions, static_cast<double>(window)};
+  }
 
   bool operator==(const Initializer&) const = default;
 };

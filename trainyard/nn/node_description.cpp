@@ -79,6 +79,12 @@ std::string_view Node::kind() const {
                         [](const Dropout&) { return "dropout"; },
                         [](const StochasticDepth&) { return "stochastic_depth"; },
                         [](const LocalResponseNorm&) { return "local_response_norm"; },
+                        [](const LayerNorm&) { return "layer_norm"; },
+                        [](const LayerScale&) { return "layer_scale"; },
+                        [](const ClassToken&) { return "class_token"; },
+                        [](const PositionEmbedding&) { return "position_embedding"; },
+                        [](const Attention&) { return "attention"; },
+                        [](const PatchMerge&) { return "patch_merge"; },
                         [](const Foreign&) { return "foreign"; },
                     },
                     op);
@@ -92,6 +98,7 @@ std::string Node::description() const {
                                window_text(convolution.kernel, convolution.stride, convolution.padding);
             if (convolution.dilation != Size2d{1}) text += ", dilation " + both(convolution.dilation);
             if (convolution.groups != 1) text += fmt::format(", groups {}", convolution.groups);
+            if (convolution.form != Convolution::Form::kConvolution) text += ", linear";
             if (convolution.bias) text += ", bias";
             return text;
           },
@@ -117,6 +124,14 @@ std::string Node::description() const {
           [](const StochasticDepth& depth) { return fmt::format("drop {}", depth.drop); },
           [](const LocalResponseNorm& norm) {
             return fmt::format("radius {}, bias {}, alpha {}, beta {}", norm.radius, norm.bias, norm.alpha, norm.beta);
+          },
+          [](const LayerNorm& norm) { return fmt::format("epsilon {}", norm.epsilon); },
+          [](const Attention& attention) {
+            std::string text = fmt::format("{} heads", attention.heads);
+            if (attention.window > 0) text += fmt::format(", windows {0}x{0}", attention.window);
+            if (attention.shift > 0) text += fmt::format(", shift {}", attention.shift);
+            if (attention.queries > 0) text += fmt::format(", {} queries", attention.queries);
+            return text;
           },
           [](const Foreign& foreign) { return foreign.description; },
           [](const auto&) { return std::string(); },

@@ -45,8 +45,15 @@ struct Padding {
 struct Input {};
 
 // [C, H, W] -> [out_channels, H', W']: y[o] = sum_i w[o, i] * x[i] (+ b[o]); cross-correlation, as all frameworks.
-// Parameters: weight [out_channels, C / groups, kernel.height, kernel.width], bias [out_channels].
+// Parameters: weight [out_channels, C / groups, kernel.height, kernel.width], bias [out_channels]. A linear layer at
+// each pixel is a 1x1 convolution of linear form: its weight is [out_channels, C], as Linear's.
 struct Convolution {
+  enum class Form {
+    kConvolution,
+    kLinear,        // 1x1, without groups: the weight has two dimensions
+    kJoinedLinear,  // the same, and parameters are "<node>_weight" and "<node>_bias" (torch.nn.MultiheadAttention's)
+  };
+
   int64_t out_channels = 0;
   Size2d kernel;
   Size2d stride;
@@ -56,6 +63,7 @@ struct Convolution {
   bool bias = false;
   Initializer weight_init = Initializer::he_normal();
   Initializer bias_init;
+  Form form = Form::kConvolution;
 };
 
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias over (N, H, W) for each channel; biased variance.
@@ -67,6 +75,19 @@ struct BatchNorm {
   double decay = 0.9;
   bool scale = true;
   Initializer scale_init = Initializer::ones();
+};
+
+// y = (x - mean) / sqrt(variance + epsilon) * weight + bias over the C channels of each pixel, or the elements of a
+// vector [C]; biased variance (Ba, Kiros, Hinton, "Layer normalization", 2016). Parameters: weight [C], bias [C]; both
+// outside weight decay.
+struct LayerNorm {
+  double epsilon = 1e-5;
+};
+
+// [C, H, W]: each channel times its own factor (Touvron et al., "Going deeper with image transformers", 2021). The
+// parameter [C, 1, 1], outside weight decay, has the node's name.
+struct LayerScale {
+  Initializer init = Initializer::constant(1e-6);
 };
 
 // Elementwise, any shape.
@@ -154,6 +175,40 @@ struct LocalResponseNorm {
   double bias = 1.0, alpha = 1.0, beta = 0.5;
 };
 
+// Transformers. A sequence of T tokens is an image [C, T, 1].
+
+// [C, H, W] -> [C, 1 + H * W, 1]: a learned token in front of the pixels, row by row (Dosovitskiy et al., "An image is
+// worth 16x16 words", 2021). The parameter [1, 1, C], outside weight decay, has the node's name.
+struct ClassToken {
+  Initializer init;
+};
+
+// [C, T, 1]: a learned vector is added to each token. The parameter [1, T, C], outside weight decay, has the node's
+// name.
+struct PositionEmbedding {
+  Initializer init = Initializer::normal(0.02);
+};
+
+// [3 * C, H, W] -> [C, H, W]: scaled dot product attention of the pixels to each other (Vaswani et al., "Attention is
+// all you need", 2017). The input is queries, keys and values, C channels each; head h has channels h * D to (h + 1) *
+// D of each, D = C / heads:
+//   y[i] = sum_j softmax_j(q[i] . k[j] / sqrt(D) + bias[i, j]) * v[j]
+// Within windows of `window` x `window` pixels, which divide the image, where that is not 0 (Liu et al., "Swin
+// transformer", 2021). The windows lie `shift` pixels down and to the right, around the edges; -100 is added between
+// pixels that do not neighbour. A window as large as the image is not shifted. Its bias depends on the difference of
+// two positions: parameter relative_position_bias_table [(2 * window - 1)^2, heads], outside weight decay; the buffer
+// relative_position_index [window^4] says where in it, and is there for files of weights.
+struct Attention {
+  int64_t heads = 1;
+  int64_t window = 0;  // 0: all pixels attend to all, without a bias
+  int64_t shift = 0;
+  int64_t queries = 0;  // without windows: only so many first pixels ask, row by row, and y is [C, queries, 1]; 0: all
+};
+
+// [C, H, W] -> [4 * C, ceil(H / 2), ceil(W / 2)]: the channels of the four pixels of each 2x2 square, column by column:
+// upper left, lower left, upper right, lower right; zeros beyond the edge (the patch merging of Liu et al.).
+struct PatchMerge {};
+
 // A foreign module: any torch::nn::Module whose forward maps one tensor [N, input...] to one of [N, output...]. It
 // trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
@@ -165,6 +220,7 @@ struct Foreign {
 
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,
                         Flatten, Add, Multiply, Concat, ChannelPad, SpatialPad, ChannelSlice, ChannelShuffle, Dropout,
-                        StochasticDepth, LocalResponseNorm, Foreign>;
+                        StochasticDepth, LocalResponseNorm, LayerNorm, LayerScale, ClassToken, PositionEmbedding,
+                        Attention, PatchMerge, Foreign>;
 
 }  // namespace trainyard::nn

@@ -27,8 +27,13 @@ class Inference {
     node_.shape = {op.out_channels,
                    extent(x[1], op.kernel.height, op.stride.height, op.dilation.height, padding.top, padding.bottom),
                    extent(x[2], op.kernel.width, op.stride.width, op.dilation.width, padding.left, padding.right)};
-    parameter("weight", {op.out_channels, x[0] / op.groups, op.kernel.height, op.kernel.width}, op.weight_init, true);
-    if (op.bias) parameter("bias", {op.out_channels}, op.bias_init, true);
+    const bool linear = op.form != Convolution::Form::kConvolution;
+    require(!linear || (op.kernel == Size2d{1} && op.groups == 1), "only 1x1 without groups has a linear form");
+    const std::string prefix = node_.name + (op.form == Convolution::Form::kJoinedLinear ? "_" : ".");
+    const Shape weight = linear ? Shape{op.out_channels, x[0]}
+                                : Shape{op.out_channels, x[0] / op.groups, op.kernel.height, op.kernel.width};
+    named(prefix + "weight", weight, op.weight_init, true);
+    if (op.bias) named(prefix + "bias", {op.out_channels}, op.bias_init, true);
   }
 
   void infer(const BatchNorm& op) {
@@ -137,6 +142,55 @@ class Inference {
     node_.shape = image();
   }
 
+  void infer(const LayerNorm& op) {
+    const Shape& x = only();
+    require(x.size() == 1 || x.size() == 3, fmt::format("needs a vector or an image, got {}", to_string(x)));
+    require(op.epsilon > 0, "epsilon is not positive");
+    node_.shape = x;
+    parameter("weight", {x[0]}, Initializer::ones(), false);
+    parameter("bias", {x[0]}, Initializer::zeros(), false);
+  }
+
+  void infer(const LayerScale& op) {
+    node_.shape = image();
+    named(node_.name, {node_.shape[0], 1, 1}, op.init, false);
+  }
+
+  void infer(const ClassToken& op) {
+    const Shape& x = image();
+    node_.shape = {x[0], 1 + x[1] * x[2], 1};
+    named(node_.name, {1, 1, x[0]}, op.init, false);
+  }
+
+  void infer(const PositionEmbedding& op) {
+    const Shape& x = image();
+    require(x[2] == 1, fmt::format("needs tokens [C, T, 1], got {}", to_string(x)));
+    node_.shape = x;
+    named(node_.name, {1, x[1], x[0]}, op.init, false);
+  }
+
+  void infer(const Attention& op) {
+    const Shape& x = image();
+    require(op.heads > 0 && x[0] % (3 * op.heads) == 0,
+            fmt::format("{} channels are not queries, keys and values of {} heads", x[0], op.heads));
+    require(op.window >= 0 && op.shift >= 0 && op.shift <= op.window, "window or shift is out of range");
+    require(op.queries >= 0 && op.queries <= (op.window > 0 ? 0 : x[1] * x[2]),
+            fmt::format("{} queries of {} pixels, or in windows", op.queries, x[1] * x[2]));
+    node_.shape = {x[0] / 3, x[1], x[2]};
+    if (op.queries > 0) node_.shape = {x[0] / 3, op.queries, 1};
+    if (op.window == 0) return;
+    require(x[1] % op.window == 0 && x[2] % op.window == 0,
+            fmt::format("windows of {0}x{0} do not divide an image of {1}x{2}", op.window, x[1], x[2]));
+    const int64_t differences = 2 * op.window - 1, pixels = op.window * op.window;
+    parameter("relative_position_bias_table", {differences * differences, op.heads}, Initializer::normal(0.02), false);
+    buffer("relative_position_index", {pixels * pixels}, Initializer::relative_positions(op.window));
+  }
+
+  void infer(const PatchMerge&) {
+    const Shape& x = image();
+    node_.shape = {4 * x[0], (x[1] + 1) / 2, (x[2] + 1) / 2};
+  }
+
   void infer(const Foreign& op) {
     only();
     require(static_cast<bool>(op.make), "has no module");
@@ -193,9 +247,11 @@ class Inference {
     node_.shape = only();
   }
 
+  void named(std::string name, Shape shape, const Initializer& init, bool decay) {
+    node_.parameters.push_back({.name = std::move(name), .shape = std::move(shape), .init = init, .decay = decay});
+  }
   void parameter(std::string_view suffix, Shape shape, const Initializer& init, bool decay) {
-    node_.parameters.push_back(
-        {.name = fmt::format("{}.{}", node_.name, suffix), .shape = std::move(shape), .init = init, .decay = decay});
+    named(fmt::format("{}.{}", node_.name, suffix), std::move(shape), init, decay);
   }
   void buffer(std::string_view suffix, Shape shape, const Initializer& init) {
     node_.buffers.push_back(

@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/core/xml_text.h"
+
 namespace trainyard::train {
 namespace {
 
@@ -39,20 +41,6 @@ Range rounded(Range range) {
   return {std::floor(range.low / step) * step, std::ceil(range.high / step) * step};
 }
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    if (c == '<') {
-      result += "&lt;";
-    } else if (c == '&') {
-      result += "&amp;";
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
-
 class PanelDrawing {
  public:
   PanelDrawing(const CurvePanel& panel, double left) : panel_(panel), left_(left) {
@@ -69,7 +57,7 @@ class PanelDrawing {
 
   std::string svg() const {
     std::string out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"panel\">{}</text>\n", left_, kTop - 12,
-                                  escaped(panel_.title));
+                                  core::xml_text(panel_.title));
     axes(out);
     for (size_t i = 0; i < panel_.series.size(); ++i) line(out, panel_.series[i], kColours[i % kColours.size()]);
     legend(out);
@@ -129,7 +117,7 @@ class PanelDrawing {
     for (size_t i = panel_.series.size(); i-- > 0;) {
       fmt::format_to(std::back_inserter(out),
                      "<text x=\"{:.1f}\" y=\"{:.0f}\" class=\"name\" text-anchor=\"end\" style=\"fill:{}\">{}</text>\n",
-                     x, kTop - 12, kColours[i % kColours.size()], escaped(panel_.series[i].name));
+                     x, kTop - 12, kColours[i % kColours.size()], core::xml_text(panel_.series[i].name));
       x -= 9.0 * static_cast<double>(panel_.series[i].name.size()) + 12;
     }
   }
@@ -168,7 +156,7 @@ std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& p
       ".grid{{stroke:#e4e4e4;fill:none}}.line{{fill:none;stroke-width:2;stroke-linejoin:round}}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
       "<text x=\"{2:.0f}\" y=\"26\" class=\"title\">{3}</text>\n{4}</svg>\n",
-      width, height, kLeft, escaped(title), body);
+      width, height, kLeft, core::xml_text(title), body);
 }
 
 std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl) {

@@ -53,6 +53,18 @@ inline Value append_normal_linear(nn::GraphBuilder& b, const std::string& name, 
   return b.linear(name, x, {.out_features = out_features, .weight_init = nn::Initializer::normal(deviation)});
 }
 
+// torch.nn.Linear at each pixel.
+inline Value append_pixel_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features,
+                                 const nn::Initializer& weight_init, const nn::Initializer& bias_init = {}) {
+  return b.convolution(name, x,
+                       {.out_channels = out_features,
+                        .kernel = 1,
+                        .bias = true,
+                        .weight_init = weight_init,
+                        .bias_init = bias_init,
+                        .form = nn::Convolution::Form::kLinear});
+}
+
 // torchvision.ops.Conv2dNormActivation: "<prefix>.0", "<prefix>.1" and, if there is one, "<prefix>.2".
 inline Value append_conv_norm(nn::GraphBuilder& b, const std::string& prefix, Value x, const nn::Convolution& op,
                               std::optional<Function> activation) {
@@ -85,7 +97,7 @@ std::string name_of(const std::string& name);
 
 // A training recipe of torchvision's references: the rate falls to a tenth each 30 epochs, for a global batch of 256.
 inline constexpr double kRate = 0.1;
-inline constexpr double kRateWithoutNorm = 0.01;  // AlexNet, VGG, SqueezeNet
+inline constexpr double kRateWithoutNorm = 0.01;  // without batch norm: AlexNet, VGG, SqueezeNet, transformers
 
 // An ImageNet model of torchvision under name_of(name). `build` gets the options and the graph's name.
 ModelInfo model(const std::string& name, std::function<nn::Graph(const ModelOptions&, const std::string&)> build,

@@ -120,6 +120,7 @@ inline std::vector<ConvolutionShape> odd_shapes() {
   grouped(square(2, 3, 5, 7, 5, 3, 1, 1), 1, 1, true);     // narrow
   grouped(square(2, 21, 21, 8, 7, 3, 2, 1), 21);           // depthwise
   grouped(square(2, 37, 37, 9, 17, 5, 1, 2), 37);
+  grouped(square(2, 37, 37, 9, 17, 7, 1, 3), 37, 1, true);
   grouped(square(5, 19, 19, 13, 12, 5, 2, 2), 19, 1, true);
   grouped(square(1, 17, 17, 21, 5, 7, 3, 3), 17);
   grouped(square(2, 35, 20, 15, 24, 3, 1, 4), 1, 4);  // wide reach

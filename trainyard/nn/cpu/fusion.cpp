@@ -37,6 +37,10 @@ class Fuser {
     Unit unit{.nodes = {node.id}};
     const bool folds = frozen_ && std::holds_alternative<Convolution>(node.op);
     if (folds) take_norm(unit);
+    if (std::holds_alternative<LayerScale>(node.op)) {
+      take_depth(unit);
+      take_addition(unit);
+    }
     if (folds || std::holds_alternative<BatchNorm>(node.op)) {
       take_addition(unit);
       take_activation(unit, unit.add < 0);
@@ -51,6 +55,13 @@ class Fuser {
     const Node* next = only_user(unit.tail());
     if (next == nullptr || !std::holds_alternative<BatchNorm>(next->op)) return;
     unit.norm = next->id;
+    unit.nodes.push_back(next->id);
+  }
+
+  void take_depth(Unit& unit) const {
+    const Node* next = only_user(unit.tail());
+    if (next == nullptr || !std::holds_alternative<StochasticDepth>(next->op)) return;
+    unit.depth = next->id;
     unit.nodes.push_back(next->id);
   }
 

@@ -1,5 +1,6 @@
 // Which nodes run as one step: batch norm with the addition and the activation behind it, a convolution with its ReLU,
-// a sum with its ReLU. A node joins the one before it only where nobody else needs what lies between them.
+// a sum with its ReLU, layer scale with the stochastic depth and the addition behind it. A node joins the one before it
+// only where nobody else needs what lies between them.
 //
 // Where variables are constants, a convolution takes first: the batch norm behind it, the addition and the activation.
 #pragma once
@@ -15,7 +16,8 @@ struct Unit {
   int head() const { return nodes.front(); }
   int tail() const { return nodes.back(); }
   int norm = -1;        // of a convolution whose batch norm is folded into it
-  int add = -1;         // of a batch norm, or a convolution
+  int depth = -1;       // stochastic depth, of a layer scale
+  int add = -1;         // of a batch norm, a convolution or a layer scale
   int residual = -1;    // the node whose output `add` adds
   int activation = -1;  // the last node, if it is one
 };

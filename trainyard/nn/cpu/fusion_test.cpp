@@ -160,5 +160,16 @@ TEST(Fusion, KeepsTheOutputOutside) {
   EXPECT_THAT(units_of(graph), ElementsAre("conv+relu1", "bn+add+relu2", "pool"));
 }
 
+TEST(Fusion, LayerScaleTakesTheDepthAndTheAdditionBehindIt) {
+  GraphBuilder b = builder();
+  const Value x = conv(b, "conv", b.input());
+  const Value y = b.stochastic_depth("depth", b.layer_scale("scale", x, {}), 0.1);
+  const Graph graph = b.build(b.add("add", {y, x}));
+  EXPECT_THAT(units_of(graph), ElementsAre("conv", "scale+depth+add"));
+  const std::vector<Unit> units = fuse(graph);
+  EXPECT_EQ(units[1].depth, 3);
+  EXPECT_EQ(units[1].residual, 1);
+}
+
 }  // namespace
 }  // namespace trainyard::nn::cpu

@@ -27,6 +27,12 @@ std::string onnx_form(const ChannelShuffle& op, OnnxNodeBuilder& b);
 std::string onnx_form(const Dropout& op, OnnxNodeBuilder& b);
 std::string onnx_form(const StochasticDepth& op, OnnxNodeBuilder& b);
 std::string onnx_form(const LocalResponseNorm& op, OnnxNodeBuilder& b);
+std::string onnx_form(const LayerNorm& op, OnnxNodeBuilder& b);
+std::string onnx_form(const LayerScale& op, OnnxNodeBuilder& b);
+std::string onnx_form(const ClassToken& op, OnnxNodeBuilder& b);
+std::string onnx_form(const PositionEmbedding& op, OnnxNodeBuilder& b);
+std::string onnx_form(const Attention& op, OnnxNodeBuilder& b);
+std::string onnx_form(const PatchMerge& op, OnnxNodeBuilder& b);
 // Throws kUnsupported: nobody knows what such a module computes.
 std::string onnx_form(const Foreign& op, OnnxNodeBuilder& b);
 

@@ -49,6 +49,17 @@ Value squeeze_and_excitation(GraphBuilder& b, Value x) {
   return b.multiply("layer", x, b.activation("gate", scale, Function::kSigmoid));
 }
 
+LayerCase attention(std::string name, Shape image, Attention op) {
+  return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.attention("layer", x, op); }};
+}
+
+// A block of ConvNeXt without its convolutions.
+Value scaled_branch(GraphBuilder& b, Value x) {
+  Value y = b.layer_norm("norm", b.activation("gelu", x, Function::kGelu), {});
+  y = b.layer_scale("layer", y, {.init = Initializer::normal(1)});
+  return b.add("add", {b.stochastic_depth("depth", y, 0.4), x});
+}
+
 }  // namespace
 
 std::vector<LayerCase> layer_cases() {
@@ -80,6 +91,8 @@ std::vector<LayerCase> layer_cases() {
                   {.out_channels = 10, .kernel = 3, .padding = Padding::all(1), .groups = 5}),
       convolution("ConvolutionDepthwise5x5", {19, 7, 6},
                   {.out_channels = 19, .kernel = 5, .padding = Padding::all(2), .groups = 19}),
+      convolution("ConvolutionDepthwise7x7", {19, 9, 11},
+                  {.out_channels = 19, .kernel = 7, .padding = Padding::all(3), .groups = 19, .bias = true}),
       convolution("ConvolutionDepthwise", {7, 6, 6},
                   {.out_channels = 7, .kernel = 3, .stride = 2, .padding = Padding::all(1), .groups = 7}),
       convolution("ConvolutionOnePixel", {5, 1, 1}, {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
@@ -165,6 +178,32 @@ std::vector<LayerCase> layer_cases() {
             [](auto& b, Value x) {
               return b.local_response_norm("layer", x, {.radius = 2, .bias = 1.5, .alpha = 0.3, .beta = 0.75});
             }),
+      convolution("ConvolutionLinear", {17, 5, 3},
+                  {.out_channels = 19, .kernel = 1, .bias = true, .form = Convolution::Form::kLinear}),
+      convolution("ConvolutionJoinedLinear", {4, 3, 3},
+                  {.out_channels = 12, .kernel = 1, .bias = true, .form = Convolution::Form::kJoinedLinear}),
+      other("LayerNorm", {19, 5, 7}, [](auto& b, Value x) { return b.layer_norm("layer", x, {}); }),
+      other("LayerNormWholeBlocks", {48, 6, 3},
+            [](auto& b, Value x) { return b.layer_norm("layer", x, {.epsilon = 0.1}); }),
+      other("LayerNormVector", {7, 2, 3},
+            [](auto& b, Value x) { return b.layer_norm("layer", b.flatten("flat", x), {}); }),
+      other("LayerScale", {5, 4, 3},
+            [](auto& b, Value x) { return b.layer_scale("layer", x, {.init = Initializer::normal(1)}); }),
+      other("LayerScaleOfABranch", {19, 4, 3}, scaled_branch),
+      other("ClassToken", {5, 3, 2},
+            [](auto& b, Value x) { return b.class_token("layer", x, {.init = Initializer::normal(1)}); }),
+      other("PositionEmbedding", {5, 6, 1},
+            [](auto& b, Value x) { return b.position_embedding("layer", x, {.init = Initializer::normal(1)}); }),
+      attention("Attention", {96, 7, 1}, {.heads = 2}),
+      attention("AttentionManyTokens", {48, 9, 5}, {.heads = 1}),
+      attention("AttentionNarrowHeads", {18, 3, 2}, {.heads = 2}),
+      attention("AttentionWindows", {96, 6, 4}, {.heads = 2, .window = 2}),
+      attention("AttentionShiftedWindows", {96, 6, 9}, {.heads = 1, .window = 3, .shift = 1}),
+      attention("AttentionWindowAsTallAsTheImage", {48, 4, 8}, {.heads = 1, .window = 4, .shift = 2}),
+      attention("AttentionOfTheFirstToken", {48, 9, 1}, {.heads = 1, .queries = 1}),
+      attention("AttentionOfSomePixels", {96, 3, 6}, {.heads = 2, .queries = 5}),
+      attention("AttentionOfSomeNarrow", {12, 3, 2}, {.heads = 2, .queries = 2}),
+      other("PatchMerge", {3, 5, 4}, [](auto& b, Value x) { return b.patch_merge("layer", x); }),
       {.name = "ResidualBlock", .image = {4, 5, 6}, .build = residual_block, .sixteen_bits = false},
   };
 }

@@ -47,5 +47,11 @@ at::Tensor run(const ChannelShuffle& op, const LayerCall& call);
 at::Tensor run(const Dropout& op, const LayerCall& call);
 at::Tensor run(const StochasticDepth& op, const LayerCall& call);
 at::Tensor run(const LocalResponseNorm& op, const LayerCall& call);
+at::Tensor run(const LayerNorm& op, const LayerCall& call);
+at::Tensor run(const LayerScale& op, const LayerCall& call);
+at::Tensor run(const ClassToken& op, const LayerCall& call);
+at::Tensor run(const PositionEmbedding& op, const LayerCall& call);
+at::Tensor run(const Attention& op, const LayerCall& call);
+at::Tensor run(const PatchMerge& op, const LayerCall& call);
 
 }  // namespace trainyard::nn::reference

@@ -61,8 +61,10 @@ at::Tensor run(const Convolution& op, const LayerCall& call) {
     x = padded(x, padding, 0);
     padding = Padding::valid();
   }
-  return at::convolution(x, call.variable(0), call.variable(1), {op.stride.height, op.stride.width},
-                         {padding.top, padding.left}, {op.dilation.height, op.dilation.width}, /*transposed=*/false,
+  at::Tensor weight = call.variable(0);
+  if (weight.dim() == 2) weight = weight.view({weight.size(0), weight.size(1), 1, 1});
+  return at::convolution(x, weight, call.variable(1), {op.stride.height, op.stride.width}, {padding.top, padding.left},
+                         {op.dilation.height, op.dilation.width}, /*transposed=*/false,
                          /*output_padding=*/{0, 0}, op.groups);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "trainyard/nn/cpu/feature_map.h"
+#include "trainyard/nn/cpu/kernels/transformer_arguments.h"
 
 namespace trainyard::nn::cpu {
 
@@ -177,12 +178,13 @@ struct GlobalAverageBackward {
   bool accumulate = false;
 };
 
-// output = input * factor, factor float [N, C] contiguous (squeeze-and-excitation).
+// output = input * factor [+ residual], factor float [N, C] contiguous (squeeze-and-excitation, layer scale).
 struct ScaleChannelsForward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
   const void* input = nullptr;
   const float* factor = nullptr;
+  const void* residual = nullptr;  // or null
   void* output = nullptr;
 };
 struct ScaleChannelsBackward {

@@ -33,6 +33,10 @@
   X(linear_forward, LinearForward)                                     \
   X(local_response_forward, LocalResponseForward)                      \
   X(local_response_backward, LocalResponseBackward)                    \
+  X(layer_norm_forward, LayerNormForward)                              \
+  X(layer_norm_backward, LayerNormBackward)                            \
+  X(attention_forward, AttentionForward)                               \
+  X(attention_backward, AttentionBackward)                             \
   X(scale_samples, ScaleSamples)
 
 namespace trainyard::nn::cpu {

@@ -70,6 +70,22 @@ template <int lanes>
   }
 }
 
+// sums[u] += pixels u to u + width - 1 times the weights of a depthwise window's row, which are `next` floats apart: a
+// pixel that is loaded serves all sums that it belongs to.
+template <int width>
+[[gnu::always_inline]] inline void add_sliding_row(Floats (&sums)[kNeighbours], const float* pixels,
+                                                   const float* weights, int64_t next) {
+  Floats values[kNeighbours + width - 1];
+#pragma GCC unroll 16
+  for (int i = 0; i < kNeighbours + width - 1; ++i) values[i] = load(pixels + i * kLanes);
+#pragma GCC unroll 8
+  for (int k = 0; k < width; ++k) {
+    const Floats weight = load(weights + k * next);
+#pragma GCC unroll 8
+    for (int u = 0; u < kNeighbours; ++u) sums[u] = multiply_add(values[u + k], weight, sums[u]);
+  }
+}
+
 template <typename T, int lanes>
 class Worker {
  public:
@@ -131,6 +147,14 @@ class Worker {
 
   [[gnu::always_inline]] void add_window(Floats (&sums)[kNeighbours], int64_t x, const int64_t* columns,
                                          const float* weights) const {
+    if constexpr (lanes == 1) {
+      // Neighbours a pixel apart, and so are the columns of a window.
+      if (t_.phases() == 1 && t_.step() == 1 && t_.a.dilation_width == 1) {
+        if (width() == 3) return add_sliding_window<3>(sums, x, columns, weights);
+        if (width() == 5) return add_sliding_window<5>(sums, x, columns, weights);
+        if (width() == 7) return add_sliding_window<7>(sums, x, columns, weights);
+      }
+    }
     const int64_t step = t_.step() * kLanes;
     for (int64_t ky = 0; ky < height(); ++ky) {
       if (lines_[ky] == nullptr) continue;
@@ -140,6 +164,20 @@ class Worker {
         add_pixels<lanes>(sums, line + columns[kx] * kLanes, step, weights + (ky * width() + kx) * lanes * kLanes,
                           spread_);
       }
+    }
+  }
+
+  template <int columns_of_window>
+  [[gnu::always_inline]] void add_sliding_window(Floats (&sums)[kNeighbours], int64_t x, const int64_t* columns,
+                                                 const float* weights) const {
+    // Backward the columns run from right to left.
+    constexpr int kLast = columns_of_window - 1;
+    const int64_t first = t_.transposed ? columns[kLast] : columns[0];
+    const float* row = t_.transposed ? weights + kLast * kLanes : weights;
+    for (int64_t ky = 0; ky < height(); ++ky, row += columns_of_window * kLanes) {
+      if (lines_[ky] == nullptr) continue;
+      add_sliding_row<columns_of_window>(sums, lines_[ky] + (x + first) * kLanes, row,
+                                         t_.transposed ? -kLanes : kLanes);
     }
   }
 

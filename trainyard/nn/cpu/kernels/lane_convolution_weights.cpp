@@ -46,6 +46,38 @@ template <int lanes, int columns>
   }
 }
 
+// The same of depthwise windows whose columns and whose neighbours are both a pixel apart: what one pixel of the output
+// loads of the input serves its neighbours, too.
+template <int columns>
+void add_sliding_row(const Row& row, float* sums) {
+  constexpr int kNeighbours = 4;
+  Floats kept[columns];
+#pragma GCC unroll 8
+  for (int k = 0; k < columns; ++k) kept[k] = load(sums + k * kLanes);
+  int64_t x = 0;
+  for (; x + kNeighbours <= row.count; x += kNeighbours) {
+    const float *const input = row.input + x * kLanes, *const from = row.gradients + x * kLanes;
+    Floats inputs[columns + kNeighbours - 1];
+#pragma GCC unroll 16
+    for (int i = 0; i < columns + kNeighbours - 1; ++i) inputs[i] = load(input + i * kLanes);
+#pragma GCC unroll 4
+    for (int u = 0; u < kNeighbours; ++u) {
+      const Floats gradient = load(from + u * kLanes);
+#pragma GCC unroll 8
+      for (int k = 0; k < columns; ++k) kept[k] = multiply_add(inputs[k + u], gradient, kept[k]);
+    }
+  }
+  for (; x < row.count; ++x) {
+    const Floats gradient = load(row.gradients + x * kLanes);
+#pragma GCC unroll 8
+    for (int k = 0; k < columns; ++k) {
+      kept[k] = multiply_add(load(row.input + (x + k) * kLanes), gradient, kept[k]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < columns; ++k) store(sums + k * kLanes, kept[k]);
+}
+
 template <typename T, int lanes>
 class Worker {
  public:
@@ -110,6 +142,11 @@ class Worker {
 
   // Some of the `rest` columns of a window: how many.
   int64_t add_columns(int64_t rest, float* sums) const {
+    if constexpr (lanes == 1) {
+      const bool slides = row_.step == kLanes && row_.dilation == kLanes;
+      if (slides && rest >= 7) return add_sliding_row<7>(row_, sums), 7;
+      if (slides && rest >= 5) return add_sliding_row<5>(row_, sums), 5;
+    }
     if constexpr (lanes * 5 <= kSums) {
       if (rest >= 5) return add_row<lanes, 5>(row_, spread_, sums), 5;
     }

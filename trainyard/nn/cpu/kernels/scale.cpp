@@ -15,10 +15,16 @@ namespace {
 template <typename T>
 void scale_channels(const ScaleChannelsForward& a) {
   const T* const input = static_cast<const T*>(a.input);
+  const T* const residual = static_cast<const T*>(a.residual);
   const Output<T> output(a.output, a.shape, false);
   in_pieces(a.shape, [&](const Piece& piece) {
     const Floats factor = of_plane(a.factor, a.shape, piece.plane);
-    each_pixel(piece, [&](int64_t at) { output.put(at, load(input + at) * factor); });
+    if (residual == nullptr) {
+      each_pixel(piece, [&](int64_t at) { output.put(at, load(input + at) * factor); });
+    } else {
+      each_pixel(piece,
+                 [&](int64_t at) { output.put(at, multiply_add(load(input + at), factor, load(residual + at))); });
+    }
   });
 }
 

@@ -32,6 +32,17 @@ TYPED_TEST(ScaleTest, ChannelsForwardAndBackward) {
       output.expect([&](int64_t n, int64_t c, int64_t y, int64_t x) {
         return input.at(n, c, y, x) * factor[in_rows(shape, n, c)];
       });
+      const TestMap residual = TestMap::random(shape, dtype, 4);
+      TestMap sum(shape, dtype);
+      TypeParam::scale_channels_forward({.shape = shape,
+                                         .dtype = dtype,
+                                         .input = input.data(),
+                                         .factor = factor.data(),
+                                         .residual = residual.data(),
+                                         .output = sum.data()});
+      sum.expect([&](int64_t n, int64_t c, int64_t y, int64_t x) {
+        return input.at(n, c, y, x) * factor[in_rows(shape, n, c)] + residual.at(n, c, y, x);
+      });
 
       const auto back = [&](int64_t n, int64_t c, int64_t y, int64_t x) {
         return gradient.at(n, c, y, x) * factor[in_rows(shape, n, c)];

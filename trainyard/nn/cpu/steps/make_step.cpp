@@ -63,12 +63,18 @@ void make_step(PlanBuilder& builder, const Unit& unit) {
           make_channel_shuffle(builder, unit);
         } else if constexpr (std::is_same_v<Operation, LocalResponseNorm>) {
           make_local_response(builder, unit);
+        } else if constexpr (std::is_same_v<Operation, LayerScale>) {
+          make_layer_scale(builder, unit);
+        } else if constexpr (std::is_same_v<Operation, Attention>) {
+          make_attention(builder, unit);
         } else {
           if (!is_map(input) || !is_map(node.shape)) return make_plain(builder, unit);
           if constexpr (std::is_same_v<Operation, Add>) {
             make_sum(builder, unit);
           } else if constexpr (std::is_same_v<Operation, Activation>) {
             make_activation(builder, unit);
+          } else if constexpr (std::is_same_v<Operation, LayerNorm>) {
+            make_layer_norm(builder, unit);
           } else if constexpr (std::is_same_v<Operation, Concat>) {
             make_concat(builder, unit);
           } else if constexpr (std::is_same_v<Operation, Multiply>) {

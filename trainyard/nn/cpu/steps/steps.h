@@ -25,6 +25,9 @@ void make_channel_shuffle(PlanBuilder& builder, const Unit& unit);
 void make_scale_channels(PlanBuilder& builder, const Unit& unit);
 void make_random_scale(PlanBuilder& builder, const Unit& unit);  // dropout, stochastic depth
 void make_local_response(PlanBuilder& builder, const Unit& unit);
+void make_layer_norm(PlanBuilder& builder, const Unit& unit);
+void make_layer_scale(PlanBuilder& builder, const Unit& unit);
+void make_attention(PlanBuilder& builder, const Unit& unit);
 // A single node through the reference executor's layers, under autograd of its own.
 void make_plain(PlanBuilder& builder, const Unit& unit);
 

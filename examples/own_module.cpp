@@ -1,0 +1,98 @@
+// Any torch::nn module as a model: LibTorch runs it, trainyard trains it. Its parameters live in the trainer's
+// parameter set, so that every optimizer, schedule, checkpoint and number of replicas works with it.
+//
+// A recurrent network reads images row by row and tells stripes that lie from stripes that stand, and from none.
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <fmt/core.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/rnn.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/core/random.h"
+#include "trainyard/data/batch_source.h"
+#include "trainyard/nn/foreign_module.h"
+#include "trainyard/optim/optimizer.h"
+#include "trainyard/train/single_cost_trainer.h"
+
+namespace {
+
+using namespace trainyard;
+
+constexpr int64_t kSize = 12, kClasses = 3, kBatch = 30;
+
+class RowReader : public torch::nn::Module {
+ public:
+  at::Tensor forward(const at::Tensor& images) {  // [N, 3, kSize, kSize] -> [N, kClasses]
+    const at::Tensor rows = images.transpose(1, 2).flatten(2);
+    return last_->forward(std::get<0>(memory_->forward(rows)).select(1, kSize - 1));
+  }
+
+ private:
+  torch::nn::GRU memory_ =
+      register_module("memory", torch::nn::GRU(torch::nn::GRUOptions(3 * kSize, 24).batch_first(true)));
+  torch::nn::Linear last_ = register_module("last", torch::nn::Linear(24, kClasses));
+};
+
+nn::Graph row_reader() {
+  nn::GraphBuilder b({.image = {3, kSize, kSize}, .name = "row_reader"});
+  const auto make = [] { return std::make_shared<RowReader>(); };
+  return b.build(b.foreign("net", b.input(), nn::foreign_op(make, {kClasses}, "RowReader")));
+}
+
+class Stripes : public data::BatchSource {
+ public:
+  int64_t batch_size() const override { return kBatch; }
+  int replicas() const override { return 1; }
+  double waited_seconds() const override { return 0; }
+  void stop() override {}
+  data::Position position() const override { return position_; }
+  void seek(data::Position position) override { position_ = position; }
+
+  std::vector<data::Batch> next() override {
+    data::Batch batch{.images = at::empty({kBatch, 3, kSize, kSize}), .labels = at::empty({kBatch}, at::kLong)};
+    auto* pixel = batch.images.mutable_data_ptr<float>();
+    for (int64_t sample = 0; sample < kBatch; ++sample) {
+      core::RandomStream noise(1, "stripes", {static_cast<uint64_t>(position_.offset + sample)});
+      const int64_t label = batch.labels.mutable_data_ptr<int64_t>()[sample] = sample % kClasses;
+      const float phase = noise.uniform(0, 6.28F);
+      for (int64_t i = 0; i < 3 * kSize * kSize; ++i) {
+        const auto place = static_cast<float>(label == 0 ? i / kSize % kSize : label == 1 ? i % kSize : 0);
+        *pixel++ = std::sin(place + phase) + 0.3F * noise.normal();
+      }
+    }
+    position_.offset += kBatch;
+    batch.after = position_;
+    return {batch};
+  }
+
+ private:
+  data::Position position_;
+};
+
+}  // namespace
+
+int main() {
+  try {
+    train::SingleCostTrainer trainer(
+        {.graph = row_reader(),
+         .intra_op_threads = 1,
+         .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); },
+         .learning_rate = optim::constant(0.1)},
+        std::make_shared<Stripes>());
+    trainer.train({.steps_per_epoch = 1});
+    const double first = trainer.last_base_loss();
+    trainer.train({.steps_per_epoch = 150});
+    const double last = trainer.last_base_loss();
+    fmt::print("loss {:.2f} at first, {:.2f} after 150 steps: {}\n", first, last,
+               last < first / 4 ? "learned" : "lost");
+    return 0;
+  } catch (const core::Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return core::exit_code(error.code());
+  }
+}

@@ -1,0 +1,14 @@
+// Many neighbouring blocks of Philox (random.h) at a time: the same numbers several times as fast, for the loop has no
+// branch and becomes vector code.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace trainyard::core {
+
+// out[4 * i] to out[4 * i + 3] = philox4x32(counter + i, key), where the counter's first two numbers count.
+void philox4x32_blocks(const std::array<uint32_t, 4>& counter, std::array<uint32_t, 2> key, uint32_t* out,
+                       int64_t blocks);
+
+}  // namespace trainyard::core

@@ -1,0 +1,30 @@
+// Text inside XML and SVG.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace trainyard::core {
+
+// With the characters escaped that would end text or an attribute's value.
+inline std::string xml_text(std::string_view text) {
+  std::string result;
+  for (char c : text) {
+    switch (c) {
+      case '<':
+        result += "&lt;";
+        break;
+      case '&':
+        result += "&amp;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += c;
+    }
+  }
+  return result;
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,46 @@
+// How long it takes until a model is there with its weights: a user waits for it at every start.
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/cpu_allocator.h"
+#include "trainyard/models/model_registry.h"
+#include "trainyard/nn/executor.h"
+
+namespace trainyard::models {
+namespace {
+
+// Half a second is the aim on two idle cores (docs/models.md has figures). Tests run side by side, with sanitizers,
+// too.
+constexpr double kMostSeconds = 20;
+
+double seconds_to_build(const std::string& name, DatasetFamily family) {
+  const auto start = std::chrono::steady_clock::now();
+  nn::ParameterSet set;
+  nn::GradientSink sink(set);
+  const auto executor =
+      nn::make_executor("cpu", build_model(name, family_name(family), {}), {.parameters = &set, .gradients = &sink});
+  set.allocate();
+  set.initialize(1);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(Zoo, ModelsAreThereSoon) {
+  core::install_cpu_allocator();
+  std::vector<std::pair<double, std::string>> times;
+  for (const DatasetFamily family : {DatasetFamily::kImagenet, DatasetFamily::kCifar10}) {
+    for (const std::string& name : model_names(family)) times.emplace_back(seconds_to_build(name, family), name);
+  }
+  std::sort(times.rbegin(), times.rend());
+  for (size_t i = 0; i < 8; ++i) fmt::print("{:.3f} s  {}\n", times[i].first, times[i].second);
+  EXPECT_LT(times[0].first, kMostSeconds) << times[0].second;
+}
+
+}  // namespace
+}  // namespace trainyard::models

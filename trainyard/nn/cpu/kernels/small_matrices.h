@@ -1,0 +1,77 @@
+// Products of matrices that lie in a cache, for what is too small for oneDNN to be called. With compiled_for.h's rules.
+#pragma once
+
+#include "trainyard/nn/cpu/kernels/vector.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+// Where element (i, k) of a matrix is.
+struct Strided {
+  const float* data;
+  int64_t row, column;  // strides
+};
+
+// Registers: kRows * kVectors sums, a row of vectors, one broadcast.
+constexpr int kRows = 6;
+#if defined(TRAINYARD_KERNELS_AVX512)
+constexpr int kVectors = 4;
+#else
+constexpr int kVectors = 2;
+#endif
+
+template <int rows, int vectors>
+void multiply_tile(const Strided& left, const float* right, int64_t right_row, float* product, int64_t product_row,
+                   int64_t depth) {
+  Floats sums[rows][vectors] = {};
+  for (int64_t k = 0; k < depth; ++k) {
+    Floats line[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) line[v] = load(right + k * right_row + v * kLanes);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; ++r) {
+      const Floats value = fill(left.data[r * left.row + k * left.column]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sums[r][v] = multiply_add(value, line[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) store(product + r * product_row + v * kLanes, sums[r][v]);
+  }
+}
+
+template <int vectors>
+void multiply_columns(Strided left, const float* right, int64_t right_row, float* product, int64_t product_row,
+                      int64_t rows, int64_t depth) {
+  const auto next = [&](int64_t done) {
+    left.data += done * left.row;
+    product += done * product_row;
+    rows -= done;
+  };
+  for (; rows >= kRows; next(kRows)) {
+    multiply_tile<kRows, vectors>(left, right, right_row, product, product_row, depth);
+  }
+  for (; rows >= 3; next(3)) multiply_tile<3, vectors>(left, right, right_row, product, product_row, depth);
+  for (; rows >= 1; next(1)) multiply_tile<1, vectors>(left, right, right_row, product, product_row, depth);
+}
+
+// product[i][j] = sum over k < depth of left(i, k) * right[k][j], for i < rows and j < columns, a multiple of kLanes;
+// rows of right and product are `right_row` and `product_row` floats apart.
+inline void multiply(const Strided& left, const float* right, int64_t right_row, float* product, int64_t product_row,
+                     int64_t rows, int64_t columns, int64_t depth) {
+  int64_t j = 0;
+  for (; j + kVectors * kLanes <= columns; j += kVectors * kLanes) {
+    multiply_columns<kVectors>(left, right + j, right_row, product + j, product_row, rows, depth);
+  }
+  for (; j + 2 * kLanes <= columns; j += 2 * kLanes) {
+    multiply_columns<2>(left, right + j, right_row, product + j, product_row, rows, depth);
+  }
+  for (; j < columns; j += kLanes) {
+    multiply_columns<1>(left, right + j, right_row, product + j, product_row, rows, depth);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA
