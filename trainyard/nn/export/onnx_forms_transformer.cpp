@@ -91,7 +91,8 @@ std::string onnx_form(const Attention& op, OnnxNodeBuilder& b) {
   }
   const std::string weights = b.emit("Softmax", {scores}, {{"axis", int64_t{-1}}});
   const std::string mixed = b.emit("MatMul", {weights, part("values", 2)});
-  const std::string sample = b.emit("Squeeze", {mixed, b.integers("parts", {0})});  // [N, windows, heads, queries, depth]
+  const std::string sample =
+      b.emit("Squeeze", {mixed, b.integers("parts", {0})});  // [N, windows, heads, queries, depth]
   std::string joined = transpose(b, sample, {0, 2, 4, 1, 3});
   joined = b.emit("Reshape", {joined, b.integers("joined", {0, channels, y[1] * y[2]})});
   if (op.window > 0) {
