@@ -27,10 +27,10 @@ class Work {
         asking(a.queries),
         padded((a.tokens + kLanes - 1) / kLanes * kLanes),
         depth(a.shape.channels / a.heads),
-        memory_(new float[kMatrices * padded * depth + 2 * padded * padded + kLanes]) {
+        memory_(new float[kMatrices * padded * depth + 2 * padded * padded + kLineFloats]) {
     // A boundary of a cache line: vectors that cross two take twice as long.
     auto address = reinterpret_cast<uintptr_t>(memory_);
-    float* next = memory_ + (64 - address % 64) % 64 / sizeof(float);
+    float* next = memory_ + (64 - address % 64) % 64 / sizeof(float);  // less than kLineFloats on
     for (float** matrix : {&queries, &keys, &values, &gradients, &across, &product}) {
       *matrix = next;
       next += padded * depth;
@@ -54,7 +54,7 @@ class Work {
   float *weights, *slopes;                      // [tokens, padded]: of keys, and the loss's by scores
 
  private:
-  static constexpr int64_t kMatrices = 6;
+  static constexpr int64_t kMatrices = 6, kLineFloats = 64 / sizeof(float);
   float* memory_;
 };
 
