@@ -41,9 +41,7 @@ def count_numbers(path):
 def main(build, wanted):
     program = os.path.join(build, "trainyard")
     worst = 0
-    for model, dataset, size in random_weights.models(program):
-        if wanted and model not in wanted:
-            continue
+    for model, dataset, size in random_weights.models(program, wanted):
         with tempfile.TemporaryDirectory() as folder:
             path = lambda name: os.path.join(folder, name)
             random_weights.write(build, model, dataset, path("w.safetensors"))

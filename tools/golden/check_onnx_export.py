@@ -19,9 +19,7 @@ import random_weights
 def main(build, names):
     program = os.path.join(build, "trainyard")
     worst = 0
-    for model, dataset, size in random_weights.models(program):
-        if names and model not in names:
-            continue
+    for model, dataset, size in random_weights.models(program, names):
         with tempfile.TemporaryDirectory() as folder:
             path = lambda name: os.path.join(folder, name)
             random_weights.write(build, model, dataset, path("w.safetensors"))

@@ -5,10 +5,11 @@ import subprocess
 import numpy as np
 
 
-def models(program):
-    """Each model of `trainyard models` as (name, data set, image size)."""
+def models(program, wanted):
+    """Each model of `trainyard models`, or those of the names in `wanted`, as (name, data set, image size)."""
     lines = subprocess.run([program, "models"], check=True, capture_output=True, text=True).stdout.split("\n\n")[0].splitlines()
-    return [(words[0], words[1], int(words[2])) for words in map(str.split, lines[1:])]
+    rows = [(words[0], words[1], int(words[2])) for words in map(str.split, lines[1:])]
+    return [row for row in rows if not wanted or row[0] in wanted]
 
 
 def write(build, model, dataset, path):

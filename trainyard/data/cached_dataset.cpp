@@ -10,7 +10,7 @@ namespace trainyard::data {
 
 core::Result<Record> CachedDataset::read(int64_t index) const {
   if (const auto kept = memory_.find(index)) return *kept;
-  auto record = source_->read(index);
+  auto record = source().read(index);
   if (record.ok() && !memory_.keep(index, record.value())) {
     core::log::warning(
         "the records do not fit into {} MiB of memory: those beyond are read again in each epoch; --record_cache_mib "

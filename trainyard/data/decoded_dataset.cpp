@@ -7,13 +7,12 @@
 namespace trainyard::data {
 
 DecodedDataset::DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options)
-    : source_(std::move(source)),
+    : DatasetAround(std::move(source)),
       exif_orientation_(options.exif_orientation),
       store_(options.directory.empty()
                  ? nullptr
                  : std::make_unique<DecodedStore>(*options.files, options.directory, options.identity)),
-      memory_(options.memory_bytes > 0 ? std::make_unique<RecordMemory>(source_->size(), options.memory_bytes)
-                                       : nullptr) {}
+      memory_(options.memory_bytes > 0 ? std::make_unique<RecordMemory>(size(), options.memory_bytes) : nullptr) {}
 
 core::Result<Record> DecodedDataset::read(int64_t index) const {
   if (memory_) {
@@ -21,7 +20,7 @@ core::Result<Record> DecodedDataset::read(int64_t index) const {
   }
   std::optional<Record> record = store_ ? store_->find(index) : std::nullopt;
   if (!record) {
-    auto encoded = source_->read(index);
+    auto encoded = source().read(index);
     if (!encoded.ok() || encoded.value().encoding == Encoding::kRawChw) return encoded;
     record = std::move(encoded).value();
     auto image = decode_image(record->bytes, {}, {.exif_orientation = exif_orientation_});

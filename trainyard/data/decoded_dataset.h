@@ -6,9 +6,8 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "trainyard/data/dataset.h"
+#include "trainyard/data/dataset_around.h"
 #include "trainyard/data/decoded_store.h"
 #include "trainyard/data/record_memory.h"
 
@@ -22,20 +21,15 @@ struct DecodedCacheOptions {
   core::FileSystem* files = &core::local_file_system();
 };
 
-class DecodedDataset : public Dataset {
+class DecodedDataset : public DatasetAround {
  public:
   // Throws kInvalidArgument when `directory` holds the images of another data set.
   DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options);
 
-  int64_t size() const override { return source_->size(); }
   // Records come decoded (Encoding::kDecoded), raw ones as they are. An image that cannot be decoded is an error here.
   core::Result<Record> read(int64_t index) const override;
-  int64_t label_count() const override { return source_->label_count(); }
-  int64_t first_label() const override { return source_->first_label(); }
-  std::vector<std::string> label_names() const override { return source_->label_names(); }
 
  private:
-  const std::shared_ptr<const Dataset> source_;
   const bool exif_orientation_;
   const std::unique_ptr<DecodedStore> store_;   // null: none
   const std::unique_ptr<RecordMemory> memory_;  // null: none

@@ -9,7 +9,7 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/models/model_registry.h"
+#include "trainyard/models/reference_recipe.h"
 #include "trainyard/nn/graph.h"
 
 namespace trainyard::models::keras {
@@ -47,20 +47,11 @@ inline nn::GraphBuilder builder(const ModelOptions& options, const std::string& 
 }
 
 // keras.applications' `application` as the model "keras/<name>". Keras has no training recipe: ours is that of
-// torchvision's references, a rate for a global batch of 256 that falls to a tenth each 30 epochs.
+// torchvision's references.
 inline ModelInfo model(const std::string& name, const std::string& application,
                        std::function<nn::Graph(const ModelOptions&, const std::string&)> build,
                        int64_t image_size = 224, double learning_rate = 0.1) {
-  const std::string here = "keras/" + name;
-  return {.name = here,
-          .family = DatasetFamily::kImagenet,
-          .equals = "Keras " + application,
-          .image_size = image_size,
-          .schedule = {.learning_rate = learning_rate,
-                       .batch_size = 256,
-                       .boundary_epochs = {30, 60},
-                       .factors = {1, 0.1, 0.01}},
-          .build = [here, build = std::move(build)](const ModelOptions& options) { return build(options, here); }};
+  return reference_model("keras/" + name, "Keras " + application, std::move(build), learning_rate, image_size);
 }
 
 }  // namespace trainyard::models::keras

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "trainyard/models/reference_recipe.h"
+
 namespace trainyard::models::torchvision {
 
 std::string name_of(const std::string& name) {
@@ -15,16 +17,7 @@ std::string name_of(const std::string& name) {
 
 ModelInfo model(const std::string& name, std::function<nn::Graph(const ModelOptions&, const std::string&)> build,
                 double learning_rate, int64_t image_size) {
-  const std::string here = name_of(name);
-  return {.name = here,
-          .family = DatasetFamily::kImagenet,
-          .equals = "torchvision " + name,
-          .image_size = image_size,
-          .schedule = {.learning_rate = learning_rate,
-                       .batch_size = 256,
-                       .boundary_epochs = {30, 60},
-                       .factors = {1, 0.1, 0.01}},
-          .build = [here, build = std::move(build)](const ModelOptions& options) { return build(options, here); }};
+  return reference_model(name_of(name), "torchvision " + name, std::move(build), learning_rate, image_size);
 }
 
 }  // namespace trainyard::models::torchvision

@@ -267,6 +267,11 @@ PlanBuilder::Given PlanBuilder::give_gradient(ValueId id, bool can_accumulate) {
   return {buffer, false};
 }
 
+PlanBuilder::Given PlanBuilder::give_gradient_if_needed(ValueId id) {
+  if (needs_gradient(id)) return give_gradient(id, true);
+  return {acquire(bytes_of(id))};
+}
+
 void PlanBuilder::give_gradient(ValueId id, BufferId buffer) {
   use(buffer);
   values_[static_cast<size_t>(id)].gradients.push_back(buffer);

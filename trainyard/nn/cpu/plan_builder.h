@@ -74,6 +74,8 @@ class PlanBuilder {
   };
   // A buffer for a contribution to the gradient of `id`: a new one, or, for steps that can add, one that is there.
   Given give_gradient(ValueId id, bool can_accumulate);
+  // For kernels that make this gradient in any case: as above, or memory that is given up again where nobody wants it.
+  Given give_gradient_if_needed(ValueId id);
   // An existing buffer as a contribution: shared, so nobody may overwrite it while two values wait for it.
   void give_gradient(ValueId id, BufferId buffer);
   bool needs_gradient(ValueId id) const { return value(id).needs_gradient; }

@@ -71,8 +71,7 @@ class LayerScaleStep : public PlanStep {
     builder.use(kept_samples_);
     builder.use(factors_);
     kept_input_ = builder.data(input_);
-    given_ = builder.needs_gradient(input_) ? builder.give_gradient(input_, true)
-                                            : PlanBuilder::Given{builder.acquire(builder.bytes_of(input_))};
+    given_ = builder.give_gradient_if_needed(input_);
     factor_gradients_ = builder.acquire(map_.batch * map_.channels * static_cast<int64_t>(sizeof(float)));
     scale_gradient_ = builder.acquire(map_.channels * static_cast<int64_t>(sizeof(float)));
   }

@@ -44,8 +44,7 @@ class ScaleChannelsStep : public PlanStep {
     kept_input_ = builder.data(input_);
     kept_factor_ = builder.data(factor_);
     // The kernel makes both; one that nobody wants goes to memory that is given up again.
-    given_ = builder.needs_gradient(input_) ? builder.give_gradient(input_, true)
-                                            : PlanBuilder::Given{builder.acquire(builder.bytes_of(input_))};
+    given_ = builder.give_gradient_if_needed(input_);
     factor_gradient_ = builder.needs_gradient(factor_) ? builder.give_gradient(factor_, false).buffer
                                                        : builder.acquire(builder.bytes_of(factor_));
   }

@@ -22,13 +22,11 @@ class SingleInputStep : public PlanStep {
 
   void plan_backward(PlanBuilder& builder) override {
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
-    const bool wanted = builder.needs_gradient(input_);
-    if (gradients.empty() || (!wanted && node_.parameters.empty())) return;
+    if (gradients.empty() || (!builder.needs_gradient(input_) && node_.parameters.empty())) return;
     gradient_ = gradients[0];
     if (keeps_input_) kept_input_ = builder.data(input_);
-    // Kernels of nodes with parameters make all gradients: one that nobody wants goes to memory that is given up again.
-    const PlanBuilder::Given given =
-        wanted ? builder.give_gradient(input_, true) : PlanBuilder::Given{builder.acquire(builder.bytes_of(input_))};
+    // Kernels of nodes with parameters make all gradients.
+    const PlanBuilder::Given given = builder.give_gradient_if_needed(input_);
     input_gradient_ = given.buffer;
     accumulate_ = given.accumulate;
     plan_more(builder);
