@@ -48,7 +48,13 @@ class WritableFile {
 struct FileInfo {
   uint64_t size = 0;  // bytes
   bool is_directory = false;
-  int64_t modified_ns = 0;  // since the epoch
+  // Since the epoch. Kernels stamp files with a clock that advances every few milliseconds only: two files written one
+  // after the other may have the same time.
+  int64_t modified_ns = 0;
+  // Which file it is (inode): another one took its name when this differs.
+  uint64_t file_id = 0;
+
+  bool operator==(const FileInfo&) const = default;
 };
 
 class FileSystem {

@@ -48,6 +48,20 @@ TEST(FileSystem, FlushShowsBytesToOtherReaders) {
   EXPECT_EQ(files.read_file(directory.file("log")), "hello");
 }
 
+// In a loop, because the clock of a file's time may stand still between two of them.
+TEST(FileSystem, TellsAFileFromAnotherOfTheSameName) {
+  const TempDir directory;
+  FileSystem& files = local_file_system();
+  const std::string path = directory.file("file");
+  files.write_file_atomically(path, "0");
+  for (int i = 1; i < 100; ++i) {
+    const FileInfo before = files.info(path);
+    EXPECT_EQ(files.info(path), before);
+    files.write_file_atomically(path, i % 2 != 0 ? "1" : "0");
+    EXPECT_NE(files.info(path), before);
+  }
+}
+
 TEST(FileSystem, AppendContinuesAtTheEnd) {
   const TempDir directory;
   FileSystem& files = local_file_system();

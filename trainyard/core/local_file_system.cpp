@@ -191,7 +191,8 @@ class LocalFileSystem : public FileSystem {
     }
     return {.size = static_cast<uint64_t>(status.st_size),
             .is_directory = S_ISDIR(status.st_mode),
-            .modified_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec};
+            .modified_ns = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec,
+            .file_id = uint64_t{status.st_ino}};
   }
 
   std::vector<std::string> list(const std::string& directory) override {

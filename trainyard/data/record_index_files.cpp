@@ -36,7 +36,7 @@ std::string kept_index_file(const std::string& shard, const core::FileInfo& info
   if (folder.empty()) return "";
   std::error_code unknown;
   const std::string path = std::filesystem::absolute(shard, unknown).string();
-  const std::string identity = fmt::format("{} {} {}", path, info.size, info.modified_ns);
+  const std::string identity = fmt::format("{} {} {} {}", path, info.size, info.modified_ns, info.file_id);
   return core::join_path(folder, fmt::format("{}-{:016x}.idx", core::base_name(shard), core::stable_hash(identity)));
 }
 

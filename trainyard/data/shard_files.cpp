@@ -7,6 +7,13 @@
 #include "trainyard/core/error.h"
 
 namespace trainyard::data {
+namespace {
+
+std::string describe(const core::FileInfo& info) {
+  return fmt::format("{} bytes, changed at {} ns, file {}", info.size, info.modified_ns, info.file_id);
+}
+
+}  // namespace
 
 size_t ShardFiles::add(const std::string& path) {
   shards_.push_back({path, files_.info(path)});
@@ -24,12 +31,12 @@ std::shared_ptr<const core::ReadableFile> ShardFiles::open(size_t shard) const {
   const auto& [path, info] = shards_[shard];
   std::shared_ptr<const core::ReadableFile> file = files_.open_read(path);
   const core::FileInfo now = files_.info(path);
-  if (file->size() != info.size || now.size != info.size || now.modified_ns != info.modified_ns) {
+  if (now != info || file->size() != info.size) {
     throw core::Error(core::ErrorCode::kCorruptData,
                       {.problem = "file has changed since the data set was opened",
                        .where = path,
-                       .expected = fmt::format("{} bytes, changed at {} ns", info.size, info.modified_ns),
-                       .actual = fmt::format("{} bytes, changed at {} ns", now.size, now.modified_ns),
+                       .expected = describe(info),
+                       .actual = describe(now),
                        .remedy = "start again, and leave the data as it is during a run"});
   }
   std::lock_guard lock(mutex_);

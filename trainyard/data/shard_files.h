@@ -20,7 +20,7 @@ class ShardFiles {
   // `files` must outlive it.
   explicit ShardFiles(core::FileSystem& files, size_t open_limit = 128) : files_(files), open_limit_(open_limit) {}
 
-  // Adds a file as it is now, size and time of change included, and returns its number.
+  // Adds a file as it is now (which file, its size and time of change) and returns its number.
   size_t add(const std::string& path);
 
   size_t count() const { return shards_.size(); }
