@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <string>
 
@@ -108,16 +109,26 @@ size_t BlockCache::capacity(size_t bytes) {
 }
 
 void* BlockCache::allocate(size_t bytes) {
+  return take(bytes).block->data();
+}
+
+void* BlockCache::allocate_zeroed(size_t bytes) {
+  const auto [block, zeroed] = take(bytes);
+  if (!zeroed) std::memset(block->data(), 0, bytes);
+  return block->data();
+}
+
+BlockCache::Taken BlockCache::take(size_t bytes) {
   if (bytes > kLargest) throw_no_space(bytes);
   const int size_class = class_of(bytes);
-  Block* block = take_cached(size_class);
-  if (block == nullptr) block = take_new(size_class);
+  if (Block* block = take_cached(size_class)) return {block, false};
+  Block* block = take_new(size_class);
   if (block == nullptr) {
     trim();
     block = take_new(size_class);
   }
   if (block == nullptr) throw_no_space(bytes);
-  return block->data();
+  return {block, block->huge};
 }
 
 BlockCache::Block* BlockCache::take_cached(int size_class) {

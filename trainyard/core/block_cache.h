@@ -23,7 +23,7 @@ namespace trainyard::core {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // nullptr when there is none. The memory is aligned to 64 bytes, that of `huge` to 2 MiB.
+  // nullptr when there is none. The memory is aligned to 64 bytes, that of `huge` to 2 MiB and full of zeros.
   virtual void* take(size_t bytes, bool huge) = 0;
   virtual void give_back(void* memory, size_t bytes, bool huge) = 0;
 };
@@ -43,6 +43,8 @@ class BlockCache {
   // Uninitialised, aligned to 64 bytes. When the limit or the source refuses, all cached blocks are given back and the
   // request is tried once more; then kNoSpace with the bytes asked for, used, held and free.
   void* allocate(size_t bytes);
+  // Zeros. Those of a large new block are the system's: its pages come when they are first used, by whom uses them.
+  void* allocate_zeroed(size_t bytes);
   // From any thread. nullptr does nothing.
   void free(void* data) noexcept;
 
@@ -60,6 +62,11 @@ class BlockCache {
   struct Block;
   static constexpr int kClasses = 320;  // up to 2^48 bytes
 
+  struct Taken {
+    Block* block;
+    bool zeroed;
+  };
+  Taken take(size_t bytes);
   Block* take_cached(int size_class);
   Block* take_new(int size_class);
   [[noreturn]] void throw_no_space(size_t bytes) const;

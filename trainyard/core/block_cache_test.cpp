@@ -1,11 +1,13 @@
 #include "trainyard/core/block_cache.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/random.h"
@@ -130,6 +132,37 @@ TEST(BlockCache, BigBlocksAreHugePageAlignedAndStaggered) {
   EXPECT_EQ(offsets.size(), 16u);
   EXPECT_EQ(lines_in_page.size(), 16u);
   for (void* block : blocks) cache.free(block);
+}
+
+bool all_zero(const void* data, size_t bytes) {
+  const auto* const begin = static_cast<const unsigned char*>(data);
+  return std::all_of(begin, begin + bytes, [](unsigned char byte) { return byte == 0; });
+}
+
+TEST(BlockCache, ZeroedBlocksAreZeroNewOrUsedBefore) {
+  BlockCache cache(0);
+  for (size_t bytes : {size_t{100}, size_t{100'000}, size_t{5} << 20}) {
+    for (int turn = 0; turn < 2; ++turn) {
+      void* const data = cache.allocate_zeroed(bytes);
+      EXPECT_TRUE(all_zero(data, bytes)) << bytes << ", turn " << turn;
+      std::memset(data, 0xff, bytes);
+      cache.free(data);
+    }
+  }
+}
+
+// A model whose gradients nobody asks for should not hold their memory.
+TEST(BlockCache, LargeZeroedBlocksTakeNoMemoryUntilTheyAreUsed) {
+  BlockCache cache(0);
+  constexpr size_t kBytes = size_t{64} << 20, kPage = 4096;
+  void* const data = cache.allocate_zeroed(kBytes);
+  const auto begin = (reinterpret_cast<uintptr_t>(data) + kPage) / kPage * kPage;
+  std::vector<unsigned char> resident(kBytes / kPage - 1);
+  ASSERT_EQ(mincore(reinterpret_cast<void*>(begin), resident.size() * kPage, resident.data()), 0);
+  // The first huge page holds the block's header.
+  const auto pages = std::count_if(resident.begin(), resident.end(), [](unsigned char page) { return page % 2 != 0; });
+  EXPECT_LE(pages, 512);
+  cache.free(data);
 }
 
 TEST(BlockCache, LimitIsKept) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 
 #include <c10/core/CPUAllocator.h>
 
@@ -69,6 +70,13 @@ bool install_cpu_allocator(uint64_t limit_bytes) {
 
 bool cpu_allocator_installed() {
   return installed;
+}
+
+CpuMemory zeroed_cpu_memory(size_t bytes) {
+  if (installed) return {cache().allocate_zeroed(bytes), &free_block};
+  c10::DataPtr data = c10::GetDefaultCPUAllocator()->allocate(bytes);
+  std::memset(data.get(), 0, bytes);
+  return {data.release_context(), c10::GetDefaultCPUAllocator()->raw_deleter()};
 }
 
 CpuAllocatorStatistics cpu_allocator_statistics() {

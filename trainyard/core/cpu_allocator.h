@@ -5,7 +5,9 @@
 // says so) under AddressSanitizer, which must see every block.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 namespace trainyard::core {
 
@@ -25,6 +27,12 @@ struct CpuAllocatorStatistics {
 // installed. A tensor beyond the limit is a kNoSpace error that says what is used, held and free.
 bool install_cpu_allocator(uint64_t limit_bytes = 0);
 bool cpu_allocator_installed();
+
+using CpuMemory = std::unique_ptr<void, void (*)(void*)>;
+// Zeros, aligned to 64 bytes, from this allocator or, where it is not installed, from malloc. Unlike at::zeros it
+// touches no page that is new: those of a large tensor come when they are first used, on the threads that use them, or
+// never. Throws kNoSpace.
+CpuMemory zeroed_cpu_memory(size_t bytes);
 
 CpuAllocatorStatistics cpu_allocator_statistics();
 void reset_cpu_allocator_peaks();

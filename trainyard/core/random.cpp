@@ -20,6 +20,24 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+float unit_interval(uint32_t number) {
+  // By way of a signed number: only that has a conversion in AVX2.
+  return static_cast<float>(static_cast<int32_t>(number >> 8)) * 0x1p-24f;
+}
+
+class UniformBetween {
+ public:
+  UniformBetween(float low, float high) : low_(low), high_(high), below_high_(std::nextafter(high, low)) {}
+  // The sum rounds up to `high` for one draw in 2^24 where high's neighbours are wider apart than unit_interval()'s.
+  float operator()(uint32_t number) const {
+    const float value = low_ + (high_ - low_) * unit_interval(number);
+    return value < high_ ? value : below_high_;
+  }
+
+ private:
+  float low_, high_, below_high_;
+};
+
 }  // namespace
 
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
@@ -65,14 +83,35 @@ uint64_t RandomStream::next_u64() {
   return low | uint64_t{next_u32()} << 32;
 }
 
+// What is left of a block, whole blocks, and the begin of one.
+void RandomStream::next_u32s(uint32_t* out, int64_t count) {
+  int64_t done = 0;
+  while (used_ < 4 && done < count) out[done++] = next_u32();
+  const int64_t blocks = (count - done) / 4;
+  philox4x32_blocks(counter_, key_, out + done, blocks);
+  const uint64_t counted = (counter_[0] | uint64_t{counter_[1]} << 32) + static_cast<uint64_t>(blocks);
+  counter_[0] = static_cast<uint32_t>(counted);
+  counter_[1] = static_cast<uint32_t>(counted >> 32);
+  for (done += 4 * blocks; done < count;) out[done++] = next_u32();
+}
+
 float RandomStream::uniform() {
-  return static_cast<float>(next_u32() >> 8) * 0x1p-24f;
+  return unit_interval(next_u32());
 }
 
 float RandomStream::uniform(float low, float high) {
-  const float value = low + (high - low) * uniform();
-  // The sum rounds up to `high` for one draw in 2^24 where high's neighbours are wider apart than uniform()'s.
-  return value < high ? value : std::nextafter(high, low);
+  return UniformBetween(low, high)(next_u32());
+}
+
+void RandomStream::uniforms(float low, float high, float* out, int64_t count) {
+  const UniformBetween between(low, high);
+  std::array<uint32_t, 256> drawn;
+  for (int64_t done = 0; done < count;) {
+    const int64_t here = std::min<int64_t>(drawn.size(), count - done);
+    next_u32s(drawn.data(), here);
+    for (int64_t i = 0; i < here; ++i) out[done + i] = between(drawn[i]);
+    done += here;
+  }
 }
 
 double RandomStream::uniform_double() {
@@ -111,15 +150,7 @@ void RandomStream::normals(float* out, int64_t count) {
   std::array<float, kPairs> first, second;
   while (count - done >= 2) {
     const int64_t pairs = std::min(kPairs, (count - done) / 2);
-    // What is left of a block, whole blocks, and the begin of one.
-    int64_t numbers = 0;
-    while (used_ < 4 && numbers < 2 * pairs) drawn[numbers++] = next_u32();
-    const int64_t blocks = (2 * pairs - numbers) / 4;
-    philox4x32_blocks(counter_, key_, drawn.data() + numbers, blocks);
-    const uint64_t counted = (counter_[0] | uint64_t{counter_[1]} << 32) + static_cast<uint64_t>(blocks);
-    counter_[0] = static_cast<uint32_t>(counted);
-    counter_[1] = static_cast<uint32_t>(counted >> 32);
-    for (numbers += 4 * blocks; numbers < 2 * pairs;) drawn[numbers++] = next_u32();
+    next_u32s(drawn.data(), 2 * pairs);
     for (int64_t i = 0; i < pairs; ++i) {
       radius[i] = drawn[2 * i];
       angle[i] = drawn[2 * i + 1];
@@ -145,8 +176,10 @@ void RandomStream::truncated_normals(float* out, int64_t count) {
     // Never more than are missing, so that the stream ends where single numbers would leave it.
     const int64_t most = std::min<int64_t>(drawn.size(), count - done);
     normals(drawn.data(), most);
+    // Without a branch, which would be mispredicted for one in 22: a refused number is overwritten by the next.
     for (int64_t i = 0; i < most; ++i) {
-      if (std::abs(drawn[i]) <= 2) out[done++] = drawn[i];
+      out[done] = drawn[i];
+      done += std::abs(drawn[i]) <= 2 ? 1 : 0;
     }
   }
 }

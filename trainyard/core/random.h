@@ -43,6 +43,8 @@ class RandomStream {
   // Normal, redrawn while outside two standard deviations (TensorFlow's truncated_normal).
   float truncated_normal();
   // out[0] to out[count - 1]: what as many calls of the one would return; ten times as fast.
+  void next_u32s(uint32_t* out, int64_t count);
+  void uniforms(float low, float high, float* out, int64_t count);
   void normals(float* out, int64_t count);
   void truncated_normals(float* out, int64_t count);
 

@@ -240,6 +240,23 @@ TEST(Normal, ManyAtATimeAreTheSame) {
   }
 }
 
+TEST(RandomStream, ManyAtATimeAreTheSame) {
+  for (int64_t count : {0, 1, 2, 3, 5, 31, 32, 33, 36, 255, 256, 257, 1000}) {
+    for (int before : {0, 1, 2, 3, 4}) {
+      RandomStream bulk(1, "bulk");
+      for (int i = 0; i < before; ++i) bulk.next_u32();
+      RandomStream single = bulk;
+      std::vector<uint32_t> numbers(static_cast<size_t>(count));
+      bulk.next_u32s(numbers.data(), count);
+      for (uint32_t number : numbers) ASSERT_EQ(number, single.next_u32());
+      std::vector<float> between(static_cast<size_t>(count));
+      bulk.uniforms(-0.3F, 5, between.data(), count);
+      for (float number : between) ASSERT_EQ(number, single.uniform(-0.3F, 5));
+      EXPECT_EQ(bulk.next_u64(), single.next_u64());
+    }
+  }
+}
+
 TEST(RandomStream, CopiesContinueAlike) {
   RandomStream stream(1, "copy");
   stream.next_u32();

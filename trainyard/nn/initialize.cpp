@@ -53,7 +53,8 @@ void fill(scalar_t* data, int64_t count, Distribution distribution, float scale,
           stream.truncated_normals(drawn.data(), size);
           break;
         case Distribution::kUniform:
-          for (int64_t i = 0; i < size; ++i) to[i] = static_cast<scalar_t>(stream.uniform(-scale, scale));
+          stream.uniforms(-scale, scale, drawn.data(), size);
+          std::copy_n(drawn.data(), size, to);
           continue;
       }
       for (int64_t i = 0; i < size; ++i) to[i] = static_cast<scalar_t>(scale * drawn[i]);

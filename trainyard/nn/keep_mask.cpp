@@ -14,7 +14,8 @@ void fill_keep_mask(float* mask, int64_t samples, int64_t per_sample, double dro
                                 {static_cast<uint64_t>(random.step), static_cast<uint64_t>(random.micro_step),
                                  static_cast<uint64_t>(random.first_sample + sample)});
       float* const row = mask + sample * per_sample;
-      for (int64_t i = 0; i < per_sample; ++i) row[i] = stream.uniform() < drop ? 0.0F : kept;
+      stream.uniforms(0, 1, row, per_sample);
+      for (int64_t i = 0; i < per_sample; ++i) row[i] = row[i] < drop ? 0.0F : kept;
     }
   });
 }

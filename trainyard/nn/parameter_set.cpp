@@ -4,9 +4,11 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
+#include "trainyard/core/cpu_allocator.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/registry.h"
 
@@ -47,6 +49,13 @@ int index_of(std::string_view kind, const std::map<std::string, int, std::less<>
   return found->second;
 }
 
+at::Tensor zeros(int64_t count, const at::TensorOptions& options) {
+  if (!options.device().is_cpu() || count == 0) return at::zeros({count}, options);
+  core::CpuMemory memory = core::zeroed_cpu_memory(static_cast<size_t>(count) * options.dtype().itemsize());
+  const auto free = memory.get_deleter();
+  return at::from_blob(memory.release(), {count}, free, options);
+}
+
 }  // namespace
 
 ParameterSet::ParameterSet(ParameterSetOptions options)
@@ -56,17 +65,24 @@ ParameterSet& ParameterSet::operator=(ParameterSet&&) noexcept = default;
 
 ParameterSet ParameterSet::sharing_values(ParameterSet& other) {
   other.require_allocated(true, "share values of");
-  ParameterSet set = other.clone();
+  ParameterSet set = other.clone_declarations_and_buffers();
   // The same numbers under a version counter of autograd's own: a server may update them while a replica's backward
   // still reads them, which is what asynchronous training is.
   set.values_ = other.values_.variable_data();
-  set.gradients_.zero_();
+  set.gradients_ = zeros(other.total_, other.values_.options());
   set.version_ = other.version_;
   return set;
 }
 
 ParameterSet ParameterSet::clone() const {
   require_allocated(true, "clone");
+  ParameterSet set = clone_declarations_and_buffers();
+  set.values_ = values_.clone();
+  set.gradients_ = gradients_.clone();
+  return set;
+}
+
+ParameterSet ParameterSet::clone_declarations_and_buffers() const {
   ParameterSet set(options_);
   set.declared_ = declared_;
   set.segments_ = segments_;
@@ -74,8 +90,6 @@ ParameterSet ParameterSet::clone() const {
   set.parameter_index_ = parameter_index_;
   set.buffer_index_ = buffer_index_;
   for (const Buffer& buffer : buffers_) set.buffers_.push_back({buffer.spec, buffer.value.clone()});
-  set.values_ = values_.clone();
-  set.gradients_ = gradients_.clone();
   set.total_ = total_;
   return set;
 }
@@ -132,8 +146,8 @@ void ParameterSet::allocate() {
     segments_.push_back(std::move(segment));
   }
   const auto options = at::TensorOptions(options_.dtype).device(options_.device);
-  values_ = at::zeros({total_}, options);
-  gradients_ = at::zeros({total_}, options);
+  values_ = zeros(total_, options);
+  gradients_ = zeros(total_, options);
   for (size_t index = 0; index < declared_.size(); ++index) {
     if (provided_[index].defined()) value({static_cast<int>(index)}).copy_(provided_[index]);
   }

@@ -105,6 +105,7 @@ class ParameterSet : public core::Stateful {
     BufferSpec spec;
     at::Tensor value;  // before allocate(): what was provided, if anything
   };
+  ParameterSet clone_declarations_and_buffers() const;
   void require_allocated(bool wanted, std::string_view operation) const;
   void require_same_declarations(const ParameterSet& other) const;
 
