@@ -39,11 +39,11 @@ class RowResult:
 
 
 def collect(folder, machine, versions):
-    """Results of all rows that were measured on this machine with these versions."""
+    """Results of all rows that were measured on this machine with these versions (of peers that were there then)."""
     found = []
     for row in ROWS.values():
         head, results = read(folder / f"{row.name}.jsonl")
-        if head is not None and results and (head["machine"], head["versions"]) == (machine, versions):
+        if head is not None and results and head["machine"] == machine and head["versions"].items() <= versions.items():
             found.append(RowResult(row, head, results))
     return found
 
@@ -96,11 +96,10 @@ def start_table(results):
                   "rounds", "measured, commit"], lines)
 
 
-def text(results):
+def text(results, versions):
     """The part of the page between its markers; results: not empty."""
-    head = results[0].head
-    machine, versions = head["machine"], head["versions"]
-    lines = ["## Against PyTorch and TensorFlow", "",
+    machine = results[0].head["machine"]
+    lines = ["## Against PyTorch, TensorFlow and DALI", "",
              f"{machine['processor']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['system']}; "
              + ", ".join(f"{name} {version}" for name, version in versions.items())
              + ". Medians of whole runs in turns, synthetic images, after two warm-up steps; the best peer is bold.", ""]

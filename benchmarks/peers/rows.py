@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 PYTORCH, KEPT, COMPILED = "PyTorch", "PyTorch, kept memory", "torch.compile, kept memory"
-TENSORFLOW, ONNX_RUNTIME, OURS = "TensorFlow", "ONNX Runtime", "Trainyard"
+TENSORFLOW, ONNX_RUNTIME, DALI, OURS = "TensorFlow", "ONNX Runtime", "DALI on the CPU", "Trainyard"
 
 # malloc gives nothing back, so that PyTorch does not fault its memory in anew at every step.
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "100000000000", "MALLOC_TRIM_THRESHOLD_": "100000000000", "MALLOC_TOP_PAD_": "1000000000"}
@@ -67,6 +67,7 @@ class Row:
         return command + [f"--num_batches={steps}", f"--num_warmup_batches={warm_up}"]
 
 
+INPUT = {TENSORFLOW: "input_tensorflow.py", DALI: "input_dali.py"}
 # Real files are not in the tree; where they are missing the rows fail.
 IMAGENET = os.path.join(os.environ.get("TRAINYARD_SHARED_DATA", "../shared/data"), "imagenet_sample")
 
@@ -79,10 +80,10 @@ class DataRow(Row):
     threads: int = 2
 
     def peers(self):
-        return [TENSORFLOW]
+        return list(INPUT)
 
     def peer_command(self, python, folder, peer):
-        return [python, f"{folder}/input_tensorflow.py", IMAGENET, str(self.batch), "224", str(self.threads), str(self.steps)], {}
+        return [python, f"{folder}/{INPUT[peer]}", IMAGENET, str(self.batch), "224", str(self.threads), str(self.steps)], {}
 
     def our_command(self, program, first_step_only=False):
         return [program, "bench", "data", f"--data_dir={IMAGENET}", "--image_size=224", f"--batch_size={self.batch}",
