@@ -1,6 +1,11 @@
 # Compiles what calls oneDNN against version 3 as well, which newer systems have and whose calls differ. Debian 12 has
 # version 2; headers of version 3 come with LibTorch's wheel. Objects only: nothing is linked with them.
 set(newer ${TRAINYARD_TORCH_DIR}/include/oneapi)
+list(FIND TRAINYARD_ROOMS nn nn_room)
+list(FIND TRAINYARD_ROOMS "${TRAINYARD_LAST_ROOM}" last_room)
+if(TRAINYARD_LAST_ROOM AND last_room LESS nn_room)  # then nothing of nn is built
+  return()
+endif()
 if(NOT TRAINYARD_TESTS OR NOT EXISTS ${newer}/dnnl/dnnl_version.h OR DNNL_VERSION VERSION_GREATER_EQUAL 3)
   return()
 endif()
