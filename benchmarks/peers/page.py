@@ -116,8 +116,7 @@ def text(results, versions):
     lines += ["\"Kept memory\" is " + " ".join(f"`{name}={value}`" for name, value in KEEP_MEMORY.items())
               + ". First steps count from the start of the process, ours with kernel choices of an earlier run.", "", "```"]
     for result in results:
-        commands = result.head["commands"]
-        lines += list(dict.fromkeys([commands[OURS], *(commands[peer] for peer in result.row.peers())]))
+        lines += list(dict.fromkeys(result.head["commands"].values()))
     return "\n".join([*lines, "```"])
 
 
