@@ -5,7 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "trainyard/core/error_for_test.h"
@@ -15,6 +17,8 @@
 
 namespace trainyard::core {
 namespace {
+
+using ::testing::HasSubstr;
 
 std::string pattern(size_t size) {
   std::string text(size, '\0');
@@ -71,6 +75,24 @@ TEST(FileSystem, AppendContinuesAtTheEnd) {
     file->close();
   }
   EXPECT_EQ(files.read_file(directory.file("log")), "one two");
+}
+
+// Reading a pipe would wait for its writer; a rename would put a file in the place of a device, for everyone.
+TEST(FileSystem, LeavesPipesAndDevicesAlone) {
+  const TempDir directory;
+  FileSystem& files = local_file_system();
+  const std::string pipe = directory.file("pipe"), device = directory.file("device");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ASSERT_EQ(::symlink("/dev/null", device.c_str()), 0);
+  for (const std::string& path : {pipe, device}) {
+    EXPECT_THAT(message_of([&] { files.open_read(path); }), HasSubstr("cannot be read like a file: " + path));
+    EXPECT_THAT(message_of([&] { files.write_file_atomically(path, "text"); }),
+                HasSubstr("not replaced by a file: " + path));
+  }
+  EXPECT_EQ(files.list(directory.path()), (std::vector<std::string>{"device", "pipe"}));
+  struct stat status {};
+  ASSERT_EQ(::lstat(device.c_str(), &status), 0);
+  EXPECT_TRUE(S_ISLNK(status.st_mode));
 }
 
 TEST(FileSystem, ReadsAtOffsetsFromManyThreads) {

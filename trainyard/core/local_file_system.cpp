@@ -51,13 +51,19 @@ class Descriptor {
 
 class LocalReadableFile : public ReadableFile {
  public:
+  // Without waiting for a pipe's writer: a pipe cannot be read at any offset, and is refused.
   LocalReadableFile(SystemCalls& system, const std::string& path)
-      : system_(system), path_(path), descriptor_(system, path, O_RDONLY, "open file") {
+      : system_(system), path_(path), descriptor_(system, path, O_RDONLY | O_NONBLOCK, "open file") {
     struct stat status {};
     if (retry([&] { return system_.fstat(descriptor_.get(), &status); }) == -1) {
       throw system_error(errno, "read the size of file", path_);
     }
     if (S_ISDIR(status.st_mode)) throw system_error(EISDIR, "open file", path_);
+    if (!S_ISREG(status.st_mode)) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "a pipe or device cannot be read like a file",
+                                                .where = path_,
+                                                .remedy = "write what comes from it into a file first"});
+    }
     size_ = static_cast<uint64_t>(status.st_size);
   }
 
@@ -213,10 +219,15 @@ class LocalFileSystem : public FileSystem {
   }
 
   void rename(const std::string& from, const std::string& to) override {
-    // rename(2) would silently replace an empty directory.
+    // rename(2) would silently replace an empty directory, and /dev/null for everyone.
     struct stat status {};
-    if (retry([&] { return system_.stat(to.c_str(), &status); }) == 0 && S_ISDIR(status.st_mode)) {
+    const bool exists = retry([&] { return system_.stat(to.c_str(), &status); }) == 0;
+    if (exists && S_ISDIR(status.st_mode)) {
       throw system_error(EEXIST, fmt::format("rename {} to an existing directory", from), to);
+    }
+    if (exists && !S_ISREG(status.st_mode)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = "a pipe or device is not replaced by a file", .where = to, .remedy = "name a file"});
     }
     if (retry([&] { return system_.rename(from.c_str(), to.c_str()); }) == -1) {
       throw system_error(errno, fmt::format("rename {}", from), to);
