@@ -40,6 +40,7 @@ with torch.no_grad():
 torch.save({"epoch": 3, "lr": 0.25, "best": -(2**40), "names": ["a", None, True],
             "state_dict": torch.nn.DataParallel(model).state_dict()}, os.path.join(folder, "checkpoint.pth"))
 torch.save({"weight": torch.nn.Parameter(torch.tensor([1.0, 2.0]))}, os.path.join(folder, "parameter.pth"))
-# Refused: code, and the format from before 1.6.
+# Refused: tensors under a key that says nothing, code, and the format from before 1.6.
+torch.save({"epoch": 3, "net": {"weight": torch.ones(2)}}, os.path.join(folder, "other_key.pth"))
 torch.save(model, os.path.join(folder, "module.pth"))
 torch.save({"weight": torch.ones(2)}, os.path.join(folder, "legacy.pth"), _use_new_zipfile_serialization=False)

@@ -1,16 +1,24 @@
 #include "trainyard/core/error.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace trainyard::core {
 namespace {
 
+// Names come from strangers' files: what would move the cursor, colour the terminal or begin a line of its own is '?'.
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
 std::string compose(const ErrorDetail& detail) {
   std::string text = detail.problem;
-  if (!detail.where.empty()) text += ": " + detail.where;
-  if (!detail.expected.empty()) text += ": expected " + detail.expected;
-  if (!detail.actual.empty()) text += (detail.expected.empty() ? ": got " : ", got ") + detail.actual;
+  if (!detail.where.empty()) text += ": " + printable(detail.where);
+  if (!detail.expected.empty()) text += ": expected " + printable(detail.expected);
+  if (!detail.actual.empty()) text += (detail.expected.empty() ? ": got " : ", got ") + printable(detail.actual);
   if (!detail.remedy.empty()) text += "; " + detail.remedy;
   return text;
 }

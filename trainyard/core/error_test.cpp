@@ -30,6 +30,10 @@ TEST(ErrorTest, LeavesOutThePartsThatAreEmpty) {
   EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .where = "w", .remedy = "r"}).what(), "p: w; r");
 }
 
+TEST(ErrorTest, NamesCannotDriveTheTerminal) {
+  EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .where = "a\x1b[31m\nerror b"}).what(), "p: a?[31m?error b");
+}
+
 TEST(ErrorTest, InPutsAnOuterPlaceInFront) {
   const Error inner(ErrorCode::kIo, {.problem = "write failed", .where = "step 7", .remedy = "free some space"});
   const Error outer = inner.in("epoch 3");

@@ -18,6 +18,8 @@ using Kind = PickleValue::Kind;
 
 // A published batch has about 50,000.
 constexpr size_t kMaxInstructions = size_t{1} << 20;
+// Of the values that a call copies: one long tuple could be copied a hundred thousand times.
+constexpr size_t kMaxCopied = 8;
 
 // What pickles of NumPy arrays and of PyTorch's tensors call.
 enum class Function : int64_t {
@@ -265,7 +267,8 @@ class PickleMachine {
       case Function::kOrderedDict:
         if (arguments.empty()) return push_new(Kind::kDictionary);
         break;
-      case Function::kRebuildTensor:  // (storage, offset, shape, strides, requires_grad, hooks)
+      case Function::kRebuildTensor:  // (storage, offset, shape, strides, requires_grad, hooks, and since 2.0 metadata)
+        if (arguments.size() > kMaxCopied) break;
         push_new(Kind::kTensor);
         mutable_value(stack_.back()).items = arguments;
         return;
@@ -282,7 +285,8 @@ class PickleMachine {
   // A storage: the tuple on the stack names it.
   void load_persistent() {
     const PickleValue* name = pop_kind(Kind::kTuple, "a tuple");
-    if (name->items.empty() || name->items[0]->kind != Kind::kString || name->items[0]->text != "storage") {
+    if (name->items.empty() || name->items.size() > kMaxCopied || name->items[0]->kind != Kind::kString ||
+        name->items[0]->text != "storage") {
       throw error("pickle refers to something beside it that is no storage");
     }
     push_new(Kind::kStorage);
@@ -328,12 +332,18 @@ class PickleMachine {
     array.text = bytes->text;
   }
 
-  // Two's complement, lowest byte first.
-  int64_t long_integer(std::string_view bytes) const {
-    if (bytes.size() > sizeof(int64_t)) throw error("pickle holds an integer of more than 64 bits");
+  // Two's complement, lowest byte first. One that int64 cannot hold, such as a checkpoint's random seed, is a real
+  // number.
+  void push_long(std::string_view bytes) {
+    if (bytes.size() > sizeof(int64_t)) {
+      push_new(Kind::kReal);
+      double& real = mutable_value(stack_.back()).real = static_cast<signed char>(bytes.back());
+      for (size_t i = bytes.size() - 1; i > 0; --i) real = real * 256 + static_cast<unsigned char>(bytes[i - 1]);
+      return;
+    }
     uint64_t value = !bytes.empty() && (bytes.back() & 0x80) != 0 ? ~uint64_t{0} : 0;
     for (size_t i = bytes.size(); i > 0; --i) value = value << 8 | static_cast<unsigned char>(bytes[i - 1]);
-    return static_cast<int64_t>(value);
+    push_new(Kind::kInteger, static_cast<int64_t>(value));
   }
 
   // UTF-8 of code points up to 255 as one byte each.
@@ -407,7 +417,7 @@ void PickleMachine::execute(char opcode) {
       return;
     }
     case '\x8a':  // LONG1
-      return push_new(Kind::kInteger, long_integer(take(number<uint8_t>())));
+      return push_long(take(number<uint8_t>()));
     case 'U':     // SHORT_BINSTRING
     case 'C':     // SHORT_BINBYTES
     case '\x8c':  // SHORT_BINUNICODE

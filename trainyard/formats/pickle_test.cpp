@@ -149,6 +149,26 @@ TEST(Pickle, InstructionsAndDecodedTextAreLimited) {
   EXPECT_EQ(error_of(program + ".").detail().problem, "pickle decodes more text than it holds");
 }
 
+// 2^64 + 1 and -2^64, as checkpoints hold random seeds.
+TEST(Pickle, IntegersOfAnyLengthAreNumbers) {
+  const auto real = [](const std::string& bytes) {
+    const std::string program = "\x80\x02\x8a\x09"s + bytes + ".";
+    const Pickle pickle = Pickle::parse(program, PickleVocabulary::kTorchStateDict);
+    EXPECT_EQ(pickle.root().kind, Kind::kReal);
+    return pickle.root().real;
+  };
+  EXPECT_EQ(real("\1\0\0\0\0\0\0\0\1"s), 0x1p64);
+  EXPECT_EQ(real("\0\0\0\0\0\0\0\0\xff"s), -0x1p64);
+}
+
+// A tuple of a thousand, and what copies it: once would be harmless, a hundred thousand times would not.
+TEST(Pickle, LongTuplesAreNotCopied) {
+  const std::string tuple = "(U\7storage"s + std::string(1000, 'N') + "t";
+  for (const std::string& program : {tuple + "Q.", "ctorch._utils\n_rebuild_tensor_v2\n"s + tuple + "R."}) {
+    EXPECT_THROW(Pickle::parse("\x80\x02" + program, PickleVocabulary::kTorchStateDict), core::Error);
+  }
+}
+
 TEST(Pickle, DamagedPicklesGiveValuesOrErrors) {
   for_each_truncation(kSmall, [](std::string_view part) { error_of(part); });
   const auto read = [](const std::string& damaged) {

@@ -70,6 +70,16 @@ uint64_t extent(const StoredTensor& tensor) {
   return last + 1;
 }
 
+// What training in parallel and compiling put in front of all names; either may be inside the other.
+void drop_wrappers(std::vector<StoredTensor>& tensors) {
+  constexpr std::string_view kParallel = "module.", kCompiled = "_orig_mod.";
+  for (const std::string_view wrapper : {kCompiled, kParallel, kCompiled}) {
+    const auto has_it = [&](const StoredTensor& tensor) { return tensor.name.starts_with(wrapper); };
+    if (!std::all_of(tensors.begin(), tensors.end(), has_it)) continue;
+    for (StoredTensor& tensor : tensors) tensor.name.erase(0, wrapper.size());
+  }
+}
+
 }  // namespace
 
 std::string_view tensor_type_name(TensorType type) {
@@ -91,7 +101,8 @@ std::string describe(const StoredTensor& tensor) {
 }
 
 std::string tensor_place(const std::string& path, std::string_view tensor) {
-  return tensor.empty() ? path : fmt::format("{}, tensor '{}'", path, tensor);
+  constexpr size_t kLongest = 200;  // of what a stranger's file calls a name
+  return tensor.empty() ? path : fmt::format("{}, tensor '{}'", path, tensor.substr(0, kLongest));
 }
 
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
@@ -178,6 +189,7 @@ TensorFile open_tensor_file(const std::string& path, core::FileSystem& files) {
   auto file = files.open_read(path);
   std::vector<StoredTensor> tensors =
       looks_like_torch(*file) ? read_torch_state_dict(*file) : read_safetensors_header(*file);
+  drop_wrappers(tensors);
   return {std::move(file), std::move(tensors)};
 }
 

@@ -67,8 +67,9 @@ class TensorFile {
   std::vector<StoredTensor> tensors_;
 };
 
-// Which of the formats a file is, its first bytes say, not its name. Nothing in it is executed, and no memory is taken
-// beyond the file's size. Throws kNotFound; kCorruptData naming the file and the tensor.
+// Which of the formats a file is, its first bytes say, not its name. "module." and "_orig_mod." in front of all names,
+// which data-parallel training and torch.compile add, go. Nothing in it is executed, and no memory is taken beyond the
+// file's size. Throws kNotFound; kCorruptData naming the file and the tensor.
 TensorFile open_tensor_file(const std::string& path, core::FileSystem& files = core::local_file_system());
 
 // For the readers: throws kCorruptData unless shape and strides are possible and all elements lie in the bytes

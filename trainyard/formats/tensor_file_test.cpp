@@ -9,6 +9,7 @@
 #include "trainyard/formats/little_endian.h"
 #include "trainyard/formats/safetensors.h"
 #include "trainyard/formats/testdata_for_test.h"
+#include "trainyard/formats/torch_archive_for_test.h"
 #include "trainyard/formats/torch_state_dict.h"
 
 namespace trainyard::formats {
@@ -87,6 +88,29 @@ core::Error error_of(const std::function<void()>& open) {
   return {core::ErrorCode::kInternal, "none"};
 }
 
+TEST(TensorFile, SaysWhatACheckpointHoldsInstead) {
+  const core::Error error = error_of([] { open_tensor_file(path_of("other_key.pth")); });
+  EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+  EXPECT_EQ(error.detail().actual, "a dictionary of epoch, net");
+}
+
+// A tuple of a thousand sizes costs a thousand instructions once and two each further time.
+TEST(TensorFile, LongShapesAreNotCopied) {
+  std::string sizes = "(";
+  for (int i = 0; i < 1000; ++i) sizes += "K\1";
+  sizes += "t";
+  // {"a": _rebuild_tensor_v2(("storage", FloatStorage, "0", "cpu", 1), 0, sizes, sizes, False, None)}
+  const std::string storage =
+      "(U\7storagectorch\nFloatStorage\nU\1"
+      "0U\3cpuK\1tQ";
+  const std::string pickle =
+      "\x80\2}U\1"
+      "actorch._utils\n_rebuild_tensor_v2\n(" +
+      storage + std::string("K\0", 2) + sizes + sizes + "\x89NtRs.";
+  const core::Error error = error_of([&] { read_torch_state_dict(MemoryFile(archive_of(pickle))); });
+  EXPECT_EQ(error.detail().problem, "tensor has impossibly many dimensions") << error.what();
+}
+
 TEST(TensorFile, ExecutesNothing) {
   const core::Error module = error_of([] { open_tensor_file(path_of("module.pth")); });
   EXPECT_EQ(module.code(), core::ErrorCode::kCorruptData);
@@ -161,6 +185,23 @@ TEST(Safetensors, HeadersOfAnyLengthAreToldFromPickles) {
     core::local_file_system().write_file_atomically(temp.file("a"), safetensors_of(header, "12"));
     EXPECT_EQ(floats(open_tensor_file(temp.file("a")), "a"), (std::vector<float>{49, 50})) << length;
   }
+}
+
+TEST(TensorFile, DropsWhatWrappersPutInFront) {
+  const core::TempDir temp;
+  const auto names = [&](const std::string& first, const std::string& second) {
+    const std::vector<float> one = {1};
+    write_safetensors(temp.file("a"), std::vector<FloatTensor>{{first, {1}, one}, {second, {1}, one}});
+    std::string text;
+    const TensorFile file = open_tensor_file(temp.file("a"));
+    for (const StoredTensor& tensor : file.tensors()) text += tensor.name + " ";
+    return text;
+  };
+  EXPECT_EQ(names("module.a", "module.b"), "a b ");
+  EXPECT_EQ(names("_orig_mod.a", "_orig_mod.b"), "a b ");
+  EXPECT_EQ(names("module._orig_mod.a", "module._orig_mod.b"), "a b ");
+  EXPECT_EQ(names("_orig_mod.module.a", "_orig_mod.module.b"), "a b ");
+  EXPECT_EQ(names("module.a", "b"), "module.a b ") << "a model's own name";
 }
 
 void read_all(const MemoryFile& file) {

@@ -20,8 +20,10 @@ using Kind = PickleValue::Kind;
 
 // The tensors are described in some hundred bytes each.
 constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
-constexpr std::string_view kPickleName = "/data.pkl", kOrderName = "/byteorder", kParallelPrefix = "module.";
+constexpr std::string_view kPickleName = "/data.pkl", kOrderName = "/byteorder";
 constexpr const char* kContainers[] = {"state_dict", "model_state_dict", "model"};
+// Many tensors may share one tuple of sizes, which must not grow by being copied for each.
+constexpr size_t kMaxDimensions = 64;
 
 constexpr std::pair<std::string_view, TensorType> kStorages[] = {
     {"BoolStorage", TensorType::kBool},     {"ByteStorage", TensorType::kUint8},
@@ -69,6 +71,10 @@ class Archive {
 };
 
 std::vector<int64_t> numbers(const PickleValue& tuple, const core::ReadableFile& file, std::string_view name) {
+  if (tuple.items.size() > kMaxDimensions) {
+    throw corrupt(file, name, "tensor has impossibly many dimensions", fmt::format("at most {}", kMaxDimensions),
+                  fmt::format("{}", tuple.items.size()));
+  }
   std::vector<int64_t> result;
   for (const PickleValue* item : tuple.items) {
     if (item->kind != Kind::kInteger) throw corrupt(file, name, "tensor's shape or strides are no whole numbers");
@@ -120,10 +126,15 @@ const PickleValue& state_dict_of(const PickleValue& root) {
   return root;
 }
 
-void drop_parallel_prefix(std::vector<StoredTensor>& tensors) {
-  const auto has_prefix = [](const StoredTensor& tensor) { return tensor.name.starts_with(kParallelPrefix); };
-  if (!std::all_of(tensors.begin(), tensors.end(), has_prefix)) return;
-  for (StoredTensor& tensor : tensors) tensor.name.erase(0, kParallelPrefix.size());
+// "epoch, net, ...": the first keys of a dictionary.
+std::string keys_of(const PickleValue& dict) {
+  constexpr size_t kShown = 8, kLongest = 40;
+  std::string text;
+  for (size_t i = 0; i + 1 < dict.items.size() && i < 2 * kShown; i += 2) {
+    const PickleValue& key = *dict.items[i];
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", key.kind == Kind::kString ? key.text.substr(0, kLongest) : "?");
+  }
+  return text + (dict.items.size() > 2 * kShown ? ", ..." : "");
 }
 
 }  // namespace
@@ -168,12 +179,15 @@ std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file) 
         tensors.push_back(tensor_of(key.text, value, archive, file));
       }
     }
+    if (tensors.empty()) {
+      throw corrupt(file, "", "file holds no tensors",
+                    "a state dict, or a checkpoint with one under 'state_dict', 'model_state_dict' or 'model'",
+                    dict.items.empty() ? "nothing" : "a dictionary of " + keys_of(dict));
+    }
   } catch (const core::Error& error) {
     if (error.detail().where.starts_with(file.path())) throw;
-    throw error.in(fmt::format("{}, data.pkl at ", file.path()));
+    throw error.in(fmt::format("{}, data.pkl", file.path()));
   }
-  if (tensors.empty()) throw corrupt(file, "", "file holds no tensors", "a state dict");
-  drop_parallel_prefix(tensors);
   return tensors;
 }
 

@@ -113,7 +113,8 @@ std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file) {
                         {.problem = "zip archive has a compressed or encrypted member",
                          .where = file.path(),
                          .expected = "members that are stored as they are, as torch.save does",
-                         .actual = member.name.substr(0, 80)});
+                         .actual = member.name.substr(0, 80),
+                         .remedy = "load it in Python and save the weights: torch.save(model.state_dict(), path)"});
     }
     const std::string local = read(file, header, kMemberBytes);
     if (number<uint32_t>(local, 0) != kMember) throw corrupt(file, "zip archive's directory points beside its members");
