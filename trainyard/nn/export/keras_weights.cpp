@@ -41,8 +41,9 @@ class KerasForm {
   KerasForm(const Graph& graph, const Node& node, const ParameterSet& set) : graph_(graph), node_(node), set_(set) {}
 
   // Conv2D's kernel is [height, width, in / groups, out]; DepthwiseConv2D's, where each channel is a group of its own,
-  // [height, width, in, out / in].
+  // [height, width, in, out / in]; a linear layer at each pixel is a Dense.
   Weights operator()(const Convolution& op) const {
+    if (op.form != Convolution::Form::kConvolution) return with_bias({{"kernel", parameter(0).t()}}, op.bias);
     const int64_t in = graph_.nodes[static_cast<size_t>(node_.inputs[0])].shape[0];
     const int64_t height = op.kernel.height, width = op.kernel.width;
     const bool depthwise = op.groups == in && in > 1;
@@ -60,6 +61,10 @@ class KerasForm {
     weights.push_back({"moving_variance", exported_buffer(set_, node_.buffers[1].name)});
     return weights;
   }
+
+  Weights operator()(const LayerNorm&) const { return {{"gamma", parameter(0)}, {"beta", parameter(1)}}; }
+
+  Weights operator()(const LayerScale&) const { return {{"gamma", parameter(0).flatten()}}; }
 
   // Dense's kernel is [in, out]; of an image that was flattened, `in` counts channels fastest.
   Weights operator()(const Linear& op) const {

@@ -94,6 +94,26 @@ TEST(KerasWeights, HaveKerasDimensions) {
   EXPECT_EQ(fc2[3 * 2 + 1], 1 * 5 + 3);
 }
 
+// Of transformers and ConvNeXt, as keras.layers.LayerNormalization, Dense and LayerScale call and shape them.
+TEST(KerasWeights, LayersOfTransformersHaveKerasNames) {
+  GraphBuilder b({.image = {3, 2, 2}, .name = "transformer"});
+  Value x = b.layer_norm("norm", b.input(), {});
+  x = b.convolution("dense", x, {.out_channels = 4, .bias = true, .form = Convolution::Form::kLinear});
+  x = b.layer_scale("scale", x, {});
+  const Graph graph = b.build(b.global_average_pool("pool", x));
+  const ParameterSet set = counting_set(graph);
+  const formats::Hdf5Group root = to_keras(graph, set);
+  const auto name = [&](const char* layer, size_t index) { return dataset_of(root, layer, index).name; };
+  EXPECT_EQ(name("norm", 0), "norm/gamma");
+  EXPECT_EQ(name("norm", 1), "norm/beta");
+  EXPECT_EQ(name("dense", 0), "dense/kernel");
+  EXPECT_EQ(dataset_of(root, "dense", 0).shape, (Shape{3, 4}));
+  EXPECT_EQ(dataset_of(root, "dense", 0).values()[1 * 4 + 2], 2 * 3 + 1);  // ours at [2][1]
+  EXPECT_EQ(name("dense", 1), "dense/bias");
+  EXPECT_EQ(name("scale", 0), "scale/gamma");
+  EXPECT_EQ(dataset_of(root, "scale", 0).shape, Shape{4});
+}
+
 // An attribute holds 64 KiB.
 TEST(KerasWeights, LongListsOfNamesAreCutIntoNumberedAttributes) {
   GraphBuilder b({.image = {1, 1, 1}, .name = "long"});
