@@ -1,5 +1,6 @@
 #include "trainyard/models/model_registry.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -12,6 +13,9 @@
 
 namespace trainyard::models {
 namespace {
+
+// Their indices, and what is counted of a head for them, are far from where numbers overflow.
+constexpr int64_t kMaxClasses = (int64_t{1} << 31) - 1;
 
 constexpr std::array<DatasetInfo, 4> kDatasets{{
     {"imagenet", DatasetFamily::kImagenet, 1001, 1000, 1281167, 50000},
@@ -28,6 +32,24 @@ struct Zoo {
 Zoo& zoo() {
   static Zoo instance;
   return instance;
+}
+
+// What to do about a name that this family has not.
+std::string unknown_model_remedy(const std::string& name, DatasetFamily family) {
+  const DatasetFamily other = family == DatasetFamily::kImagenet ? DatasetFamily::kCifar10 : DatasetFamily::kImagenet;
+  const std::vector<std::string> others = model_names(other);
+  if (std::find(others.begin(), others.end(), name) != others.end()) {
+    return fmt::format("{} is a model for {}: pass --data_name={}", name, family_name(other), family_name(other));
+  }
+  const std::vector<std::string> names = model_names(family);
+  if (const std::string nearest = core::nearest_name(name, names); !nearest.empty()) {
+    return fmt::format("did you mean '{}'?", nearest);
+  }
+  std::string longer;
+  for (const std::string& known : names) {
+    if (!name.empty() && known.starts_with(name)) longer += fmt::format("{}'{}'", longer.empty() ? "" : ", ", known);
+  }
+  return longer.empty() ? "`trainyard models` lists the models" : "did you mean one of " + longer + "?";
 }
 
 }  // namespace
@@ -83,11 +105,9 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset) {
                          .remedy = "`trainyard models` lists the models"});
     }
   }
-  const std::string nearest = core::nearest_name(name, model_names(family));
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = fmt::format("Invalid model name '{}' for dataset '{}'", name, dataset),
-                     .remedy = nearest.empty() ? fmt::format("`trainyard models` lists the models")
-                                               : fmt::format("did you mean '{}'?", nearest)});
+                     .remedy = unknown_model_remedy(name, family)});
 }
 
 std::vector<std::string> model_names(DatasetFamily family) {
@@ -100,10 +120,11 @@ std::vector<std::string> model_names(DatasetFamily family) {
 }
 
 nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options) {
-  if (options.num_classes <= 0 || options.image_size < 0) {
+  if (options.num_classes <= 0 || options.num_classes > kMaxClasses || options.image_size < 0) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "a model needs at least one class and an image size that is not negative",
                        .where = name,
+                       .expected = fmt::format("1 to {} classes", kMaxClasses),
                        .actual = fmt::format("{} classes, image size {}", options.num_classes, options.image_size)});
   }
   const ModelInfo& info = find_model(name, dataset);

@@ -59,6 +59,8 @@ struct ModelInfo {
   int64_t default_batch_size = 32;  // per device
   DefaultSchedule schedule;
   double default_loss_scale = 128;
+  // How names begin of what published weights have beside this network: auxiliary classifiers.
+  std::vector<std::string> auxiliary;
   std::function<nn::Graph(const ModelOptions&)> build;  // gets an image_size that is not 0: call build_model()
 };
 
@@ -71,8 +73,9 @@ struct ModelRegistration {
 };
 
 // By name and data set; "torchvision/<name>" finds torchvision's network whether or not <name> alone does. Throws
-// kInvalidArgument: "Invalid model name 'NAME' for dataset 'DATASET'" with the nearest name, or find_dataset()'s error;
-// kUnsupported for upstream's models that classify no images. The reference stays valid.
+// kInvalidArgument: "Invalid model name 'NAME' for dataset 'DATASET'" with the data set that has it, the nearest name
+// or those that it begins, or find_dataset()'s error; kUnsupported for upstream's models that classify no images. The
+// reference stays valid.
 const ModelInfo& find_model(const std::string& name, std::string_view dataset);
 // Sorted.
 std::vector<std::string> model_names(DatasetFamily family);

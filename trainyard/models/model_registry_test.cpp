@@ -35,12 +35,18 @@ TEST(ModelRegistry, SaysOfUpstreamsOtherModelsThatTheyAreNotCovered) {
 TEST(ModelRegistry, NamesWhatIsWrong) {
   EXPECT_EQ(core::message_of([] { find_model("resnet2", "cifar10"); }),
             "Invalid model name 'resnet2' for dataset 'cifar10'; did you mean 'resnet20'?");
-  EXPECT_EQ(core::message_of([] { find_model("resnet20", "imagenet"); }).substr(0, 51),
-            "Invalid model name 'resnet20' for dataset 'imagenet");
+  EXPECT_EQ(core::message_of([] { find_model("resnet20", "imagenet"); }),
+            "Invalid model name 'resnet20' for dataset 'imagenet'; resnet20 is a model for cifar10: pass "
+            "--data_name=cifar10");
+  EXPECT_EQ(core::message_of([] { find_model("convnext", "imagenet"); }),
+            "Invalid model name 'convnext' for dataset 'imagenet'; did you mean one of 'convnext_base', "
+            "'convnext_small', 'convnext_tiny'?");
   EXPECT_EQ(core::message_of([] { find_model("trivial", "cifar-10"); }),
             "Invalid dataset name: cifar-10; did you mean 'cifar10'?");
   EXPECT_EQ(core::message_of([] { build_model("trivial", "cifar10", {.num_classes = 0}); }).substr(0, 41),
             "a model needs at least one class and an i");
+  EXPECT_EQ(core::code_of([] { build_model("resnet50", "imagenet", {.num_classes = int64_t{1} << 62}); }),
+            core::ErrorCode::kInvalidArgument);
 }
 
 TEST(ModelRegistry, TakesModelsOfTheUserOnce) {

@@ -27,13 +27,15 @@ std::optional<parallel::GradientReduction> reduction_of(const core::FlagValues& 
 
 std::function<void(nn::ParameterSet&)> make_start(const BenchmarkSettings& settings) {
   if (settings.weights.empty()) return {};
-  return [path = settings.weights, classes = settings.num_classes](nn::ParameterSet& parameters) {
-    const train::LoadedWeights loaded = train::load_weights(formats::open_tensor_file(path), parameters, classes);
-    if (!loaded.head.empty()) {
-      core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
-                         fmt::join(loaded.head, ", "));
-    }
-  };
+  return
+      [path = settings.weights, classes = settings.num_classes, model = settings.model](nn::ParameterSet& parameters) {
+        const train::LoadedWeights loaded =
+            train::load_weights(formats::open_tensor_file(path), parameters, classes, model->auxiliary);
+        if (!loaded.head.empty()) {
+          core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
+                             fmt::join(loaded.head, ", "));
+        }
+      };
 }
 
 train::SingleCostOptions make_trainer_options(const core::FlagValues& values, const BenchmarkSettings& settings) {

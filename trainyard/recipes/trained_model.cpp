@@ -44,7 +44,9 @@ TrainedModel load_file(const TrainedModelOptions& options) {
     trained.identity.num_classes = models::find_dataset(trained.identity.dataset).num_classes;
   }
   make_executor(trained, options.kernels);
-  const train::LoadedWeights loaded = train::load_weights(file, *trained.parameters, trained.identity.num_classes);
+  const train::LoadedWeights loaded =
+      train::load_weights(file, *trained.parameters, trained.identity.num_classes,
+                          models::find_model(trained.identity.model, trained.identity.dataset).auxiliary);
   if (!loaded.head.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the weights are for another number of classes",
@@ -60,7 +62,13 @@ TrainedModel load_file(const TrainedModelOptions& options) {
 
 TrainedModel load_trained_model(const TrainedModelOptions& options) {
   core::FileSystem& files = core::local_file_system();
-  if (files.exists(options.path) && !files.info(options.path).is_directory) return load_file(options);
+  if (!files.exists(options.path)) {
+    throw core::Error(core::ErrorCode::kNotFound,
+                      {.problem = "there is no such checkpoint, directory or file of weights",
+                       .where = options.path.empty() ? "an empty path" : options.path,
+                       .remedy = "check --weights or --train_dir"});
+  }
+  if (!files.info(options.path).is_directory) return load_file(options);
   TrainedModel trained;
   trained.checkpoint = train::find_checkpoint(options.path);
   trained.identity = train::read_checkpoint_identity(trained.checkpoint);

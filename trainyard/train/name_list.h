@@ -4,17 +4,21 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 namespace trainyard::train {
 
-// "a, b, c": of more than ten the first ones and how many there are, "..., j, ... (12 in all)".
+// "a, b, c": of more than ten the first ones and how many there are, "..., j, ... (12 in all)"; the beginnings of names
+// that only a damaged file has.
 inline std::string first_names(std::span<const std::string> names) {
-  constexpr size_t kShown = 10;
-  return fmt::format("{}{}", fmt::join(names.first(std::min(names.size(), kShown)), ", "),
-                     names.size() > kShown ? fmt::format(", ... ({} in all)", names.size()) : "");
+  constexpr size_t kShown = 10, kLongest = 200;
+  std::string text;
+  for (const std::string& name : names.first(std::min(names.size(), kShown))) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", std::string_view(name).substr(0, kLongest));
+  }
+  return names.size() > kShown ? fmt::format("{}, ... ({} in all)", text, names.size()) : text;
 }
 
 }  // namespace trainyard::train

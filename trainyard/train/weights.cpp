@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
 #include "trainyard/formats/safetensors.h"
 #include "trainyard/train/name_list.h"
 
@@ -32,13 +33,22 @@ std::vector<std::pair<std::string, at::Tensor>> variables(const nn::ParameterSet
   return result;
 }
 
-// The file's number of classes if all these tensors differ in it alone; else 0.
-int64_t other_classes(const std::vector<std::pair<at::Tensor, const formats::StoredTensor*>>& differing,
-                      int64_t num_classes) {
+using Pairs = std::vector<std::pair<at::Tensor, const formats::StoredTensor*>>;
+
+std::string_view layer_of(const formats::StoredTensor& tensor) {
+  const size_t dot = tensor.name.rfind('.');
+  return std::string_view(tensor.name).substr(0, dot == std::string::npos ? 0 : dot);
+}
+
+// The file's number of classes if the tensors that differ, and no others, are one layer's, and differ in it alone;
+// else 0.
+int64_t other_classes(const Pairs& same, const Pairs& differing, int64_t num_classes) {
+  const std::string_view head = layer_of(*differing.front().second);
+  if (std::any_of(same.begin(), same.end(), [&](const auto& pair) { return layer_of(*pair.second) == head; })) return 0;
   std::set<int64_t> classes;
   for (const auto& [tensor, stored] : differing) {
     const std::vector<int64_t> ours = tensor.sizes().vec(), &theirs = stored->shape;
-    if (ours.empty() || theirs.size() != ours.size() || ours[0] != num_classes ||
+    if (layer_of(*stored) != head || ours.empty() || theirs.size() != ours.size() || ours[0] != num_classes ||
         !std::equal(ours.begin() + 1, ours.end(), theirs.begin() + 1)) {
       return 0;
     }
@@ -53,13 +63,20 @@ std::string listed(std::string_view what, const std::vector<std::string>& names)
 
 }  // namespace
 
-LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes) {
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary) {
   std::map<std::string_view, const formats::StoredTensor*> left;
+  int64_t left_out = 0;
   for (const formats::StoredTensor& tensor : file.tensors()) {
-    if (!tensor.name.ends_with(kBatchCount)) left.emplace(tensor.name, &tensor);
+    const auto begins = [&](const std::string& beginning) { return tensor.name.starts_with(beginning); };
+    if (std::any_of(auxiliary.begin(), auxiliary.end(), begins)) {
+      ++left_out;
+    } else if (!tensor.name.ends_with(kBatchCount)) {
+      left.emplace(tensor.name, &tensor);
+    }
   }
   std::vector<std::string> missing, unexpected, misshapen, head;
-  std::vector<std::pair<at::Tensor, const formats::StoredTensor*>> same, differing;
+  Pairs same, differing;
   for (auto& [name, tensor] : variables(set)) {
     const auto found = left.find(name);
     if (found == left.end()) {
@@ -78,7 +95,7 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
                                     fmt::join(stored.shape, ", ")));
   }
   for (const auto& [name, stored] : left) unexpected.emplace_back(name);
-  const int64_t classes = differing.empty() ? 0 : other_classes(differing, num_classes);
+  const int64_t classes = differing.empty() ? 0 : other_classes(same, differing, num_classes);
   if (!missing.empty() || !unexpected.empty() || (!differing.empty() && classes == 0)) {
     throw core::Error(
         core::ErrorCode::kInvalidArgument,
@@ -93,6 +110,10 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
     tensor.copy_(at::from_blob(values.data(), stored->shape));
   }
   set.values_changed();
+  if (left_out > 0) {
+    core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}...)", file.path(), left_out,
+                    fmt::join(auxiliary, "..., "));
+  }
   return {.tensors = static_cast<int64_t>(same.size()), .file_classes = classes, .head = std::move(head)};
 }
 

@@ -19,9 +19,12 @@ struct LoadedWeights {
 
 // Copies the file's tensors of any number type into `set`, which is allocated and initialized. Names and shapes must be
 // the same, with two exceptions: counts of batches (num_batches_tracked), which no computation reads, are left out; and
-// a head of another number of classes (tensors whose first size is num_classes here and one other number in the file)
-// stays as it is. Throws kInvalidArgument with the missing, unexpected and misshapen names; then nothing was copied.
-LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes);
+// a head of another number of classes (one layer, all of whose tensors have num_classes as their first size here and
+// one other number in the file) stays as it is. Tensors whose names begin with one of `auxiliary` (models::ModelInfo)
+// are left out and a line says so. Throws kInvalidArgument with the missing, unexpected and misshapen names; then
+// nothing was copied.
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary = {});
 
 // Writes all parameters and statistics as safetensors in float32, in the order of their declaration.
 void save_weights(const std::string& path, const nn::ParameterSet& set);

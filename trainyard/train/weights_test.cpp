@@ -5,9 +5,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/random.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/formats/safetensors.h"
@@ -65,6 +67,37 @@ TEST(Weights, LeaveAHeadForOtherClassesNew) {
       at::equal(loaded.set.value(*loaded.set.find("conv.weight")), saved.set.value(*saved.set.find("conv.weight"))));
 }
 
+// A head is one layer, all of it: not one tensor of it, and no layer in the middle that happens to have as many
+// channels as there are classes.
+TEST(Weights, OnlyTheHeadIsLeftNew) {
+  const core::TempDir temp;
+  const auto message = [&](const std::vector<formats::FloatTensor>& tensors) {
+    formats::write_safetensors(temp.file("w"), tensors);
+    Variables loaded(graph_of(6, false, 6), 2);
+    return core::message_of([&] { load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6); });
+  };
+  const std::vector<float> zeros(1000);
+  const auto tensor = [&](const std::string& name, std::vector<int64_t> shape) {
+    int64_t count = 1;
+    for (const int64_t size : shape) count *= size;
+    return formats::FloatTensor{name, std::move(shape), std::span(zeros).first(static_cast<size_t>(count))};
+  };
+  EXPECT_EQ(message({tensor("conv.weight", {6, 3, 3, 3}), tensor("fc.weight", {9, 6}), tensor("fc.bias", {9})}),
+            "no error");
+  EXPECT_THAT(message({tensor("conv.weight", {6, 3, 3, 3}), tensor("fc.weight", {9, 6}), tensor("fc.bias", {6})}),
+              ::testing::HasSubstr("of another shape: fc.weight is [6, 6], in the file [9, 6]"));
+  EXPECT_THAT(
+      message({tensor("conv.weight", {9, 3, 3, 3}), tensor("fc.weight", {9, 6}), tensor("fc.bias", {9})}),
+      ::testing::HasSubstr("of another shape: conv.weight is [6, 3, 3, 3], in the file [9, 3, 3, 3], fc.weight"));
+}
+
+TEST(Weights, OfAuxiliaryClassifiersAreLeftOut) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(6, false), 2);
+  save_weights(temp.file("w"), saved.set);
+  EXPECT_EQ(load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6, {"bn."}).tensors, 3);
+}
+
 TEST(Weights, OfAnotherModelChangeNothing) {
   const core::TempDir temp;
   const auto message = [&](const nn::Graph& from, const nn::Graph& to) -> std::string {
@@ -103,9 +136,10 @@ TEST(Weights, OfAModelAtRandom) {
     core::RandomStream stream(6, name);
     for (int64_t i = 0; i < tensor.numel(); ++i) tensor.data_ptr<float>()[i] += stream.uniform(low, high);
   };
-  // Norms and biases start as zeros and ones, which would hide that one is left out.
+  // Norms, biases and ViT's head start as constants, which would hide that one is left out; of ConvNeXt's layer scale,
+  // which starts near zero, nothing is left beside what is added.
   for (const nn::Segment& segment : variables.set.segments()) {
-    if (segment.spec.shape.size() > 1) continue;
+    if (segment.spec.init.kind != nn::Initializer::Kind::kConstant) continue;
     vary(variables.set.value(*variables.set.find(segment.spec.name)), segment.spec.name, -0.3F, 0.3F);
   }
   for (int i = 0; i < static_cast<int>(variables.set.buffer_count()); ++i) {

@@ -53,7 +53,13 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
                            .bias_init = default_bias(b.shape(x)[0])}));
 }
 
-const ModelRegistration kGooglenet(model("googlenet", build));
+ModelInfo googlenet() {
+  ModelInfo info = model("googlenet", build);
+  info.auxiliary = {"aux1.", "aux2."};
+  return info;
+}
+
+const ModelRegistration kGooglenet(googlenet());
 
 }  // namespace
 }  // namespace trainyard::models::torchvision

@@ -124,7 +124,13 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
                            .bias_init = default_bias(b.shape(x)[0])}));
 }
 
-const ModelRegistration kInception(model("inception_v3", build, kRate, 299));
+ModelInfo inception_v3() {
+  ModelInfo info = model("inception_v3", build, kRate, 299);
+  info.auxiliary = {"AuxLogits."};
+  return info;
+}
+
+const ModelRegistration kInception(inception_v3());
 
 }  // namespace
 }  // namespace trainyard::models::torchvision
