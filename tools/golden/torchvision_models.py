@@ -2,9 +2,7 @@
 
 usage: torchvision_models.py FOLDER [MODEL...]     (torch and torchvision; all models that the test lists by default)
 
-Weights, statistics and images are a formula of a tensor's name and an element's index (the test computes the same):
-  draw(name, i) = SplitMix64's finaliser of (FNV-1a(name) + i * golden ratio), its upper 24 bits as a number in [-1, 1),
-  for i < PERIOD; then it repeats
+Weights, statistics and images are a formula of a tensor's name and an element's index (drawn.py; the test computes the same).
 For each model FOLDER/<model>.txt has
   parameters COUNT        at 1,000 classes
   logits NUMBER...        evaluation mode
@@ -17,12 +15,11 @@ gradients in float as different as 0.1 from one order of summation to another.
 
 import sys
 
-import numpy
 import torch
 import torchvision
 
-GOLDEN = numpy.uint64(0x9E3779B97F4A7C15)
-PERIOD = 1000003
+import drawn
+
 CLASSES, BATCH = 10, 2
 SIZE = 64
 SIZES = {"inception_v3": 107, "squeezenet1_1": 66}  # larger than 64; so that ceil_mode matters
@@ -33,38 +30,6 @@ MODELS = """
     shufflenet_v2_x1_0 squeezenet1_1 swin_t wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
     vit_b_16
 """.split()
-
-
-def fnv1a(text):
-    value = 0xCBF29CE484222325
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x100000001B3) & ((1 << 64) - 1)
-    return numpy.uint64(value)
-
-
-def draw(name, shape):
-    """[-1, 1), exact in float."""
-    count = int(numpy.prod(shape))
-    with numpy.errstate(over="ignore"):
-        z = fnv1a(name) + numpy.arange(min(count, PERIOD), dtype=numpy.uint64) * GOLDEN
-        z = (z ^ (z >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-        z = z ^ (z >> numpy.uint64(31))
-    return numpy.resize((z >> numpy.uint64(40)).astype(numpy.float64) / 2**23 - 1, shape)
-
-
-def start(name, shape):
-    """What the parameter or buffer of that name is set to, as a float holds it."""
-    numbers = draw(name, shape)
-    if len(shape) > 1:
-        numbers = numbers * numpy.sqrt(6.0 / float(numpy.prod(shape[1:])))
-    elif name.endswith("weight"):
-        numbers = 1 + 0.5 * numbers
-    elif name.endswith("running_var"):
-        numbers = 1.5 + 0.5 * numbers
-    else:
-        numbers = 0.25 * numbers
-    return torch.from_numpy(numbers.astype(numpy.float32)).double()
 
 
 def make(name, classes, size=224):
@@ -84,20 +49,20 @@ def write(folder, name):
     with torch.no_grad():
         for tensor_name, tensor in model.state_dict().items():
             if tensor.is_floating_point():
-                tensor.copy_(start(tensor_name, tuple(tensor.shape)))
+                tensor.copy_(torch.from_numpy(drawn.start(tensor_name, tuple(tensor.shape))))
     for module in model.modules():
         if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             module.p = 0.0
-    images = torch.from_numpy(draw("images", (BATCH, 3, size, size)))
+    images = torch.from_numpy(drawn.draw("images", (BATCH, 3, size, size)))
     with torch.no_grad():
         logits = model.eval()(images)
     lines.append("logits " + " ".join("%.7g" % x for x in logits.flatten().tolist()))
     logits = model.train()(images)
-    cotangent = torch.from_numpy(draw("cotangent", tuple(logits.shape)))
+    cotangent = torch.from_numpy(drawn.draw("cotangent", tuple(logits.shape)))
     (logits * cotangent).mean().backward()
     for parameter_name, parameter in model.named_parameters():
         shape = tuple(parameter.shape)
-        probe = (parameter.grad * torch.from_numpy(draw("probe " + parameter_name, shape))).sum().item()
+        probe = (parameter.grad * torch.from_numpy(drawn.draw("probe " + parameter_name, shape))).sum().item()
         lines.append("gradient %s [%s] %.6g %.6g" % (parameter_name, ", ".join(map(str, shape)),
                                                      parameter.grad.norm().item(), probe))
     with open("%s/%s.txt" % (folder, name), "w") as file:

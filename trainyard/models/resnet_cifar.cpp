@@ -1,9 +1,10 @@
 // ResNets for images of 32 x 32: three stages of n blocks with 16, 32 and 64 channels; 6n + 2 layers.
 // He, Zhang, Ren, Sun, "Deep residual learning for image recognition", 2015, section 4.2, in tf_cnn_benchmarks' form:
-// no ReLU after the first convolution, and shortcuts without parameters ("option A"): where a stage halves the image,
-// every second pixel, with half of the new channels' zeros before the old channels and half after. The v2 ones have
-// norm and ReLU in front of each block (He, Zhang, Ren, Sun, "Identity mappings in deep residual networks", 2016; those
-// norms have the builder's defaults there, no scale and slow averages) and a ReLU after the first convolution.
+// no ReLU after the first convolution, padding as TensorFlow's (a pixel at the lower right alone where the stride is
+// 2), and shortcuts without parameters ("option A"): where a stage halves the image, every second pixel, with half of
+// the new channels' zeros before the old channels and half after. The v2 ones have norm and ReLU in front of each block
+// (He, Zhang, Ren, Sun, "Identity mappings in deep residual networks", 2016; those norms have the builder's defaults
+// there, no scale and slow averages) and a ReLU after the first convolution.
 
 #include <fmt/core.h>
 
@@ -28,22 +29,22 @@ Value shortcut(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t 
 
 Value block(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t channels, int64_t stride) {
   const Value past = shortcut(b, prefix, x, channels, stride);
-  Value y = convolution_norm(b, prefix, 1, x, resnet_convolution(channels, 3, stride));
+  Value y = convolution_norm(b, prefix, 1, x, benchmark_convolution(channels, 3, stride));
   y = b.activation(prefix + "relu1", y);
-  y = convolution_norm(b, prefix, 2, y, resnet_convolution(channels, 3));
+  y = convolution_norm(b, prefix, 2, y, benchmark_convolution(channels, 3));
   return b.activation(prefix + "relu2", b.add(prefix + "add", {y, past}));
 }
 
 Value preactivated_block(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t channels, int64_t stride) {
   const Value past = shortcut(b, prefix, x, channels, stride);
   Value y = b.activation(prefix + "relu0", b.batch_norm(prefix + "bn0", x, benchmark_norm()));
-  y = b.activation(prefix + "relu1", convolution_norm(b, prefix, 1, y, resnet_convolution(channels, 3, stride)));
-  return b.add(prefix + "add", {b.convolution(prefix + "conv2", y, resnet_convolution(channels, 3)), past});
+  y = b.activation(prefix + "relu1", convolution_norm(b, prefix, 1, y, benchmark_convolution(channels, 3, stride)));
+  return b.add(prefix + "add", {b.convolution(prefix + "conv2", y, benchmark_convolution(channels, 3)), past});
 }
 
 nn::Graph build_resnet(const std::string& name, int blocks, bool preactivated, const ModelOptions& options) {
   nn::GraphBuilder b({.image = square_image(options), .name = name});
-  Value x = convolution_norm(b, "", 1, b.input(), resnet_convolution(16, 3));
+  Value x = convolution_norm(b, "", 1, b.input(), benchmark_convolution(16, 3));
   if (preactivated) x = b.activation("relu1", x);
   int64_t channels = 16;
   for (int stage = 1; stage <= 3; ++stage, channels *= 2) {
