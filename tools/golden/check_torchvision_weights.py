@@ -17,7 +17,7 @@ import torch
 import torchvision
 
 DEFAULT = ["resnet18", "mobilenet_v2", "densenet121", "squeezenet1_1", "efficientnet_b0", "vgg11_bn", "shufflenet_v2_x1_0", "alexnet",
-           "convnext_tiny", "vit_b_16", "swin_t"]
+           "convnext_tiny", "vit_b_16", "swin_t", "googlenet", "inception_v3"]
 
 
 def randomize(network):
@@ -27,15 +27,24 @@ def randomize(network):
             value.copy_(torch.rand(value.shape, generator=generator) + 0.5)
         elif name.endswith("running_mean"):
             value.copy_(torch.randn(value.shape, generator=generator) / 10)
-        elif value.is_floating_point() and (name.endswith("layer_scale") or not value.any()):
-            # Zeros, and factors near zero, would hide what they are multiplied with.
-            value.copy_(torch.randn(value.shape, generator=generator) / 10)
+        elif value.is_floating_point() and value.min() == value.max():
+            # Zeros would hide what they are multiplied with, ones and layer scales near zero that they are left out.
+            value.add_(torch.randn(value.shape, generator=generator) / 10)
+
+
+def make(model, **options):
+    """With auxiliary classifiers, as files have them, or `aux_logits=False`."""
+    if model in ("googlenet", "inception_v3"):
+        options["init_weights"] = False
+    else:
+        options.clear()
+    return torchvision.models.get_model(model, weights=None, **options).eval()
 
 
 def main(program, models):
     worst = 0
     for model in models:
-        network = torchvision.models.get_model(model, weights=None).eval()
+        network = make(model)
         randomize(network)
         size = 299 if model == "inception_v3" else 224
         images = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))
@@ -54,7 +63,7 @@ def main(program, models):
                 print(f"{model:20} {weights:14} error {error:.1e} of the largest logit")
             subprocess.run([program, "export", f"--model=torchvision/{model}", f"--weights={path('w.pth')}",
                             f"--output={path('back.safetensors')}"], check=True, stdout=subprocess.DEVNULL)
-            back = torchvision.models.get_model(model, weights=None).eval()
+            back = make(model, aux_logits=False)
             back.load_state_dict(safetensors.torch.load_file(path("back.safetensors")), strict=True)
             with torch.no_grad():
                 assert torch.equal(back(images), torch.from_numpy(expected)), f"{model}: other logits after the way back"

@@ -15,8 +15,8 @@ namespace trainyard::formats {
 bool looks_like_torch(const core::ReadableFile& file);
 
 // The tensors of the state dict: the file's value, or that under "state_dict", "model_state_dict" or "model" of a
-// training checkpoint; entries that are no tensors are left out. Throws kCorruptData naming the file, the instruction or
-// the tensor; kUnsupported for files from before 1.6.
+// training checkpoint; entries that are no tensors are left out. Throws kCorruptData naming the file, the instruction
+// or the tensor; kUnsupported for files from before 1.6.
 std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file);
 
 }  // namespace trainyard::formats
