@@ -1,13 +1,42 @@
-# The CUDA engine, when TRAINYARD_CUDA is on: the toolkit that LibTorch was built with, compiled without a GPU.
-if(TRAINYARD_CUDA)
+# The CUDA engine (trainyard/nn/cuda, trainyard/optim/cuda). TRAINYARD_CUDA=AUTO builds it where the toolkit and
+# LibTorch's CUDA libraries are there, ON makes what is missing an error, OFF leaves it out. Building needs no GPU, and of
+# the libraries behind LibTorch's (cuDNN, cuBLAS, NCCL, ...) none: only running does. Sets TRAINYARD_WITH_CUDA.
+set(TRAINYARD_WITH_CUDA OFF)
+
+function(trainyard_find_cuda why_not)
+  # The toolkit of scripts/setup --cuda compiles but has nothing to run with: it is for those who ask for CUDA by name.
+  if(NOT CUDAToolkit_ROOT AND TRAINYARD_CUDA STREQUAL "ON" AND EXISTS ${CMAKE_SOURCE_DIR}/.deps/cuda/bin/nvcc)
+    set(CUDAToolkit_ROOT ${CMAKE_SOURCE_DIR}/.deps/cuda CACHE PATH "The CUDA toolkit")
+  endif()
   find_package(CUDAToolkit 13.0 QUIET)
-  if(NOT CUDAToolkit_FOUND)
-    message(FATAL_ERROR "CUDA toolkit >= 13.0 not found: install cuda-toolkit-13-0 from NVIDIA's repository, or configure without TRAINYARD_CUDA")
+  set(${why_not} "" PARENT_SCOPE)
+  if(TRAINYARD_SANITIZE)
+    set(${why_not} "sanitizers do not go with it" PARENT_SCOPE)
+  elseif(NOT CUDAToolkit_FOUND OR NOT CUDAToolkit_NVCC_EXECUTABLE)
+    set(${why_not} "no CUDA toolkit >= 13.0: install cuda-toolkit-13-0 from NVIDIA's repository, or run scripts/setup --cuda" PARENT_SCOPE)
+  elseif(NOT EXISTS ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so OR NOT EXISTS ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so)
+    set(${why_not} "${TRAINYARD_TORCH_DIR}/lib has no libtorch_cuda.so: run scripts/setup --cuda, or pass -DTRAINYARD_TORCH_DIR=<torch folder of a PyTorch with CUDA>" PARENT_SCOPE)
   endif()
-  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 90)
+  set(CUDAToolkit_NVCC_EXECUTABLE ${CUDAToolkit_NVCC_EXECUTABLE} PARENT_SCOPE)
+endfunction()
+
+if(TRAINYARD_CUDA)
+  trainyard_find_cuda(cuda_missing)
+  if(NOT cuda_missing)
+    set(TRAINYARD_WITH_CUDA ON)
+  elseif(TRAINYARD_CUDA STREQUAL "AUTO")
+    message(STATUS "CUDA engine: left out; ${cuda_missing}")
+  else()
+    message(FATAL_ERROR "TRAINYARD_CUDA=${TRAINYARD_CUDA}: ${cuda_missing}; or configure with -DTRAINYARD_CUDA=OFF")
   endif()
+endif()
+
+if(TRAINYARD_WITH_CUDA)
+  find_package(CUDAToolkit 13.0 REQUIRED)  # its targets, in this scope
+  set(CMAKE_CUDA_ARCHITECTURES "80;86;89;90;100" CACHE STRING "GPUs that the kernels are compiled for; 90 is the H100 and H200")
   set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
+  # LibTorch brings the runtime as a shared library: one copy in a process.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
   enable_language(CUDA)
   # CMake 3.25 does not know that nvcc speaks C++20.
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
@@ -15,4 +44,11 @@ if(TRAINYARD_CUDA)
   endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_EXTENSIONS OFF)
+  target_compile_options(trainyard_settings INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--expt-relaxed-constexpr>")
+  target_compile_definitions(trainyard_settings INTERFACE TRAINYARD_WITH_CUDA)
+  target_include_directories(trainyard::libtorch SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(trainyard::libtorch INTERFACE
+    ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so CUDA::cudart)
+  message(STATUS "CUDA engine: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

@@ -9,6 +9,10 @@
 set(TRAINYARD_TORCH_VERSION 2.11.0)
 if(NOT DEFINED TRAINYARD_TORCH_DIR_DEFAULT)
   set(TRAINYARD_TORCH_DIR_DEFAULT ${CMAKE_SOURCE_DIR}/.deps/libtorch/torch)
+  # What scripts/setup --cuda brings is for those who ask for CUDA by name: it has nothing to run with.
+  if(TRAINYARD_CUDA STREQUAL "ON" AND EXISTS ${CMAKE_SOURCE_DIR}/.deps/libtorch_cuda/torch)
+    set(TRAINYARD_TORCH_DIR_DEFAULT ${CMAKE_SOURCE_DIR}/.deps/libtorch_cuda/torch)
+  endif()
 endif()
 set(TRAINYARD_TORCH_DIR ${TRAINYARD_TORCH_DIR_DEFAULT} CACHE PATH "The torch folder of a PyTorch ${TRAINYARD_TORCH_VERSION} installation")
 

@@ -4,7 +4,9 @@
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
 #                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/kernels/kernels.h
 #                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 only, with the same rules
-#                CUDA_SOURCES <z.cu or .cpp>...      # compiled with TRAINYARD_CUDA only
+#                CUDA_SOURCES <z.cu or .cpp>...      # compiled where the CUDA engine is built (cmake/Cuda.cmake)
+#                CUDA_PRECOMPILED_TORCH <w.cpp>...   # the same, of those that need autograd
+#                CUDA_TESTS <x_test.cpp>...          # the same; on a machine without a GPU they skip themselves
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
 #                FUZZ <x_fuzz.cpp>...                # each a program of its own: trainyard_fuzz below
@@ -21,7 +23,7 @@ include(GoogleTest)
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -43,8 +45,10 @@ function(trainyard_room)
   if(NOT ROOM_NO_LIBTORCH)
     list(APPEND libraries trainyard::libtorch)
   endif()
-  if(TRAINYARD_CUDA)
+  if(TRAINYARD_WITH_CUDA)
     list(APPEND ROOM_SOURCES ${ROOM_CUDA_SOURCES})
+    list(APPEND ROOM_PRECOMPILED_TORCH ${ROOM_CUDA_PRECOMPILED_TORCH})
+    list(APPEND ROOM_TESTS ${ROOM_CUDA_TESTS})
   endif()
   set(parts "")
   if(ROOM_SOURCES)
