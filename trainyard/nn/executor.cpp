@@ -56,6 +56,8 @@ ExecutorRegistry& executors() {
 }
 
 std::string fastest_executor(at::Device device, at::ScalarType dtype) {
+  const bool sixteen_bits = dtype == at::kHalf || dtype == at::kBFloat16;
+  if (device.is_cuda() && (dtype == at::kFloat || sixteen_bits)) return "cuda";
   return device.is_cpu() && (dtype == at::kFloat || dtype == at::kBFloat16) ? "cpu" : "reference";
 }
 

@@ -7,6 +7,9 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/nn/graph.h"
+#ifdef TRAINYARD_WITH_CUDA
+#include "trainyard/nn/cuda/cross_entropy.h"
+#endif
 
 namespace trainyard::nn {
 namespace {
@@ -22,17 +25,7 @@ void check(const at::Tensor& logits, const at::Tensor& labels) {
          .actual = fmt::format("{} of {} and {} of {}", to_string(logits.sizes().vec()), toString(logits.scalar_type()),
                                to_string(labels.sizes().vec()), toString(labels.scalar_type()))});
   }
-  if (!labels.is_cpu()) return;
-  const int64_t* const label = labels.contiguous().const_data_ptr<int64_t>();
-  for (int64_t i = 0; i < labels.size(0); ++i) {
-    if (label[i] >= 0 && label[i] < logits.size(1)) continue;
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "a label is not one of the model's classes",
-                       .where = fmt::format("sample {} of the batch", i),
-                       .expected = fmt::format("0 to {}", logits.size(1) - 1),
-                       .actual = fmt::format("{}", label[i]),
-                       .remedy = "the data set counts its classes differently: check --num_classes"});
-  }
+  if (labels.is_cpu()) check_labels(labels, logits.size(1));
 }
 
 at::Tensor at_least_float(const at::Tensor& logits) {
@@ -40,6 +33,20 @@ at::Tensor at_least_float(const at::Tensor& logits) {
 }
 
 }  // namespace
+
+void check_labels(const at::Tensor& labels, int64_t classes) {
+  const at::Tensor plain = labels.contiguous();
+  const int64_t* const label = plain.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < plain.size(0); ++i) {
+    if (label[i] >= 0 && label[i] < classes) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a label is not one of the model's classes",
+                       .where = fmt::format("sample {} of the batch", i),
+                       .expected = fmt::format("0 to {}", classes - 1),
+                       .actual = fmt::format("{}", label[i]),
+                       .remedy = "the data set counts its classes differently: check --num_classes"});
+  }
+}
 
 at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                  const CrossEntropyOptions& options) {
@@ -49,6 +56,11 @@ at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& lab
                                                           .expected = "[0, 1)",
                                                           .actual = fmt::format("{}", options.label_smoothing)});
   }
+#ifdef TRAINYARD_WITH_CUDA
+  if (logits.is_cuda() && logits.scalar_type() != at::kDouble) {
+    return cuda::softmax_cross_entropy(at_least_float(logits), labels, options.label_smoothing);
+  }
+#endif
   constexpr int64_t kMean = 1;  // at::Reduction::Mean
   constexpr int64_t kIgnoreNone = -100;
   return at::cross_entropy_loss(at_least_float(logits), labels, {}, kMean, kIgnoreNone, options.label_smoothing);

@@ -14,9 +14,13 @@ struct CrossEntropyOptions {
 
 // Mean over the batch of -sum(target * log softmax(logits)): logits [N, classes] of any float type, labels [N] int64
 // in [0, classes) -> a scalar, at least fp32, under autograd. Throws kInvalidArgument for shapes and dtypes that do not
-// fit; labels out of range are checked on the CPU only (elsewhere that would wait for the device).
+// fit; labels out of range are checked on the CPU only (elsewhere that would wait for the device): check_labels()
+// before they are moved.
 at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                  const CrossEntropyOptions& options = {});
+
+// labels: [N] int64 on the CPU. Throws kInvalidArgument for the first one that is not in [0, classes).
+void check_labels(const at::Tensor& labels, int64_t classes);
 
 // How many samples have their label among the k largest logits, as an int64 scalar. TensorFlow's in_top_k: a label is
 // in when fewer than k classes have a strictly larger logit, so all that tie at the k-th place are in; a sample with

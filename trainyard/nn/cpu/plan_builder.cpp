@@ -5,11 +5,11 @@
 #include <numeric>
 #include <utility>
 
-#include "trainyard/nn/cpu/fusion.h"
 #include "trainyard/nn/cpu/isa.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/recomputation.h"
 #include "trainyard/nn/cpu/steps/steps.h"
+#include "trainyard/nn/fusion.h"
 
 namespace trainyard::nn::cpu {
 namespace {

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "trainyard/nn/cpu/fusion.h"
 #include "trainyard/nn/cpu/kernels/arguments.h"
 #include "trainyard/nn/cpu/plan.h"
+#include "trainyard/nn/fusion.h"
 
 namespace trainyard::nn::cpu {
 

@@ -128,6 +128,7 @@ double terms(const Graph& graph, int64_t batch) {
 }
 
 double bound(at::ScalarType dtype, const Graph& graph, int64_t batch) {
+  // half rounds finer than bfloat16, and is held to the same: its gradients may fall below its smallest numbers.
   if (dtype == at::kFloat) return 2e-6 * std::sqrt(terms(graph, batch));
   return std::ldexp(1.0, -7) * std::sqrt(static_cast<double>(graph.nodes.size()));
 }

@@ -21,6 +21,7 @@
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/nn/accelerator.h"
 #include "trainyard/nn/executor.h"
 
 namespace trainyard::nn {
@@ -51,6 +52,11 @@ std::ostream& operator<<(std::ostream& out, const ConformanceCase& conformance_c
 std::vector<ConformanceCase> conformance_cases(const ExecutorUnderTest& executor);
 std::string conformance_name(const ::testing::TestParamInfo<ConformanceCase>& info);
 
-class LayerConformance : public ::testing::TestWithParam<ConformanceCase> {};
+class LayerConformance : public ::testing::TestWithParam<ConformanceCase> {
+ protected:
+  void SetUp() override {
+    if (GetParam().executor.device.is_cuda() && accelerator_count("cuda") == 0) GTEST_SKIP() << "needs a GPU";
+  }
+};
 
 }  // namespace trainyard::nn

@@ -1,8 +1,8 @@
 // One maker a kind of step: takes a unit's inputs from the builder, sets the value of its last node, adds the step.
 #pragma once
 
-#include "trainyard/nn/cpu/fusion.h"
 #include "trainyard/nn/cpu/plan_builder.h"
+#include "trainyard/nn/fusion.h"
 
 namespace trainyard::nn::cpu {
 

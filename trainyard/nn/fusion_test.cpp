@@ -1,4 +1,4 @@
-#include "trainyard/nn/cpu/fusion.h"
+#include "trainyard/nn/fusion.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn {
 namespace {
 
 using ::testing::ElementsAre;
@@ -172,4 +172,4 @@ TEST(Fusion, LayerScaleTakesTheDepthAndTheAdditionBehindIt) {
 }
 
 }  // namespace
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn

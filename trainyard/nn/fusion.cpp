@@ -1,8 +1,8 @@
-#include "trainyard/nn/cpu/fusion.h"
+#include "trainyard/nn/fusion.h"
 
 #include <algorithm>
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn {
 namespace {
 
 class Fuser {
@@ -104,4 +104,4 @@ std::vector<Unit> fuse(const Graph& graph, bool frozen) {
   return Fuser(graph, frozen).fuse();
 }
 
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn

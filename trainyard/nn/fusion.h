@@ -9,7 +9,7 @@
 
 #include "trainyard/nn/graph.h"
 
-namespace trainyard::nn::cpu {
+namespace trainyard::nn {
 
 struct Unit {
   std::vector<int> nodes;  // in graph order; the unit runs where its last node stands
@@ -25,4 +25,4 @@ struct Unit {
 // All nodes but the input, each in one unit, ordered by tail.
 std::vector<Unit> fuse(const Graph& graph, bool frozen = false);
 
-}  // namespace trainyard::nn::cpu
+}  // namespace trainyard::nn

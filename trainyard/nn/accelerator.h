@@ -1,0 +1,74 @@
+// A device beside the CPU as trainers and programs use it: it runs behind the thread that hands it work, may record a
+// step and replay it, and has memory of its own. Layers reach the device through LibTorch, not through here.
+//
+//   auto gpu = open_accelerator("cuda", {.index = 0});
+//   const auto using_it = gpu->use();            // this thread's work goes to gpu's stream
+//   auto step = gpu->record([&] { train_one_step(); });
+//   step->replay();
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <c10/core/Device.h>
+
+#include "trainyard/core/registry.h"
+#include "trainyard/nn/device_memory.h"
+
+namespace trainyard::nn {
+
+// Device work that was recorded and can be done again, on the same memory.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  // Hands all of it to the device; does not wait.
+  virtual void replay() = 0;
+};
+
+struct AcceleratorOptions {
+  int index = 0;
+  double memory_fraction = 0;    // of the device's memory that may be used, in (0, 1]; 0: all
+  bool take_all_memory = false;  // at once, instead of as it is needed
+  bool tf32 = false;             // float products and convolutions may round their factors to 10 bits
+  void validate() const;         // throws kInvalidArgument
+};
+
+// All work that threads hand over while they use() it runs one behind the other. Any thread.
+class Accelerator {
+ public:
+  virtual ~Accelerator() = default;
+  virtual c10::Device device() const = 0;
+  virtual std::string name() const = 0;  // "NVIDIA H200"
+
+  // The calling thread's work goes here as long as the result lives; let go of on the same thread.
+  virtual std::shared_ptr<void> use() = 0;
+  // Waits until all is done.
+  virtual void wait() = 0;
+  // Where a step ends: waits until the one before the last is done, so that the calling thread is never further ahead.
+  virtual void end_step() = 0;
+
+  // Runs `work`, whose work for the device is not done but recorded. Everything that it reads and writes must lie where
+  // it is at each replay; it must not wait for the device. Throws what `work` throws, or when something cannot be
+  // recorded; nothing has been done then, and the device is usable.
+  virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
+
+  virtual DeviceMemory memory() = 0;
+  // Bytes that the last allocation asked for that failed; 0: none has.
+  virtual int64_t refused_bytes() = 0;
+};
+
+struct AcceleratorKind {
+  std::function<int()> count;  // of devices; 0 without a driver
+  std::function<std::shared_ptr<Accelerator>(const AcceleratorOptions&)> open;
+};
+using AcceleratorRegistry = core::Registry<AcceleratorKind>;
+AcceleratorRegistry& accelerators();  // "cuda" where it is built in
+
+// 0 for a kind that is not built in.
+int accelerator_count(const std::string& kind);
+// Throws kUnsupported when the kind is not built in or the machine has no such device, kInvalidArgument for an index
+// that it does not have.
+std::shared_ptr<Accelerator> open_accelerator(const std::string& kind, const AcceleratorOptions& options);
+
+}  // namespace trainyard::nn

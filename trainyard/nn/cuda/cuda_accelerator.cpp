@@ -1,0 +1,131 @@
+// NVIDIA GPUs as accelerators: one stream of their own, LibTorch's caching allocator, CUDA graphs.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "trainyard/core/log.h"
+#include "trainyard/nn/accelerator.h"
+#include "trainyard/nn/cuda/float_precision.h"
+#include "trainyard/nn/cuda/kernels.h"
+
+namespace trainyard::nn::cuda {
+namespace {
+
+namespace caching = c10::cuda::CUDACachingAllocator;
+
+// Left to others when all memory is taken at once: cuDNN's and cuBLAS's handles, the context, recorded steps.
+constexpr int64_t kReserve = int64_t{1} << 30;
+
+class CudaRecordedWork : public RecordedWork {
+ public:
+  void replay() override { graph.replay(); }
+  at::cuda::CUDAGraph graph;
+};
+
+class CudaAccelerator : public Accelerator {
+ public:
+  explicit CudaAccelerator(const AcceleratorOptions& options)
+      : device_(c10::kCUDA, static_cast<c10::DeviceIndex>(options.index)),
+        stream_((at::globalContext().lazyInitDevice(c10::kCUDA), c10::cuda::getStreamFromPool(false, device_.index()))),
+        fraction_(options.memory_fraction > 0 ? options.memory_fraction : 1.0) {
+    allow_tf32(options.tf32);
+    if (options.memory_fraction > 0) caching::get()->setMemoryFraction(options.memory_fraction, device_.index());
+    // The allocator keeps what it is given for ever.
+    caching::get()->attachOutOfMemoryObserver(
+        [refused = refused_, own = device_.index()](int64_t device, size_t asked, size_t, size_t) {
+          if (device == own) *refused = static_cast<int64_t>(asked);
+        });
+    if (options.take_all_memory) take_all_memory();
+  }
+
+  c10::Device device() const override { return device_; }
+  std::string name() const override {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, device_.index()), "name of the GPU");
+    return properties.name;
+  }
+  std::shared_ptr<void> use() override { return std::make_shared<c10::cuda::CUDAStreamGuard>(stream_.unwrap()); }
+  void wait() override { stream_.synchronize(); }
+
+  void end_step() override {
+    c10::cuda::CUDAEvent& event = ends_[static_cast<size_t>(step_++ % kAhead)];
+    if (event.isCreated()) event.synchronize();
+    event.record(stream_);
+  }
+
+  std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
+    const c10::cuda::CUDAStreamGuard guard(stream_.unwrap());
+    stream_.synchronize();
+    auto recorded = std::make_unique<CudaRecordedWork>();
+    // Other threads (input, logging) may call CUDA while this one records.
+    recorded->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    try {
+      recorded->graph.capture_end();
+    } catch (...) {
+      // A capture that a failure has broken cannot be ended well: the failure is the news.
+      if (!error) error = std::current_exception();
+    }
+    cudaGetLastError();  // a broken capture's error is not the next call's
+    if (error) std::rethrow_exception(error);
+    return recorded;
+  }
+
+  DeviceMemory memory() override {
+    const c10::cuda::CUDAGuard guard(device_.index());
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+    const auto statistics = caching::getDeviceStats(device_.index());
+    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return {.total = static_cast<int64_t>(total),
+            .limit = static_cast<int64_t>(fraction_ * static_cast<double>(total)),
+            .free = static_cast<int64_t>(free),
+            .held = statistics.reserved_bytes[all].current,
+            .used = statistics.allocated_bytes[all].current};
+  }
+
+  int64_t refused_bytes() override { return *refused_; }
+
+ private:
+  static constexpr int64_t kAhead = 2;
+
+  // One block as large as what is left, given back to the allocator, which cuts later tensors from it.
+  void take_all_memory() {
+    const DeviceMemory before = memory();
+    const int64_t bytes = std::min(before.limit - before.held, before.free - kReserve);
+    if (bytes <= 0) return;
+    const c10::cuda::CUDAStreamGuard guard(stream_.unwrap());
+    caching::raw_delete(caching::raw_alloc_with_stream(static_cast<size_t>(bytes), stream_));
+    core::log::info("{} took {:.1f} GiB of its memory at once", name(), static_cast<double>(bytes) / (1 << 30));
+  }
+
+  c10::Device device_;
+  c10::cuda::CUDAStream stream_;
+  double fraction_;
+  std::shared_ptr<std::atomic<int64_t>> refused_ = std::make_shared<std::atomic<int64_t>>(0);
+  std::array<c10::cuda::CUDAEvent, kAhead> ends_;
+  int64_t step_ = 0;
+};
+
+const core::Registration<AcceleratorKind> kCuda(
+    accelerators(), "cuda",
+    AcceleratorKind{.count = [] { return static_cast<int>(c10::cuda::device_count()); },
+                    .open = [](const AcceleratorOptions& options) -> std::shared_ptr<Accelerator> {
+                      return std::make_shared<CudaAccelerator>(options);
+                    }});
+
+}  // namespace
+}  // namespace trainyard::nn::cuda

@@ -1,0 +1,43 @@
+// The executor for NVIDIA GPUs: fused units of the graph (nn/fusion.h) under autograd, in channels_last. Convolutions
+// are cuDNN's and matrix products cuBLAS's, through ATen; batch norms with what follows them, bias and activation,
+// sums, max pooling, masks are kernels of our own (docs/design/cuda.md). float, or half and bfloat16 with fp32 master
+// weights, statistics and sums. Registered as "cuda".
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "trainyard/nn/cuda/unit_layer.h"
+#include "trainyard/nn/cuda/weights.h"
+#include "trainyard/nn/executor.h"
+#include "trainyard/nn/reference/bound_layer.h"
+
+namespace trainyard::nn {
+
+class CudaExecutor : public Executor {
+ public:
+  // Throws kUnsupported for a dtype other than float, half and bfloat16, or a device that is no GPU.
+  CudaExecutor(const Graph& graph, const BuildContext& context);
+
+  // Work is handed to the calling thread's current stream. While that is captured, the step of `random` is not read:
+  // the counter that masks are drawn with goes on by one at each replay, from the last forward before the capture.
+  at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
+
+ private:
+  struct Layer {
+    std::unique_ptr<cuda::UnitLayer> layer;
+    std::vector<int> nodes;      // of the unit
+    std::vector<int> inputs;     // nodes whose outputs it reads
+    std::vector<int> last_uses;  // of these, those that nobody reads after it
+  };
+  void make_layers();
+  void begin(const StepRandom& random);
+  at::Tensor run(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random);
+
+  std::vector<std::unique_ptr<BoundLayer>> plain_;  // by node id
+  cuda::Weights weights_;
+  cuda::LayerContext layer_context_;
+  std::vector<Layer> layers_;
+};
+
+}  // namespace trainyard::nn

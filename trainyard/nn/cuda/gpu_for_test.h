@@ -1,0 +1,9 @@
+// Tests that need a GPU skip themselves where there is none.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "trainyard/nn/accelerator.h"
+
+#define TRAINYARD_NEEDS_GPU() \
+  if (::trainyard::nn::accelerator_count("cuda") == 0) GTEST_SKIP() << "needs a GPU"

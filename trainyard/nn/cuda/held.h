@@ -1,0 +1,27 @@
+// What a function of autograd keeps from forward to backward beside tensors.
+#pragma once
+
+#include <utility>
+
+#include <torch/csrc/autograd/custom_function.h>
+
+namespace trainyard::nn::cuda {
+
+template <typename T>
+struct Held : torch::CustomClassHolder {
+  explicit Held(T held) : value(std::move(held)) {}
+  T value;
+};
+
+template <typename T>
+void hold(torch::autograd::AutogradContext& context, T value) {
+  context.saved_data["held"] = c10::IValue::make_capsule(c10::make_intrusive<Held<T>>(std::move(value)));
+}
+
+// What hold() was given. Lives as long as the context.
+template <typename T>
+const T& held(const torch::autograd::AutogradContext& context) {
+  return static_cast<const Held<T>&>(*context.saved_data.at("held").toCapsule()).value;
+}
+
+}  // namespace trainyard::nn::cuda
