@@ -2,13 +2,11 @@
 // clipped, then go through the optimizer's formula, all in registers; each weight, gradient and slot is read once and
 // written once.
 //
-//   flat_update(*this, state, {momentum_}, [m](auto g, auto w, auto lr, auto& slot) {
-//     slot[0] = m * slot[0] + g;
-//     return w - lr * slot[0];
-//   });
+//   flat_update(*this, state, {velocity_}, MomentumFormula<true>{.momentum = 0.9});
 //
-// The state tensor is read inside, and a step with found_inf is a select on every store: the caller never branches on
-// it. Every element's result has the same bits on any number of threads.
+// The state tensor is read inside, on the device of the parameters, and a step with found_inf is a select on every
+// store: the caller never branches on it, nor waits for it. Every element's result has the same bits on any number of
+// threads.
 #pragma once
 
 #include <algorithm>
@@ -20,6 +18,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#ifdef TRAINYARD_WITH_CUDA
+#include "trainyard/optim/cuda/flat_update.h"
+#endif
 #include "trainyard/optim/optimizer.h"
 
 namespace trainyard::optim {
@@ -50,7 +51,7 @@ void update_range(T* values, const T* gradients, const std::array<T*, kSlots>& s
     std::array<T, kSlots> before{}, after{};
     for (size_t s = 0; s < kSlots; ++s) before[s] = slots[s][i];
     after = before;
-    const T updated = formula(gradient, weight, scalars.learning_rate, after);
+    const T updated = formula(gradient, weight, scalars.learning_rate, after.data());
     for (size_t s = 0; s < kSlots; ++s) slots[s][i] = scalars.skip ? before[s] : after[s];
     values[i] = scalars.skip ? weight : updated;
   }
@@ -92,12 +93,18 @@ void run(const Optimizer& optimizer, const StepState& state, const std::array<at
 
 }  // namespace flat_update_internal
 
-// formula(gradient, weight, learning_rate, slot) -> new weight; `slot` is a std::array of the element's slot values,
-// which it changes in place. All of one type, float or double. Calls values_changed().
-template <size_t kSlots, typename Formula>
-void flat_update(const Optimizer& optimizer, const StepState& state, const std::array<at::Tensor, kSlots>& slots,
-                 const Formula& formula) {
-  if (optimizer.parameters().values().scalar_type() == at::kDouble) {
+// A formula is one of formulas.h. Calls values_changed().
+template <typename Formula>
+void flat_update(const Optimizer& optimizer, const StepState& state,
+                 const std::array<at::Tensor, Formula::kSlots>& slots, const Formula& formula) {
+  const at::Tensor values = optimizer.parameters().values();
+#ifdef TRAINYARD_WITH_CUDA
+  if (values.is_cuda()) {
+    cuda::flat_update(optimizer, state, slots, formula);
+    return;
+  }
+#endif
+  if (values.scalar_type() == at::kDouble) {
     flat_update_internal::run<double>(optimizer, state, slots, formula);
   } else {
     flat_update_internal::run<float>(optimizer, state, slots, formula);

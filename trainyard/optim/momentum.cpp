@@ -1,12 +1,10 @@
-// Momentum (Polyak 1964) and Nesterov's form of it as TensorFlow computes it: the velocity is not scaled by the
-// learning rate, so that a change of the rate acts at once.
 #include "trainyard/optim/flat_update.h"
+#include "trainyard/optim/formulas.h"
 #include "trainyard/optim/optimizer.h"
 
 namespace trainyard::optim {
 namespace {
 
-// v = m * v + g;  w -= lr * v  |  w -= lr * (g + m * v)
 template <bool kNesterov>
 class Momentum : public Optimizer {
  public:
@@ -14,12 +12,7 @@ class Momentum : public Optimizer {
       : Optimizer(parameters, options), velocity_(add_slot("momentum")) {}
 
   void apply(const StepState& state) override {
-    flat_update<1>(*this, state, {velocity_},
-                   [momentum = options().momentum](auto gradient, auto weight, auto learning_rate, auto& slot) {
-                     const auto m = static_cast<decltype(gradient)>(momentum);
-                     slot[0] = m * slot[0] + gradient;
-                     return weight - learning_rate * (kNesterov ? gradient + m * slot[0] : slot[0]);
-                   });
+    flat_update(*this, state, {velocity_}, MomentumFormula<kNesterov>{.momentum = options().momentum});
   }
 
  private:

@@ -1,13 +1,9 @@
 #include "trainyard/optim/optimizer.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/scalar_tensor.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/error.h"
@@ -16,6 +12,16 @@ namespace trainyard::optim {
 
 using core::Error;
 using core::ErrorCode;
+
+namespace {
+
+#ifdef TRAINYARD_WITH_CUDA
+constexpr bool kOnGpus = true;
+#else
+constexpr bool kOnGpus = false;
+#endif
+
+}  // namespace
 
 OptimizerRegistry& optimizers() {
   static OptimizerRegistry registry("optimizer");
@@ -46,9 +52,10 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
     throw Error(ErrorCode::kUnsupported, {.problem = "optimizers work on float and double parameters",
                                           .actual = at::toString(values.scalar_type())});
   }
-  if (!values.is_cpu()) {
-    throw Error(ErrorCode::kUnsupported, {.problem = "optimizers work on the CPU", .actual = values.device().str()});
+  if (!values.is_cpu() && !(kOnGpus && values.is_cuda())) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "optimizers do not work there", .actual = values.device().str()});
   }
+  if (!values.is_cpu()) parts_ = segment_part_table(parameters);
 }
 
 at::Tensor Optimizer::add_slot(std::string name, double initial) {
@@ -75,56 +82,6 @@ void Optimizer::load(const core::StateReader& reader) {
       reader.tensor(segment.spec.name + "." + slot.name, view);
     }
   }
-}
-
-namespace {
-
-constexpr int64_t kSquareBlock = 1 << 16;
-
-// In eight lanes, which the compiler may keep in vector registers: the order of the additions is part of the result.
-template <typename T>
-double sum_of_squares(const T* values, int64_t count) {
-  constexpr int64_t kLanes = 8;
-  std::array<double, kLanes> lanes{};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const auto value = static_cast<double>(values[i + lane]);
-      lanes[static_cast<size_t>(lane)] += value * value;
-    }
-  }
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  for (; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  return sum;
-}
-
-}  // namespace
-
-at::Tensor l2_loss(const nn::ParameterSet& parameters, double weight_decay) {
-  struct Block {
-    int64_t offset, count;
-    double sum;
-  };
-  std::vector<Block> blocks;
-  for (const nn::Segment& segment : parameters.segments()) {
-    if (!segment.spec.decay) continue;
-    for (int64_t done = 0; done < segment.count; done += kSquareBlock) {
-      blocks.push_back({segment.offset + done, std::min(kSquareBlock, segment.count - done), 0.0});
-    }
-  }
-  const at::Tensor values = parameters.values();
-  const bool is_double = values.scalar_type() == at::kDouble;
-  at::parallel_for(0, static_cast<int64_t>(blocks.size()), 4, [&](int64_t first, int64_t last) {
-    for (int64_t b = first; b < last; ++b) {
-      Block& block = blocks[static_cast<size_t>(b)];
-      block.sum = is_double ? sum_of_squares(values.const_data_ptr<double>() + block.offset, block.count)
-                            : sum_of_squares(values.const_data_ptr<float>() + block.offset, block.count);
-    }
-  });
-  double sum = 0;
-  for (const Block& block : blocks) sum += block.sum;
-  return at::scalar_tensor(weight_decay * sum / 2, at::kDouble);
 }
 
 }  // namespace trainyard::optim

@@ -21,6 +21,7 @@
 #include "trainyard/core/registry.h"
 #include "trainyard/core/stateful.h"
 #include "trainyard/nn/parameter_set.h"
+#include "trainyard/optim/segment_parts.h"
 #include "trainyard/optim/step_state.h"
 
 namespace trainyard::optim {
@@ -53,6 +54,8 @@ class Optimizer : public core::Stateful {
     at::Tensor values;  // [total], dtype of the parameters
   };
   const std::vector<Slot>& slots() const { return slots_; }
+  // What a kernel on a device updates, block by block; empty on the CPU.
+  const SegmentPartTable& parts() const { return parts_; }
 
   // Slots as "<parameter>.<slot>", each in its parameter's shape.
   void save(core::StateWriter& writer) const override;
@@ -60,7 +63,7 @@ class Optimizer : public core::Stateful {
 
  protected:
   // Throws kInvalidArgument for bad options or a set that is not allocated, kUnsupported for a dtype other than float
-  // and double or a device other than the CPU.
+  // and double or a device other than the CPU and, where it is built in, a GPU.
   Optimizer(nn::ParameterSet& parameters, OptimizerOptions options);
 
   // In constructors. The tensor is shared with slots().
@@ -73,13 +76,11 @@ class Optimizer : public core::Stateful {
   OptimizerOptions options_;
   double weight_decay_factor_ = 1.0;
   std::vector<Slot> slots_;
+  SegmentPartTable parts_;
 };
 
 using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&, const OptimizerOptions&)>;
 using OptimizerRegistry = core::Registry<OptimizerFactory>;
 OptimizerRegistry& optimizers();  // "sgd", "momentum", "nesterov"
-
-// wd * sum over decayed parameters of w^2 / 2, in double: [] float64. The same bits on any number of threads.
-at::Tensor l2_loss(const nn::ParameterSet& parameters, double weight_decay);
 
 }  // namespace trainyard::optim

@@ -14,6 +14,7 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/memory_state.h"
 #include "trainyard/core/random.h"
+#include "trainyard/optim/l2_loss.h"
 
 namespace trainyard::optim {
 namespace {
@@ -180,7 +181,7 @@ TEST_P(OptimizerTest, HasTheSameBitsOnAnyNumberOfThreads) {
       optimizer->apply(state);
     }
     results.push_back(bytes_of(set.values()));
-    l2_losses.push_back(l2_loss(set, 1.0).item<double>());
+    l2_losses.push_back(L2Loss(set, 1.0)().item<double>());
   }
   at::set_num_threads(threads_before);
   EXPECT_EQ(results[0], results[1]);
@@ -278,8 +279,8 @@ TEST(L2Loss, IsTheSumOverDecayedParametersInDouble) {
       expected += values[static_cast<size_t>(segment.offset + i)] * values[static_cast<size_t>(segment.offset + i)];
     }
   }
-  EXPECT_NEAR(l2_loss(set, 0.01).item<double>(), 0.01 * expected / 2, 1e-9);
-  EXPECT_EQ(l2_loss(set, 0.01).scalar_type(), at::kDouble);
+  EXPECT_NEAR(L2Loss(set, 0.01)().item<double>(), 0.01 * expected / 2, 1e-9);
+  EXPECT_EQ(L2Loss(set, 0.01)().scalar_type(), at::kDouble);
 }
 
 }  // namespace

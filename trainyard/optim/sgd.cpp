@@ -1,5 +1,6 @@
-// Stochastic gradient descent without state: w -= lr * g.
+// Stochastic gradient descent without state.
 #include "trainyard/optim/flat_update.h"
+#include "trainyard/optim/formulas.h"
 #include "trainyard/optim/optimizer.h"
 
 namespace trainyard::optim {
@@ -9,11 +10,7 @@ class Sgd : public Optimizer {
  public:
   Sgd(nn::ParameterSet& parameters, const OptimizerOptions& options) : Optimizer(parameters, options) {}
 
-  void apply(const StepState& state) override {
-    flat_update<0>(*this, state, {}, [](auto gradient, auto weight, auto learning_rate, auto&) {
-      return weight - learning_rate * gradient;
-    });
-  }
+  void apply(const StepState& state) override { flat_update(*this, state, {}, SgdFormula{}); }
 };
 
 const core::Registration kSgd(optimizers(), "sgd", [](nn::ParameterSet& parameters, const OptimizerOptions& options) {

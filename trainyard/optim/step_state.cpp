@@ -1,7 +1,13 @@
 #include "trainyard/optim/step_state.h"
 
-#include <ATen/ops/empty.h>
+#include <algorithm>
+#include <array>
+
 #include <ATen/ops/zeros.h>
+
+#ifdef TRAINYARD_WITH_CUDA
+#include "trainyard/optim/cuda/flat_update.h"
+#endif
 
 namespace trainyard::optim {
 
@@ -9,14 +15,21 @@ StepState::StepState(at::Device device)
     : tensor_(at::zeros({kFieldCount}, at::TensorOptions().dtype(at::kDouble).device(device))) {}
 
 void StepState::write(const StepValues& values) {
-  at::Tensor host = at::empty({kFieldCount}, at::kDouble);
-  auto* fields = host.mutable_data_ptr<double>();
+  std::array<double, kFieldCount> fields{};
   fields[kLearningRate] = values.learning_rate;
   fields[kInverseLossScale] = values.inverse_loss_scale;
   fields[kStep] = static_cast<double>(values.step);
   fields[kFoundInf] = values.found_inf ? 1.0 : 0.0;
   fields[kRandomOffset] = static_cast<double>(values.random_offset);
-  tensor_.copy_(host);
+#ifdef TRAINYARD_WITH_CUDA
+  if (tensor_.is_cuda()) {
+    cuda::StepFields launched;
+    std::copy(fields.begin(), fields.end(), launched.value);
+    cuda::write_fields(tensor_.data_ptr<double>(), launched, kFieldCount, cuda::current_stream());
+    return;
+  }
+#endif
+  std::copy(fields.begin(), fields.end(), tensor_.data_ptr<double>());
 }
 
 StepValues StepState::read() const {

@@ -1,0 +1,19 @@
+#include "trainyard/optim/cuda/flat_sums.h"
+
+#include <ATen/ops/empty.h>
+
+#include "trainyard/optim/cuda/flat_update.h"
+
+namespace trainyard::optim::cuda {
+
+at::Tensor sum_of_decayed_squares(const at::Tensor& values, const SegmentPartTable& parts) {
+  const at::TensorOptions options = values.options().dtype(at::kDouble);
+  const at::Tensor sums = at::empty({parts.count}, options), total = at::empty({}, options);
+  const cudaStream_t stream = current_stream();
+  part_squares(values.scalar_type() == at::kDouble, values.const_data_ptr(), parts.data(), parts.count,
+               sums.data_ptr<double>(), stream);
+  add_up(sums.const_data_ptr<double>(), parts.count, total.data_ptr<double>(), stream);
+  return total;
+}
+
+}  // namespace trainyard::optim::cuda

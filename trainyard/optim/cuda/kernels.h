@@ -1,0 +1,54 @@
+// The optimizers' kernels, by raw pointers: no LibTorch here, so that nvcc compiles them quickly. All run behind each
+// other on `stream`, use no atomics but for a flag, and throw kInternal when a launch fails.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "trainyard/optim/loss_scale_rule.h"
+#include "trainyard/optim/segment_part.h"
+
+namespace trainyard::optim::cuda {
+
+inline constexpr size_t kMostSlots = 4;
+
+// One step of an optimizer over a whole parameter set (optim/flat_update.h); all on the device, float or double.
+struct FlatUpdate {
+  bool is_double = false;
+  void* values = nullptr;
+  const void* gradients = nullptr;
+  void* slots[kMostSlots] = {};
+  const SegmentPart* parts = nullptr;
+  int part_count = 0;
+  // Fields of a StepState.
+  const double *learning_rate = nullptr, *inverse_loss_scale = nullptr, *found_inf = nullptr;
+  double decay = 0, clip = 0;  // clip: infinity for none
+};
+
+// Instantiated for the formulas of optim/formulas.h.
+template <typename Formula>
+void launch_flat_update(const FlatUpdate& update, const Formula& formula, cudaStream_t stream);
+
+// sums [part_count] double of the squares of each part's elements; 0 for parts that do not decay.
+void part_squares(bool is_double, const void* values, const SegmentPart* parts, int part_count, double* sums,
+                  cudaStream_t stream);
+// *total = the sum of `sums` [count], in a fixed order.
+void add_up(const double* sums, int count, double* total, cudaStream_t stream);
+
+// *found = 1 where one of gradients [count] is infinite or not a number, else 0.
+void find_non_finite(bool is_double, const void* gradients, int64_t count, int* found, cudaStream_t stream);
+
+// The rule of loss_scale_rule.h for this step: fills the step's inverse scale and found_inf, and moves `scale` on.
+// `found` null: the scale is fixed, nothing was looked for.
+void apply_loss_scale(LossScale* scale, const int* found, int64_t raise_after, double* inverse_loss_scale,
+                      double* found_inf, cudaStream_t stream);
+
+// fields[0 .. count) = values, which travel with the launch: no copy, nothing to wait for. count is at most 8.
+struct StepFields {
+  double value[8] = {};
+};
+void write_fields(double* fields, const StepFields& values, int count, cudaStream_t stream);
+
+}  // namespace trainyard::optim::cuda

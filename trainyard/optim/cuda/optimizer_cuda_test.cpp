@@ -1,0 +1,87 @@
+// Optimizers, sums and the loss scaler on a GPU against the same on the CPU.
+#include <limits>
+
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/random.h"
+#include "trainyard/nn/cuda/gpu_for_test.h"
+#include "trainyard/optim/l2_loss.h"
+#include "trainyard/optim/loss_scaler.h"
+#include "trainyard/optim/optimizer.h"
+
+namespace trainyard::optim {
+namespace {
+
+const at::Device kGpu(at::kCUDA, 0);
+
+nn::ParameterSet make_set(at::Device device, at::ScalarType dtype) {
+  nn::ParameterSet set({.dtype = dtype, .device = device});
+  set.declare({.name = "a.weight", .shape = {3, 11}, .init = nn::Initializer::normal(1.0)});
+  set.declare({.name = "a.bias", .shape = {7}, .init = nn::Initializer::normal(1.0), .decay = false});
+  set.declare({.name = "b.weight", .shape = {kPartElements + 3}, .init = nn::Initializer::normal(1.0)});
+  set.allocate();
+  set.initialize(17);
+  return set;
+}
+
+void fill_gradients(nn::ParameterSet& set, int step) {
+  at::Tensor host = set.gradients().cpu();
+  host.zero_();
+  for (const nn::Segment& segment : set.segments()) {
+    core::RandomStream stream(5, segment.spec.name, {static_cast<uint64_t>(step)});
+    for (int64_t i = 0; i < segment.count; ++i) host[segment.offset + i] = stream.normal();
+  }
+  set.gradients().copy_(host);
+}
+
+class CudaOptimizer : public testing::TestWithParam<std::string> {};
+
+TEST_P(CudaOptimizer, FollowsTheCpu) {
+  TRAINYARD_NEEDS_GPU();
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.01, .gradient_clip = 0.75};
+    nn::ParameterSet here = make_set(at::kCPU, dtype), there = make_set(kGpu, dtype);
+    const auto cpu = optimizers().get(GetParam())(here, options), gpu = optimizers().get(GetParam())(there, options);
+    StepState cpu_state, gpu_state(kGpu);
+    for (int step = 0; step < 5; ++step) {
+      const StepValues values{.learning_rate = 0.1, .inverse_loss_scale = 0.5, .step = step, .found_inf = step == 3};
+      cpu_state.write(values);
+      gpu_state.write(values);
+      EXPECT_EQ(gpu_state.read().learning_rate, 0.1);
+      fill_gradients(here, step);
+      fill_gradients(there, step);
+      cpu->apply(cpu_state);
+      gpu->apply(gpu_state);
+    }
+    const double allowed = dtype == at::kFloat ? 1e-6 : 1e-14;
+    const at::Tensor difference = there.values().cpu() - here.values();
+    EXPECT_LE(difference.norm().item<double>(), allowed * here.values().norm().item<double>());
+    EXPECT_NEAR(L2Loss(there, 0.5)().item<double>() / L2Loss(here, 0.5)().item<double>(), 1.0, 1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CudaOptimizer, testing::Values("sgd", "momentum", "nesterov"),
+                         [](const auto& info) { return info.param; });
+
+TEST(CudaLossScaler, SeesInfiniteGradientsWhereverTheyAre) {
+  TRAINYARD_NEEDS_GPU();
+  LossScaler scaler({.scale = 8, .automatic = true}, kGpu);
+  StepState state(kGpu);
+  nn::ParameterSet set = make_set(kGpu, at::kFloat);
+  fill_gradients(set, 0);
+  scaler.end_step(set.gradients(), state);
+  EXPECT_FALSE(state.read().found_inf);
+  for (const int64_t place : {int64_t{0}, set.total() - 1}) {
+    fill_gradients(set, 0);
+    set.gradients()[place] = std::numeric_limits<float>::infinity();
+    const double before = scaler.scale().item<double>();
+    scaler.end_step(set.gradients(), state);
+    EXPECT_TRUE(state.read().found_inf);
+    EXPECT_EQ(state.read().inverse_loss_scale, 1 / before);
+    EXPECT_EQ(scaler.scale().item<double>(), before / 2);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::optim

@@ -1,0 +1,36 @@
+// What each optimizer does with one element, for the CPU's loops and the GPU's kernels alike:
+//   formula(gradient, weight, learning_rate, slots) -> new weight; slots[0 .. kSlots) are changed in place.
+// All of one type, float or double. Passed to kernels by value: numbers only.
+#pragma once
+
+#include <cstddef>
+
+#include "trainyard/optim/host_device.h"
+
+namespace trainyard::optim {
+
+// w -= lr * g
+struct SgdFormula {
+  static constexpr size_t kSlots = 0;
+  template <typename T>
+  TRAINYARD_HOST_DEVICE T operator()(T gradient, T weight, T learning_rate, T* /*slots*/) const {
+    return weight - learning_rate * gradient;
+  }
+};
+
+// Polyak 1964, and Nesterov's form of it as TensorFlow computes it: the velocity is not scaled by the learning rate, so
+// that a change of the rate acts at once.
+//   v = m * v + g;  w -= lr * v  |  w -= lr * (g + m * v)
+template <bool kNesterov>
+struct MomentumFormula {
+  static constexpr size_t kSlots = 1;
+  double momentum = 0;
+  template <typename T>
+  TRAINYARD_HOST_DEVICE T operator()(T gradient, T weight, T learning_rate, T* slots) const {
+    const T m = static_cast<T>(momentum);
+    slots[0] = m * slots[0] + gradient;
+    return weight - learning_rate * (kNesterov ? gradient + m * slots[0] : slots[0]);
+  }
+};
+
+}  // namespace trainyard::optim

@@ -1,0 +1,26 @@
+// The weight decay term of the loss, as it is reported.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/parameter_set.h"
+#include "trainyard/optim/segment_parts.h"
+
+namespace trainyard::optim {
+
+class L2Loss {
+ public:
+  // `parameters` is allocated and outlives it.
+  L2Loss(const nn::ParameterSet& parameters, double weight_decay);
+
+  // weight_decay * sum over decayed parameters of w^2 / 2, in double: [] float64 on their device. The same bits on any
+  // number of threads.
+  at::Tensor operator()() const;
+
+ private:
+  const nn::ParameterSet* parameters_;
+  double weight_decay_;
+  SegmentPartTable parts_;
+};
+
+}  // namespace trainyard::optim

@@ -1,0 +1,46 @@
+// Loss scaling for 16-bit gradients (Micikevicius et al., "Mixed precision training", 2018, section 3.2): the loss is
+// multiplied by a scale, and the optimizer divides the gradients by it. All on the device, nothing waits for it:
+//
+//   (loss * scaler.scale()).backward();
+//   scaler.end_step(parameters.gradients(), state);     // the optimizer reads `state`, and skips if it must
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/stateful.h"
+#include "trainyard/optim/loss_scale_rule.h"
+#include "trainyard/optim/step_state.h"
+
+namespace trainyard::optim {
+
+struct LossScalerOptions {
+  double scale = 128;      // to begin with
+  bool automatic = false;  // moves as loss_scale_rule.h says; else it stays, and infinite gradients go unseen
+  int64_t raise_after = 1000;
+  void validate() const;  // throws kInvalidArgument
+};
+
+// One thread at a time.
+class LossScaler : public core::Stateful {
+ public:
+  explicit LossScaler(const LossScalerOptions& options, at::Device device = at::kCPU);
+
+  // [] double, of this step.
+  at::Tensor scale() const;
+  // gradients: [total] float or double, total a multiple of 16, of the scaled loss, reduced. Writes the inverse of the
+  // scale and found_inf into `state`, then moves on to the next step's scale.
+  void end_step(const at::Tensor& gradients, StepState& state);
+
+  // "scale", "clean_steps" (reads back: waits for the device).
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ private:
+  LossScalerOptions options_;
+  at::Tensor state_;  // [2] double: a LossScale
+  at::Tensor found_;  // [1] int32 on a device; undefined on the CPU
+};
+
+}  // namespace trainyard::optim

@@ -1,0 +1,27 @@
+// A parameter set's segments cut into parts of about one size, one for each block of a GPU: all tensors of a model in
+// one launch, whatever their sizes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/parameter_set.h"
+#include "trainyard/optim/segment_part.h"
+
+namespace trainyard::optim {
+
+inline constexpr int64_t kPartElements = 16384;  // 64 KiB of floats: some hundred parts for a small model
+
+std::vector<SegmentPart> cut_segments(const std::vector<nn::Segment>& segments, int64_t part_elements = kPartElements);
+
+// The same where the set lies, for kernels: bytes. The set is allocated.
+struct SegmentPartTable {
+  at::Tensor bytes;
+  int count = 0;
+  const SegmentPart* data() const { return static_cast<const SegmentPart*>(bytes.const_data_ptr()); }
+};
+SegmentPartTable segment_part_table(const nn::ParameterSet& set);
+
+}  // namespace trainyard::optim
