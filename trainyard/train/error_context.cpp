@@ -15,6 +15,9 @@ Error as_error(const std::exception_ptr& exception) {
     std::rethrow_exception(exception);
   } catch (const Error& error) {
     return error;
+  } catch (const c10::OutOfMemoryError& error) {
+    return {ErrorCode::kNoSpace,
+            {.problem = std::string(error.what_without_backtrace()), .remedy = "use a smaller batch"}};
   } catch (const std::bad_alloc&) {
     return {ErrorCode::kNoSpace, {.problem = "out of memory", .remedy = "use a smaller batch"}};
   } catch (const c10::Error& error) {

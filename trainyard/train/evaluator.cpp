@@ -21,7 +21,8 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : o
     throw Error(ErrorCode::kInvalidArgument, "an evaluation needs a parameter set that is allocated");
   }
   executor_ = nn::make_executor(options_.executor, options_.graph,
-                                {.dtype = options_.dtype,
+                                {.device = parameters.values().device(),
+                                 .dtype = options_.dtype,
                                  .mode = nn::Mode::kInference,
                                  .kernels = options_.kernels,
                                  .name_prefix = options_.name_prefix,
@@ -43,11 +44,12 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
       const int64_t count = batch.labels.defined() ? batch.labels.size(0) : 0;
       if (count == 0) continue;
       const at::Tensor output = executor_->forward(batch.images, {});
-      const at::Tensor loss =
-          options_.loss ? options_.loss(output, batch.labels) : nn::softmax_cross_entropy(output, batch.labels);
+      if (!output.is_cpu()) nn::check_labels(batch.labels, output.size(1));
+      const at::Tensor labels = batch.labels.to(output.device());
+      const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
       loss_sum += loss.item<double>() * static_cast<double>(count);
-      top_1 += nn::top_k_correct(output, batch.labels, 1).item<int64_t>();
-      top_5 += nn::top_k_correct(output, batch.labels, 5).item<int64_t>();
+      top_1 += nn::top_k_correct(output, labels, 1).item<int64_t>();
+      top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
       result.samples += count;
     }
   }

@@ -38,7 +38,8 @@ struct EvaluatorOptions {
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;
 };
 
-// One thread at a time, with the intra-op threads of that thread; not while a step changes the parameters.
+// One thread at a time, with the intra-op threads of that thread; not while a step changes the parameters. Runs where
+// the parameters lie: on an accelerator, within its use().
 class Evaluator {
  public:
   // `parameters` is allocated, has all that the graph needs, and outlives the evaluator. Throws kInvalidArgument or

@@ -24,6 +24,7 @@ namespace {
 
 constexpr const char* kAtenGenerator = "random/aten_cpu";
 constexpr const char* kKernels = "kernels/";
+constexpr const char* kLossScaler = "loss_scaler/";
 
 bool has_foreign_modules(const nn::Graph& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(),
@@ -49,6 +50,11 @@ void SingleCostOptions::validate() const {
   };
   require(!graph.nodes.empty(), "the model of a trainer", "a graph with nodes", "an empty one");
   require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
+  require(accelerator == nullptr || replicas == 1, "the number of replicas", "1 on an accelerator",
+          std::to_string(replicas));
+  require(accelerator != nullptr || !capture_steps, "capturing steps", "an accelerator", "none");
+  require(!loss_scale || replicas == 1, "the number of replicas", "1 with a scaled loss", std::to_string(replicas));
+  if (loss_scale) loss_scale->validate();
   require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
   require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
           "none, or one a replica", std::to_string(placement.size()));
@@ -83,6 +89,10 @@ double SingleCostTrainer::current_learning_rate() const {
   return replicas_->last_learning_rate().value_or(options_.learning_rate(global_step()));
 }
 
+std::optional<double> SingleCostTrainer::loss_scale() const {
+  return replicas_->loss_scale();
+}
+
 double SingleCostTrainer::last_base_loss() const {
   return replicas_->base_loss();
 }
@@ -113,12 +123,17 @@ void SingleCostTrainer::run_step(StepView& view) {
 }
 
 void SingleCostTrainer::save(core::StateWriter& writer) const {
+  const std::shared_ptr<void> on_device = replicas_->use_device();
   Trainer::save(writer);
   replicas_->update().save(writer);
   core::ScopedWriter input(writer, "input/");
   source_->save(input);
   core::ScopedWriter kernels(writer, kKernels);
   options_.kernels.choices->save(kernels);
+  if (replicas_->loss_scaler()) {
+    core::ScopedWriter scaler(writer, kLossScaler);
+    replicas_->loss_scaler()->save(scaler);
+  }
   if (has_foreign_modules(options_.graph)) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());
@@ -127,10 +142,13 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
 }
 
 void SingleCostTrainer::load(const core::StateReader& reader) {
+  const std::shared_ptr<void> on_device = replicas_->use_device();
   Trainer::load(reader);
   replicas_->update().load(reader);
   source_->load(core::ScopedReader(reader, "input/"));
   options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
+  const core::ScopedReader scaler(reader, kLossScaler);
+  if (replicas_->loss_scaler() && !scaler.names().empty()) replicas_->loss_scaler()->load(scaler);
   if (has_foreign_modules(options_.graph)) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());

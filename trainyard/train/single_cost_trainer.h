@@ -18,9 +18,11 @@
 #include "trainyard/core/communicator.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/data/batch_source.h"
+#include "trainyard/nn/accelerator.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/nn/graph.h"
 #include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/loss_scaler.h"
 #include "trainyard/parallel/variable_update.h"
 #include "trainyard/train/run_memory.h"
 #include "trainyard/train/trainer.h"
@@ -50,6 +52,10 @@ struct SingleCostOptions {
   // The processes that train together, all at the same step; null: this one alone. The first one's kernel choices
   // become all others' before anything runs.
   std::shared_ptr<core::Communicator> ranks;
+  // Where replicas compute and their parameters lie; null: the CPU. One replica.
+  std::shared_ptr<nn::Accelerator> accelerator;
+  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step_capture.h)
+  std::optional<optim::LossScalerOptions> loss_scale;  // for 16-bit gradients; none: the loss is as it is
   int replicas = 1;
   int micro_steps = 1;                           // gradients of this many batches are averaged into one update
   int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use
@@ -89,6 +95,8 @@ class SingleCostTrainer : public Trainer {
   // Not a number before the first step.
   double last_total_loss() const;
   double last_base_loss() const;
+  // What the next step's loss is multiplied by; nullopt without options().loss_scale.
+  std::optional<double> loss_scale() const;
 
   // Steps from the next one on write what they do into `recorder`, of options().replicas replicas; null: no longer.
   // Between steps. The recorder outlives them.
@@ -98,7 +106,7 @@ class SingleCostTrainer : public Trainer {
   const std::optional<RunMemory>& memory() const;
 
   // Beside the trainer's: "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu",
-  // "kernels/choices". A checkpoint without the last lets the run choose anew.
+  // "kernels/choices", "loss_scaler/...". A checkpoint without one of the last two lets the run choose anew.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -23,23 +23,46 @@ double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono:
   return std::chrono::duration<double>(end - begin).count();
 }
 
+at::Device device_of(const SingleCostOptions& options) {
+  return options.accelerator == nullptr ? at::Device(at::kCPU) : options.accelerator->device();
+}
+
+// Why a step of this training cannot be recorded; empty: it can.
+std::string capture_obstacle(const SingleCostOptions& options) {
+  if (options.micro_steps > 1) return "micro-steps are handed over one by one";
+  const StepHooks& hooks = options.hooks;
+  if (hooks.input_pre || hooks.loss_pre || hooks.grad_pre || hooks.update_pre) {
+    return "hooks run in the middle of the step";
+  }
+  for (const nn::Node& node : options.graph.nodes) {
+    if (std::holds_alternative<nn::Foreign>(node.op)) {
+      return fmt::format("nobody knows what the foreign module {} does", node.name);
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : options_(options) {
+  const std::shared_ptr<void> on_device = use_device();
+  state_ = optim::StepState(device_of(options));
   const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
-  update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
-                                                                       .parameters = {.dtype = parameters},
-                                                                       .make_optimizer = options.make_optimizer,
-                                                                       .reduction = options.reduction,
-                                                                       .seed = options.seed,
-                                                                       .start = options.start,
-                                                                       .deadline = options.deadline});
+  update_ = parallel::variable_updates().get(options.variable_update)(
+      {.replicas = options.replicas,
+       .parameters = {.dtype = parameters, .device = device_of(options)},
+       .make_optimizer = options.make_optimizer,
+       .reduction = options.reduction,
+       .seed = options.seed,
+       .start = options.start,
+       .deadline = options.deadline});
   for (int r = 0; r < options.replicas; ++r) {
     Replica& replica = replicas_.emplace_back();
     replica.view.parameters = &update_->parameters(r);
     replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
     replica.executor = nn::make_executor(options.executor, options.graph,
-                                         {.dtype = options.dtype,
+                                         {.device = device_of(options),
+                                          .dtype = options.dtype,
                                           .mode = nn::Mode::kTraining,
                                           .kernels = options.kernels,
                                           .replica = r,
@@ -47,6 +70,12 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : option
                                           .gradients = replica.sink.get()});
   }
   update_->allocate();
+  if (options.weight_decay > 0) l2_of_values_.emplace(update_->parameters(0), options.weight_decay);
+  if (options.loss_scale) loss_scaler_.emplace(*options.loss_scale, device_of(options));
+}
+
+std::shared_ptr<void> SingleCostTrainer::Replicas::use_device() const {
+  return options_.accelerator == nullptr ? nullptr : options_.accelerator->use();
 }
 
 void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
@@ -72,7 +101,19 @@ void SingleCostTrainer::Replicas::move_to_nodes() const {
   }
 }
 
+double SingleCostTrainer::Replicas::l2_loss() const {
+  const std::shared_ptr<void> on_device = use_device();
+  return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0;
+}
+
+std::optional<double> SingleCostTrainer::Replicas::loss_scale() const {
+  const std::shared_ptr<void> on_device = use_device();
+  if (!loss_scaler_) return std::nullopt;
+  return loss_scaler_->scale().item<double>();
+}
+
 double SingleCostTrainer::Replicas::base_loss() const {
+  const std::shared_ptr<void> on_device = use_device();
   double sum = 0;
   for (const Replica& replica : replicas_) {
     if (!replica.view.loss.defined()) return std::numeric_limits<double>::quiet_NaN();
@@ -128,7 +169,8 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
     memory.add(set, r > 0 && set.values().const_data_ptr() == first_values);
     memory.add(executors[static_cast<size_t>(r)]);
   }
-  memory.program = std::max<int64_t>(0, resident_bytes() - memory.parameters - memory.gradients - memory.optimizer);
+  const int64_t on_host = options_.accelerator == nullptr ? memory.parameters + memory.gradients + memory.optimizer : 0;
+  memory.program = std::max<int64_t>(0, resident_bytes() - on_host);
   return memory;
 }
 
@@ -136,6 +178,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
   const RecordedPart recorded_step(record, StepPart::kStep);
+  const std::shared_ptr<void> on_device = use_device();
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(0);
   last_learning_rate_ = options_.learning_rate(view.global_step);
@@ -151,13 +194,11 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
     }
     input_seconds += seconds_between(asked, Clock::now());
     if (!memory_) prepare(batches.front().images.size(0));
-    threads_->run([&](int r) {
-      forward_backward(r, view.global_step, micro_step, std::move(batches[static_cast<size_t>(r)]));
-      if (micro_step == options_.micro_steps - 1) reduce_and_update(r);
-    });
+    threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
   }
 
   for (const Replica& replica : replicas_) view.replicas.push_back(replica.view);
+  if (options_.accelerator != nullptr) options_.accelerator->end_step();
   const Clock::time_point end = Clock::now();
   StepTimes& times = view.times;
   times.total = seconds_between(begin, end);
@@ -166,6 +207,37 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
   times.communication = update_->communication_seconds(0) - communication_before;
   if (replicas_.size() > 1) times.communication += seconds_between(replica_0_done_, end);
   times.compute = times.total - times.input - times.update - times.communication;
+}
+
+DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(const data::Batch& batch) const {
+  const RunMemory& memory = *memory_;
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
+  const int64_t image_bytes = batch.images[0].numel() * static_cast<int64_t>(batch.images.element_size());
+  return {.capture = options_.capture_steps,
+          .obstacle = capture_obstacle(options_),
+          .keeps_images = !options_.hooks.input_pre,
+          .classes = options_.graph.output_shape()[0],
+          .bytes_per_image = image_bytes + nn::activation_bytes_per_image(options_.graph, element_bytes, true),
+          .fixed_bytes = memory.parameters + memory.gradients + memory.optimizer};
+}
+
+void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_step, const data::Batch& batch) {
+  const bool last = micro_step == options_.micro_steps - 1;
+  const auto work = [&](const data::Batch& placed) {
+    forward_backward(r, step, micro_step, placed);
+    if (last) reduce_and_update(r);
+  };
+  if (options_.accelerator == nullptr) return work(batch);
+  const std::shared_ptr<void> on_device = use_device();
+  if (!device_step_) device_step_.emplace(options_.accelerator, device_step_options(batch));
+  if (options_.micro_steps > 1) return device_step_->run_part(batch, work);
+  device_step_->run(batch, recorder_ != nullptr, work);
+  // What only a call of the work says, and a replay does not.
+  update_->parameters(r).values_changed();
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  replica.view.batch.first_sample = batch.first_sample;
+  replica.view.batch.after = batch.after;
+  replica_0_done_ = Clock::now();
 }
 
 void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micro_step, data::Batch batch) {
@@ -197,6 +269,7 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
                                                                     loss.requires_grad() ? "" : " without gradient")});
   }
   if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
+  if (loss_scaler_) loss = loss.mul(loss_scaler_->scale());
   {
     const RecordedPart recorded(record_of(r), StepPart::kBackward);
     loss.backward();
@@ -216,7 +289,8 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
     update_->reduce(r);
   }
   if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
-  if (r == 0 && options_.weight_decay > 0) l2_loss_ = optim::l2_loss(parameters, options_.weight_decay);
+  if (r == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
+  if (r == 0 && loss_scaler_) loss_scaler_->end_step(parameters.gradients(), state_);
 
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(r);

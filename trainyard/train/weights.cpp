@@ -121,7 +121,7 @@ void save_weights(const std::string& path, const nn::ParameterSet& set) {
   std::vector<at::Tensor> copies;  // contiguous float32
   std::vector<formats::FloatTensor> tensors;
   for (const auto& [name, tensor] : variables(set)) {
-    copies.push_back(tensor.to(at::kFloat).contiguous());
+    copies.push_back(tensor.cpu().to(at::kFloat).contiguous());
     tensors.push_back({name,
                        tensor.sizes().vec(),
                        {copies.back().const_data_ptr<float>(), static_cast<size_t>(copies.back().numel())}});

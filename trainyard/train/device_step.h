@@ -1,0 +1,52 @@
+// One replica's steps on an accelerator: batches go to buffers there that stay where they are, steps are captured where
+// that is asked for, and running out of memory becomes an error that says what would fit.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/data/batch_source.h"
+#include "trainyard/nn/accelerator.h"
+#include "trainyard/train/step_capture.h"
+
+namespace trainyard::train {
+
+class DeviceStep {
+ public:
+  struct Options {
+    bool capture = false;
+    std::string obstacle;      // to capturing; empty: none
+    bool keeps_images = true;  // false where something may change a batch in place
+    int64_t classes = 0;       // of the model: labels are checked here, where they still lie on the host
+    int64_t bytes_per_image = 0, fixed_bytes = 0;  // for the estimate of what fits (nn/device_memory.h)
+  };
+  DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options);
+
+  // Calls step(batch) with the batch on the device, or replays what it did. What `step` leaves behind on the host must
+  // be true of a replay, too. `observed`: as StepCapture::next(). Throws what `step` throws; kNoSpace, with what was
+  // asked, held and free, where the device's memory does not do.
+  void run(const data::Batch& batch, bool observed, const std::function<void(const data::Batch&)>& step);
+  // The same for a step that is never captured: a micro-step.
+  void run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
+
+ private:
+  // Where a batch lies on the device; a source that gives the same images again moves them once.
+  struct Buffers {
+    at::Tensor images, labels;
+    at::Tensor host_images;  // what `images` holds
+  };
+  data::Batch on_device(const data::Batch& batch, Buffers& buffers) const;
+  void run_or_explain(int64_t batch, const std::function<void()>& work) const;
+  void record_and_replay(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
+
+  std::shared_ptr<nn::Accelerator> accelerator_;
+  Options options_;
+  StepCapture capture_;
+  Buffers recorded_buffers_, buffers_;
+  std::unique_ptr<nn::RecordedWork> recording_;
+};
+
+}  // namespace trainyard::train

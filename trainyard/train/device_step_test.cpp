@@ -1,0 +1,176 @@
+// Steps on an accelerator that is a fake on the CPU: where batches go, what is recorded, what an error says. What a GPU
+// does with them: nn/cuda.
+#include "trainyard/train/device_step.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/train/single_cost_trainer.h"
+#include "trainyard/train/tiny_model_for_test.h"
+
+namespace trainyard::train {
+namespace {
+
+// Does what it "records" at once, and its first replay is that. `replays` counts, also of later ones, which do nothing.
+class FakeAccelerator : public nn::Accelerator {
+ public:
+  at::Device device() const override { return at::kCPU; }
+  std::string name() const override { return "fake"; }
+  std::shared_ptr<void> use() override {
+    ++uses;
+    return std::make_shared<int>(0);
+  }
+  void wait() override {}
+  void end_step() override { ++steps; }
+  std::unique_ptr<nn::RecordedWork> record(const std::function<void()>& work) override {
+    if (refuses) throw core::Error(core::ErrorCode::kUnsupported, "this cannot be recorded");
+    ++records;
+    work();
+    struct Replay : nn::RecordedWork {
+      explicit Replay(int& counted) : count(counted) {}
+      void replay() override { ++count; }
+      int& count;
+    };
+    return std::make_unique<Replay>(replays);
+  }
+  nn::DeviceMemory memory() override { return {.total = 1000, .limit = 1000, .free = 100, .held = 800, .used = 700}; }
+  int64_t refused_bytes() override { return 300; }
+
+  int uses = 0, steps = 0, records = 0, replays = 0;
+  bool refuses = false;
+};
+
+data::Batch batch_of(double value, int64_t count = 2) {
+  return {.images = at::full({count, 3, 2, 2}, value, at::kFloat), .labels = at::full({count}, 1, at::kLong)};
+}
+
+struct Rig {
+  explicit Rig(DeviceStep::Options options = {.classes = 10}) : step(accelerator, options) {}
+  void run(const data::Batch& batch) {
+    step.run(batch, false, [this](const data::Batch& placed) {
+      ++runs;
+      seen = placed;
+      if (fails) TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory");
+    });
+  }
+  std::shared_ptr<FakeAccelerator> accelerator = std::make_shared<FakeAccelerator>();
+  DeviceStep step;
+  data::Batch seen;
+  int runs = 0;
+  bool fails = false;
+};
+
+TEST(DeviceStep, BuffersStayWhereTheyAreAndHoldEachBatch) {
+  Rig rig;
+  rig.run(batch_of(1));
+  const void* const place = rig.seen.images.const_data_ptr();
+  rig.run(batch_of(2));
+  EXPECT_EQ(rig.seen.images.const_data_ptr(), place);
+  EXPECT_EQ(rig.seen.images[1][2][1][1].item<float>(), 2);
+  rig.run(batch_of(3, 5));
+  EXPECT_EQ(rig.seen.images.size(0), 5);
+}
+
+TEST(DeviceStep, TheSameImagesAreMovedOnceUnlessTheyMayBeChanged) {
+  const data::Batch batch = batch_of(1);
+  for (const bool keeps : {true, false}) {
+    Rig rig({.keeps_images = keeps, .classes = 10});
+    rig.run(batch);
+    rig.seen.images.fill_(7);
+    rig.run(batch);
+    EXPECT_EQ(rig.seen.images[0][0][0][0].item<float>(), keeps ? 7 : 1);
+  }
+}
+
+TEST(DeviceStep, RecordsAfterTheWarmUpAndFillsTheRecordedBuffers) {
+  Rig rig({.capture = true, .classes = 10});
+  for (int step = 0; step < StepCapture::kWarmupSteps; ++step) rig.run(batch_of(step));
+  EXPECT_EQ(rig.accelerator->records, 0);
+  rig.run(batch_of(10));
+  EXPECT_EQ(rig.accelerator->records, 1);
+  EXPECT_EQ(rig.accelerator->replays, 1);
+  const int runs = rig.runs;
+  rig.run(batch_of(11));
+  EXPECT_EQ(rig.runs, runs);  // a replay, which reads the new batch where the recording looks for it
+  EXPECT_EQ(rig.accelerator->replays, 2);
+  EXPECT_EQ(rig.seen.images[0][0][0][0].item<float>(), 11);
+  rig.run(batch_of(12, 5));  // another size runs as it is, and elsewhere
+  EXPECT_EQ(rig.runs, runs + 1);
+  rig.run(batch_of(13));
+  EXPECT_EQ(rig.accelerator->replays, 3);
+}
+
+TEST(DeviceStep, WhatCannotBeRecordedRunsAsItIs) {
+  Rig rig({.capture = true, .classes = 10});
+  rig.accelerator->refuses = true;
+  for (int step = 0; step < 6; ++step) rig.run(batch_of(step));
+  EXPECT_EQ(rig.runs, 6);
+  Rig obstacle({.capture = true, .obstacle = "micro-steps", .classes = 10});
+  for (int step = 0; step < 6; ++step) obstacle.run(batch_of(step));
+  EXPECT_EQ(obstacle.runs, 6);
+  EXPECT_EQ(obstacle.accelerator->records, 0);
+}
+
+TEST(DeviceStep, OutOfMemorySaysWhatFits) {
+  Rig rig({.classes = 10, .bytes_per_image = 100, .fixed_bytes = 650});
+  rig.fails = true;
+  try {
+    rig.run(batch_of(1, 4));
+    FAIL();
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kNoSpace);
+    EXPECT_NE(std::string(error.what()).find("with a batch of 4"), std::string::npos) << error.what();
+    // 900 held or free, 650 of them fixed: two images.
+    EXPECT_NE(std::string(error.what()).find("about 2 fits"), std::string::npos) << error.what();
+  }
+}
+
+TEST(DeviceStep, LabelsAreCheckedWhileTheyAreOnTheHost) {
+  Rig rig({.classes = 1});
+  EXPECT_THROW(rig.run(batch_of(1)), core::Error);
+  EXPECT_EQ(rig.runs, 0);
+}
+
+// The trainer on the fake, recorded or not, trains as without: the same bits. Four steps, as the fake replays one.
+TEST(DeviceStep, TheTrainerTrainsTheSame) {
+  const auto trained = [](const std::shared_ptr<FakeAccelerator>& accelerator, bool capture) {
+    SingleCostOptions options = tiny_options();
+    options.accelerator = accelerator;
+    options.capture_steps = capture;
+    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    trainer.train({.steps_per_epoch = StepCapture::kWarmupSteps + 1});
+    return trainer.parameters().values().clone();
+  };
+  const auto direct = std::make_shared<FakeAccelerator>(), captured = std::make_shared<FakeAccelerator>();
+  const at::Tensor expected = trained(nullptr, false);
+  EXPECT_TRUE(trained(direct, false).equal(expected));
+  EXPECT_TRUE(trained(captured, true).equal(expected));
+  EXPECT_EQ(direct->records, 0);
+  EXPECT_EQ(captured->records, 1);
+  EXPECT_EQ(captured->replays, 1);
+  EXPECT_EQ(captured->steps, StepCapture::kWarmupSteps + 1);
+}
+
+// Scaling by a power of two changes no bit; an infinite gradient skips the step.
+TEST(DeviceStep, AScaledLossTrainsTheSame) {
+  const auto trained = [](std::optional<optim::LossScalerOptions> scale) {
+    SingleCostOptions options = tiny_options();
+    options.loss_scale = scale;
+    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    trainer.train({.steps_per_epoch = 5});
+    if (scale) {
+      EXPECT_EQ(trainer.loss_scale(), scale->automatic ? 2048 : 1024);
+    }
+    return trainer.parameters().values().clone();
+  };
+  const at::Tensor expected = trained(std::nullopt);
+  EXPECT_LE(trained(optim::LossScalerOptions{.scale = 1024}).sub(expected).abs().max().item<double>(), 1e-6);
+  const optim::LossScalerOptions automatic{.scale = 1024, .automatic = true, .raise_after = 4};
+  EXPECT_LE(trained(automatic).sub(expected).abs().max().item<double>(), 1e-6);
+}
+
+}  // namespace
+}  // namespace trainyard::train

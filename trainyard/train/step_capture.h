@@ -1,0 +1,34 @@
+// When a trainer records its step and replays it: some steps run as they are first, so that kernels are chosen and
+// memory is there, then one is recorded, and all later ones that are like it are replays.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trainyard::train {
+
+class StepCapture {
+ public:
+  enum class Action { kRun, kRecord, kReplay };
+  static constexpr int kWarmupSteps = 3;
+
+  // `obstacle`: why this run's steps cannot be recorded; empty: they can. One line says so at once.
+  explicit StepCapture(const std::string& obstacle = "");
+
+  // What to do with the next step: its images have this shape; `observed`: somebody listens to the single kernels.
+  Action next(const std::vector<int64_t>& images, bool observed);
+  // A kRecord was done; that step is still to be replayed.
+  void recorded();
+  // A kRecord failed, and that step is to be run as it is, as all later ones: one line says why.
+  void give_up(const std::string& why);
+
+  bool has_recording() const { return recorded_; }
+
+ private:
+  bool enabled_ = true, recorded_ = false;
+  int warm_steps_ = 0;          // of shape_, one after the other
+  std::vector<int64_t> shape_;  // that is, or will be, recorded
+};
+
+}  // namespace trainyard::train
