@@ -51,17 +51,15 @@ void declare_thread_flags(FlagTable& table) {
 
 void declare_memory_flags(FlagTable& table) {
   constexpr const char* kGroup = "Memory";
-  constexpr const char* kMissing = "GPU execution";
   table.real("gpu_memory_frac_for_testing", 0, "the part of the GPU's memory that may be used; 0: all")
       .bounds(0)
-      .group(kGroup)
-      .pending(kMissing);
-  table.boolean("use_unified_memory", std::nullopt, "memory that moves between host and GPU by itself")
-      .group(kGroup)
-      .pending(kMissing);
-  table.boolean("allow_growth", std::nullopt, "take GPU memory as it is needed instead of all at the start")
-      .group(kGroup)
-      .pending(kMissing);
+      .group(kGroup);
+  table
+      .boolean("use_unified_memory", std::nullopt,
+               "memory that moves between host and GPU by itself: refused, memory of a GPU is taken from the GPU alone")
+      .group(kGroup);
+  table.boolean("allow_growth", std::nullopt, "take GPU memory as it is needed; false: all of it at the start")
+      .group(kGroup);
 }
 
 // What only TensorFlow's runtime had.

@@ -3,14 +3,10 @@
 namespace trainyard::nn {
 namespace {
 
-constexpr const char* kGpu = "GPU execution";
-
 void declare_device_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Devices";
   table.choice("device", "gpu", {"cpu", "gpu", "CPU", "GPU"}, "where the model runs")
       .automatic("gpu if there is one, else cpu")
-      .pending_value("gpu", kGpu)
-      .pending_value("GPU", kGpu)
       .group(kGroup);
   table
       .choice("data_format", "NCHW", {"NHWC", "NCHW"},
@@ -18,8 +14,10 @@ void declare_device_flags(core::FlagTable& table) {
       .group(kGroup);
   table.text("gpu_thread_mode", "gpu_private", "how host threads launch GPU work: global, gpu_private or gpu_shared")
       .group(kGroup)
-      .pending(kGpu);
-  table.integer("per_gpu_thread_count", 0, "host threads a GPU; 0: 2").group(kGroup).pending(kGpu);
+      .translated("each GPU has one thread of the host that hands its work over, whatever the mode");
+  table.integer("per_gpu_thread_count", 0, "host threads a GPU; 0: 2")
+      .group(kGroup)
+      .translated("one thread of the host hands a GPU's work over: a second one would wait for the first");
 }
 
 void declare_kernel_flags(core::FlagTable& table) {
@@ -34,7 +32,7 @@ void declare_kernel_flags(core::FlagTable& table) {
   table
       .boolean("deterministic", false,
                "choose kernels by fixed rules instead of by measuring, so that machines with the same instruction set, "
-               "given the same number of threads, compute the same bits")
+               "given the same number of threads, compute the same bits, and so does a GPU each time")
       .group(kGroup);
   table
       .choice("recompute", "none", {"none", "elementwise", "blocks"},
@@ -42,14 +40,20 @@ void declare_kernel_flags(core::FlagTable& table) {
               "those of batch norms and the like, or whole blocks of layers")
       .group(kGroup);
   table
-      .choice("executor", "auto", {"auto", "cpu", "reference"},
-              "what runs the model: auto is cpu, which is fast; reference is plain LibTorch, which tests trust")
+      .choice("executor", "auto", {"auto", "cpu", "cuda", "reference"},
+              "what runs the model: auto is the device's own, which is fast; reference is plain LibTorch, which tests "
+              "trust")
       .group(kGroup);
   table.boolean("batchnorm_persistent", true, "allow batch normalization kernels that keep their input in registers")
       .group(kGroup)
       .pending("choosing batch normalization kernels");
-  table.boolean("xla", false, "capture parts of the step and replay them").group(kGroup).pending("captured steps");
-  table.boolean("xla_compile", false, "capture the whole step and replay it").group(kGroup).pending("captured steps");
+  table.boolean("xla", false, "the same as xla_compile").group(kGroup);
+  table
+      .boolean("xla_compile", false,
+               "on a GPU: capture the whole training step, after some that run as they are, and replay it")
+      .group(kGroup);
+  table.boolean("tf32", false, "on a GPU: float products and convolutions may round their factors to 10 bits")
+      .group(kGroup);
   table.boolean("enable_optimizations", true, "fuse layers").group(kGroup).pending("switching fusions");
   table.text("rewriter_config", std::nullopt, "switch single fusions on or off")
       .group(kGroup)
@@ -67,9 +71,10 @@ void declare_precision_flags(core::FlagTable& table) {
   constexpr const char* kHalf = "fp16 compute";
   table.boolean("use_bf16", false, "compute in bfloat16; variables, logits and batch normalization stay in 32 bits")
       .group(kGroup);
-  table.boolean("use_fp16", false, "compute in 16 bits; logits and batch normalization stay in 32")
-      .group(kGroup)
-      .pending(kHalf);
+  table
+      .boolean("use_fp16", false,
+               "on a GPU: compute in 16 bits with a scaled loss; variables, logits and batch normalization stay in 32")
+      .group(kGroup);
   table.boolean("fp16_vars", false, "keep the variables in 16 bits too").group(kGroup).pending(kHalf);
 }
 

@@ -59,7 +59,6 @@ void declare_learning_rate_flags(core::FlagTable& table) {
 
 void declare_loss_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Loss";
-  constexpr const char* kHalf = "fp16 compute";
   table
       .choice("loss_type_to_report", "total_loss", {"base_loss", "total_loss"},
               "total_loss holds the weight decay term")
@@ -67,15 +66,14 @@ void declare_loss_flags(core::FlagTable& table) {
   table.real("label_smoothing", 0, "part of the target that is spread evenly over all classes")
       .bounds(0, 1)
       .group(kGroup);
-  table.real("fp16_loss_scale", std::nullopt, "factor of the loss in 16-bit training; unset: the model's")
-      .group(kGroup)
-      .pending(kHalf);
-  table.boolean("fp16_enable_auto_loss_scale", false, "halve the loss scale on overflow and raise it again")
-      .group(kGroup)
-      .pending(kHalf);
+  table.real("fp16_loss_scale", std::nullopt, "with use_fp16: factor of the loss; unset: the model's, 128; 1: none")
+      .group(kGroup);
+  table
+      .boolean("fp16_enable_auto_loss_scale", false,
+               "with use_fp16: halve the loss scale on overflow and raise it again")
+      .group(kGroup);
   table.integer("fp16_inc_loss_scale_every_n", 1000, "steps without overflow after which the loss scale doubles")
-      .group(kGroup)
-      .pending(kHalf);
+      .group(kGroup);
 }
 
 }  // namespace

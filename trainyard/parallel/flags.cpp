@@ -3,14 +3,13 @@
 namespace trainyard::parallel {
 namespace {
 
-constexpr const char* kGpu = "GPU execution";
 constexpr const char* kProcesses = "training with many processes";
 constexpr const char* kAlgorithms = "all-reduce algorithms";
 
 void declare_replica_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Replicas";
   table.integer("num_gpus", 1, "devices a process; with device=cpu: replicas on threads").group(kGroup);
-  table.text("gpu_indices", "", "the GPUs to use, in ring order, comma separated").group(kGroup).pending(kGpu);
+  table.text("gpu_indices", "", "the GPUs to use, in ring order, comma separated").group(kGroup);
   table
       .choice("variable_update", "parameter_server",
               {"parameter_server", "replicated", "distributed_replicated", "independent", "distributed_all_reduce",
@@ -24,10 +23,8 @@ void declare_replica_flags(core::FlagTable& table) {
       .group(kGroup);
   table
       .choice("local_parameter_device", "gpu", {"cpu", "gpu", "CPU", "GPU"},
-              "where parameter_server keeps the variables")
+              "where parameter_server keeps the variables: where the model runs, nowhere else")
       .automatic("where the model runs")
-      .pending_value("gpu", kGpu)
-      .pending_value("GPU", kGpu)
       .group(kGroup);
   table
       .choice(

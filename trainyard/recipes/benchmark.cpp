@@ -1,5 +1,6 @@
 #include "trainyard/recipes/benchmark.h"
 
+#include <memory>
 #include <ostream>
 
 #include "trainyard/core/log.h"
@@ -13,6 +14,7 @@ namespace trainyard::recipes {
 
 BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out, const core::StopToken& stop) {
   const BenchmarkSettings settings = read_benchmark_settings(values);
+  const std::shared_ptr<void> on_device = settings.device.use();
   print_run_header(run_header_rows(values, settings), out);
   // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
   const ThreadSettings& threads = settings.threads;

@@ -27,7 +27,8 @@ void evaluate_checkpoint(const core::FlagValues& values, const BenchmarkSettings
                                              .model = settings.model->name,
                                              .dataset = settings.dataset,
                                              .num_classes = settings.weights.empty() ? 0 : settings.num_classes,
-                                             .kernels = settings.kernels});
+                                             .kernels = settings.kernels,
+                                             .device = settings.device.device()});
   if (trained.identity.num_classes != settings.num_classes) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the checkpoint has another number of classes",

@@ -145,13 +145,13 @@ TEST(BenchmarkFlags, DefaultsAskForNothingPending) {
   EXPECT_TRUE(core::check_dispositions(core::FlagValues(benchmark_flags())).empty());
 }
 
-TEST(BenchmarkFlags, AGpuIsRefusedOnlyWhenAskedFor) {
+TEST(BenchmarkFlags, AGpuIsNotPending) {
   const auto check = [](const std::vector<std::string>& arguments) {
     core::check_dispositions(core::parse_flags(benchmark_flags(), arguments));
   };
-  EXPECT_NO_THROW(check({"--device=cpu", "--local_parameter_device=CPU"}));
-  EXPECT_THROW(check({"--device=gpu"}), core::Error);  // though it is the upstream default
-  EXPECT_THROW(check({"--local_parameter_device=GPU"}), core::Error);
+  // Whether there is one is known when the device is opened: device_settings_test.cpp.
+  EXPECT_NO_THROW(check({"--device=gpu", "--local_parameter_device=GPU", "--xla_compile", "--use_fp16"}));
+  EXPECT_THROW(check({"--fp16_vars"}), core::Error);
 }
 
 }  // namespace

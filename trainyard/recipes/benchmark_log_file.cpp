@@ -1,7 +1,5 @@
 #include "trainyard/recipes/benchmark_log_file.h"
 
-#include <fmt/format.h>
-
 #include "trainyard/core/flag_value.h"
 
 namespace trainyard::recipes {
@@ -15,7 +13,8 @@ std::unique_ptr<train::BenchmarkLog> open_benchmark_log(const core::FlagValues& 
   run.model = settings.model->name;
   run.dataset = settings.dataset;
   run.mode = benchmark_mode_name(settings.mode);
-  for (int i = 0; i < settings.replicas; ++i) run.devices.push_back(fmt::format("/cpu:{}", i));
+  for (int i = 0; i < settings.replicas; ++i) run.devices.push_back(settings.device.device_name(i));
+  if (settings.device.accelerator != nullptr) run.gpus = {settings.device.accelerator->name()};
   run.batch_size = batch_size;
   run.batch_size_per_device = settings.batch_size;
   run.num_batches = settings.plan.num_batches;

@@ -69,9 +69,10 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   settings.num_classes =
       values.optional_integer("num_classes").value_or(models::find_dataset(settings.dataset).benchmark_classes);
   settings.graph = models::build_model(settings.model->name, settings.dataset, {.num_classes = settings.num_classes});
-  settings.dtype = values.boolean("use_bf16") ? at::kBFloat16 : at::kFloat;
+  settings.device = open_device(values);
+  settings.dtype = values.boolean("use_bf16") ? at::kBFloat16 : values.boolean("use_fp16") ? at::kHalf : at::kFloat;
   settings.executor = values.text("executor");
-  if (settings.executor == "auto") settings.executor = nn::fastest_executor(at::kCPU, settings.dtype);
+  if (settings.executor == "auto") settings.executor = nn::fastest_executor(settings.device.device(), settings.dtype);
   settings.kernels = kernel_options_of(values);
   if (settings.kernels.recomputation != nn::Recomputation::kNone && settings.executor != "cpu") {
     throw core::Error(core::ErrorCode::kUnsupported, {.problem = "--recompute is the CPU plan's",
@@ -105,7 +106,6 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   if (settings.plan.warmup_was_rounded) {
     core::log::info("Round up warm up steps to {} to match batch_group_size", settings.plan.num_warmup_batches);
   }
-  if (!values.given("device")) core::log::info("device: cpu (this build has no GPU support)");
   return settings;
 }
 

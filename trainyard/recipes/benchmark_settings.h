@@ -14,6 +14,7 @@
 #include "trainyard/data/dataset.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/nn/executor.h"
+#include "trainyard/recipes/device_settings.h"
 #include "trainyard/recipes/input_settings.h"
 #include "trainyard/recipes/thread_settings.h"
 #include "trainyard/train/single_cost_trainer.h"
@@ -31,6 +32,7 @@ struct BenchmarkSettings : InputSettings {
   std::string executor;               // what runs it: a name of nn::executors()
   at::ScalarType dtype = at::kFloat;  // of activations
   nn::KernelOptions kernels;
+  DeviceSettings device;
   int64_t num_classes = 0;
   int replicas = 1, micro_steps = 1;
   int64_t batch_size = 0, eval_batch_size = 0;                       // a device
@@ -48,8 +50,8 @@ struct BenchmarkSettings : InputSettings {
   std::vector<std::string> label_names() const;
 };
 
-// Validates everything that can be known before data is read, in upstream's order. Logs the line on the device and the
-// warnings of warned flags.
+// Validates everything that can be known before data is read, in upstream's order. Opens the device; logs the line on
+// it and the warnings of warned flags.
 BenchmarkSettings read_benchmark_settings(const core::FlagValues& values);
 
 // The input of training or of evaluation; an exact evaluation ends after one pass.

@@ -44,6 +44,9 @@ train::SingleCostOptions make_trainer_options(const core::FlagValues& values, co
   options.executor = settings.executor;
   options.dtype = settings.dtype;
   options.kernels = settings.kernels;
+  options.accelerator = settings.device.accelerator;
+  options.capture_steps = settings.device.capture_steps;
+  options.loss_scale = settings.device.loss_scale;
   options.replicas = settings.replicas;
   options.micro_steps = settings.micro_steps;
   options.intra_op_threads = settings.threads.intra_op_threads;

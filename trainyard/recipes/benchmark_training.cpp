@@ -142,6 +142,9 @@ void TrainingRun::add_callbacks() {
     summary.warmup_steps = warmup_steps();
     summary.values = {{"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
                       {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
+    if (settings_.device.loss_scale) {
+      summary.values.emplace_back("loss_scale", [this](const train::StepView&) { return *trainer_.loss_scale(); });
+    }
     if (log.accuracies) {
       summary.values.emplace_back("top_1_accuracy",
                                   [this](const train::StepView& view) { return accuracies_.of(view).top_1; });

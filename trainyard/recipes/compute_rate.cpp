@@ -9,7 +9,9 @@ train::ComputeRate compute_rate(const BenchmarkSettings& settings, double images
   const int passes = settings.mode == BenchmarkMode::kForwardOnly ? 1 : 3;
   train::ComputeRate rate;
   rate.model_flops = passes * static_cast<double>(settings.graph.forward_flops()) * images_per_second;
-  if (const auto limits = core::load_machine_limits()) {
+  // What was measured is the CPU.
+  const auto limits = core::load_machine_limits();
+  if (limits && settings.device.accelerator == nullptr) {
     rate.limit_flops = limits->flops(settings.dtype == at::kBFloat16);
     rate.limit_is_low = limits->measured_on_busy_machine();
   }

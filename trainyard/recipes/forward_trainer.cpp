@@ -25,8 +25,11 @@ constexpr std::string_view kOwn[] = {kModel, kKernels, "trainer/", "data/"};
 ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
     : options_(std::move(options)), source_(std::move(source)) {
   if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
+  const at::Device device = options_.accelerator == nullptr ? at::Device(at::kCPU) : options_.accelerator->device();
+  parameters_ = nn::ParameterSet({.device = device});
   executor_ = nn::make_executor(options_.executor, options_.graph,
-                                {.dtype = options_.dtype,
+                                {.device = device,
+                                 .dtype = options_.dtype,
                                  .mode = nn::Mode::kInference,
                                  .frozen = options_.frozen,
                                  .kernels = options_.kernels,
@@ -81,6 +84,7 @@ void ForwardTrainer::run_step(train::StepView& view) {
     const auto begin_batch = Clock::now();
     executor_->forward(batch.images,
                        {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
+    if (options_.accelerator != nullptr) options_.accelerator->wait();
     batch_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin_batch).count());
   }
   const auto end = Clock::now();

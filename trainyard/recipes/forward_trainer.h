@@ -7,6 +7,7 @@
 
 #include "trainyard/core/memory_state.h"
 #include "trainyard/data/batch_source.h"
+#include "trainyard/nn/accelerator.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/train/step_recorder.h"
 #include "trainyard/train/trainer.h"
@@ -19,6 +20,7 @@ struct ForwardOptions {
   at::ScalarType dtype = at::kFloat;  // of activations
   bool frozen = false;                // variables are constants (nn::BuildContext)
   nn::KernelOptions kernels;
+  std::shared_ptr<nn::Accelerator> accelerator;  // where it runs; null: the CPU
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
 };

@@ -11,7 +11,9 @@ namespace trainyard::recipes {
 
 std::vector<HeaderRow> run_header_rows(const core::FlagValues& values, const BenchmarkSettings& settings) {
   std::string devices;
-  for (int i = 0; i < settings.replicas; ++i) devices += fmt::format("{}'/cpu:{}'", i == 0 ? "" : ", ", i);
+  for (int i = 0; i < settings.replicas; ++i) {
+    devices += fmt::format("{}'{}'", i == 0 ? "" : ", ", settings.device.device_name(i));
+  }
   const bool evaluates = settings.mode == BenchmarkMode::kEvaluation;
   const int64_t per_device = evaluates ? settings.eval_batch_size : settings.batch_size;
   std::vector<HeaderRow> rows = {

@@ -14,13 +14,16 @@ namespace trainyard::recipes {
 namespace {
 
 // Makes the graph of the identity and what runs it.
-void make_executor(TrainedModel& trained, const nn::KernelOptions& kernels) {
+void make_executor(TrainedModel& trained, const TrainedModelOptions& options) {
   const nn::Graph graph = models::build_model(trained.identity.model, trained.identity.dataset,
                                               {.num_classes = trained.identity.num_classes});
-  trained.parameters = std::make_unique<nn::ParameterSet>();
-  trained.executor = nn::make_executor(
-      "auto", graph,
-      {.mode = nn::Mode::kInference, .frozen = true, .kernels = kernels, .parameters = trained.parameters.get()});
+  trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
+  trained.executor = nn::make_executor("auto", graph,
+                                       {.device = options.device,
+                                        .mode = nn::Mode::kInference,
+                                        .frozen = true,
+                                        .kernels = options.kernels,
+                                        .parameters = trained.parameters.get()});
   trained.parameters->allocate();
   trained.input.training = false;
   trained.input.height = graph.input_shape()[1];
@@ -43,7 +46,7 @@ TrainedModel load_file(const TrainedModelOptions& options) {
   if (trained.identity.num_classes == 0) {
     trained.identity.num_classes = models::find_dataset(trained.identity.dataset).num_classes;
   }
-  make_executor(trained, options.kernels);
+  make_executor(trained, options);
   const train::LoadedWeights loaded =
       train::load_weights(file, *trained.parameters, trained.identity.num_classes,
                           models::find_model(trained.identity.model, trained.identity.dataset).auxiliary);
@@ -77,7 +80,7 @@ TrainedModel load_trained_model(const TrainedModelOptions& options) {
   if (!options.dataset.empty()) expected.dataset = options.dataset;
   if (options.num_classes != 0) expected.num_classes = options.num_classes;
   const auto reader = train::open_checkpoint(trained.checkpoint, &expected);
-  make_executor(trained, options.kernels);
+  make_executor(trained, options);
   trained.parameters->load(core::ScopedReader(*reader, "model/"));
   if (options.kernels.choices != nullptr) options.kernels.choices->load(core::ScopedReader(*reader, "kernels/"));
   trained.label_names = load_label_names(*reader);

@@ -31,6 +31,7 @@ struct TrainedModelOptions {
   int64_t num_classes = 0;  // of weights; 0: the data set's
   // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
   nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
+  at::Device device = at::kCPU;
 };
 
 // Throws kNotFound when there is no checkpoint or file, kInvalidArgument for weights without a model, or of another one

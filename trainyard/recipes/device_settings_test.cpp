@@ -1,0 +1,101 @@
+#include "trainyard/recipes/device_settings.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/error.h"
+#include "trainyard/recipes/benchmark_flags.h"
+
+namespace trainyard::recipes {
+namespace {
+
+DeviceRequest request(const std::vector<std::string>& arguments, int gpus) {
+  return read_device_request(core::parse_flags(benchmark_flags(), arguments), gpus);
+}
+
+std::string problem(const std::vector<std::string>& arguments, int gpus) {
+  try {
+    request(arguments, gpus);
+  } catch (const core::Error& error) {
+    return error.detail().problem;
+  }
+  return "";
+}
+
+TEST(DeviceRequest, IsAGpuWhereThereIsOneAndNobodyAsksForTheCpu) {
+  EXPECT_FALSE(request({}, 0).gpu);
+  EXPECT_TRUE(request({}, 1).gpu);
+  EXPECT_FALSE(request({"--device=CPU"}, 1).gpu);
+  EXPECT_TRUE(request({"--device=GPU"}, 0).gpu);  // which open_device() then cannot open
+}
+
+TEST(DeviceRequest, WithoutAGpuItsFlagsAreRefusedByName) {
+  for (const char* flag :
+       {"gpu_indices=1", "gpu_memory_frac_for_testing=0.5", "allow_growth=true", "use_unified_memory=true",
+        "gpu_thread_mode=global", "per_gpu_thread_count=2", "xla=true", "xla_compile=true", "tf32=true",
+        "use_fp16=true", "fp16_loss_scale=64", "fp16_enable_auto_loss_scale=true", "fp16_inc_loss_scale_every_n=10"}) {
+    const std::string text = flag;
+    EXPECT_EQ(problem({"--" + text, "--device=cpu"}, 1), "--" + text.substr(0, text.find('=')) + " needs a GPU");
+  }
+  EXPECT_EQ(problem({"--local_parameter_device=gpu"}, 0), "--local_parameter_device=gpu needs a GPU");
+  EXPECT_EQ(problem({"--executor=cuda"}, 0), "--executor=cuda needs a GPU");
+  // Their defaults, as dump_config writes them, ask for nothing.
+  EXPECT_EQ(problem({"--xla=false", "--gpu_thread_mode=gpu_private", "--local_parameter_device=cpu"}, 0), "");
+}
+
+TEST(DeviceRequest, MemoryFlagsHaveTheirMeaning) {
+  EXPECT_EQ(request({}, 1).accelerator.memory_fraction, 0);
+  EXPECT_EQ(request({"--gpu_memory_frac_for_testing=0.25"}, 1).accelerator.memory_fraction, 0.25);
+  EXPECT_NE(problem({"--gpu_memory_frac_for_testing=1.5"}, 1), "");
+  EXPECT_FALSE(request({}, 1).accelerator.take_all_memory);
+  EXPECT_FALSE(request({"--allow_growth"}, 1).accelerator.take_all_memory);
+  EXPECT_TRUE(request({"--noallow_growth"}, 1).accelerator.take_all_memory);
+  EXPECT_NE(problem({"--use_unified_memory"}, 1), "");
+  EXPECT_EQ(problem({"--nouse_unified_memory"}, 1), "");
+}
+
+TEST(DeviceRequest, GpuIndicesNameTheGpu) {
+  EXPECT_EQ(request({}, 4).accelerator.index, 0);
+  EXPECT_EQ(request({"--gpu_indices=2"}, 4).accelerator.index, 2);
+  for (const char* bad : {"1,0", "-1", "x", "1x", "0.5"}) {
+    EXPECT_NE(problem({std::string("--gpu_indices=") + bad}, 4), "") << bad;
+  }
+  EXPECT_NE(problem({"--num_gpus=2"}, 4).find("NCCL"), std::string::npos);
+  EXPECT_EQ(problem({"--num_gpus=2", "--device=cpu"}, 4), "");
+}
+
+TEST(DeviceRequest, CapturesStepsOfTrainingsOnly) {
+  EXPECT_FALSE(request({}, 1).capture_steps);
+  EXPECT_TRUE(request({"--xla"}, 1).capture_steps);
+  EXPECT_TRUE(request({"--xla_compile"}, 1).capture_steps);
+  EXPECT_NE(problem({"--xla_compile", "--forward_only"}, 1), "");
+  EXPECT_NE(problem({"--xla", "--eval"}, 1), "");
+  EXPECT_NE(problem({"--xla_compile", "--noallow_growth"}, 1), "");
+}
+
+TEST(DeviceRequest, ScalesTheLossOfHalfFloatsAlone) {
+  EXPECT_FALSE(request({}, 1).loss_scale);
+  EXPECT_FALSE(request({"--use_bf16"}, 1).loss_scale);
+  EXPECT_EQ(request({"--use_fp16"}, 1).loss_scale->scale, 128);
+  EXPECT_FALSE(request({"--use_fp16"}, 1).loss_scale->automatic);
+  EXPECT_FALSE(request({"--use_fp16", "--fp16_loss_scale=1"}, 1).loss_scale);
+  const auto automatic = request(
+      {"--use_fp16", "--fp16_enable_auto_loss_scale", "--fp16_loss_scale=1", "--fp16_inc_loss_scale_every_n=7"}, 1);
+  EXPECT_TRUE(automatic.loss_scale->automatic);
+  EXPECT_EQ(automatic.loss_scale->scale, 1);
+  EXPECT_EQ(automatic.loss_scale->raise_after, 7);
+  EXPECT_NE(problem({"--fp16_loss_scale=64"}, 1), "");
+  EXPECT_NE(problem({"--use_fp16", "--use_bf16"}, 1), "");
+  EXPECT_NE(problem({"--use_fp16", "--fp16_loss_scale=0"}, 1), "");
+}
+
+TEST(DeviceRequest, FlagsOfTheCpuAreRefusedOnAGpu) {
+  for (const char* flag : {"--conv_algorithm=direct", "--nowinograd_nonfused", "--recompute=blocks", "--executor=cpu",
+                           "--local_parameter_device=cpu"}) {
+    EXPECT_NE(problem({flag}, 1), "") << flag;
+    EXPECT_EQ(problem({flag, "--device=cpu"}, 1), "") << flag;
+  }
+  EXPECT_EQ(problem({"--executor=reference"}, 1), "");
+}
+
+}  // namespace
+}  // namespace trainyard::recipes
