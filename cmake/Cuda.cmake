@@ -46,9 +46,11 @@ if(TRAINYARD_WITH_CUDA)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   target_compile_options(trainyard_settings INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--expt-relaxed-constexpr>")
-  target_compile_definitions(trainyard_settings INTERFACE TRAINYARD_WITH_CUDA)
-  target_include_directories(trainyard::libtorch SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
-  target_link_libraries(trainyard::libtorch INTERFACE
+  # For CUDA's own sources and those that choose between CPU and GPU.
+  add_library(trainyard::cuda INTERFACE IMPORTED GLOBAL)
+  target_compile_definitions(trainyard::cuda INTERFACE TRAINYARD_WITH_CUDA)
+  target_include_directories(trainyard::cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+  target_link_libraries(trainyard::cuda INTERFACE
     ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so CUDA::cudart)
   message(STATUS "CUDA engine: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

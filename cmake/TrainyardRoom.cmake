@@ -6,6 +6,7 @@
 #                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 only, with the same rules
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled where the CUDA engine is built (cmake/Cuda.cmake)
 #                CUDA_PRECOMPILED_TORCH <w.cpp>...   # the same, of those that need autograd
+#                CUDA_AWARE <v.cpp>...               # of SOURCES: they see TRAINYARD_WITH_CUDA, and CUDA's headers
 #                CUDA_TESTS <x_test.cpp>...          # the same; on a machine without a GPU they skip themselves
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
@@ -23,7 +24,7 @@ include(GoogleTest)
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_AWARE;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -45,12 +46,19 @@ function(trainyard_room)
   if(NOT ROOM_NO_LIBTORCH)
     list(APPEND libraries trainyard::libtorch)
   endif()
-  if(TRAINYARD_WITH_CUDA)
-    list(APPEND ROOM_SOURCES ${ROOM_CUDA_SOURCES})
-    list(APPEND ROOM_PRECOMPILED_TORCH ${ROOM_CUDA_PRECOMPILED_TORCH})
-    list(APPEND ROOM_TESTS ${ROOM_CUDA_TESTS})
-  endif()
   set(parts "")
+  if(TRAINYARD_WITH_CUDA AND ROOM_CUDA_SOURCES)
+    # Objects of their own: all others are compiled as without CUDA, and shared with builds without.
+    list(REMOVE_ITEM ROOM_SOURCES ${ROOM_CUDA_AWARE})
+    trainyard_objects(trainyard_${ROOM_NAME}_cuda "${libraries};trainyard::cuda" ${ROOM_CUDA_SOURCES} ${ROOM_CUDA_AWARE})
+    list(APPEND parts trainyard_${ROOM_NAME}_cuda)
+    if(ROOM_CUDA_PRECOMPILED_TORCH)
+      trainyard_objects(trainyard_${ROOM_NAME}_cuda_torch "${libraries};trainyard::cuda" ${ROOM_CUDA_PRECOMPILED_TORCH})
+      trainyard_use_torch_pch(trainyard_${ROOM_NAME}_cuda_torch)
+      list(APPEND parts trainyard_${ROOM_NAME}_cuda_torch)
+    endif()
+    set_property(GLOBAL APPEND PROPERTY TRAINYARD_LIBRARIES trainyard::cuda)
+  endif()
   if(ROOM_SOURCES)
     trainyard_objects(trainyard_${ROOM_NAME} "${libraries}" ${ROOM_SOURCES})
     list(APPEND parts trainyard_${ROOM_NAME})
@@ -89,6 +97,11 @@ function(trainyard_room)
       GTest::gmock GTest::gtest GTest::gtest_main)
     # Tests run in the source folder. It is compiled in as ".", not by its full name, so that checkouts share compilations.
     target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")
+    if(TRAINYARD_WITH_CUDA AND ROOM_CUDA_TESTS)
+      trainyard_objects(${program}_cuda "trainyard;trainyard::cuda;GTest::gmock;GTest::gtest" ${ROOM_CUDA_TESTS})
+      target_compile_options(${program}_cuda PRIVATE -O1)
+      target_link_libraries(${program} PRIVATE ${program}_cuda)
+    endif()
     gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
       WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES LABELS ${ROOM_NAME} TIMEOUT 300)
   endif()

@@ -61,32 +61,38 @@ void DeviceStep::run_part(const data::Batch& batch, const std::function<void(con
   run_or_explain(batch.images.size(0), [&] { step(on_device(batch, buffers_)); });
 }
 
-void DeviceStep::run(const data::Batch& batch, bool observed, const std::function<void(const data::Batch&)>& step) {
+DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
+                                 const std::function<void(const data::Batch&)>& step) {
   const StepCapture::Action action =
       options_.capture ? capture_.next(batch.images.sizes().vec(), observed) : StepCapture::Action::kRun;
-  switch (action) {
-    case StepCapture::Action::kRun:
-      return run_part(batch, step);
-    case StepCapture::Action::kRecord:
-      return run_or_explain(batch.images.size(0), [&] { record_and_replay(batch, step); });
-    case StepCapture::Action::kReplay:
-      on_device(batch, recorded_buffers_);
-      recording_->replay();
+  Done done = Done::kCalled;
+  if (action == StepCapture::Action::kRun) {
+    run_part(batch, step);
+  } else if (action == StepCapture::Action::kRecord) {
+    run_or_explain(batch.images.size(0), [&] { done = record_and_replay(batch, step); });
+  } else {
+    on_device(batch, recorded_buffers_);
+    recording_->replay();
+    done = Done::kReplayed;
   }
+  return done;
 }
 
-void DeviceStep::record_and_replay(const data::Batch& batch, const std::function<void(const data::Batch&)>& step) {
+DeviceStep::Done DeviceStep::record_and_replay(const data::Batch& batch,
+                                               const std::function<void(const data::Batch&)>& step) {
   const data::Batch placed = on_device(batch, recorded_buffers_);
   try {
     recording_ = accelerator_->record([&] { step(placed); });
   } catch (...) {
     const core::Error error = as_error(std::current_exception());
     capture_.give_up(error.what());
-    return step(placed);
+    step(placed);
+    return Done::kCalled;
   }
   capture_.recorded();
   buffers_ = {};  // of the warm-up
   recording_->replay();
+  return Done::kRecorded;
 }
 
 }  // namespace trainyard::train

@@ -25,10 +25,11 @@ class DeviceStep {
   };
   DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options);
 
-  // Calls step(batch) with the batch on the device, or replays what it did. What `step` leaves behind on the host must
-  // be true of a replay, too. `observed`: as StepCapture::next(). Throws what `step` throws; kNoSpace, with what was
-  // asked, held and free, where the device's memory does not do.
-  void run(const data::Batch& batch, bool observed, const std::function<void(const data::Batch&)>& step);
+  // Calls step(batch) with the batch on the device, records and replays it, or replays what was recorded: then the
+  // tensors that `step` made while it was recorded hold the new values. `observed`: as StepCapture::next(). Throws what
+  // `step` throws; kNoSpace, with what was asked, held and free, where the device's memory does not do.
+  enum class Done { kCalled, kRecorded, kReplayed };
+  Done run(const data::Batch& batch, bool observed, const std::function<void(const data::Batch&)>& step);
   // The same for a step that is never captured: a micro-step.
   void run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
 
@@ -40,7 +41,7 @@ class DeviceStep {
   };
   data::Batch on_device(const data::Batch& batch, Buffers& buffers) const;
   void run_or_explain(int64_t batch, const std::function<void()>& work) const;
-  void record_and_replay(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
+  Done record_and_replay(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
 
   std::shared_ptr<nn::Accelerator> accelerator_;
   Options options_;

@@ -9,6 +9,7 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/train/single_cost_trainer.h"
+#include "trainyard/train/step_recorder.h"
 #include "trainyard/train/tiny_model_for_test.h"
 
 namespace trainyard::train {
@@ -49,8 +50,8 @@ data::Batch batch_of(double value, int64_t count = 2) {
 
 struct Rig {
   explicit Rig(DeviceStep::Options options = {.classes = 10}) : step(accelerator, options) {}
-  void run(const data::Batch& batch) {
-    step.run(batch, false, [this](const data::Batch& placed) {
+  DeviceStep::Done run(const data::Batch& batch) {
+    return step.run(batch, false, [this](const data::Batch& placed) {
       ++runs;
       seen = placed;
       if (fails) TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory");
@@ -87,26 +88,27 @@ TEST(DeviceStep, TheSameImagesAreMovedOnceUnlessTheyMayBeChanged) {
 
 TEST(DeviceStep, RecordsAfterTheWarmUpAndFillsTheRecordedBuffers) {
   Rig rig({.capture = true, .classes = 10});
-  for (int step = 0; step < StepCapture::kWarmupSteps; ++step) rig.run(batch_of(step));
+  using Done = DeviceStep::Done;
+  for (int step = 0; step < StepCapture::kWarmupSteps; ++step) EXPECT_EQ(rig.run(batch_of(step)), Done::kCalled);
   EXPECT_EQ(rig.accelerator->records, 0);
-  rig.run(batch_of(10));
+  EXPECT_EQ(rig.run(batch_of(10)), Done::kRecorded);
   EXPECT_EQ(rig.accelerator->records, 1);
   EXPECT_EQ(rig.accelerator->replays, 1);
   const int runs = rig.runs;
-  rig.run(batch_of(11));
+  EXPECT_EQ(rig.run(batch_of(11)), Done::kReplayed);
   EXPECT_EQ(rig.runs, runs);  // a replay, which reads the new batch where the recording looks for it
   EXPECT_EQ(rig.accelerator->replays, 2);
   EXPECT_EQ(rig.seen.images[0][0][0][0].item<float>(), 11);
-  rig.run(batch_of(12, 5));  // another size runs as it is, and elsewhere
+  EXPECT_EQ(rig.run(batch_of(12, 5)), Done::kCalled);  // another size runs as it is, and elsewhere
   EXPECT_EQ(rig.runs, runs + 1);
-  rig.run(batch_of(13));
+  EXPECT_EQ(rig.run(batch_of(13)), Done::kReplayed);
   EXPECT_EQ(rig.accelerator->replays, 3);
 }
 
 TEST(DeviceStep, WhatCannotBeRecordedRunsAsItIs) {
   Rig rig({.capture = true, .classes = 10});
   rig.accelerator->refuses = true;
-  for (int step = 0; step < 6; ++step) rig.run(batch_of(step));
+  for (int step = 0; step < 6; ++step) EXPECT_EQ(rig.run(batch_of(step)), DeviceStep::Done::kCalled);
   EXPECT_EQ(rig.runs, 6);
   Rig obstacle({.capture = true, .obstacle = "micro-steps", .classes = 10});
   for (int step = 0; step < 6; ++step) obstacle.run(batch_of(step));
@@ -152,6 +154,28 @@ TEST(DeviceStep, TheTrainerTrainsTheSame) {
   EXPECT_EQ(captured->records, 1);
   EXPECT_EQ(captured->replays, 1);
   EXPECT_EQ(captured->steps, StepCapture::kWarmupSteps + 1);
+}
+
+// What a step in between that is not replayed leaves in place of the recording's tensors. The fake's later replays
+// write nothing, so the recorded values are still there.
+TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
+  SingleCostOptions options = tiny_options();
+  options.accelerator = std::make_shared<FakeAccelerator>();
+  options.capture_steps = true;
+  options.weight_decay = 0.5;
+  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  const auto train_one = [&] { trainer.train({.steps_per_epoch = 1}); };
+  for (int step = 0; step <= StepCapture::kWarmupSteps; ++step) train_one();
+  const double base = trainer.last_base_loss(), total = trainer.last_total_loss();
+  StepRecorder recorder(1);
+  trainer.record(&recorder);
+  train_one();
+  EXPECT_NE(trainer.last_base_loss(), base);
+  EXPECT_NE(trainer.last_total_loss() - trainer.last_base_loss(), total - base);
+  trainer.record(nullptr);
+  train_one();
+  EXPECT_EQ(trainer.last_base_loss(), base);
+  EXPECT_EQ(trainer.last_total_loss(), total);
 }
 
 // Scaling by a power of two changes no bit; an infinite gradient skips the step.

@@ -38,6 +38,9 @@ std::string capture_obstacle(const SingleCostOptions& options) {
     if (std::holds_alternative<nn::Foreign>(node.op)) {
       return fmt::format("nobody knows what the foreign module {} does", node.name);
     }
+    if (std::holds_alternative<nn::Attention>(node.op)) {
+      return fmt::format("the attention {} moves its tables to the device in each step", node.name);
+    }
   }
   return "";
 }
@@ -90,6 +93,7 @@ void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
 }
 
 void SingleCostTrainer::Replicas::move_to_nodes() const {
+  if (options_.accelerator != nullptr) return;  // they are not in the host's memory
   for (size_t r = 0; r < options_.placement.size(); ++r) {
     const std::optional<int> node = options_.placement[r].memory_node;
     if (!node) continue;
@@ -231,10 +235,15 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
   const std::shared_ptr<void> on_device = use_device();
   if (!device_step_) device_step_.emplace(options_.accelerator, device_step_options(batch));
   if (options_.micro_steps > 1) return device_step_->run_part(batch, work);
-  device_step_->run(batch, recorder_ != nullptr, work);
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  const DeviceStep::Done done = device_step_->run(batch, recorder_ != nullptr, work);
+  if (done == DeviceStep::Done::kRecorded) recorded_ = {replica.view, l2_loss_};
+  if (done == DeviceStep::Done::kReplayed) {
+    replica.view = recorded_.view;
+    l2_loss_ = recorded_.l2_loss;
+  }
   // What only a call of the work says, and a replay does not.
   update_->parameters(r).values_changed();
-  Replica& replica = replicas_[static_cast<size_t>(r)];
   replica.view.batch.first_sample = batch.first_sample;
   replica.view.batch.after = batch.after;
   replica_0_done_ = Clock::now();

@@ -71,6 +71,12 @@ class SingleCostTrainer::Replicas {
   at::Tensor l2_loss_;                         // [] float64 of the values before the last update
   std::optional<optim::LossScaler> loss_scaler_;
   std::optional<DeviceStep> device_step_;  // on an accelerator, from the first step on
+  // What a captured step writes, which steps that are not replayed put other tensors in the place of.
+  struct Recorded {
+    ReplicaView view;
+    at::Tensor l2_loss;
+  };
+  Recorded recorded_;
   // Of replica 0, written by its thread and read when all have met.
   double update_seconds_ = 0;
   Clock::time_point replica_0_done_;

@@ -39,6 +39,11 @@ class ConvolutionLayer : public UnitLayer {
  private:
   // The gradient in front of bias and activation; writes the bias's.
   at::Tensor inner_gradient(const at::Tensor& dy, const at::Tensor& y);
+  // [out, in / groups, height, width], also of the linear form, whose own has two dimensions.
+  at::Tensor weight() const {
+    const at::Tensor& own = context_.weights.at(weight_);
+    return own.dim() == 2 ? own.view({own.size(0), own.size(1), 1, 1}) : own;
+  }
 
   const LayerContext& context_;
   const Convolution& op_;
@@ -75,7 +80,7 @@ at::Tensor ConvolutionLayer::forward(AutogradContext* autograd, const at::Tensor
     x = channels_innermost(at::constant_pad_nd(x, {padding_.left, padding_.right, padding_.top, padding_.bottom}));
     pad = {0, 0};
   }
-  at::Tensor y = at::convolution(x, context_.weights.at(weight_), {}, {op_.stride.height, op_.stride.width}, pad,
+  at::Tensor y = at::convolution(x, weight(), {}, {op_.stride.height, op_.stride.width}, pad,
                                  {op_.dilation.height, op_.dilation.width}, /*transposed=*/false,
                                  /*output_padding=*/{0, 0}, op_.groups);
   y = channels_innermost(y);
@@ -110,10 +115,10 @@ variable_list ConvolutionLayer::backward(AutogradContext& autograd, const at::Te
   const std::array<int64_t, 2> pad =
       symmetric_ ? std::array<int64_t, 2>{padding_.top, padding_.left} : std::array<int64_t, 2>{0, 0};
   auto [dx, dw, unused] =
-      at::convolution_backward(g, x, context_.weights.at(weight_), c10::nullopt, {op_.stride.height, op_.stride.width},
-                               pad, {op_.dilation.height, op_.dilation.width}, /*transposed=*/false,
+      at::convolution_backward(g, x, weight(), c10::nullopt, {op_.stride.height, op_.stride.width}, pad,
+                               {op_.dilation.height, op_.dilation.width}, /*transposed=*/false,
                                /*output_padding=*/{0, 0}, op_.groups, {wants_input, wants_weight, false});
-  if (wants_weight) context_.build.gradients->write(weight_id_, dw);
+  if (wants_weight) context_.build.gradients->write(weight_id_, dw.reshape(context_.weights.at(weight_).sizes()));
   if (wants_input && !symmetric_) {
     dx = at::constant_pad_nd(dx, {-padding_.left, -padding_.right, -padding_.top, -padding_.bottom});
   }

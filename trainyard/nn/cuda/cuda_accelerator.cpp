@@ -5,6 +5,7 @@
 #include <exception>
 
 #include <ATen/Context.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAEvent.h>
@@ -65,10 +66,11 @@ class CudaAccelerator : public Accelerator {
     const c10::cuda::CUDAStreamGuard guard(stream_.unwrap());
     stream_.synchronize();
     auto recorded = std::make_unique<CudaRecordedWork>();
-    // Other threads (input, logging) may call CUDA while this one records.
-    recorded->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
     std::exception_ptr error;
     try {
+      // Other threads (input, logging) may call CUDA while this one records.
+      recorded->graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
       work();
     } catch (...) {
       error = std::current_exception();
@@ -79,9 +81,10 @@ class CudaAccelerator : public Accelerator {
       // A capture that a failure has broken cannot be ended well: the failure is the news.
       if (!error) error = std::current_exception();
     }
+    if (!error) return recorded;
     cudaGetLastError();  // a broken capture's error is not the next call's
-    if (error) std::rethrow_exception(error);
-    return recorded;
+    end_allocation(pool);
+    std::rethrow_exception(error);
   }
 
   DeviceMemory memory() override {
@@ -101,6 +104,21 @@ class CudaAccelerator : public Accelerator {
 
  private:
   static constexpr int64_t kAhead = 2;
+
+  // LibTorch leaves its allocators as they are during a capture when that cannot be ended: the graph, which is about to
+  // go, would be asked at each allocation. Throws nothing: who has stopped asking says so by an error.
+  void end_allocation(c10::MempoolId_t pool) {
+    try {
+      caching::endAllocateToPool(device_.index(), pool);
+      caching::releasePool(device_.index(), pool);
+    } catch (const c10::Error&) {
+    }
+    try {
+      at::getHostAllocator(c10::kCUDA)->end_allocate_to_pool(pool);
+      at::getHostAllocator(c10::kCUDA)->release_pool(pool);
+    } catch (const c10::Error&) {
+    }
+  }
 
   // One block as large as what is left, given back to the allocator, which cuts later tensors from it.
   void take_all_memory() {

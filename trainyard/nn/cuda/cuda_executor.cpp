@@ -27,6 +27,19 @@ void choose_algorithms(const KernelOptions& kernels) {
   if (!measures) at::globalContext().setDeterministicCuDNN(true);
 }
 
+// Stochastic depth has a kernel here, layer scale has none: such a unit's nodes run one by one.
+std::vector<Unit> units_of(const Graph& graph) {
+  std::vector<Unit> units;
+  for (Unit& unit : fuse(graph)) {
+    if (unit.depth < 0) {
+      units.push_back(std::move(unit));
+      continue;
+    }
+    for (const int node : unit.nodes) units.push_back({.nodes = {node}});
+  }
+  return units;
+}
+
 }  // namespace
 
 CudaExecutor::CudaExecutor(const Graph& graph, const BuildContext& context)
@@ -49,7 +62,7 @@ CudaExecutor::CudaExecutor(const Graph& graph, const BuildContext& context)
 
 void CudaExecutor::make_layers() {
   std::vector<int> last_reader(graph().nodes.size(), -1);
-  for (const Unit& unit : fuse(graph())) {
+  for (const Unit& unit : units_of(graph())) {
     Layer layer{.nodes = unit.nodes, .inputs = cuda::unit_inputs(graph(), unit)};
     std::vector<BoundLayer*> plain;
     for (const int node : unit.nodes) plain.push_back(plain_[static_cast<size_t>(node)].get());

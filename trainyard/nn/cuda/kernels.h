@@ -72,7 +72,7 @@ void gradient_moments(const RowShape& shape, const ActivationGradient& of, void*
 // From the sums of gradient_moments: gradients of weight and bias, written or added to; [channels] float each, null
 // where nobody wants it. `coefficients`: [2, channels], what input_gradient needs; null: not wanted.
 struct ParameterGradients {
-  const float *inverse_deviation = nullptr, *scale = nullptr;
+  const float* inverse_deviation = nullptr;
   float *weight = nullptr, *bias = nullptr;
   bool add_weight = false, add_bias = false;
   float* coefficients = nullptr;

@@ -72,8 +72,9 @@ __device__ inline void put(float* target, bool add, float value) {
   if (target != nullptr) *target = add ? *target + value : value;
 }
 
-__global__ void finish_gradients_kernel(int64_t rows, int channels, const float* partial, int parts,
-                                        ParameterGradients p) {
+__global__ __launch_bounds__(kFinishThreads) void finish_gradients_kernel(int64_t rows, int channels,
+                                                                          const float* partial, int parts,
+                                                                          ParameterGradients p) {
   const int channel = static_cast<int>(blockIdx.x) * kFinishWidth + static_cast<int>(threadIdx.x);
   const double2 sums = finish_sums(partial, parts, channels, channel);
   if (threadIdx.y != 0 || channel >= channels) return;
@@ -81,22 +82,22 @@ __global__ void finish_gradients_kernel(int64_t rows, int channels, const float*
   put(p.bias == nullptr ? nullptr : p.bias + channel, p.add_bias, static_cast<float>(sums.x));
   put(p.weight == nullptr ? nullptr : p.weight + channel, p.add_weight, static_cast<float>(sums.y * inverse));
   if (p.coefficients == nullptr) return;
-  const double scale = p.scale[channel], count = static_cast<double>(rows);
-  p.coefficients[channel] = static_cast<float>(-scale * sums.x / count);
-  p.coefficients[channels + channel] = static_cast<float>(-scale * inverse * inverse * sums.y / count);
+  const double count = static_cast<double>(rows);
+  p.coefficients[channel] = static_cast<float>(sums.x / count);
+  p.coefficients[channels + channel] = static_cast<float>(inverse * inverse * sums.y / count);
 }
 
-// dx = scale * g + coefficients[1] * (x - center) + coefficients[0]
+// dx = scale * (g - coefficients[0] - coefficients[1] * (x - center)); the differences first, for they may cancel.
 template <typename T, int kVector, Form kForm>
 __global__ void input_gradient_kernel(Source<T> source, ChannelAffine affine, int64_t rows, int channels,
                                       const float* coefficients, T* dx) {
   const Lane<kVector> lane(channels);
   if (!lane.inside) return;
   const AffineConstants<kVector> constants(affine, lane.first);
-  float constant[kVector], slope[kVector];
+  float mean[kVector], slope[kVector];
 #pragma unroll
   for (int v = 0; v < kVector; ++v) {
-    constant[v] = coefficients[lane.first + v];
+    mean[v] = coefficients[lane.first + v];
     slope[v] = coefficients[channels + lane.first + v];
   }
   each_row(
@@ -107,7 +108,7 @@ __global__ void input_gradient_kernel(Source<T> source, ChannelAffine affine, in
         for (int v = 0; v < kVector; ++v) {
           const float g = gradient_of<T, kVector, kForm>(source, operands, constants, v);
           const float centered = to_float(operands.x.value[v]) - constants.center[v];
-          result.value[v] = from_float<T>(fmaf(constants.scale[v], g, fmaf(slope[v], centered, constant[v])));
+          result.value[v] = from_float<T>(constants.scale[v] * fmaf(-slope[v], centered, g - mean[v]));
         }
         store(dx + row * channels + lane.first, result);
       });

@@ -134,9 +134,7 @@ variable_list NormLayer::backward(AutogradContext& autograd, const at::Tensor& o
 
   const bool wants_input = autograd.needs_input_grad(0);
   const at::Tensor coefficients = wants_input ? at::empty({2, shape.channels}, constants.options()) : at::Tensor();
-  ParameterGradients parameters{.inverse_deviation = inverse_deviation,
-                                .scale = mean + 2 * shape.channels,
-                                .coefficients = pointer<float>(coefficients)};
+  ParameterGradients parameters{.inverse_deviation = inverse_deviation, .coefficients = pointer<float>(coefficients)};
   if (op_.scale) {
     parameters.weight = context_.gradient(weight_id_);
     parameters.add_weight = context_.adds(weight_id_);

@@ -25,8 +25,9 @@ __global__ void moments_kernel(const T* x, int64_t rows, int channels, float* pa
 }
 
 template <typename T>
-__global__ void finish_moments_kernel(const T* x, int64_t rows, int channels, const float* partial, int parts,
-                                      NormStatistics s) {
+__global__ __launch_bounds__(kFinishThreads) void finish_moments_kernel(const T* x, int64_t rows, int channels,
+                                                                        const float* partial, int parts,
+                                                                        NormStatistics s) {
   const int channel = static_cast<int>(blockIdx.x) * kFinishWidth + static_cast<int>(threadIdx.x);
   const double2 sums = finish_sums(partial, parts, channels, channel);
   if (threadIdx.y != 0 || channel >= channels) return;

@@ -79,8 +79,9 @@ inline dim3 threads_of(const RowGrid& grid) {
 }
 
 // Blocks of kFinishWidth channels with kFinishDepth threads each add up the parts; thread (channel, 0) of each then has
-// both sums. Called by all threads of such a block.
-constexpr int kFinishWidth = 32, kFinishDepth = 32;
+// both sums. Called by all threads of such a block; its kernel says __launch_bounds__(kFinishThreads), or the compiler
+// may give so many threads more registers than there are.
+constexpr int kFinishWidth = 32, kFinishDepth = 32, kFinishThreads = kFinishWidth * kFinishDepth;
 
 __device__ inline double2 finish_sums(const float* partial, int parts, int channels, int channel) {
   __shared__ double shared[2][kFinishDepth][kFinishWidth];
