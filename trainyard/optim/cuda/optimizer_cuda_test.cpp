@@ -62,7 +62,7 @@ TEST_P(CudaOptimizer, FollowsTheCpu) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaOptimizer, testing::Values("sgd", "momentum", "nesterov"),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& tested) { return tested.param; });
 
 TEST(CudaLossScaler, SeesInfiniteGradientsWhereverTheyAre) {
   TRAINYARD_NEEDS_GPU();
