@@ -41,6 +41,9 @@ struct StoredTensor {
   int64_t count() const;  // elements
 };
 
+// More are refused: in a pickle many tensors may share one long list of sizes, which each would copy.
+inline constexpr size_t kMaxDimensions = 64;
+
 // "float32 [64, 3, 7, 7]"
 std::string describe(const StoredTensor& tensor);
 

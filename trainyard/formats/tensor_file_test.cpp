@@ -127,6 +127,8 @@ std::string safetensors_of(std::string_view header, std::string_view data) {
 }
 
 TEST(Safetensors, RefusesWhatDoesNotFit) {
+  std::string ones;
+  for (int i = 0; i < 1000; ++i) ones += "1,";
   const std::map<std::string, std::pair<std::string, std::string>> cases = {
       {"overlaps",
        {R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})",
@@ -143,6 +145,12 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
        {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
         "12"}},
       {"nested too deeply", {R"({"a":{"dtype":"U8","shape":[[[1]]],"data_offsets":[0,1]}})", "1"}},
+      {"malformed entry", {R"({"a":[1]})", ""}},
+      {"malformed", {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", "1"}},
+      {"got \"F4\"", {R"({"a":{"dtype":"F4","shape":[2],"data_offsets":[0,2]}})", "12"}},
+      {"got 1.5", {R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,2]}})", "12"}},
+      {"no 'dtype'", {R"({"a":{"shape":[2],"data_offsets":[0,2]}})", "12"}},
+      {"many dimensions", {R"({"a":{"dtype":"U8","shape":[)" + ones + R"(1],"data_offsets":[0,1]}})", "1"}},
       {"no 'shape'", {R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", "1"}},
       {"does not begin", {R"([1, 2])", ""}},
   };
@@ -159,6 +167,14 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
   const std::string deep = "{\"a\":" + std::string(100000, '[');
   EXPECT_EQ(error_of([&] { read_safetensors_header(MemoryFile(safetensors_of(deep, ""))); }).code(),
             core::ErrorCode::kCorruptData);
+}
+
+TEST(Safetensors, PassesOverMetadataAndOtherFields) {
+  const std::string header =
+      R"({"__metadata__":{"format":"pt","n":1},"a":{"more":[1,"x"],"less":null,"shape":[2],"data_offsets":[0,2],"dtype":"U8"}} )";
+  const std::vector<StoredTensor> tensors = read_safetensors_header(MemoryFile(safetensors_of(header, "12")));
+  ASSERT_EQ(tensors.size(), 1U);
+  EXPECT_EQ(describe(tensors[0]), "uint8 [2]");
 }
 
 TEST(Safetensors, WritesWhatItReads) {

@@ -22,8 +22,6 @@ using Kind = PickleValue::Kind;
 constexpr uint64_t kMaxPickleBytes = uint64_t{64} << 20;
 constexpr std::string_view kPickleName = "/data.pkl", kOrderName = "/byteorder";
 constexpr const char* kContainers[] = {"state_dict", "model_state_dict", "model"};
-// Many tensors may share one tuple of sizes, which must not grow by being copied for each.
-constexpr size_t kMaxDimensions = 64;
 
 constexpr std::pair<std::string_view, TensorType> kStorages[] = {
     {"BoolStorage", TensorType::kBool},     {"ByteStorage", TensorType::kUint8},
