@@ -111,8 +111,8 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
   }
   set.values_changed();
   if (left_out > 0) {
-    core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}...)", file.path(), left_out,
-                    fmt::join(auxiliary, "..., "));
+    core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}*)", file.path(), left_out,
+                    fmt::join(auxiliary, "*, "));
   }
   return {.tensors = static_cast<int64_t>(same.size()), .file_classes = classes, .head = std::move(head)};
 }
