@@ -316,7 +316,9 @@ class PickleMachine {
       throw error("pickle holds an array of another type", "uint8",
                   type->kind == Kind::kElementType ? printable(type->text) : "");
     }
-    if (shape->kind != Kind::kTuple || bytes->kind != Kind::kString) throw error("pickle holds a malformed array");
+    if (shape->kind != Kind::kTuple || shape->items.size() > kMaxCopied || bytes->kind != Kind::kString) {
+      throw error("pickle holds a malformed array");
+    }
     uint64_t count = 1;
     for (const PickleValue* size : shape->items) {
       if (size->kind != Kind::kInteger || size->integer < 0 ||

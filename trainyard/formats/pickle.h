@@ -51,7 +51,8 @@ enum class PickleVocabulary : uint8_t { kCifarBatch, kTorchStateDict };
 class Pickle {
  public:
   // `content` must outlive the result. Throws kCorruptData with the offset of the instruction that is malformed or not
-  // allowed. Memory is bounded: 2^20 instructions, and no more decoded text than the content has bytes.
+  // allowed. Memory is bounded: 2^20 instructions, 8 sizes of an array, and no more decoded text than the content has
+  // bytes.
   static Pickle parse(std::string_view content, PickleVocabulary vocabulary = PickleVocabulary::kCifarBatch);
 
   const PickleValue& root() const { return *root_; }

@@ -137,6 +137,16 @@ TEST(Pickle, CirclesAndDepthAreHarmless) {
   EXPECT_EQ(deep.root().items.size(), 1U);
 }
 
+// 100,000 arrays with one shape of 100,000 sizes would keep 80 GB of it.
+TEST(Pickle, ShapesAreLimited) {
+  std::string program =
+      "\x80\x02"
+      "cnumpy.core.numeric\n_frombuffer\n(U\1xcnumpy\ndtype\nU\2u1K\0K\1\x87R("s;
+  for (int i = 0; i < 9; ++i) program += "K\1";
+  program += "tU\1CtR"s;
+  EXPECT_EQ(error_of(program + ".").detail().problem, "pickle holds a malformed array");
+}
+
 TEST(Pickle, InstructionsAndDecodedTextAreLimited) {
   EXPECT_NE(error_of(std::string(2'000'000, 'N')).detail().problem.find("more than 1048576 instructions"),
             std::string::npos);
