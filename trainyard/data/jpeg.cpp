@@ -41,6 +41,17 @@ void escape_if_truncated(j_common_ptr codec, int level) {
   if (level == -1 && codec->err->msg_code == JWRN_JPEG_EOF) escape_with_message(codec);
 }
 
+// A file of a megabyte can hold 100,000 scans, each a pass over all coefficients of an image as large as the file
+// claims. Encoders write about ten; libjpeg-turbo advises programs that read strangers' files to stop at 500.
+constexpr int kMaxScans = 500;
+
+void escape_after_many_scans(j_common_ptr codec) {
+  if (reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number <= kMaxScans) return;
+  auto* manager = reinterpret_cast<ErrorManager*>(codec->err);
+  std::snprintf(manager->message, sizeof manager->message, "more than %d scans", kMaxScans);
+  std::longjmp(manager->escape, 1);
+}
+
 void install(ErrorManager& manager) {
   jpeg_std_error(&manager.base);
   manager.base.error_exit = escape_with_message;
@@ -51,6 +62,7 @@ void install(ErrorManager& manager) {
 struct Decompressor {
   jpeg_decompress_struct codec{};
   ErrorManager errors{};
+  jpeg_progress_mgr progress{};           // asked at each row and scan
   JpegEntropyDecoder* entropy = nullptr;  // of this thread
 
   Decompressor() {
@@ -58,6 +70,7 @@ struct Decompressor {
     entropy = kOfThread.get();
     codec.err = &errors.base;
     install(errors);
+    progress.progress_monitor = escape_after_many_scans;
   }
   ~Decompressor() { jpeg_destroy_decompress(&codec); }
   Decompressor(const Decompressor&) = delete;
@@ -72,6 +85,7 @@ struct Decompressor {
 bool read_header(Decompressor& d, std::span<const std::byte> bytes, bool with_exif) {
   if (setjmp(d.errors.escape) != 0) return false;
   jpeg_create_decompress(&d.codec);
+  d.codec.progress = &d.progress;
   if (with_exif) jpeg_save_markers(&d.codec, JPEG_APP0 + 1, 0xffff);
   jpeg_mem_src(&d.codec, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(&d.codec, TRUE);

@@ -1,6 +1,7 @@
 #include "trainyard/data/jpeg.h"
 
 #include <cmath>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -244,6 +245,33 @@ TEST(Jpeg, HugeHeaderIsRefusedBeforeAnythingIsAllocated) {
   limits.max_pixels = int64_t{1} << 40;
   EXPECT_THROW(decode_jpeg(file, {}, {.limits = limits}), core::Error);
   EXPECT_EQ(allocated, int64_t{3} * 65'000 * 65'000);
+}
+
+// Else a small file would take hours: each scan is a pass over the whole image.
+TEST(Jpeg, ThousandsOfScansAreRefused) {
+  const std::vector<std::byte> file = encode_progressive(smooth_image(16, 16));
+  ASSERT_TRUE(decode_jpeg(file).ok());
+  // The first scan, from its marker to the next one.
+  const auto marker_from = [&](size_t place, const std::function<bool(std::byte)>& wanted) {
+    while (file[place] != std::byte{0xff} || !wanted(file[place + 1])) ++place;
+    return place;
+  };
+  const size_t begin = marker_from(0, [](std::byte code) { return code == std::byte{0xda}; });
+  const size_t end = marker_from(begin + 2, [](std::byte code) { return code != std::byte{0}; });
+  const auto with_scans = [&](int count) {
+    std::vector<std::byte> many(file.begin(), file.begin() + static_cast<std::ptrdiff_t>(begin));
+    for (int i = 0; i < count; ++i) {
+      many.insert(many.end(), file.begin() + static_cast<std::ptrdiff_t>(begin),
+                  file.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    many.insert(many.end(), file.begin() + static_cast<std::ptrdiff_t>(end), file.end());
+    return many;
+  };
+  EXPECT_TRUE(decode_jpeg(with_scans(400)).ok());
+  const auto refused = decode_jpeg(with_scans(600));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kCorruptData);
+  EXPECT_NE(std::string(refused.error().what()).find("more than 500 scans"), std::string::npos);
 }
 
 TEST(Jpeg, WidestHeaderIsRefused) {
