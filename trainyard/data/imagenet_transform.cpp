@@ -20,6 +20,8 @@ namespace {
 
 // Of the target's sides, at least, before the centre is cut out: 224 -> 256.
 constexpr float kEvaluationScale = 1.145F;
+// Of an image of a row of millions of pixels the centre is cut out of more than an int can count.
+constexpr int64_t kMaxScaledSide = int64_t{1} << 30;
 
 // The part of a window from (top, left) on that lies in `bounds`, which it overlaps.
 CropWindow part_inside(int top, int left, ImageSize size, const CropWindow& bounds) {
@@ -109,15 +111,19 @@ class ImagenetTransform : public Transform {
   ImageSize evaluation_size(ImageSize image) const {
     if (options_.eval_resize_size > 0) {
       const int64_t shorter = std::min(image.height, image.width);
-      const auto scaled = [&](int64_t side) { return static_cast<int>(side * options_.eval_resize_size / shorter); };
+      const auto scaled = [&](int64_t side) {
+        return static_cast<int>(std::min(side * options_.eval_resize_size / shorter, kMaxScaledSide));
+      };
       return {scaled(image.height), scaled(image.width)};
     }
     const auto height = static_cast<float>(image.height);
     const auto width = static_cast<float>(image.width);
     const float ratio =
         std::max(static_cast<float>(target_.height) / height, static_cast<float>(target_.width) / width);
-    return {std::max(static_cast<int>(height * ratio * kEvaluationScale), target_.height),
-            std::max(static_cast<int>(width * ratio * kEvaluationScale), target_.width)};
+    const auto scaled = [&](float side) {
+      return static_cast<int>(std::min(side * ratio * kEvaluationScale, static_cast<float>(kMaxScaledSide)));
+    };
+    return {std::max(scaled(height), target_.height), std::max(scaled(width), target_.width)};
   }
 
   // Decoding of what is then scaled to `size`; {0, 0}: to no fixed size.

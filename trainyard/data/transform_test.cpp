@@ -144,6 +144,30 @@ TEST(ImagenetTransform, EvaluationIsTheCentreOfAResizedImage) {
   }
 }
 
+// Their longer side would be scaled to 2^32 pixels, which an int takes for 0.
+TEST(ImagenetTransform, EvaluationOfARowOrColumnOfMillionsOfPixels) {
+  for (const ImageSize size : {ImageSize{1, 16'777'216}, ImageSize{16'777'216, 1}}) {
+    const Record record{.encoding = Encoding::kDecoded,
+                        .image = std::make_shared<const Image>(flat_image(size.height, size.width, 200))};
+    for (const int eval_resize_size : {0, 256}) {
+      for (const char* method : {"nearest", "bilinear", "bicubic", "area"}) {
+        for (const bool modern : {false, true}) {
+          const TransformOptions options{.height = 224,
+                                         .width = 224,
+                                         .training = false,
+                                         .resize_method = method,
+                                         .resize_antialias = modern,
+                                         .resize_half_pixel_centers = modern,
+                                         .eval_resize_size = eval_resize_size};
+          const std::vector<float> out = apply("imagenet", options, record);
+          if (std::string(method) == "area") continue;  // float32, as TensorFlow has it, is too coarse for its weights
+          for (const float value : out) ASSERT_NEAR(value, 200 / 127.5 - 1, 1e-3);
+        }
+      }
+    }
+  }
+}
+
 // The 256/224 convention: 500 x 375 to 341 x 256, the same centre; 400 x 400 to 256 x 256.
 TEST(ImagenetTransform, EvaluationResizesTheShorterSide) {
   for (const auto& [size, resized] :
