@@ -1,8 +1,12 @@
 #include "trainyard/data/decoded_dataset.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/fault_injector.h"
 #include "trainyard/core/temp_dir.h"
 #include "trainyard/data/dataset_form.h"
 #include "trainyard/data/jpeg.h"
@@ -94,7 +98,10 @@ TEST(DecodedDataset, IdentityChangesWithTheFiles) {
   const std::string second = identity_of_files(files, {temp.file("data")});
   EXPECT_NE(second, first);
   files.write_file_atomically(temp.file("data/inner/b"), "2");  // the same size at another time
-  EXPECT_NE(identity_of_files(files, {temp.file("data")}), second);
+  const std::string third = identity_of_files(files, {temp.file("data")});
+  EXPECT_NE(third, second);
+  std::filesystem::create_symlink("nowhere", temp.file("data/inner/dangling"));
+  EXPECT_EQ(identity_of_files(files, {temp.file("data")}), third);
 }
 
 // Shards may be named one by one, and a folder may be called otherwise by another machine.
@@ -146,6 +153,58 @@ TEST(DecodedDataset, DamageIsAMiss) {
       EXPECT_LT(source->reads, kSize);
     }
   }
+}
+
+// As two containers with one process number: neither writes over what the other has.
+TEST(DecodedDataset, TwoRunsAtOnceShareAFolder) {
+  core::TempDir temp;
+  const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+  const auto source = std::make_shared<JpegDataset>();
+  {
+    const DecodedDataset first(source, options), second(source, options);
+    for (int64_t i = 0; i < kSize; ++i) {
+      EXPECT_TRUE(first.read(i).ok());
+      EXPECT_TRUE(second.read(kSize - 1 - i).ok());
+    }
+    expect_all_decoded(first);
+    expect_all_decoded(second);
+  }
+  EXPECT_EQ(source->reads, 2 * kSize);
+  expect_all_decoded(DecodedDataset(source, options));
+  EXPECT_EQ(source->reads, 2 * kSize);
+}
+
+TEST(DecodedDataset, AFullDiskIsOneWarning) {
+  // The first call that writes makes the folder; without one there is no cache, which is an error.
+  for (int n = 2;; ++n) {
+    core::TempDir temp;
+    core::FaultInjector faults;
+    const auto files = core::make_file_system(faults);
+    DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1", .files = files.get()};
+    faults.fail_writes_from_nth(n, core::Fault::kNoSpace);
+    ::testing::internal::CaptureStderr();
+    {
+      const DecodedDataset dataset(std::make_shared<JpegDataset>(), options);
+      for (int epoch = 0; epoch < 3; ++epoch) expect_all_decoded(dataset);
+    }
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 1) << n << ": " << log;
+    expect_all_decoded(DecodedDataset(std::make_shared<JpegDataset>(), options));
+    if (!faults.reached()) break;
+    EXPECT_LT(n, 100);
+  }
+}
+
+TEST(DecodedDataset, AFolderThatVanishesIsOneWarning) {
+  core::TempDir temp;
+  const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+  expect_all_decoded(DecodedDataset(std::make_shared<JpegDataset>(), options));
+  const DecodedDataset dataset(std::make_shared<JpegDataset>(), options);
+  core::local_file_system().remove_tree(options.directory);
+  ::testing::internal::CaptureStderr();
+  for (int epoch = 0; epoch < 2; ++epoch) expect_all_decoded(dataset);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
 }
 
 TEST(DecodedDataset, BrokenImagesAreErrorsEachTime) {

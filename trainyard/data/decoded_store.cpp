@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "trainyard/core/crc32c.h"
 #include "trainyard/core/error.h"
@@ -30,7 +30,13 @@ struct Files {
 void add_folder(core::FileSystem& files, const std::string& folder, Files& all);
 
 void add_path(core::FileSystem& files, const std::string& path, Files& all) {
-  const core::FileInfo info = files.info(path);
+  core::FileInfo info;
+  try {
+    info = files.info(path);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound) throw;
+    return;  // a link that leads nowhere: whoever needs what it stood for says so
+  }
   all.hash = core::stable_hash(fmt::format("{} {} {}\n", core::base_name(path), info.is_directory ? 0 : info.size,
                                            info.is_directory ? 0 : info.modified_ns),
                                all.hash);
@@ -44,6 +50,12 @@ void add_path(core::FileSystem& files, const std::string& path, Files& all) {
 
 void add_folder(core::FileSystem& files, const std::string& folder, Files& all) {
   for (const std::string& name : files.list(folder)) add_path(files, core::join_path(folder, name), all);
+}
+
+// Another one than any other run's: in containers, on several machines, runs have the same process number.
+std::string segment_name() {
+  std::random_device entropy;
+  return fmt::format("decoded-{:08x}{:08x}", entropy(), entropy());
 }
 
 std::string_view pixels_of(const Image& image) {
@@ -79,8 +91,23 @@ struct DecodedStore::Segment {
   std::shared_ptr<const core::ReadableFile> pixels;  // null: not opened yet
   std::unique_ptr<core::WritableFile> pixels_out;
   std::unique_ptr<formats::TfRecordWriter> index_out;
-  uint64_t end = 0;  // bytes written
+  uint64_t end = 0;   // bytes written
+  bool lost = false;  // cannot be read
 };
+
+// A cache: once, not for each image. What a full disk has kept of this run's segment can still be read.
+void DecodedStore::give_up(Segment& segment, const Error& error) {
+  if (&segment == own_) {
+    writes_ = false;
+    own_ = nullptr;
+    segment.pixels_out.reset();
+    segment.index_out.reset();
+    core::log::warning("decoded images are not kept from here on: {}", error.what());
+  } else if (!segment.lost) {
+    segment.lost = true;
+    core::log::warning("cached decoded images cannot be read: {}", error.what());
+  }
+}
 
 DecodedStore::DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity)
     : files_(files), directory_(directory), identity_(identity) {
@@ -140,31 +167,31 @@ void DecodedStore::load(const std::string& index_path) {
 }
 
 std::optional<Record> DecodedStore::find(int64_t sample) {
-  Entry entry;
-  std::shared_ptr<const core::ReadableFile> pixels;
+  std::unique_lock lock(mutex_);
+  const auto found = entries_.find(sample);
+  if (found == entries_.end() || found->second.segment->lost) return std::nullopt;
+  Entry entry = found->second;
+  Segment& segment = *entry.segment;
+  Image image{.height = entry.height, .width = entry.width};
   try {
-    std::lock_guard lock(mutex_);
-    const auto found = entries_.find(sample);
-    if (found == entries_.end()) return std::nullopt;
-    entry = found->second;
-    Segment& segment = *entry.segment;
     const uint64_t end = entry.offset + entry.bytes();
     if (segment.pixels == nullptr || segment.pixels->size() < end) {
       if (segment.pixels_out) segment.pixels_out->flush();
       segment.pixels = files_.open_read(segment.pixels_path);
     }
-    pixels = segment.pixels;
+    const std::shared_ptr<const core::ReadableFile> pixels = segment.pixels;
     if (pixels->size() < end) return std::nullopt;
+    lock.unlock();
+    image.pixels.resize(entry.bytes());
+    pixels->read_at(entry.offset, std::as_writable_bytes(std::span(image.pixels)));
   } catch (const Error& error) {
-    core::log::warning("a cached decoded image cannot be read: {}", error.what());
+    if (!lock.owns_lock()) lock.lock();
+    give_up(segment, error);
     return std::nullopt;
   }
-  Image image{.height = entry.height, .width = entry.width};
-  image.pixels.resize(entry.bytes());
-  pixels->read_at(entry.offset, std::as_writable_bytes(std::span(image.pixels)));
   if (!entry.checked) {
     if (core::crc32c(pixels_of(image)) != entry.checksum) return std::nullopt;
-    std::lock_guard lock(mutex_);
+    lock.lock();
     entries_[sample].checked = true;
   }
   Record record;
@@ -181,18 +208,7 @@ void DecodedStore::add(int64_t sample, const Record& record) {
   std::lock_guard lock(mutex_);
   if (!writes_ || entries_.contains(sample)) return;
   try {
-    if (own_ == nullptr) {
-      const std::string name = fmt::format("decoded-{:05}-{}", segments_.size(), ::getpid());
-      const std::string path = core::join_path(directory_, name);
-      auto segment = std::make_unique<Segment>();
-      segment->pixels_path = path + std::string(kPixelsSuffix);
-      segment->pixels_out = files_.open_write(segment->pixels_path);
-      segment->index_out =
-          std::make_unique<formats::TfRecordWriter>(files_.open_write(path + std::string(kIndexSuffix)));
-      segment->index_out->write(identity_);
-      segments_.push_back(std::move(segment));
-      own_ = segments_.back().get();
-    }
+    if (own_ == nullptr) open_segment();
     const Image& image = *record.image;
     own_->pixels_out->write(pixels_of(image));
     std::string line;
@@ -215,9 +231,17 @@ void DecodedStore::add(int64_t sample, const Record& record) {
                         .checked = true};
     own_->end += image.pixels.size();
   } catch (const Error& error) {
-    writes_ = false;
-    core::log::warning("decoded images are not kept from here on: {}", error.what());
+    give_up(*own_, error);
   }
+}
+
+void DecodedStore::open_segment() {
+  const std::string path = core::join_path(directory_, segment_name());
+  own_ = segments_.emplace_back(std::make_unique<Segment>()).get();
+  own_->pixels_path = path + std::string(kPixelsSuffix);
+  own_->pixels_out = files_.open_write(own_->pixels_path);
+  own_->index_out = std::make_unique<formats::TfRecordWriter>(files_.open_write(path + std::string(kIndexSuffix)));
+  own_->index_out->write(identity_);
 }
 
 }  // namespace trainyard::data

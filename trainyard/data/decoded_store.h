@@ -39,6 +39,9 @@ class DecodedStore {
   struct Entry;
   struct Segment;
   void load(const std::string& index_path);
+  // With mutex_ held:
+  void open_segment();
+  void give_up(Segment& segment, const core::Error& error);
 
   core::FileSystem& files_;
   const std::string directory_, identity_;
