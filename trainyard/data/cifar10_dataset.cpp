@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/data/dataset_form.h"
+#include "trainyard/data/folder_dataset.h"
 #include "trainyard/formats/cifar.h"
 
 namespace trainyard::data {
@@ -62,16 +63,21 @@ class CifarBatches : public Dataset {
   int64_t size_ = 0;
 };
 
-bool holds_batches(const DatasetOptions& options) {
-  if (!options.files->exists(options.directory) || !options.files->info(options.directory).is_directory) return false;
+bool holds_batches(const DatasetOptions& options, std::string_view prefix) {
+  if (!is_directory(*options.files, options.directory)) return false;
   const std::vector<std::string> names = options.files->list(options.directory);
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return name.starts_with("data_batch_") || name.starts_with("test_batch");
-  });
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix); });
 }
 
 std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
-  if (holds_batches(options)) return std::make_unique<CifarBatches>(options);
+  const bool training = holds_batches(options, "data_batch_"), test = holds_batches(options, "test_batch");
+  if (options.subset == Subset::kTrain ? training : test) return std::make_unique<CifarBatches>(options);
+  if (training || test) {
+    throw NoSuchSubset({.problem = "CIFAR-10 batches of the other subset only",
+                        .where = options.directory,
+                        .expected = training ? "test_batch" : "data_batch_1 to 5",
+                        .remedy = "unpack cifar-10-python.tar.gz or cifar-10-binary.tar.gz there"});
+  }
   return open_stored_images(options, tfrecord_prefix("cifar10", options.subset), cifar10_labels(),
                             ", or data_batch_1 to 5 and test_batch");
 }

@@ -215,8 +215,7 @@ ConvertedSamples convert_dataset(const ConvertOptions& options) {
     try {
       subsets[static_cast<size_t>(subset)] =
           datasets().get(options.name)({.directory = options.from, .subset = subset, .files = options.files});
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::kNotFound) throw;
+    } catch (const NoSuchSubset& error) {
       if (!missing) missing = error;
     }
   }

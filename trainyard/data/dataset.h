@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainyard/core/error.h"
@@ -51,11 +52,19 @@ class Dataset {
 };
 
 struct DatasetOptions {
-  std::string directory;  // or shards by name: dataset_form.h
+  std::string directory;            // or shards by name: dataset_form.h
+  std::vector<std::string> shards;  // only these of the directory's shards; empty: all of the subset
   Subset subset = Subset::kTrain;
   std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
   bool use_index = true;        // false: find the records by reading the shards
   core::FileSystem* files = &core::local_file_system();
+};
+
+// The data set is there, but none of its images belongs to the subset that was asked for (kNotFound). Only this says
+// that a set has no such subset: a file that has gone is kNotFound, too.
+class NoSuchSubset : public core::Error {
+ public:
+  explicit NoSuchSubset(core::ErrorDetail detail) : Error(core::ErrorCode::kNotFound, std::move(detail)) {}
 };
 
 // By data set name: "imagenet", "cifar10", "shapes". What a directory holds decides how it is read (dataset_form.h).

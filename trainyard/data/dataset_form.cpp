@@ -77,14 +77,10 @@ std::optional<StoredImages> shards_in(core::FileSystem& files, const std::string
   return shards_of(records.empty() ? std::move(tars) : std::move(records));
 }
 
-bool is_directory(core::FileSystem& files, const std::string& path) {
-  return files.exists(path) && files.info(path).is_directory;
-}
-
 std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory) {
   std::vector<std::string> folders;
   for (const std::string& name : files.list(directory)) {
-    if (!name.starts_with(".") && files.info(core::join_path(directory, name)).is_directory) folders.push_back(name);
+    if (!name.starts_with(".") && is_directory(files, core::join_path(directory, name))) folders.push_back(name);
   }
   return folders;
 }
@@ -137,7 +133,7 @@ std::string inventory(core::FileSystem& files, const std::string& directory) {
   };
   std::vector<std::string> folders, others;
   for (const std::string& name : files.list(directory)) {
-    (files.info(core::join_path(directory, name)).is_directory ? folders : others).push_back(name);
+    (is_directory(files, core::join_path(directory, name)) ? folders : others).push_back(name);
   }
   return fmt::format("{} and {}", listed("file", others), listed("folder", folders));
 }
@@ -224,6 +220,7 @@ std::vector<std::string> paths_named(core::FileSystem& files, const std::string&
 
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix, std::string_view other_forms) {
   core::FileSystem& files = *options.files;
+  if (auto shards = shards_of(options.shards)) return *std::move(shards);
   const bool directory = is_directory(files, options.directory);
   const bool pattern = options.directory.find_first_of("*?[{") != std::string::npos;
   if (!directory && !pattern && !files.exists(options.directory)) {
@@ -233,19 +230,17 @@ StoredImages find_stored_images(const DatasetOptions& options, std::string_view 
   }
   if (auto found = directory ? look_into(options, prefix) : named_shards(options)) return *std::move(found);
   if (!directory) {
-    throw Error(ErrorCode::kNotFound,
-                {.problem = fmt::format("Found no files in --data_dir matching: {}", options.directory),
-                 .expected = fmt::format("shards of the {} images", subset_name(options.subset)),
-                 .actual = "none"});
+    throw NoSuchSubset({.problem = fmt::format("Found no files in --data_dir matching: {}", options.directory),
+                        .expected = fmt::format("shards of the {} images", subset_name(options.subset)),
+                        .actual = "none"});
   }
-  throw Error(ErrorCode::kNotFound,
-              {.problem = fmt::format("Found no files in --data_dir matching: {}",
-                                      core::join_path(options.directory, fmt::format("{}-*-of-*", prefix))),
-               .actual = inventory(files, options.directory),
-               .remedy = fmt::format(
-                   "pass the directory that holds the data set as --data_dir: TFRecords of that name, "
-                   "WebDataset shards {}*.tar, or a folder {} of class folders{}",
-                   words_of(options.subset).front(), fmt::join(words_of(options.subset), " or "), other_forms)});
+  throw NoSuchSubset({.problem = fmt::format("Found no files in --data_dir matching: {}",
+                                             core::join_path(options.directory, fmt::format("{}-*-of-*", prefix))),
+                      .actual = inventory(files, options.directory),
+                      .remedy = fmt::format(
+                          "pass the directory that holds the data set as --data_dir: TFRecords of that name, "
+                          "WebDataset shards {}*.tar, or a folder {} of class folders{}",
+                          words_of(options.subset).front(), fmt::join(words_of(options.subset), " or "), other_forms)});
 }
 
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,

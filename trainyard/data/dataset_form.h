@@ -43,8 +43,9 @@ struct StoredImages {
 // Throws kInvalidArgument for malformed braces.
 std::vector<std::string> paths_named(core::FileSystem& files, const std::string& data);
 
-// What is there of the subset, in the order above. `prefix` is that of the set's TFRecords. Throws kNotFound with
-// upstream's text and what the directory holds instead; `other_forms` says what else it might have held.
+// What is there of the subset, in the order above; `options.shards`, if there are any. `prefix` is that of the set's
+// TFRecords. Throws NoSuchSubset with upstream's text and what the directory holds instead, kNotFound where there is no
+// directory; `other_forms` says what else it might have held.
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
                                 std::string_view other_forms = "");
 

@@ -1,6 +1,8 @@
 // One small data set in each form that a directory may have, and what is said of directories that hold none.
 #include "trainyard/data/dataset_form.h"
 
+#include <filesystem>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -112,6 +114,50 @@ TEST_F(DatasetForm, ClassFoldersOfOneSubsetOrOfNone) {
       HasSubstr("got 0 files and 1 folder (train)"));
 }
 
+TEST_F(DatasetForm, LinksThatLeadNowhereArePassedOver) {
+  write("train/cats/1.jpg", jpeg(1));
+  for (const char* link : {"dangling", "train/dangling", "train/cats/dangling"}) {
+    std::filesystem::create_symlink("nowhere", temp_.file(link));
+  }
+  EXPECT_THAT(open()->label_names(), ElementsAre("cats"));
+  EXPECT_EQ(open()->size(), 1);
+  EXPECT_THAT(labels(*open(Subset::kTrain, "train")), ElementsAre(0));
+  EXPECT_THAT(open_error(Subset::kValidation), HasSubstr("got 1 file (dangling) and 1 folder (train)"));
+}
+
+TEST_F(DatasetForm, ClassesWithoutAnImageAreNamed) {
+  write("train/cats/1.jpg", jpeg(1));
+  for (int i = 0; i < 7; ++i) files_.make_directories(temp_.file(fmt::format("train/empty {}", i)));
+  ::testing::internal::CaptureStderr();
+  open();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("7 of 8 classes have no image: empty 0, empty 1, empty 2, empty 3, empty 4, ..."));
+}
+
+// A set without a subset is told from one of which a file has gone.
+TEST_F(DatasetForm, OnlyAMissingSubsetIsNoSuchSubset) {
+  write_records("some/train-00000-of-00001", {1, 2});
+  EXPECT_THROW(open(Subset::kValidation, "some"), NoSuchSubset);
+  EXPECT_THROW(open(Subset::kTrain, "nowhere/train-*.tar"), NoSuchSubset);
+  write("batches/test_batch.bin", std::string(3073, '\0'));
+  EXPECT_THROW(open(Subset::kTrain, "batches", "cifar10"), NoSuchSubset);
+  write("batches/data_batch_2.bin", std::string(3073, '\0'));
+  std::filesystem::create_symlink("nowhere", temp_.file("some/validation-00000-of-00001"));
+  for (const auto& [subset, within, name] :
+       std::vector<std::tuple<Subset, std::string, std::string>>{{Subset::kValidation, "some", "imagenet"},
+                                                                 {Subset::kTrain, "batches", "cifar10"},
+                                                                 {Subset::kTrain, "nowhere", "imagenet"}}) {
+    try {
+      open(subset, within, name);
+      ADD_FAILURE() << within;
+    } catch (const NoSuchSubset& error) {
+      ADD_FAILURE() << error.what();
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kNotFound) << error.what();
+    }
+  }
+}
+
 TEST_F(DatasetForm, WebDatasetGroupsFilesByKey) {
   write_tar("imagenet-train-000001.tar", {{"c.jpeg", jpeg(30)}, {"c.cls", "7\n"}});
   write_tar("imagenet-train-000000.tar", {{"__readme__", "nothing"},
@@ -123,11 +169,13 @@ TEST_F(DatasetForm, WebDatasetGroupsFilesByKey) {
                                           {"y.txt", "no sample"},
                                           {"z.json", R"({"label": 4})"},
                                           {"z.jpg", jpeg(20)},
+                                          {"z.png", "a mask"},
                                           {"z.cls", "5"}});
   write_tar("imagenet-val-000000.tar", {{"v.jpg", jpeg(40)}, {"v.cls", "0"}});
   const auto train = open();
   // "a/0.1.jpg" has the key "a/0" and the extension "1.jpg": as in webdataset, no image.
   EXPECT_THAT(labels(*train), ElementsAre(999, 5, 7));
+  EXPECT_EQ(train->read(1).value().bytes.size(), jpeg(20).size()) << "the first image of a sample";
   EXPECT_EQ(train->label_count(), 1000);
   EXPECT_THAT(train->read(1).value().where, HasSubstr("imagenet-train-000000.tar at offset "));
   EXPECT_THAT(labels(*open(Subset::kValidation)), ElementsAre(0));

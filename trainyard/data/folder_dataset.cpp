@@ -6,6 +6,7 @@
 #include <span>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/log.h"
 #include "trainyard/core/parallel.h"
@@ -47,7 +48,7 @@ void list_below(core::FileSystem& files, const std::string& path, int depth, std
   for (const std::string& name : files.list(path)) {
     if (is_image(name)) {
       listing.images.push_back(name);
-    } else if (const std::string below = core::join_path(path, name); files.info(below).is_directory) {
+    } else if (const std::string below = core::join_path(path, name); is_directory(files, below)) {
       list_below(files, below, depth + 1, listings);
     }
   }
@@ -56,10 +57,14 @@ void list_below(core::FileSystem& files, const std::string& path, int depth, std
 
 }  // namespace
 
+bool is_directory(core::FileSystem& files, const std::string& path) {
+  return files.exists(path) && files.info(path).is_directory;
+}
+
 bool holds_class_folders(core::FileSystem& files, const std::string& directory) {
   for (const std::string& name : files.list(directory)) {
     const std::string path = core::join_path(directory, name);
-    if (name.starts_with(".") || !files.info(path).is_directory) continue;
+    if (name.starts_with(".") || !is_directory(files, path)) continue;
     const std::vector<std::string> names = files.list(path);
     if (std::any_of(names.begin(), names.end(), is_image)) return true;
   }
@@ -68,7 +73,7 @@ bool holds_class_folders(core::FileSystem& files, const std::string& directory) 
 
 FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& root) : files_(*options.files) {
   for (const std::string& name : files_.list(root)) {
-    if (files_.info(core::join_path(root, name)).is_directory) classes_.push_back(name);
+    if (is_directory(files_, core::join_path(root, name))) classes_.push_back(name);
   }
   std::vector<std::vector<Listing>> listings(classes_.size());
   core::for_each_parallel(classes_.size(), core::available_cores(), [&](size_t label) {
@@ -76,7 +81,7 @@ FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& r
     std::sort(listings[label].begin(), listings[label].end(),
               [](const Listing& a, const Listing& b) { return a.path < b.path; });
   });
-  int64_t empty = 0;
+  std::vector<std::string> empty;
   for (size_t label = 0; label < classes_.size(); ++label) {
     const size_t before = places_.size();
     for (const Listing& listing : listings[label]) {
@@ -87,15 +92,21 @@ FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& r
         names_ += name;
       }
     }
-    if (places_.size() == before) ++empty;
+    if (places_.size() == before) empty.push_back(classes_[label]);
   }
   if (places_.empty()) {
-    throw Error(ErrorCode::kNotFound, {.problem = "class folders hold no images",
-                                       .where = root,
-                                       .expected = "files with .jpg, .jpeg or .png",
-                                       .actual = fmt::format("none in {} folders", classes_.size())});
+    throw NoSuchSubset({.problem = "class folders hold no images",
+                        .where = root,
+                        .expected = "files with .jpg, .jpeg or .png",
+                        .actual = fmt::format("none in {} folders", classes_.size())});
   }
-  if (empty > 0) core::log::warning("{}: {} of {} classes have no image", root, empty, classes_.size());
+  if (!empty.empty()) {
+    constexpr size_t kNamed = 5;
+    const size_t named = std::min(empty.size(), kNamed);
+    core::log::warning("{}: {} of {} classes have no image: {}{}", root, empty.size(), classes_.size(),
+                       fmt::join(empty.begin(), empty.begin() + static_cast<std::ptrdiff_t>(named), ", "),
+                       named < empty.size() ? ", ..." : "");
+  }
 }
 
 std::string FolderDataset::path_of(const Place& place) const {

@@ -11,12 +11,15 @@
 
 namespace trainyard::data {
 
+// Whether the path leads to a directory; not if it is a link that leads nowhere.
+bool is_directory(core::FileSystem& files, const std::string& path);
+
 // Whether the folder holds a folder with an image in it.
 bool holds_class_folders(core::FileSystem& files, const std::string& directory);
 
 class FolderDataset : public Dataset {
  public:
-  // Lists all folders. Throws kNotFound when there is no image, kInvalidArgument when folders nest too deep (a link
+  // Lists all folders. Throws NoSuchSubset when there is no image, kInvalidArgument when folders nest too deep (a link
   // that leads back to its parent).
   FolderDataset(const DatasetOptions& options, const std::string& root);
 

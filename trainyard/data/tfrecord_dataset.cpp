@@ -71,9 +71,9 @@ TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vecto
     size_ += static_cast<int64_t>(shard.records);
   }
   if (size_ == 0) {
-    throw Error(ErrorCode::kNotFound, {.problem = "data set holds no records",
-                                       .where = fmt::format("{} shards in {}", shards.size(), options.directory),
-                                       .remedy = "write the TFRecords again"});
+    throw NoSuchSubset({.problem = "data set holds no records",
+                        .where = fmt::format("{} shards in {}", shards.size(), options.directory),
+                        .remedy = "write the TFRecords again"});
   }
 }
 

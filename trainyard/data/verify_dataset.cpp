@@ -28,20 +28,12 @@ class Verifier {
                                  .subset = subset,
                                  .index_directory = options_.index_directory,
                                  .files = options_.files};
-      std::vector<std::string> parts = {options_.directory};  // what is not in shards is one part
-      try {
-        StoredImages stored = find_stored_images(whole, tfrecord_prefix(options_.name, subset));
-        if (stored.form != Form::kClassFolders) parts = std::move(stored.paths);
-      } catch (const Error& error) {
-        if (error.code() != ErrorCode::kNotFound) throw;
-      }
-      for (const std::string& part : parts) {
+      for (const std::vector<std::string>& shards : parts_of(whole)) {
         DatasetOptions options = whole;
-        options.directory = part;
+        options.shards = shards;
         try {
-          verify_part(options, parts.front() != options_.directory);
-        } catch (const Error& error) {
-          if (error.code() != ErrorCode::kNotFound || parts.size() > 1) throw;
+          verify_part(options);
+        } catch (const NoSuchSubset& error) {
           if (!missing) missing = error;
         }
       }
@@ -51,22 +43,45 @@ class Verifier {
   }
 
  private:
+  // Each shard alone, so that a damaged one does not hide the others; what is not in shards is one part.
+  std::vector<std::vector<std::string>> parts_of(const DatasetOptions& whole) const {
+    std::vector<std::vector<std::string>> parts;
+    try {
+      StoredImages stored = find_stored_images(whole, tfrecord_prefix(options_.name, whole.subset));
+      if (stored.form != Form::kClassFolders) {
+        for (std::string& path : stored.paths) parts.push_back({std::move(path)});
+      }
+    } catch (const NoSuchSubset&) {
+      // CIFAR-10's batches, or opening it says what is missing.
+    }
+    if (parts.empty()) parts.emplace_back();
+    return parts;
+  }
+
+  // Damaged, or a file that cannot be opened or read: what is verified is whether all can be.
+  static bool is_of_the_data(const Error& error) {
+    return error.code() == ErrorCode::kCorruptData || error.code() == ErrorCode::kIo ||
+           error.code() == ErrorCode::kNotFound;
+  }
+
   // Null, and told, where the records cannot be found.
   std::unique_ptr<Dataset> open(const DatasetOptions& options) {
     try {
       return datasets().get(options_.name)(options);
+    } catch (const NoSuchSubset&) {
+      throw;
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::kCorruptData) throw;
+      if (!is_of_the_data(error)) throw;
       tell(error);
       return nullptr;
     }
   }
 
-  void verify_part(DatasetOptions options, bool shard) {
+  void verify_part(DatasetOptions options) {
     options.use_index = false;
     std::unique_ptr<Dataset> dataset = open(options);
     if (!dataset) return;
-    if (shard) {
+    if (!options.shards.empty()) {
       // The records as an index file has them, if there is one: then it is verified with them.
       options.use_index = true;
       if (std::unique_ptr<Dataset> indexed = open(options)) dataset = std::move(indexed);
@@ -95,8 +110,7 @@ class Verifier {
       const core::Result<RecordImage> image = record_image(record.value());
       if (!image.ok()) return image.error();
     } catch (const Error& error) {
-      // An index of other records: every read of its shard says so.
-      if (error.code() != ErrorCode::kCorruptData) throw;
+      if (!is_of_the_data(error) && error.code() != ErrorCode::kInvalidArgument) throw;  // the latter: a named pipe
       return error;
     }
     return std::nullopt;

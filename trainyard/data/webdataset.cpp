@@ -50,9 +50,9 @@ WebDataset::WebDataset(const DatasetOptions& options, const std::vector<std::str
   });
   for (const std::vector<Sample>& samples : found) samples_.insert(samples_.end(), samples.begin(), samples.end());
   if (samples_.empty()) {
-    throw Error(ErrorCode::kNotFound, {.problem = "WebDataset shards hold no samples",
-                                       .where = fmt::format("{} shards in {}", shards.size(), options.directory),
-                                       .expected = "files KEY.jpg with KEY.cls or KEY.json"});
+    throw NoSuchSubset({.problem = "WebDataset shards hold no samples",
+                        .where = fmt::format("{} shards in {}", shards.size(), options.directory),
+                        .expected = "files KEY.jpg with KEY.cls or KEY.json"});
   }
 }
 
@@ -60,18 +60,24 @@ std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::Tar
   std::vector<Sample> samples;
   Sample sample{.shard = shard};
   std::string_view current;
+  std::string image_extension;
   const auto finish = [&] {
     if (sample.image.offset != 0 || sample.label.offset != 0) samples.push_back(sample);
     sample = {.shard = shard};
+    image_extension.clear();
   };
   for (const formats::TarMember& member : members) {
     const auto [key, extension] = split_name(member.name);
     if (extension.empty()) continue;
     const bool image = extension == "jpg" || extension == "jpeg" || extension == "png";
     const bool label = extension == "cls" || (extension == "json" && sample.label.offset == 0);
-    if (key != current || (image && sample.image.offset != 0)) finish();
+    // Two files of one name are two samples, as after `cat`; 0001.jpg and 0001.png are the image and a mask of it.
+    if (key != current || (image && extension == image_extension)) finish();
     current = key;
-    if (image) sample.image = {member.offset, member.size};
+    if (image && sample.image.offset == 0) {
+      sample.image = {member.offset, member.size};
+      image_extension = extension;
+    }
     if (label) {
       sample.label = {member.offset, member.size};
       sample.json = extension == "json";

@@ -13,11 +13,12 @@
 
 namespace trainyard::data {
 
-// The image is KEY.jpg, KEY.jpeg or KEY.png; the label KEY.cls, a number as text, or the number "label" of KEY.json.
-// Groups with neither are passed over, a group with one of the two is a bad sample.
+// The image is KEY.jpg, KEY.jpeg or KEY.png, the first of them; the label KEY.cls, a number as text, or the number
+// "label" of KEY.json. Groups with neither are passed over, a group with one of the two is a bad sample.
 class WebDataset : public Dataset {
  public:
-  // Reads the headers of all files in the shards. Throws kCorruptData where one is damaged, kNotFound without samples.
+  // Reads the headers of all files in the shards. Throws kCorruptData where one is damaged, NoSuchSubset without
+  // samples.
   WebDataset(const DatasetOptions& options, const std::vector<std::string>& shards, int64_t label_count,
              std::vector<std::string> label_names);
 
