@@ -119,6 +119,14 @@ TEST_F(Bench, DataTellsImagesASecondByStage) {
   EXPECT_EQ(last.substr(0, 18), "total images/sec: ");
   EXPECT_GT(std::stod(last.substr(18)), 0);
 
+  // Every flag of train's input counts here, too.
+  EXPECT_EQ(count_lines(run_command({"bench", "data", "--data_dir=" + temp_.file("shapes"), "--batch_size=16",
+                                     "--seconds=0", "--datasets_num_private_threads=3", "--batch_group_size=5"})
+                            .out,
+                        "^shapes: .*, 3 threads, "),
+            1);
+  EXPECT_EQ(run_command({"bench", "data", "--data_dir=" + temp_.file("shapes"), "--batch_group_size=0"}).code, kUsage);
+
   Arguments cached = command;
   cached.push_back("--decoded_cache_dir=" + temp_.file("decoded"));
   EXPECT_EQ(run_command(cached).code, kSuccess);
@@ -137,6 +145,8 @@ TEST_F(Bench, DataTellsImagesASecondByStage) {
 TEST_F(Bench, DataRefusesWhatItCannotDo) {
   EXPECT_EQ(run_command({"bench", "data"}).code, kUsage);
   EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--decoded_cache_dir=x/imagenet/cache"}).code,
+            kUsage);
+  EXPECT_EQ(run_command({"bench", "data", "--data_dir=./x/imagenet/", "--decoded_cache_dir=x/imagenet/cache"}).code,
             kUsage);
   EXPECT_EQ(run_command({"bench", "data", "--data_dir=x/imagenet", "--datasets_prefetch_buffer_size=5000"}).code,
             kUsage);

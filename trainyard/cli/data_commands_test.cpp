@@ -1,8 +1,10 @@
 // trainyard data: every form of a data set becomes every other one, with the same images and classes; damage is found.
+#include <filesystem>
 #include <functional>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "trainyard/cli/cli_for_test.h"
 #include "trainyard/core/temp_dir.h"
@@ -170,6 +172,51 @@ TEST_F(DataCommands, VerifyDecodesImages) {
   EXPECT_EQ(bad.code, kFailure);
   EXPECT_EQ(count_lines(bad.out, "^bad: .*" + core::base_name(image)), 1) << bad.out;
   EXPECT_THAT(bad.out, HasSubstr("images of imagenet: 1 bad")) << "class folders are images of any size";
+}
+
+TEST_F(DataCommands, VerifyListsFilesThatCannotBeOpened) {
+  ASSERT_EQ(convert(shapes_, "folder", temp_.file("folder")).code, kSuccess);
+  const std::string folder = temp_.file("folder/train/00000");
+  std::filesystem::create_symlink("nowhere", folder + "/dangling.jpg");
+  ASSERT_EQ(::mkfifo((folder + "/pipe.jpg").c_str(), 0600), 0);
+  files_.make_directories(folder + "/folder.jpg");
+  const CommandResult bad = run_command({"data", "verify", temp_.file("folder")});
+  EXPECT_EQ(bad.code, kFailure) << bad.err;
+  EXPECT_EQ(count_lines(
+                bad.out,
+                "^bad: (open file failed|a pipe or device cannot be read like a file): .*/(dangling|pipe|folder).jpg"),
+            3)
+      << bad.out;
+  EXPECT_THAT(bad.out, HasSubstr("63 training and 24 validation images of imagenet: 3 bad"));
+}
+
+// A shard that has gone is not taken for a set without that subset.
+TEST_F(DataCommands, AMissingShardIsNoMissingSubset) {
+  const std::string shard = core::join_path(shapes_, "validation-00000-of-00001");
+  files_.remove_file(shard);
+  EXPECT_EQ(run_command({"data", "verify", "--data_name=shapes", shapes_}).out,
+            "60 training and 0 validation images of shapes: all good\n");
+  std::filesystem::create_symlink("nowhere", shard);
+  const CommandResult verified = run_command({"data", "verify", "--data_name=shapes", shapes_});
+  EXPECT_EQ(verified.code, kFailure);
+  EXPECT_THAT(verified.out, HasSubstr(shard));
+  EXPECT_THAT(verified.out, HasSubstr("60 training and 0 validation images of shapes: 1 bad"));
+  const CommandResult converted = convert(shapes_, "folder", temp_.file("folder"));
+  EXPECT_EQ(converted.code, kFailure);
+  EXPECT_THAT(converted.err, HasSubstr(shard));
+  EXPECT_FALSE(files_.exists(temp_.file("folder")));
+}
+
+TEST_F(DataCommands, VerifyReadsOnBehindAnEmptyShard) {
+  files_.write_file_atomically(core::join_path(shapes_, "train-00000-of-00003"), "");
+  EXPECT_EQ(run_command({"data", "verify", "--data_name=shapes", shapes_}).out,
+            "60 training and 24 validation images of shapes: all good\n");
+}
+
+TEST_F(DataCommands, ADirectoryThatIsNotThereIsNamed) {
+  const CommandResult result = run_command({"data", "convert", "--from=/no/such", "--output=" + temp_.file("x")});
+  EXPECT_EQ(result.code, kUsage);
+  EXPECT_THAT(result.err, HasSubstr("/no/such: got no such file or directory"));
 }
 
 TEST_F(DataCommands, IndexWritesWhatRunsRead) {

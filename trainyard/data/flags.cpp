@@ -85,6 +85,8 @@ void declare_pipeline_flags(core::FlagTable& table) {
       .text("decoded_cache_dir", std::nullopt,
             "keep decoded images in files in this folder, for later runs too; refused once the data have changed")
       .group(kGroup);
+  table.integer("batch_group_size", 1, "batches that are made at a time; the warm-up is rounded up to a multiple")
+      .group(kGroup);
 }
 
 }  // namespace
@@ -93,12 +95,6 @@ void declare_input_flags(core::FlagTable& table) {
   declare_source_flags(table);
   declare_image_flags(table);
   declare_pipeline_flags(table);
-}
-
-void declare_flags(core::FlagTable& table) {
-  declare_input_flags(table);
-  table.integer("batch_group_size", 1, "batches that are made at a time; the warm-up is rounded up to a multiple")
-      .group("Input pipeline");
 }
 
 }  // namespace trainyard::data

@@ -9,7 +9,5 @@ namespace trainyard::data {
 void declare_source_flags(core::FlagTable& table);
 // Of all that input consists of: source, images, pipeline.
 void declare_input_flags(core::FlagTable& table);
-// Those, and what only training takes.
-void declare_flags(core::FlagTable& table);
 
 }  // namespace trainyard::data

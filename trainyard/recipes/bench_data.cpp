@@ -69,7 +69,10 @@ int64_t image_size_of(const core::FlagValues& values, const std::string& dataset
 void declare_bench_data_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Measurement";
   table.integer("batch_size", 64, "images a batch").bounds(1, 65536).group(kGroup);
-  table.integer("num_threads", std::nullopt, "threads that work on input; unset: the cores that the process may use")
+  table
+      .integer(
+          "num_threads", std::nullopt,
+          "threads that work on input; unset: datasets_num_private_threads, else the cores that the process may use")
       .bounds(1, 4096)
       .group(kGroup);
   table.real("seconds", 10, "how long it is timed; a quarter of that for each comparison").bounds(0).group(kGroup);
@@ -89,8 +92,17 @@ DataBenchReport bench_data(const core::FlagValues& values) {
   }
   const std::string dataset_name = benchmark_dataset_name(values);
   InputSettings settings = read_input_settings(values, dataset_name, image_size_of(values, dataset_name));
-  settings.input_threads = static_cast<int>(values.optional_integer("num_threads").value_or(core::available_cores()));
+  if (const auto threads = values.optional_integer("num_threads")) {
+    settings.input_threads = static_cast<int>(*threads);
+  } else if (!values.optional_integer("datasets_num_private_threads")) {
+    settings.input_threads = core::available_cores();  // there is no step that needs any
+  }
   const double seconds = values.real("seconds");
+  const int64_t group_size = values.integer("batch_group_size");
+  if (group_size < 1) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      fmt::format("batch_group_size must be positive, not {}", group_size));
+  }
 
   DataBenchReport report{.dataset = dataset_name,
                          .batch_size = values.integer("batch_size"),
@@ -109,9 +121,9 @@ DataBenchReport bench_data(const core::FlagValues& values) {
   data::SyntheticSource synthetic({.batch_size = report.batch_size, .height = report.height, .width = report.width});
   report.rates.push_back({"synthetic", take_for(synthetic, kPartForEachComparison * seconds).rate()});
 
-  const int64_t warm_up =
-      (values.integer("warmup_epochs") * report.samples + report.batch_size - 1) / report.batch_size;
-  for (int64_t b = 0; b < warm_up + kWarmUpBatches; ++b) full.next();
+  const int64_t epochs = (values.integer("warmup_epochs") * report.samples + report.batch_size - 1) / report.batch_size;
+  const int64_t groups = (epochs + kWarmUpBatches + group_size - 1) / group_size;
+  for (int64_t b = 0; b < groups * group_size; ++b) full.next();
   const data::PipelineStatistics before = full.statistics();
   const double waited_before = full.waited_seconds();
   const Timed timed = take_for(full, seconds);

@@ -15,7 +15,7 @@ const core::FlagTable& benchmark_flags() {
   static const core::FlagTable joined = [] {
     core::FlagTable table;
     models::declare_flags(table);
-    data::declare_flags(table);
+    data::declare_input_flags(table);
     train::declare_flags(table);
     optim::declare_flags(table);
     nn::declare_flags(table);

@@ -45,8 +45,13 @@ std::string guess_from(const std::string& directory, const std::string& otherwis
     return name;
   }
   if (!otherwise.empty()) return otherwise;
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    "Could not identify name of dataset. Please specify with --data_name option.");
+  core::ErrorDetail detail{.problem = "Could not identify name of dataset. Please specify with --data_name option."};
+  if (data::paths_named(core::local_file_system(), directory) == std::vector<std::string>{directory} &&
+      !core::local_file_system().exists(directory)) {
+    detail.where = directory;
+    detail.actual = "no such file or directory";
+  }
+  throw core::Error(core::ErrorCode::kInvalidArgument, std::move(detail));
 }
 
 }  // namespace

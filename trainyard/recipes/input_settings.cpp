@@ -1,7 +1,9 @@
 #include "trainyard/recipes/input_settings.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -31,10 +33,18 @@ void settle_scaled_decode(const core::FlagValues& values, InputSettings& setting
        .remedy = "leave one of the two out"});
 }
 
+// Without links and "..", with one slash at the end.
+std::string real_folder(const std::string& path) {
+  std::error_code unknown;
+  const std::filesystem::path whole = std::filesystem::absolute(path, unknown);
+  const std::filesystem::path real = std::filesystem::weakly_canonical(whole, unknown);
+  return ((real.empty() ? whole : real) / "").string();
+}
+
 // The cache would change what it is compared with.
 void refuse_cache_inside_data(const InputSettings& settings) {
-  const std::string data = settings.data_dir + "/", cache = settings.decoded_cache_dir + "/";
-  if (settings.decoded_cache_dir.empty() || !cache.starts_with(data)) return;
+  if (settings.data_dir.empty() || settings.decoded_cache_dir.empty()) return;
+  if (!real_folder(settings.decoded_cache_dir).starts_with(real_folder(settings.data_dir))) return;
   throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--decoded_cache_dir is inside --data_dir",
                                                         .actual = settings.decoded_cache_dir,
                                                         .remedy = "name a folder elsewhere"});
