@@ -83,6 +83,7 @@ Axis make_axis(int input, int output, int begin, int count, const ResizeOptions&
   const float offset = options.half_pixel_centers ? 0.5F : 0.0F;
   Axis axis;
   for (int i = begin; i < begin + count; ++i) {
+    const size_t taps_before = axis.taps.size();
     const float place = (static_cast<float>(i) + offset) * scale;
     const Place center{place - offset, input - 1};
     const bool smooth = options.method == ResizeMethod::kBilinear || options.method == ResizeMethod::kBicubic;
@@ -98,6 +99,8 @@ Axis make_axis(int input, int output, int begin, int count, const ResizeOptions&
       const float from = static_cast<float>(i) * scale;
       add_area(from, static_cast<float>(i + 1) * scale, scale, center.last, axis);
     }
+    // Behind 2^24 outputs a float's neighbours are pixels apart, and an output's part of the input may come out empty.
+    if (axis.taps.size() == taps_before) add_nearest(place, center.last, axis);
     axis.end_output();
   }
   return axis;
