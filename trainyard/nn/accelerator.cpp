@@ -14,9 +14,10 @@ void AcceleratorOptions::validate() const {
   if (index < 0) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "there is no such device", .actual = std::to_string(index)});
   }
-  if (!(memory_fraction >= 0 && memory_fraction <= 1)) {
+  const int most = managed_memory ? 64 : 1;  // how much the host really has is known where it is opened
+  if (!(memory_fraction >= 0 && memory_fraction <= most)) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "the part of the device's memory is not usable",
-                                              .expected = "a number in [0, 1]",
+                                              .expected = fmt::format("a number in [0, {}]", most),
                                               .actual = fmt::format("{}", memory_fraction)});
   }
 }

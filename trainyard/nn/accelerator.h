@@ -28,7 +28,10 @@ class RecordedWork {
 
 struct AcceleratorOptions {
   int index = 0;
-  double memory_fraction = 0;    // of the device's memory that may be used, in (0, 1]; 0: all
+  double memory_fraction = 0;  // of the device's memory that may be used, in (0, 1]; 0: all
+  // Memory whose pages move between device and host: memory_fraction may be up to 64 then, 0 is what is free on the
+  // device, and nothing is recorded.
+  bool managed_memory = false;
   bool take_all_memory = false;  // at once, instead of as it is needed
   bool tf32 = false;             // float products and convolutions may round their factors to 10 bits
   void validate() const;         // throws kInvalidArgument

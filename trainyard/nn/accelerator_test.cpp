@@ -1,5 +1,7 @@
 #include "trainyard/nn/accelerator.h"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
@@ -16,6 +18,9 @@ TEST(Accelerator, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_THROW(open_accelerator("cuda", {.index = -1}), core::Error);
   EXPECT_THROW(open_accelerator("cuda", {.memory_fraction = -0.1}), core::Error);
   EXPECT_THROW(open_accelerator("cuda", {.memory_fraction = 1.1}), core::Error);
+  EXPECT_THROW(AcceleratorOptions{.memory_fraction = std::nan("")}.validate(), core::Error);
+  EXPECT_NO_THROW((AcceleratorOptions{.memory_fraction = 1.5, .managed_memory = true}.validate()));
+  EXPECT_THROW((AcceleratorOptions{.memory_fraction = 1e300, .managed_memory = true}.validate()), core::Error);
 }
 
 TEST(Accelerator, AMachineWithoutGpusSaysWhatIsMissing) {

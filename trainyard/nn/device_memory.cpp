@@ -16,11 +16,11 @@ int64_t elements(const Shape& shape) {
   return count;
 }
 
+}  // namespace
+
 std::string gibibytes(int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
-
-}  // namespace
 
 int64_t activation_bytes_per_image(const Graph& graph, int64_t element_bytes, bool training) {
   std::vector<int64_t> sizes{elements(graph.input_shape()) * element_bytes};

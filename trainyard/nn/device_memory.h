@@ -12,11 +12,14 @@ namespace trainyard::nn {
 // Bytes.
 struct DeviceMemory {
   int64_t total = 0;
-  int64_t limit = 0;  // of what this process may take: total, or a fraction of it
+  int64_t limit = 0;  // of what this process may take: total, a part of it, or more where pages move to the host
   int64_t free = 0;   // that nobody holds
   int64_t held = 0;   // by this process: tensors and what it keeps for the next ones
   int64_t used = 0;   // of that, in tensors
 };
+
+// "1.50 GiB"
+std::string gibibytes(int64_t bytes);
 
 // What one image needs in a training step, by a count of what is kept for the backward: each fused unit's output, in
 // elements of `element_bytes`, a byte an element of max pooling's indices, and the two largest gradients that live at a

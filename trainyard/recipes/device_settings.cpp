@@ -80,10 +80,6 @@ void refuse_cpu_flags(const FlagValues& values) {
       throw unsupported(fmt::format("--{} is the CPU's", flag), "leave it out, or use --device=cpu");
   }
   if (values.text("executor") == "cpu") throw unsupported("--executor=cpu runs on the CPU", "use --device=cpu");
-  if (values.optional_boolean("use_unified_memory").value_or(false)) {
-    throw unsupported("--use_unified_memory cannot be run: memory of a GPU is taken from the GPU alone",
-                      "leave it out, and use a smaller batch with --micro_steps where memory does not do");
-  }
 }
 
 // "2" or "1,0": the first num_gpus of them are used, and that is one.
@@ -154,6 +150,7 @@ DeviceRequest read_device_request(const FlagValues& values, int gpus) {
   refuse_cpu_flags(values);
   request.accelerator = {.index = first_index(values.text("gpu_indices")),
                          .memory_fraction = values.real("gpu_memory_frac_for_testing"),
+                         .managed_memory = values.optional_boolean("use_unified_memory").value_or(false),
                          .take_all_memory = values.optional_boolean("allow_growth") == false,
                          .tf32 = values.boolean("tf32")};
   request.accelerator.validate();

@@ -49,8 +49,10 @@ TEST(DeviceRequest, MemoryFlagsHaveTheirMeaning) {
   EXPECT_FALSE(request({}, 1).accelerator.take_all_memory);
   EXPECT_FALSE(request({"--allow_growth"}, 1).accelerator.take_all_memory);
   EXPECT_TRUE(request({"--noallow_growth"}, 1).accelerator.take_all_memory);
-  EXPECT_NE(problem({"--use_unified_memory"}, 1), "");
-  EXPECT_EQ(problem({"--nouse_unified_memory"}, 1), "");
+  EXPECT_FALSE(request({"--nouse_unified_memory"}, 1).accelerator.managed_memory);
+  const auto unified = request({"--use_unified_memory", "--gpu_memory_frac_for_testing=1.5"}, 1).accelerator;
+  EXPECT_TRUE(unified.managed_memory);
+  EXPECT_EQ(unified.memory_fraction, 1.5);
 }
 
 TEST(DeviceRequest, GpuIndicesNameTheGpu) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <optional>
 
 #include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
@@ -12,10 +13,12 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 
+#include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/nn/accelerator.h"
 #include "trainyard/nn/cuda/float_precision.h"
 #include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/nn/cuda/managed_memory.h"
 
 namespace trainyard::nn::cuda {
 namespace {
@@ -36,9 +39,13 @@ class CudaAccelerator : public Accelerator {
   explicit CudaAccelerator(const AcceleratorOptions& options)
       : device_(c10::kCUDA, static_cast<c10::DeviceIndex>(options.index)),
         stream_((at::globalContext().lazyInitDevice(c10::kCUDA), c10::cuda::getStreamFromPool(false, device_.index()))),
-        fraction_(options.memory_fraction > 0 ? options.memory_fraction : 1.0) {
+        limit_(limit_of(options)) {
     allow_tf32(options.tf32);
-    if (options.memory_fraction > 0) caching::get()->setMemoryFraction(options.memory_fraction, device_.index());
+    if (options.managed_memory) {
+      managed_.emplace(device_.index(), limit_);
+    } else if (options.memory_fraction > 0) {
+      caching::get()->setMemoryFraction(options.memory_fraction, device_.index());
+    }
     // The allocator keeps what it is given for ever.
     caching::get()->attachOutOfMemoryObserver(
         [refused = refused_, own = device_.index()](int64_t device, size_t asked, size_t, size_t) {
@@ -63,6 +70,7 @@ class CudaAccelerator : public Accelerator {
   }
 
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
+    if (managed_) throw core::Error(core::ErrorCode::kUnsupported, "a step cannot be captured in unified memory");
     const c10::cuda::CUDAStreamGuard guard(stream_.unwrap());
     stream_.synchronize();
     auto recorded = std::make_unique<CudaRecordedWork>();
@@ -88,14 +96,12 @@ class CudaAccelerator : public Accelerator {
   }
 
   DeviceMemory memory() override {
-    const c10::cuda::CUDAGuard guard(device_.index());
-    size_t free = 0, total = 0;
-    check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+    const auto [free, total] = free_and_total();
     const auto statistics = caching::getDeviceStats(device_.index());
     const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    return {.total = static_cast<int64_t>(total),
-            .limit = static_cast<int64_t>(fraction_ * static_cast<double>(total)),
-            .free = static_cast<int64_t>(free),
+    return {.total = total,
+            .limit = limit_,
+            .free = managed_ ? managed_->free_bytes() : free,
             .held = statistics.reserved_bytes[all].current,
             .used = statistics.allocated_bytes[all].current};
   }
@@ -104,6 +110,24 @@ class CudaAccelerator : public Accelerator {
 
  private:
   static constexpr int64_t kAhead = 2;
+
+  // Bytes.
+  struct FreeAndTotal {
+    int64_t free, total;
+  };
+  FreeAndTotal free_and_total() const {
+    const c10::cuda::CUDAGuard guard(device_.index());
+    size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+    return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
+  }
+
+  // Managed memory beyond what is free moves pages out of the GPU all the time: only who asks for it gets it.
+  int64_t limit_of(const AcceleratorOptions& options) const {
+    const auto [free, total] = free_and_total();
+    if (options.memory_fraction > 0) return static_cast<int64_t>(options.memory_fraction * static_cast<double>(total));
+    return options.managed_memory ? std::max<int64_t>(free - kReserve, 0) : total;
+  }
 
   // LibTorch leaves its allocators as they are during a capture when that cannot be ended: the graph, which is about to
   // go, would be asked at each allocation. Throws nothing: who has stopped asking says so by an error.
@@ -123,16 +147,17 @@ class CudaAccelerator : public Accelerator {
   // One block as large as what is left, given back to the allocator, which cuts later tensors from it.
   void take_all_memory() {
     const DeviceMemory before = memory();
-    const int64_t bytes = std::min(before.limit - before.held, before.free - kReserve);
+    const int64_t bytes = managed_ ? before.free : std::min(before.limit - before.held, before.free - kReserve);
     if (bytes <= 0) return;
     const c10::cuda::CUDAStreamGuard guard(stream_.unwrap());
     caching::raw_delete(caching::raw_alloc_with_stream(static_cast<size_t>(bytes), stream_));
-    core::log::info("{} took {:.1f} GiB of its memory at once", name(), static_cast<double>(bytes) / (1 << 30));
+    core::log::info("{} took {} of its memory at once", name(), gibibytes(bytes));
   }
 
   c10::Device device_;
   c10::cuda::CUDAStream stream_;
-  double fraction_;
+  int64_t limit_;  // bytes
+  std::optional<ManagedMemory> managed_;
   std::shared_ptr<std::atomic<int64_t>> refused_ = std::make_shared<std::atomic<int64_t>>(0);
   std::array<c10::cuda::CUDAEvent, kAhead> ends_;
   int64_t step_ = 0;
