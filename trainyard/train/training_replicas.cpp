@@ -38,9 +38,6 @@ std::string capture_obstacle(const SingleCostOptions& options) {
     if (std::holds_alternative<nn::Foreign>(node.op)) {
       return fmt::format("nobody knows what the foreign module {} does", node.name);
     }
-    if (std::holds_alternative<nn::Attention>(node.op)) {
-      return fmt::format("the attention {} moves its tables to the device in each step", node.name);
-    }
   }
   return "";
 }

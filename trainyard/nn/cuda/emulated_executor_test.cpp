@@ -2,9 +2,11 @@
 // order, but for cuDNN's and cuBLAS's part, which is ATen's on the CPU.
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sin.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/cuda/cross_entropy.h"
@@ -37,6 +39,45 @@ TEST(CudaEmulation, CrossEntropyIsAtens) {
   for (const int64_t no_class : {-1, 10}) {
     labels[1] = no_class;
     EXPECT_TRUE(cuda::softmax_cross_entropy(logits, labels, 0).isnan().item<bool>());
+  }
+}
+
+// The fused kernels that are chosen otherwise, and the formula that repeats itself: of one step, the same.
+TEST(CudaEmulation, DeterministicAttentionIsTheSameAttention) {
+  const auto step = [](const std::string& executor, const Attention& op, ConvolutionPolicy policy) {
+    GraphBuilder b({.image = {48, 6, 9}, .name = "attention"});
+    const Graph graph = b.build(b.attention("layer", b.input(), op));
+    ParameterSet set;
+    GradientSink sink(set);
+    const auto run =
+        make_executor(executor, graph, {.kernels = {.convolutions = policy}, .parameters = &set, .gradients = &sink});
+    set.allocate();
+    set.initialize(3);
+    set.values().copy_(at::sin(at::arange(set.values().numel())));
+    set.values_changed();
+    at::Tensor images = at::sin(at::arange(4 * 48 * 6 * 9).to(at::kFloat)).view({4, 48, 6, 9}).requires_grad_(true);
+    std::vector<at::Tensor> results;
+    for (int64_t number = 0; number < 2; ++number) {  // tables are made in the first
+      sink.begin(0, 1);
+      const at::Tensor output = run->forward(images, {.seed = 1, .step = number});
+      images.mutable_grad().reset();
+      (output * output).sum().backward();
+      sink.finish();
+      results = {output.detach(), images.grad(), set.gradients().clone()};
+    }
+    return results;
+  };
+  for (const Attention& op : {Attention{.heads = 2}, Attention{.heads = 2, .queries = 3},
+                              Attention{.heads = 2, .window = 3}, Attention{.heads = 2, .window = 3, .shift = 1}}) {
+    const auto expected = step("reference", op, ConvolutionPolicy::kAuto);
+    for (const ConvolutionPolicy policy : {ConvolutionPolicy::kAuto, ConvolutionPolicy::kByShape}) {
+      const auto own = step("cuda_emulation", op, policy);
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (own[i].numel() == 0) continue;  // without windows there is no bias
+        EXPECT_LE((own[i] - expected[i]).norm().item<double>(), 2e-6 * expected[i].norm().item<double>())
+            << "window " << op.window << " shift " << op.shift << " queries " << op.queries << " result " << i;
+      }
+    }
   }
 }
 

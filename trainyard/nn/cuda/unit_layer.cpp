@@ -82,6 +82,7 @@ std::unique_ptr<UnitLayer> make_unit_layer(const LayerContext& context, const Un
                           make_max_pool_layer, make_mask_layer}) {
     if (std::unique_ptr<UnitLayer> layer = make(context, unit)) return layer;
   }
+  if (std::unique_ptr<UnitLayer> layer = make_attention_layer(context, unit, *plain.front())) return layer;
   return std::make_unique<PlainLayer>(context, unit, std::move(plain));
 }
 

@@ -53,7 +53,8 @@ class UnitLayer {
 // residual.
 std::vector<int> unit_inputs(const Graph& graph, const Unit& unit);
 
-// The layer of `unit`, by its head: batch norm, convolution, linear layer, sum with an activation, max pooling, masks.
+// The layer of `unit`, by its head: batch norm, convolution, linear layer, sum with an activation, max pooling, masks,
+// attention.
 // What has no kernel here is run by `plain`, one for each node of the unit, through ATen. Declares its weights in
 // context.weights. `context` and `plain` outlive it.
 std::unique_ptr<UnitLayer> make_unit_layer(const LayerContext& context, const Unit& unit,
@@ -66,6 +67,8 @@ std::unique_ptr<UnitLayer> make_linear_layer(const LayerContext& context, const 
 std::unique_ptr<UnitLayer> make_sum_layer(const LayerContext& context, const Unit& unit);
 std::unique_ptr<UnitLayer> make_max_pool_layer(const LayerContext& context, const Unit& unit);
 std::unique_ptr<UnitLayer> make_mask_layer(const LayerContext& context, const Unit& unit);
+// `bound`: the attention's node, whose bias is a leaf of autograd.
+std::unique_ptr<UnitLayer> make_attention_layer(const LayerContext& context, const Unit& unit, BoundLayer& bound);
 
 Nonlinearity nonlinearity_of(const LayerContext& context, const Unit& unit);
 

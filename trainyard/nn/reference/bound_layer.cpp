@@ -34,16 +34,24 @@ void BoundLayer::bind() {
   bound_ = true;
 }
 
-at::Tensor BoundLayer::run(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random) {
+reference::LayerCall BoundLayer::call(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random) {
   if (!bound_) bind();
-  const reference::LayerCall call{.node = node_,
-                                  .name = name_,
-                                  .inputs = inputs,
-                                  .variables = leaves_,
-                                  .buffers = buffer_views_,
-                                  .training = context_.mode == Mode::kTraining,
-                                  .reuse_input = reuse_input,
-                                  .random = random};
+  return {.node = node_,
+          .name = name_,
+          .inputs = inputs,
+          .variables = leaves_,
+          .buffers = buffer_views_,
+          .training = context_.mode == Mode::kTraining,
+          .reuse_input = reuse_input,
+          .random = random};
+}
+
+at::Tensor BoundLayer::run_as(const Formula& formula, std::span<const at::Tensor> inputs, const StepRandom& random) {
+  return formula(call(inputs, /*reuse_input=*/false, random));
+}
+
+at::Tensor BoundLayer::run(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random) {
+  const reference::LayerCall call = this->call(inputs, reuse_input, random);
   return std::visit(
       [&](const auto& op) -> at::Tensor {
         using Operation = std::decay_t<decltype(op)>;

@@ -2,6 +2,7 @@
 // The reference executor runs all nodes so, the CPU plan those that it has no kernel for.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,10 @@
 
 namespace trainyard::nn {
 
+namespace reference {
+struct LayerCall;
+}
+
 class BoundLayer {
  public:
   // Declares the node's parameters and buffers in the context's set. Both outlive the layer.
@@ -20,9 +25,14 @@ class BoundLayer {
   // inputs: [N, ...] of one dtype; gradients of variables go to the context's sink. `reuse_input`: nobody else needs
   // the first input, it may become the result. The first call binds to the set, which must be allocated.
   at::Tensor run(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
+  // The same by another formula for the node's operation.
+  using Formula = std::function<at::Tensor(const reference::LayerCall& call)>;
+  at::Tensor run_as(const Formula& formula, std::span<const at::Tensor> inputs, const StepRandom& random);
 
  private:
   void bind();
+  // Binds where that is still to be done.
+  reference::LayerCall call(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
 
   const Node& node_;
   const BuildContext& context_;
