@@ -207,8 +207,8 @@ class Pipeline::Workers {
     for (int r = 0; r < options_.local_replicas; ++r) {
       const int64_t first = (options_.first_replica + r) * options_.batch_size;
       const int64_t count = std::clamp<int64_t>(left - first, 0, options_.batch_size);
-      Batch batch{.images = at::empty({count, 3, options_.height, options_.width}, at::kFloat),
-                  .labels = at::empty({count}, at::kLong),
+      Batch batch{.images = memory({count, 3, options_.height, options_.width}, at::kFloat),
+                  .labels = memory({count}, at::kLong),
                   .first_sample = first,
                   .after = after};
       float* image = batch.images.mutable_data_ptr<float>();
@@ -225,6 +225,10 @@ class Pipeline::Workers {
       job.batches.push_back(std::move(batch));
     }
     open_at_ = after;
+  }
+
+  at::Tensor memory(at::IntArrayRef sizes, at::ScalarType dtype) const {
+    return options_.allocate ? options_.allocate(sizes, dtype) : at::empty(sizes, dtype);
   }
 
   const PipelineOptions options_;

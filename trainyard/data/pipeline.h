@@ -10,8 +10,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "trainyard/data/bad_samples.h"
 #include "trainyard/data/batch_source.h"
@@ -38,6 +41,8 @@ struct PipelineOptions {
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;
   BadSampleOptions bad_samples;
+  // What batches lie in; none: the program's caching allocator. Called by worker threads.
+  std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate;
   void validate() const;  // throws kInvalidArgument
 };
 

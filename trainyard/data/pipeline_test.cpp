@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include <ATen/ops/empty.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -364,6 +365,21 @@ TEST(Pipeline, SavesThePlaceOfTheConsumerNotOfTheWorkers) {
   auto resumed = make_pipeline(50, small_options());
   resumed->load(state);
   EXPECT_EQ(content(resumed->next()), expected);
+}
+
+TEST(Pipeline, BatchesLieInTheMemoryThatItIsGiven) {
+  std::atomic<int> asked = 0;
+  const auto plain = content(make_pipeline(20, small_options())->next());
+  PipelineOptions options = small_options();
+  options.allocate = [&asked](at::IntArrayRef sizes, at::ScalarType dtype) {
+    ++asked;
+    return at::empty(sizes, dtype);
+  };
+  const auto pipeline = make_pipeline(20, options);
+  EXPECT_EQ(content(pipeline->next()), plain);
+  pipeline->stop();
+  EXPECT_GE(asked, 2);
+  EXPECT_EQ(asked % 2, 0);  // images and labels
 }
 
 TEST(Pipeline, RefusesPlacesOutsideTheDataSet) {

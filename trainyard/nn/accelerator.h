@@ -11,7 +11,10 @@
 #include <memory>
 #include <string>
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
 
 #include "trainyard/core/registry.h"
 #include "trainyard/nn/device_memory.h"
@@ -24,6 +27,23 @@ class RecordedWork {
   virtual ~RecordedWork() = default;
   // Hands all of it to the device; does not wait.
   virtual void replay() = 0;
+};
+
+// Work of one lane runs one behind the other, the two lanes run side by side.
+enum class Lane {
+  kCompute,  // what threads hand over while they use() the device
+  kCopy,     // batches on their way to it
+};
+
+// A place in a lane that a lane waits for. One thread at a time.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  // Moves the mark behind all that was handed to the lane so far.
+  virtual void set(Lane lane) = 0;
+  // What is handed to the lane from now on begins when all before the mark is done; the calling thread does not wait. No
+  // effect before the first set().
+  virtual void hold_back(Lane lane) = 0;
 };
 
 struct AcceleratorOptions {
@@ -50,6 +70,13 @@ class Accelerator {
   virtual void wait() = 0;
   // Where a step ends: waits until the one before the last is done, so that the calling thread is never further ahead.
   virtual void end_step() = 0;
+
+  virtual std::unique_ptr<Mark> make_mark() = 0;
+  // Uninitialised memory of the host that the device reads by itself. From any thread, which need not use() the device.
+  virtual at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) = 0;
+  // Fills `target`, a tensor on the device, with `host` of the same shape and dtype, in the lane of copies. Does not wait:
+  // pinned() memory, once let go of, is given out again when it has been read; other memory is read before this returns.
+  virtual void send(const at::Tensor& host, const at::Tensor& target) = 0;
 
   // Runs `work`, whose work for the device is not done but recorded. Everything that it reads and writes must lie where
   // it is at each replay; it must not wait for the device. Throws what `work` throws, or when something cannot be

@@ -130,6 +130,11 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
   data::PipelineOptions pipeline = pipeline_options(settings, training);
   pipeline.batch_size = batch_size;
   pipeline.local_replicas = pipeline.total_replicas = replicas;
+  if (settings.device.accelerator != nullptr) {
+    pipeline.allocate = [accelerator = settings.device.accelerator](at::IntArrayRef sizes, at::ScalarType dtype) {
+      return accelerator->pinned(sizes, dtype);
+    };
+  }
   pipeline.repeat = subset == data::Subset::kTrain || !settings.eval_exact;
   const auto& dataset = subset == data::Subset::kTrain ? settings.train_data : settings.validation_data;
   pipeline.label_offset = label_offset(*dataset, models::find_dataset(settings.dataset), settings.num_classes);

@@ -4,46 +4,35 @@
 #include <exception>
 #include <utility>
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
 #include "trainyard/nn/loss.h"
 #include "trainyard/train/error_context.h"
 
 namespace trainyard::train {
-namespace {
-
-// Through pinned memory, from which the device copies while this thread goes on.
-void copy_to(const at::Tensor& target, const at::Tensor& host) {
-  if (target.is_cpu()) {
-    target.copy_(host);
-  } else {
-    target.copy_(host.pin_memory(), /*non_blocking=*/true);
-  }
-}
-
-at::Tensor like(const at::Tensor& host, const at::Tensor& buffer, at::Device device) {
-  const bool fits = buffer.defined() && buffer.sizes() == host.sizes() && buffer.scalar_type() == host.scalar_type();
-  return fits ? buffer : at::empty(host.sizes(), host.options().device(device));
-}
-
-}  // namespace
 
 DeviceStep::DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options)
-    : accelerator_(std::move(accelerator)), options_(options), capture_(options.capture ? options.obstacle : "") {}
+    : accelerator_(std::move(accelerator)),
+      options_(options),
+      capture_(options.capture ? options.obstacle : ""),
+      transfer_(accelerator_, options.keeps_images) {}
 
-data::Batch DeviceStep::on_device(const data::Batch& batch, Buffers& buffers) const {
+data::Batch DeviceStep::on_device(const data::Batch& batch) {
   nn::check_labels(batch.labels, options_.classes);
-  const bool there =
-      options_.keeps_images && buffers.host_images.defined() && buffers.host_images.is_same(batch.images);
-  if (!there) {
-    buffers.images = like(batch.images, buffers.images, accelerator_->device());
-    copy_to(buffers.images, batch.images);
-    buffers.host_images = batch.images;
+  return transfer_.move(batch);
+}
+
+void DeviceStep::fill_inputs(const data::Batch& batch) {
+  const data::Batch arrived = on_device(batch);
+  if (!inputs_.images.defined()) {
+    inputs_ = {.images = at::empty_like(arrived.images), .labels = at::empty_like(arrived.labels)};
   }
-  buffers.labels = like(batch.labels, buffers.labels, accelerator_->device());
-  copy_to(buffers.labels, batch.labels);
-  return {.images = buffers.images, .labels = buffers.labels, .first_sample = batch.first_sample, .after = batch.after};
+  const bool there =
+      options_.keeps_images && inputs_.host_images.defined() && inputs_.host_images.is_same(batch.images);
+  if (!there) inputs_.images.copy_(arrived.images, /*non_blocking=*/true);
+  inputs_.labels.copy_(arrived.labels, /*non_blocking=*/true);
+  inputs_.host_images = batch.images;
 }
 
 void DeviceStep::run_or_explain(int64_t batch, const std::function<void()>& work) const {
@@ -58,7 +47,7 @@ void DeviceStep::run_or_explain(int64_t batch, const std::function<void()>& work
 }
 
 void DeviceStep::run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step) {
-  run_or_explain(batch.images.size(0), [&] { step(on_device(batch, buffers_)); });
+  run_or_explain(batch.images.size(0), [&] { step(on_device(batch)); });
 }
 
 DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
@@ -71,7 +60,7 @@ DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
   } else if (action == StepCapture::Action::kRecord) {
     run_or_explain(batch.images.size(0), [&] { done = record_and_replay(batch, step); });
   } else {
-    on_device(batch, recorded_buffers_);
+    fill_inputs(batch);
     recording_->replay();
     done = Done::kReplayed;
   }
@@ -80,17 +69,21 @@ DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
 
 DeviceStep::Done DeviceStep::record_and_replay(const data::Batch& batch,
                                                const std::function<void(const data::Batch&)>& step) {
-  const data::Batch placed = on_device(batch, recorded_buffers_);
+  fill_inputs(batch);
+  const data::Batch placed{.images = inputs_.images,
+                           .labels = inputs_.labels,
+                           .first_sample = batch.first_sample,
+                           .after = batch.after};
   try {
     recording_ = accelerator_->record([&] { step(placed); });
   } catch (...) {
     const core::Error error = as_error(std::current_exception());
     capture_.give_up(error.what());
     step(placed);
+    inputs_ = {};
     return Done::kCalled;
   }
   capture_.recorded();
-  buffers_ = {};  // of the warm-up
   recording_->replay();
   return Done::kRecorded;
 }

@@ -1,5 +1,8 @@
-// One replica's steps on an accelerator: batches go to buffers there that stay where they are, steps are captured where
-// that is asked for, and running out of memory becomes an error that says what would fit.
+// One replica's steps on an accelerator: batches travel beside the step before (train/batch_transfer.h), steps are
+// captured where that is asked for, and running out of memory becomes an error that says what would fit.
+//
+// A captured step reads where it read when it was recorded, so each batch is copied from where it arrived to there: one
+// pass within the device's memory. A second recording, of the other buffer, would cost a second pool of activations.
 #pragma once
 
 #include <functional>
@@ -10,6 +13,7 @@
 
 #include "trainyard/data/batch_source.h"
 #include "trainyard/nn/accelerator.h"
+#include "trainyard/train/batch_transfer.h"
 #include "trainyard/train/step_capture.h"
 
 namespace trainyard::train {
@@ -34,19 +38,21 @@ class DeviceStep {
   void run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
 
  private:
-  // Where a batch lies on the device; a source that gives the same images again moves them once.
-  struct Buffers {
+  // Where the recorded step reads.
+  struct Inputs {
     at::Tensor images, labels;
     at::Tensor host_images;  // what `images` holds
   };
-  data::Batch on_device(const data::Batch& batch, Buffers& buffers) const;
+  data::Batch on_device(const data::Batch& batch);
+  void fill_inputs(const data::Batch& batch);
   void run_or_explain(int64_t batch, const std::function<void()>& work) const;
   Done record_and_replay(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
 
   std::shared_ptr<nn::Accelerator> accelerator_;
   Options options_;
   StepCapture capture_;
-  Buffers recorded_buffers_, buffers_;
+  BatchTransfer transfer_;
+  Inputs inputs_;
   std::unique_ptr<nn::RecordedWork> recording_;
 };
 

@@ -1,4 +1,4 @@
-// NVIDIA GPUs as accelerators: one stream of their own, LibTorch's caching allocator, CUDA graphs.
+// NVIDIA GPUs as accelerators: a stream for work and one for copies, LibTorch's caching allocators, CUDA graphs.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -8,6 +8,7 @@
 #include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -34,11 +35,34 @@ class CudaRecordedWork : public RecordedWork {
   at::cuda::CUDAGraph graph;
 };
 
+struct Streams {
+  c10::cuda::CUDAStream compute, copy;
+  const c10::cuda::CUDAStream& of(Lane lane) const { return lane == Lane::kCompute ? compute : copy; }
+};
+
+class CudaMark : public Mark {
+ public:
+  explicit CudaMark(const Streams& streams) : streams_(streams) {}
+  void set(Lane lane) override { event_.record(streams_.of(lane)); }
+  void hold_back(Lane lane) override { event_.block(streams_.of(lane)); }
+
+ private:
+  Streams streams_;
+  c10::cuda::CUDAEvent event_;
+};
+
+// The two pools never give out the same stream, whatever else takes streams from them.
+Streams take_streams(c10::DeviceIndex device) {
+  at::globalContext().lazyInitDevice(c10::kCUDA);
+  return {c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device),
+          c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device)};
+}
+
 class CudaAccelerator : public Accelerator {
  public:
   explicit CudaAccelerator(const AcceleratorOptions& options)
       : device_(c10::kCUDA, static_cast<c10::DeviceIndex>(options.index)),
-        stream_((at::globalContext().lazyInitDevice(c10::kCUDA), c10::cuda::getStreamFromPool(false, device_.index()))),
+        streams_(take_streams(device_.index())),
         limit_(limit_of(options)) {
     allow_tf32(options.tf32);
     if (options.managed_memory) {
@@ -60,19 +84,31 @@ class CudaAccelerator : public Accelerator {
     check_cuda(cudaGetDeviceProperties(&properties, device_.index()), "name of the GPU");
     return properties.name;
   }
-  std::shared_ptr<void> use() override { return std::make_shared<c10::cuda::CUDAStreamGuard>(stream_.unwrap()); }
-  void wait() override { stream_.synchronize(); }
+  std::shared_ptr<void> use() override { return std::make_shared<c10::cuda::CUDAStreamGuard>(stream().unwrap()); }
+  void wait() override { stream().synchronize(); }
 
   void end_step() override {
     c10::cuda::CUDAEvent& event = ends_[static_cast<size_t>(step_++ % kAhead)];
     if (event.isCreated()) event.synchronize();
-    event.record(stream_);
+    event.record(stream());
+  }
+
+  std::unique_ptr<Mark> make_mark() override { return std::make_unique<CudaMark>(streams_); }
+
+  at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) override {
+    return at::empty(sizes, at::TensorOptions(dtype).pinned_memory(true));
+  }
+
+  // LibTorch notes with a pinned block which stream reads it, and hands the block out again only when that has happened.
+  void send(const at::Tensor& host, const at::Tensor& target) override {
+    const c10::cuda::CUDAStreamGuard guard(streams_.copy.unwrap());
+    target.copy_(host.is_pinned() ? host : host.pin_memory(), /*non_blocking=*/true);
   }
 
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
     if (managed_) throw core::Error(core::ErrorCode::kUnsupported, "a step cannot be captured in unified memory");
-    const c10::cuda::CUDAStreamGuard guard(stream_.unwrap());
-    stream_.synchronize();
+    const c10::cuda::CUDAStreamGuard guard(stream().unwrap());
+    stream().synchronize();
     auto recorded = std::make_unique<CudaRecordedWork>();
     const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
     std::exception_ptr error;
@@ -110,6 +146,7 @@ class CudaAccelerator : public Accelerator {
 
  private:
   static constexpr int64_t kAhead = 2;
+  const c10::cuda::CUDAStream& stream() const { return streams_.compute; }
 
   // Bytes.
   struct FreeAndTotal {
@@ -149,13 +186,13 @@ class CudaAccelerator : public Accelerator {
     const DeviceMemory before = memory();
     const int64_t bytes = managed_ ? before.free : std::min(before.limit - before.held, before.free - kReserve);
     if (bytes <= 0) return;
-    const c10::cuda::CUDAStreamGuard guard(stream_.unwrap());
-    caching::raw_delete(caching::raw_alloc_with_stream(static_cast<size_t>(bytes), stream_));
+    const c10::cuda::CUDAStreamGuard guard(stream().unwrap());
+    caching::raw_delete(caching::raw_alloc_with_stream(static_cast<size_t>(bytes), stream()));
     core::log::info("{} took {} of its memory at once", name(), gibibytes(bytes));
   }
 
   c10::Device device_;
-  c10::cuda::CUDAStream stream_;
+  Streams streams_;
   int64_t limit_;  // bytes
   std::optional<ManagedMemory> managed_;
   std::shared_ptr<std::atomic<int64_t>> refused_ = std::make_shared<std::atomic<int64_t>>(0);
