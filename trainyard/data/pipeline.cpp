@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
@@ -49,7 +50,8 @@ void PipelineOptions::validate() const {
 // for is ready as soon as it can be. Memory is bounded by the batches in the ring and those that consumers hold.
 class Pipeline::Workers {
  public:
-  Workers(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options)
+  Workers(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
+          const PipelineOptions& options)
       : options_(options),
         dataset_size_(dataset->size()),
         sequence_(dataset_size_, options.order, options.seed),
@@ -253,7 +255,7 @@ class Pipeline::Workers {
 
 Pipeline::Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
                    PipelineOptions options)
-    : options_(options) {
+    : options_(std::move(options)) {
   options_.validate();
   if (dataset->size() == 0) throw Error(ErrorCode::kInvalidArgument, "data set holds no samples");
   workers_ = std::make_unique<Workers>(std::move(dataset), std::move(transform), options_);

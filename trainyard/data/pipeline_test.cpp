@@ -60,7 +60,8 @@ PipelineOptions small_options() {
   return {.batch_size = 8, .height = 2, .width = 2, .worker_threads = 2, .seed = 5};
 }
 
-std::unique_ptr<Pipeline> make_pipeline(int64_t size, PipelineOptions options, bool spoiled = false, int delay_ms = 0) {
+std::unique_ptr<Pipeline> make_pipeline(int64_t size, const PipelineOptions& options, bool spoiled = false,
+                                        int delay_ms = 0) {
   return std::make_unique<Pipeline>(std::make_shared<NumberDataset>(size, spoiled, delay_ms),
                                     std::make_shared<KeyTransform>(), options);
 }

@@ -41,8 +41,8 @@ class Mark {
   virtual ~Mark() = default;
   // Moves the mark behind all that was handed to the lane so far.
   virtual void set(Lane lane) = 0;
-  // What is handed to the lane from now on begins when all before the mark is done; the calling thread does not wait. No
-  // effect before the first set().
+  // What is handed to the lane from now on begins when all before the mark is done; the calling thread does not wait.
+  // No effect before the first set().
   virtual void hold_back(Lane lane) = 0;
 };
 
@@ -74,8 +74,9 @@ class Accelerator {
   virtual std::unique_ptr<Mark> make_mark() = 0;
   // Uninitialised memory of the host that the device reads by itself. From any thread, which need not use() the device.
   virtual at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) = 0;
-  // Fills `target`, a tensor on the device, with `host` of the same shape and dtype, in the lane of copies. Does not wait:
-  // pinned() memory, once let go of, is given out again when it has been read; other memory is read before this returns.
+  // Fills `target`, a tensor on the device, with `host` of the same shape and dtype, in the lane of copies. Does not
+  // wait: pinned() memory, once let go of, is given out again when it has been read; other memory is read before this
+  // returns.
   virtual void send(const at::Tensor& host, const at::Tensor& target) = 0;
 
   // Runs `work`, whose work for the device is not done but recorded. Everything that it reads and writes must lie where

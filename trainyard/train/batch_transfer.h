@@ -4,8 +4,8 @@
 //   compute   step k-1 .............. | step k ................ | step k+1 ...
 //   copy      batch k -> buffer 0     | batch k+1 -> buffer 1   | batch k+2 -> buffer 0
 //
-// That picture needs a host that is ahead of the device, as Accelerator::end_step() lets it be: batch k+1 is handed over
-// once step k is, not once it is done.
+// That picture needs a host that is ahead of the device, as Accelerator::end_step() lets it be: batch k+1 is handed
+// over once step k is, not once it is done.
 #pragma once
 
 #include <array>
@@ -24,7 +24,8 @@ class BatchTransfer {
   // keeps_images: no step changes its images, so that those of a source that gives the same ones again travel once.
   BatchTransfer(std::shared_ptr<nn::Accelerator> accelerator, bool keeps_images);
 
-  // The batch on the device, for work that is handed over from now on; it is there until the second call after this one.
+  // The batch on the device, for work that is handed over from now on; it is there until the second call after this
+  // one.
   data::Batch move(const data::Batch& host);
 
  private:

@@ -70,10 +70,8 @@ DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
 DeviceStep::Done DeviceStep::record_and_replay(const data::Batch& batch,
                                                const std::function<void(const data::Batch&)>& step) {
   fill_inputs(batch);
-  const data::Batch placed{.images = inputs_.images,
-                           .labels = inputs_.labels,
-                           .first_sample = batch.first_sample,
-                           .after = batch.after};
+  const data::Batch placed{
+      .images = inputs_.images, .labels = inputs_.labels, .first_sample = batch.first_sample, .after = batch.after};
   try {
     recording_ = accelerator_->record([&] { step(placed); });
   } catch (...) {

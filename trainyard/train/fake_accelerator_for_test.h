@@ -1,6 +1,6 @@
-// An accelerator that only pretends, on the CPU. Work is done as it is handed over, copies as late as a mark allows: what
-// does not wait for a copy reads old values. Which lane has to wait for what, the fake counts: it can say what each copy
-// was held back behind.
+// An accelerator that only pretends, on the CPU. Work is done as it is handed over, copies as late as a mark allows:
+// what does not wait for a copy reads old values. Which lane has to wait for what, the fake counts: it can say what
+// each copy was held back behind.
 #pragma once
 
 #include <algorithm>

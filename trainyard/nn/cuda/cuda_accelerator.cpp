@@ -99,7 +99,8 @@ class CudaAccelerator : public Accelerator {
     return at::empty(sizes, at::TensorOptions(dtype).pinned_memory(true));
   }
 
-  // LibTorch notes with a pinned block which stream reads it, and hands the block out again only when that has happened.
+  // LibTorch notes with a pinned block which stream reads it, and hands the block out again only when that has
+  // happened.
   void send(const at::Tensor& host, const at::Tensor& target) override {
     const c10::cuda::CUDAStreamGuard guard(streams_.copy.unwrap());
     target.copy_(host.is_pinned() ? host : host.pin_memory(), /*non_blocking=*/true);
