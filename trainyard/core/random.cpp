@@ -6,24 +6,12 @@
 #include "trainyard/core/box_muller.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/philox_blocks.h"
+#include "trainyard/core/random_bits.h"
 
 namespace trainyard::core {
 namespace {
 
-constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;  // 2^64 / golden ratio
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection in which each input bit moves half of the
-// output bits, so ids 0, 1, 2, ... give unrelated counters.
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111eb;
-  return value ^ (value >> 31);
-}
-
-float unit_interval(uint32_t number) {
-  // By way of a signed number: only that has a conversion in AVX2.
-  return static_cast<float>(static_cast<int32_t>(number >> 8)) * 0x1p-24f;
-}
+using random_bits::unit_interval;
 
 class UniformBetween {
  public:
@@ -41,15 +29,7 @@ class UniformBetween {
 }  // namespace
 
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = uint64_t{0xd2511f53} * counter[0];
-    const uint64_t product1 = uint64_t{0xcd9e8d57} * counter[2];
-    counter = {static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0], static_cast<uint32_t>(product1),
-               static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1], static_cast<uint32_t>(product0)};
-    key[0] += 0x9e3779b9;
-    key[1] += 0xbb67ae85;
-  }
-  return counter;
+  return random_bits::philox4x32(counter, key);
 }
 
 uint64_t stable_hash(std::string_view text, uint64_t before) {
@@ -62,11 +42,11 @@ uint64_t stable_hash(std::string_view text, uint64_t before) {
 // overlap only when two different 128-bit identities collide.
 RandomStream::RandomStream(uint64_t seed, std::string_view name, std::initializer_list<uint64_t> ids) {
   const uint64_t name_hash = stable_hash(name);
-  const uint64_t key = mix(mix(seed + kGoldenRatio) ^ name_hash);
-  uint64_t identity = mix(name_hash + kGoldenRatio);
-  for (uint64_t id : ids) identity = mix((identity ^ mix(id + kGoldenRatio)) + kGoldenRatio);
-  key_ = {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
-  counter_ = {0, 0, static_cast<uint32_t>(identity), static_cast<uint32_t>(identity >> 32)};
+  uint64_t identity = random_bits::stream_identity(name_hash);
+  for (uint64_t id : ids) identity = random_bits::with_id(identity, id);
+  key_ = random_bits::halves(random_bits::stream_key(seed, name_hash));
+  const std::array<uint32_t, 2> upper = random_bits::halves(identity);
+  counter_ = {0, 0, upper[0], upper[1]};
 }
 
 uint32_t RandomStream::next_u32() {

@@ -8,7 +8,8 @@
 
 #include "trainyard/core/error.h"
 #ifdef TRAINYARD_WITH_CUDA
-#include "trainyard/optim/cuda/flat_update.h"
+#include "trainyard/nn/cuda/device_tensor.h"
+#include "trainyard/optim/cuda/kernels.h"
 #endif
 
 namespace trainyard::optim {
@@ -44,7 +45,7 @@ void LossScaler::end_step(const at::Tensor& gradients, StepState& state) {
   auto* const fields = tensor.data_ptr<double>();
 #ifdef TRAINYARD_WITH_CUDA
   if (gradients.is_cuda()) {
-    const cudaStream_t stream = cuda::current_stream();
+    const cudaStream_t stream = nn::cuda::current_stream();
     int* const found = options_.automatic ? found_.data_ptr<int>() : nullptr;
     if (found != nullptr) {
       cuda::find_non_finite(gradients.scalar_type() == at::kDouble, gradients.const_data_ptr(), gradients.numel(),

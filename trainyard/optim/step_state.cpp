@@ -6,7 +6,8 @@
 #include <ATen/ops/zeros.h>
 
 #ifdef TRAINYARD_WITH_CUDA
-#include "trainyard/optim/cuda/flat_update.h"
+#include "trainyard/nn/cuda/device_tensor.h"
+#include "trainyard/optim/cuda/kernels.h"
 #endif
 
 namespace trainyard::optim {
@@ -25,7 +26,7 @@ void StepState::write(const StepValues& values) {
   if (tensor_.is_cuda()) {
     cuda::StepFields launched;
     std::copy(fields.begin(), fields.end(), launched.value);
-    cuda::write_fields(tensor_.data_ptr<double>(), launched, kFieldCount, cuda::current_stream());
+    cuda::write_fields(tensor_.data_ptr<double>(), launched, kFieldCount, nn::cuda::current_stream());
     return;
   }
 #endif

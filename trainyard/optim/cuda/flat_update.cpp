@@ -2,8 +2,6 @@
 
 #include <limits>
 
-#include <c10/cuda/CUDAStream.h>
-
 namespace trainyard::optim::cuda {
 
 FlatUpdate flat_update_of(const Optimizer& optimizer, const StepState& state) {
@@ -20,10 +18,6 @@ FlatUpdate flat_update_of(const Optimizer& optimizer, const StepState& state) {
           .found_inf = field + StepState::kFoundInf,
           .decay = optimizer.effective_weight_decay(),
           .clip = optimizer.options().gradient_clip.value_or(std::numeric_limits<double>::infinity())};
-}
-
-cudaStream_t current_stream() {
-  return c10::cuda::getCurrentCUDAStream();
 }
 
 }  // namespace trainyard::optim::cuda

@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/optim/cuda/kernels.h"
 #include "trainyard/optim/optimizer.h"
 
@@ -12,7 +13,6 @@ namespace trainyard::optim::cuda {
 
 // The update's pointers and numbers, but for its slots.
 FlatUpdate flat_update_of(const Optimizer& optimizer, const StepState& state);
-cudaStream_t current_stream();
 
 template <typename Formula>
 void flat_update(const Optimizer& optimizer, const StepState& state,
@@ -20,7 +20,7 @@ void flat_update(const Optimizer& optimizer, const StepState& state,
   static_assert(Formula::kSlots <= kMostSlots);
   FlatUpdate update = flat_update_of(optimizer, state);
   for (size_t s = 0; s < slots.size(); ++s) update.slots[s] = slots[s].data_ptr();
-  launch_flat_update(update, formula, current_stream());
+  launch_flat_update(update, formula, nn::cuda::current_stream());
   optimizer.parameters().values_changed();
 }
 
