@@ -121,6 +121,7 @@ void check_usable(Accelerator& gpu) {
   {
     const at::Tensor small = on_gpu(), large = on_gpu(40 << 20);
     EXPECT_EQ(large.fill_(0).sum().item<int64_t>(), 0);
+    EXPECT_NO_THROW(on_gpu(4 << 10).view(at::kFloat).normal_());  // its generator knows of captures
     EXPECT_GE(gpu.memory().used, before + (40 << 20));
   }
   EXPECT_EQ(gpu.memory().used, before);
@@ -167,6 +168,16 @@ TEST(Accelerator, IsUsableAfterARecordingThatWaited) {
   }
 }
 
+TEST(Accelerator, ARecordingDoesNotHoldEarlierMemoryBesideItsOwn) {
+  const auto gpu = open_accelerator("cuda", {});
+  const auto using_it = gpu->use();
+  const auto work = [] { on_gpu(1200 << 20).zero_(); };
+  work();
+  EXPECT_GE(gpu->memory().held, 1200 << 20);
+  const auto recorded = gpu->record(work);
+  EXPECT_LT(gpu->memory().held, 1300 << 20);
+}
+
 TEST(Accelerator, MemoryIsWhatTheDeviceAndTheAllocatorSay) {
   const auto gpu = open_accelerator("cuda", {});
   const DeviceMemory before = gpu->memory();
@@ -182,9 +193,15 @@ TEST(Accelerator, MemoryIsWhatTheDeviceAndTheAllocatorSay) {
 
 TEST(Accelerator, ARefusalSaysWhatWasAsked) {
   const auto gpu = open_accelerator("cuda", {});
-  EXPECT_EQ(gpu->refused_bytes(), 0);
-  EXPECT_THROW(on_gpu(int64_t{3} << 30), c10::OutOfMemoryError);
-  EXPECT_EQ(gpu->refused_bytes(), int64_t{3} << 30);
+  EXPECT_EQ(gpu->refused().asked, 0);
+  const auto work = [] {
+    const at::Tensor before = on_gpu(64 << 20);
+    on_gpu(int64_t{3} << 30);
+  };
+  const int64_t used = gpu->memory().used + (64 << 20);
+  EXPECT_THROW(work(), c10::OutOfMemoryError);
+  EXPECT_EQ(gpu->refused().asked, int64_t{3} << 30);
+  EXPECT_EQ(gpu->refused().used, used);
   check_usable(*gpu);
 }
 

@@ -9,7 +9,8 @@ extern "C" {
 
 // How often a call of the runtime was made, or "launch of <mangled kernel>", "mistakes", ...; 0: never, or not counted.
 __attribute__((weak)) int64_t pretended_cuda_count(const char* name);
-__attribute__((weak)) void pretended_cuda_forget_counts();
+// Of kernels whose mangled name holds `part`.
+__attribute__((weak)) int64_t pretended_cuda_launches(const char* part);
 // The counts as JSON, into a file.
 __attribute__((weak)) bool pretended_cuda_write_counts(const char* path);
 

@@ -85,8 +85,11 @@ class Accelerator {
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
 
   virtual DeviceMemory memory() = 0;
-  // Bytes that the last allocation asked for that failed; 0: none has.
-  virtual int64_t refused_bytes() = 0;
+  // The last allocation that failed: bytes that it asked for, and that tensors had then. Zeros: none has.
+  struct Refused {
+    int64_t asked = 0, used = 0;
+  };
+  virtual Refused refused() = 0;
 };
 
 struct AcceleratorKind {

@@ -39,8 +39,10 @@ void DeviceStep::run_or_explain(int64_t batch, const std::function<void()>& work
   try {
     work();
   } catch (const c10::OutOfMemoryError&) {
-    const nn::DeviceMemory memory = accelerator_->memory();
-    throw nn::out_of_device_memory(accelerator_->name(), accelerator_->refused_bytes(), memory, batch,
+    nn::DeviceMemory memory = accelerator_->memory();
+    const nn::Accelerator::Refused refused = accelerator_->refused();
+    memory.used = refused.used;  // the step's tensors have gone with the step
+    throw nn::out_of_device_memory(accelerator_->name(), refused.asked, memory, batch,
                                    nn::largest_batch(std::min(memory.limit, memory.held + memory.free),
                                                      options_.fixed_bytes, options_.bytes_per_image));
   }

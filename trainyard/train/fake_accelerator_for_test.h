@@ -54,7 +54,7 @@ class FakeAccelerator : public nn::Accelerator {
     return std::make_unique<Replay>(replays);
   }
   nn::DeviceMemory memory() override { return {.total = 1000, .limit = 1000, .free = 100, .held = 800, .used = 700}; }
-  int64_t refused_bytes() override { return 300; }
+  Refused refused() override { return {.asked = 300, .used = 650}; }
 
   int uses = 0, steps = 0, records = 0, replays = 0;
   bool refuses = false;

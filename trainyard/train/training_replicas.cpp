@@ -239,6 +239,8 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
     replica.view = recorded_.view;
     l2_loss_ = recorded_.l2_loss;
   }
+  // The host's time: a recording is no update, and a replay has it within.
+  if (done != DeviceStep::Done::kCalled) update_seconds_ = 0;
   // What only a call of the work says, and a replay does not.
   update_->parameters(r).values_changed();
   replica.view.batch.first_sample = batch.first_sample;

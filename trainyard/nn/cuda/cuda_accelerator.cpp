@@ -3,10 +3,12 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <mutex>
 #include <optional>
 
 #include <ATen/Context.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/empty.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -28,6 +30,12 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 
 // Left to others when all memory is taken at once: cuDNN's and cuBLAS's handles, the context, recorded steps.
 constexpr int64_t kReserve = int64_t{1} << 30;
+
+constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+
+int64_t tensor_bytes(c10::DeviceIndex device) {
+  return caching::getDeviceStats(device).allocated_bytes[kAll].current;
+}
 
 class CudaRecordedWork : public RecordedWork {
  public:
@@ -73,7 +81,9 @@ class CudaAccelerator : public Accelerator {
     // The allocator keeps what it is given for ever.
     caching::get()->attachOutOfMemoryObserver(
         [refused = refused_, own = device_.index()](int64_t device, size_t asked, size_t, size_t) {
-          if (device == own) *refused = static_cast<int64_t>(asked);
+          if (device != own) return;
+          refused->asked = static_cast<int64_t>(asked);
+          refused->used = tensor_bytes(own);
         });
     if (options.take_all_memory) take_all_memory();
   }
@@ -110,6 +120,8 @@ class CudaAccelerator : public Accelerator {
     if (managed_) throw core::Error(core::ErrorCode::kUnsupported, "a step cannot be captured in unified memory");
     const c10::cuda::CUDAStreamGuard guard(stream().unwrap());
     stream().synchronize();
+    // A recording's memory is its own: what earlier steps have left would be held beside it for good.
+    caching::emptyCache();
     auto recorded = std::make_unique<CudaRecordedWork>();
     const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
     std::exception_ptr error;
@@ -129,21 +141,21 @@ class CudaAccelerator : public Accelerator {
     if (!error) return recorded;
     cudaGetLastError();  // a broken capture's error is not the next call's
     end_allocation(pool);
+    end_drawing();
     std::rethrow_exception(error);
   }
 
   DeviceMemory memory() override {
     const auto [free, total] = free_and_total();
     const auto statistics = caching::getDeviceStats(device_.index());
-    const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     return {.total = total,
             .limit = limit_,
             .free = managed_ ? managed_->free_bytes() : free,
-            .held = statistics.reserved_bytes[all].current,
-            .used = statistics.allocated_bytes[all].current};
+            .held = statistics.reserved_bytes[kAll].current,
+            .used = statistics.allocated_bytes[kAll].current};
   }
 
-  int64_t refused_bytes() override { return *refused_; }
+  Refused refused() override { return {.asked = refused_->asked, .used = refused_->used}; }
 
  private:
   static constexpr int64_t kAhead = 2;
@@ -182,6 +194,14 @@ class CudaAccelerator : public Accelerator {
     }
   }
 
+  // The same of its random numbers, which would be drawn for that graph: the generator goes on from where it is with a
+  // state that no capture knows of.
+  void end_drawing() {
+    at::Generator generator = at::cuda::detail::getDefaultCUDAGenerator(device_.index());
+    const std::lock_guard lock(generator.mutex());
+    generator.graphsafe_set_state(generator.clone());
+  }
+
   // One block as large as what is left, given back to the allocator, which cuts later tensors from it.
   void take_all_memory() {
     const DeviceMemory before = memory();
@@ -196,7 +216,10 @@ class CudaAccelerator : public Accelerator {
   Streams streams_;
   int64_t limit_;  // bytes
   std::optional<ManagedMemory> managed_;
-  std::shared_ptr<std::atomic<int64_t>> refused_ = std::make_shared<std::atomic<int64_t>>(0);
+  struct LastRefused {
+    std::atomic<int64_t> asked = 0, used = 0;
+  };
+  std::shared_ptr<LastRefused> refused_ = std::make_shared<LastRefused>();
   std::array<c10::cuda::CUDAEvent, kAhead> ends_;
   int64_t step_ = 0;
 };

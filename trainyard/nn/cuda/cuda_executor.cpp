@@ -90,7 +90,7 @@ void CudaExecutor::begin(const StepRandom& random) {
   if (context().mode == Mode::kTraining) {
     cuda::set_step(layer_context_.step.data_ptr<int64_t>(), random.step, captured, cuda::current_stream());
   }
-  weights_.refresh();
+  weights_.refresh(captured);
 }
 
 at::Tensor CudaExecutor::run(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random) {

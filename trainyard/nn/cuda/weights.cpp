@@ -41,14 +41,14 @@ void Weights::allocate() {
   }
 }
 
-void Weights::refresh() {
+void Weights::refresh(bool captured) {
   if (views_.empty() && !ids_.empty()) allocate();
   const uint64_t version = set_.version();
-  if (ids_.empty() || (fresh_ && version == version_)) return;
+  if (ids_.empty() || (!captured && fresh_ && version == version_)) return;
   copy_weights(set_.values().const_data_ptr<float>(), static_cast<const WeightCopy*>(table_.const_data_ptr()), count_,
                element_of(dtype_), copies_.data_ptr(), current_stream());
   version_ = version;
-  fresh_ = true;
+  fresh_ = !captured;
 }
 
 }  // namespace trainyard::nn::cuda

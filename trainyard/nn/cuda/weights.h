@@ -18,8 +18,9 @@ class Weights {
 
   // Before the first refresh(). Returns the index for at(). A bias is a weight [1, out, 1].
   int add(ParameterId id);
-  // The copies as of now. The set is allocated.
-  void refresh();
+  // The copies as of now. The set is allocated. `captured`: they are not made but recorded, for each replay to make
+  // them, and whoever runs next makes them, too.
+  void refresh(bool captured);
   // A weight [out, in, height, width] in channels_last, [out, in] or [out]; the same tensor every time.
   const at::Tensor& at(int index) const { return views_[static_cast<size_t>(index)]; }
   int64_t bytes() const { return copies_.defined() ? static_cast<int64_t>(copies_.nbytes()) : 0; }
