@@ -65,6 +65,26 @@ TEST(Accelerator, WaitWaitsForWorkOfAllThreads) {
   EXPECT_EQ(first(back), 5);
 }
 
+TEST(Accelerator, CopiesTravelBesideTheWorkThatIsNotHeldBack) {
+  const auto gpu = open_accelerator("cuda", {});
+  const auto using_it = gpu->use();
+  const at::Tensor there = on_gpu(), back = pinned(0);
+  there.zero_();
+  const auto ready = gpu->make_mark(), arrived = gpu->make_mark();
+  ready->set(Lane::kCompute);
+  ready->hold_back(Lane::kCopy);
+  gpu->send(pinned(9), there);  // the host lets go of it at once
+  arrived->set(Lane::kCopy);
+  back.copy_(there, /*non_blocking=*/true);
+  gpu->wait();
+  EXPECT_EQ(first(back), 0);
+  for (int i = 0; i < 3; ++i) pinned(7);  // elsewhere
+  arrived->hold_back(Lane::kCompute);
+  back.copy_(there, /*non_blocking=*/true);
+  gpu->wait();
+  EXPECT_EQ(first(back), 9);
+}
+
 TEST(Accelerator, StaysTwoStepsAheadAtMost) {
   const auto gpu = open_accelerator("cuda", {});
   const auto using_it = gpu->use();
@@ -225,6 +245,26 @@ TEST(Accelerator, TakesAllMemoryAtOnce) {
   const int64_t calls = pretended_cuda_count("cudaMalloc");
   const at::Tensor large = on_gpu(700 << 20), other = on_gpu(100 << 20);
   EXPECT_EQ(pretended_cuda_count("cudaMalloc"), calls);
+}
+
+// The last: what the allocator counts of it stays counted.
+TEST(Accelerator, UnifiedMemoryIsMoreThanTheDeviceHas) {
+  at::Tensor kept;
+  {
+    const auto gpu = open_accelerator("cuda", {.memory_fraction = 1.5, .managed_memory = true});
+    EXPECT_EQ(gpu->memory().limit, int64_t{3} << 30);
+    const int64_t managed = pretended_cuda_count("cudaMallocManaged");
+    const at::Tensor more = on_gpu(int64_t{2500} << 20);
+    EXPECT_EQ(pretended_cuda_count("cudaMallocManaged"), managed + 1);
+    EXPECT_EQ(gpu->memory().free, (int64_t{3} << 30) - (int64_t{2500} << 20));
+    EXPECT_THROW(on_gpu(1 << 30), c10::OutOfMemoryError);
+    EXPECT_EQ(gpu->refused().asked, 1 << 30);
+    EXPECT_NE(problem([&] { gpu->record([] {}); }), "none");
+    kept = on_gpu(30 << 20);
+  }
+  const auto gpu = open_accelerator("cuda", {});
+  kept.reset();
+  check_usable(*gpu);
 }
 
 }  // namespace

@@ -83,7 +83,8 @@ class Device {
   // --- memory (memory.cpp) ---
   int64_t total() const { return total_; }
   int64_t free_bytes() const { return total_ - used_; }
-  cudaError_t allocate(void** pointer, size_t bytes);
+  // `managed`: not of the budget.
+  cudaError_t allocate(void** pointer, size_t bytes, bool managed);
   cudaError_t release(void* pointer);
   bool on_device(const void* pointer, size_t bytes) const { return within(blocks_, pointer, bytes); }
   bool pinned(const void* pointer, size_t bytes) const { return within(pinned_, pointer, bytes); }
@@ -120,6 +121,7 @@ class Device {
   std::map<std::string, int64_t> counts_;
   int64_t total_ = 0, used_ = 0;
   std::map<const char*, size_t> blocks_, pinned_;  // first byte, bytes
+  std::set<const char*> managed_;                  // of blocks_
   std::shared_ptr<Stream> legacy_;
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams_;
   std::map<cudaEvent_t, std::unique_ptr<Event>> events_;

@@ -16,15 +16,16 @@ bool Device::within(const std::map<const char*, size_t>& blocks, const void* poi
   return first + bytes <= after->first + after->second;
 }
 
-cudaError_t Device::allocate(void** pointer, size_t bytes) {
+cudaError_t Device::allocate(void** pointer, size_t bytes, bool managed) {
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (bytes > static_cast<size_t>(free_bytes())) return cudaErrorMemoryAllocation;
+  if (!managed && bytes > static_cast<size_t>(free_bytes())) return cudaErrorMemoryAllocation;
   // Costs nothing until it is written.
   void* const block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (block == MAP_FAILED) return cudaErrorMemoryAllocation;
   blocks_[static_cast<const char*>(block)] = bytes;
-  used_ += static_cast<int64_t>(bytes);
+  if (managed) managed_.insert(static_cast<const char*>(block));
+  if (!managed) used_ += static_cast<int64_t>(bytes);
   *pointer = block;
   return cudaSuccess;
 }
@@ -38,7 +39,7 @@ cudaError_t Device::release(void* pointer) {
   }
   finish_all();  // as cudaFree does
   munmap(pointer, found->second);
-  used_ -= static_cast<int64_t>(found->second);
+  if (managed_.erase(found->first) == 0) used_ -= static_cast<int64_t>(found->second);
   blocks_.erase(found);
   return cudaSuccess;
 }
@@ -89,7 +90,19 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
   const auto lock = device.lock();
   device.count("cudaMalloc");
   if (const cudaError_t error = device.unsafe_call()) return Device::result(error);
-  return Device::result(device.allocate(pointer, bytes));
+  return Device::result(device.allocate(pointer, bytes, /*managed=*/false));
+}
+cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned int) {
+  Device& device = Device::instance();
+  const auto lock = device.lock();
+  device.count("cudaMallocManaged");
+  if (const cudaError_t error = device.unsafe_call()) return Device::result(error);
+  return Device::result(device.allocate(pointer, bytes, /*managed=*/true));
+}
+cudaError_t cudaMemAdvise(const void* pointer, size_t bytes, cudaMemoryAdvise, cudaMemLocation) {
+  Device& device = Device::instance();
+  const auto lock = device.lock();
+  return Device::result(device.on_device(pointer, bytes) ? cudaSuccess : cudaErrorInvalidValue);
 }
 cudaError_t cudaFree(void* pointer) {
   Device& device = Device::instance();

@@ -175,6 +175,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrMaxThreadsPerBlock:
       *value = properties.maxThreadsPerBlock;
       break;
+    case cudaDevAttrManagedMemory:
+    case cudaDevAttrConcurrentManagedAccess:
+      *value = 1;
+      break;
     case cudaDevAttrWarpSize:
       *value = properties.warpSize;
       break;
