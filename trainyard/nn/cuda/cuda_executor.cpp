@@ -100,7 +100,7 @@ at::Tensor CudaExecutor::run(Layer& layer, std::vector<at::Tensor>& values, cons
   if (observer() == nullptr) return layer.layer->run(inputs, random);
   const reference::AutogradMark before = reference::autograd_mark();
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
-  const at::Tensor output = layer.layer->run(inputs, random);
+  at::Tensor output = layer.layer->run(inputs, random);
   const int head = layer.nodes.front();
   observer()->ran({.nodes = layer.nodes,
                    .kernel = graph().nodes[static_cast<size_t>(head)].kind(),
