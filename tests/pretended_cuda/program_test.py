@@ -106,6 +106,13 @@ class Program(unittest.TestCase):
         self.assertGreater(tensors, 0.8 * held)
         self.train(*flags, f"--batch_size={found.group(5)}", memory_mib=2000)
 
+    def test_what_is_no_step_says_so_too(self):
+        text = self.train("--model=resnet50", "--batch_size=2", "--num_batches=2", memory_mib=60, status=1).output
+        self.assertRegex(text, r"error out of GPU memory: .*expected room for 0.10 GiB more, got 0.00 GiB held .* of 0.06 GiB; use")
+        text = self.train("--model=resnet50", "--batch_size=64", "--forward_only", "--num_batches=2", memory_mib=300,
+                          status=1).output
+        self.assertRegex(text, r"out of GPU memory with a batch of 64: .* a batch of about \d+ fits")
+
     def test_a_recording_that_does_not_fit_is_left_out(self):
         run = self.train("--model=resnet50", "--batch_size=4", "--num_batches=8", "--xla", memory_mib=700)
         self.assertIn("steps are not captured: CUDA out of memory", run.output)

@@ -46,7 +46,8 @@ core::Error out_of_device_memory(const std::string& where, int64_t asked, const 
                                  int64_t fitting_batch) {
   // The estimate leaves scratch memory out, so it may say that the batch which has just failed fits.
   const int64_t smaller = std::min(fitting_batch, batch - 1);
-  std::string remedy = "not even one image fits: use a smaller model, 16-bit compute, or a GPU with more memory";
+  std::string remedy = "use a smaller model or batch, 16-bit compute, or a GPU with more memory";
+  if (batch > 0) remedy = "not even one image fits: " + remedy;
   if (smaller > 0) {
     remedy = fmt::format("a batch of about {} fits: pass --batch_size={}, with --micro_steps for the rest of it",
                          smaller, smaller);
@@ -54,7 +55,7 @@ core::Error out_of_device_memory(const std::string& where, int64_t asked, const 
   const std::string limited =
       memory.limit < memory.total ? fmt::format(", of which this process may take {}", gibibytes(memory.limit)) : "";
   return {core::ErrorCode::kNoSpace,
-          {.problem = fmt::format("out of GPU memory with a batch of {}", batch),
+          {.problem = batch > 0 ? fmt::format("out of GPU memory with a batch of {}", batch) : "out of GPU memory",
            .where = where,
            .expected = fmt::format("room for {} more", gibibytes(asked)),
            .actual = fmt::format("{} held by this process ({} in tensors), {} free of {}{}", gibibytes(memory.held),

@@ -32,7 +32,7 @@ int64_t largest_batch(int64_t limit, int64_t fixed, int64_t bytes_per_image);
 
 // kNoSpace: "out of GPU memory with a batch of 256: forward: expected room for 1.50 GiB more, got 130.20 GiB held by
 // this process (129.00 GiB in tensors), 0.40 GiB free of 139.80 GiB; a batch of about 192 fits: pass --batch_size=192,
-// ...".
+// ...". Batch 0: what was done had none.
 core::Error out_of_device_memory(const std::string& where, int64_t asked, const DeviceMemory& memory, int64_t batch,
                                  int64_t fitting_batch);
 

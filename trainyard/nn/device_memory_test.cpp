@@ -43,6 +43,8 @@ TEST(DeviceMemory, TheErrorSaysWhatWasAskedHeldAndFreeAndWhatFits) {
   // An estimate that is too large must not send the user back to where he comes from.
   EXPECT_NE(std::string(out_of_device_memory("", 1, memory, 256, 300).what()).find("about 255 fits"),
             std::string::npos);
+  EXPECT_NE(std::string(out_of_device_memory("", 1, memory, 0, 0).what()).find("out of GPU memory: "),
+            std::string::npos);
   EXPECT_NE(std::string(out_of_device_memory("", 1, memory, 1, 1).what()).find("not even one image fits"),
             std::string::npos);
   DeviceMemory limited = memory;

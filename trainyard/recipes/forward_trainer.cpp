@@ -9,6 +9,7 @@
 
 #include "trainyard/core/scoped_state.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/train/device_room.h"
 
 namespace trainyard::recipes {
 
@@ -64,6 +65,22 @@ void ForwardTrainer::load(const core::StateReader& reader) {
   }
 }
 
+void ForwardTrainer::run_forward(const data::Batch& batch) {
+  const auto work = [&] {
+    executor_->forward(batch.images,
+                       {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
+  };
+  if (options_.accelerator == nullptr) return work();
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
+  train::run_or_explain(
+      *options_.accelerator,
+      {.batch = batch.images.size(0),
+       .fixed_bytes = static_cast<int64_t>(parameters_.values().nbytes()),
+       .bytes_per_image = nn::activation_bytes_per_image(options_.graph, element_bytes, /*training=*/false)},
+      work);
+  options_.accelerator->wait();
+}
+
 void ForwardTrainer::run_step(train::StepView& view) {
   core::settle_team();
   using Clock = std::chrono::steady_clock;
@@ -82,9 +99,7 @@ void ForwardTrainer::run_step(train::StepView& view) {
   for (const data::Batch& batch : batches) {
     const RecordedPart forward(replica, StepPart::kForward);
     const auto begin_batch = Clock::now();
-    executor_->forward(batch.images,
-                       {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
-    if (options_.accelerator != nullptr) options_.accelerator->wait();
+    run_forward(batch);
     batch_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin_batch).count());
   }
   const auto end = Clock::now();

@@ -45,6 +45,9 @@ class ForwardTrainer : public train::Trainer {
   void end_training() override { source_->stop(); }
 
  private:
+  // To the end, on an accelerator.
+  void run_forward(const data::Batch& batch);
+
   ForwardOptions options_;
   std::shared_ptr<data::BatchSource> source_;
   nn::ParameterSet parameters_;

@@ -1,11 +1,9 @@
 #include "trainyard/train/device_step.h"
 
-#include <algorithm>
 #include <exception>
 #include <utility>
 
 #include <ATen/ops/empty_like.h>
-#include <c10/util/Exception.h>
 
 #include "trainyard/nn/loss.h"
 #include "trainyard/train/error_context.h"
@@ -35,21 +33,13 @@ void DeviceStep::fill_inputs(const data::Batch& batch) {
   inputs_.host_images = batch.images;
 }
 
-void DeviceStep::run_or_explain(int64_t batch, const std::function<void()>& work) const {
-  try {
-    work();
-  } catch (const c10::OutOfMemoryError&) {
-    nn::DeviceMemory memory = accelerator_->memory();
-    const nn::Accelerator::Refused refused = accelerator_->refused();
-    memory.used = refused.used;  // the step's tensors have gone with the step
-    throw nn::out_of_device_memory(accelerator_->name(), refused.asked, memory, batch,
-                                   nn::largest_batch(std::min(memory.limit, memory.held + memory.free),
-                                                     options_.fixed_bytes, options_.bytes_per_image));
-  }
+DeviceNeeds DeviceStep::needs(const data::Batch& batch) const {
+  return {
+      .batch = batch.images.size(0), .fixed_bytes = options_.fixed_bytes, .bytes_per_image = options_.bytes_per_image};
 }
 
 void DeviceStep::run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step) {
-  run_or_explain(batch.images.size(0), [&] { step(on_device(batch)); });
+  run_or_explain(*accelerator_, needs(batch), [&] { step(on_device(batch)); });
 }
 
 DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
@@ -60,7 +50,7 @@ DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
   if (action == StepCapture::Action::kRun) {
     run_part(batch, step);
   } else if (action == StepCapture::Action::kRecord) {
-    run_or_explain(batch.images.size(0), [&] { done = record_and_replay(batch, step); });
+    run_or_explain(*accelerator_, needs(batch), [&] { done = record_and_replay(batch, step); });
   } else {
     fill_inputs(batch);
     recording_->replay();

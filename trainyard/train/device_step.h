@@ -14,6 +14,7 @@
 #include "trainyard/data/batch_source.h"
 #include "trainyard/nn/accelerator.h"
 #include "trainyard/train/batch_transfer.h"
+#include "trainyard/train/device_room.h"
 #include "trainyard/train/step_capture.h"
 
 namespace trainyard::train {
@@ -45,7 +46,7 @@ class DeviceStep {
   };
   data::Batch on_device(const data::Batch& batch);
   void fill_inputs(const data::Batch& batch);
-  void run_or_explain(int64_t batch, const std::function<void()>& work) const;
+  DeviceNeeds needs(const data::Batch& batch) const;
   Done record_and_replay(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
 
   std::shared_ptr<nn::Accelerator> accelerator_;
