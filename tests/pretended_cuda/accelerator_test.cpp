@@ -186,6 +186,9 @@ TEST(Accelerator, IsUsableAfterARecordingThatWaited) {
     EXPECT_NE(problem([&] { gpu->record(work); }), "none");
     check_usable(*gpu);
   }
+  // Nor does what they took stay behind.
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  EXPECT_LT(gpu->memory().held, 30 << 20);
 }
 
 TEST(Accelerator, ARecordingDoesNotHoldEarlierMemoryBesideItsOwn) {
