@@ -9,6 +9,11 @@ function(trainyard_find_cuda why_not)
     set(CUDAToolkit_ROOT ${CMAKE_SOURCE_DIR}/.deps/cuda CACHE PATH "The CUDA toolkit")
   endif()
   find_package(CUDAToolkit 13.0 QUIET)
+  # Traces are CUPTI's, which comes with the toolkit and with PyTorch, whose libraries need it.
+  find_path(TRAINYARD_CUPTI_INCLUDE cupti.h
+    HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/include ${TRAINYARD_TORCH_DIR}/../nvidia/cu13/include)
+  find_library(TRAINYARD_CUPTI_LIBRARY NAMES libcupti.so.13
+    HINTS ${TRAINYARD_TORCH_DIR}/../nvidia/cu13/lib ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/lib64)
   set(${why_not} "" PARENT_SCOPE)
   if(TRAINYARD_SANITIZE)
     set(${why_not} "sanitizers do not go with it" PARENT_SCOPE)
@@ -16,6 +21,8 @@ function(trainyard_find_cuda why_not)
     set(${why_not} "no CUDA toolkit >= 13.0: install cuda-toolkit-13-0 from NVIDIA's repository, or run scripts/setup --cuda" PARENT_SCOPE)
   elseif(NOT EXISTS ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so OR NOT EXISTS ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so)
     set(${why_not} "${TRAINYARD_TORCH_DIR}/lib has no libtorch_cuda.so: run scripts/setup --cuda, or pass -DTRAINYARD_TORCH_DIR=<torch folder of a PyTorch with CUDA>" PARENT_SCOPE)
+  elseif(NOT TRAINYARD_CUPTI_INCLUDE OR NOT TRAINYARD_CUPTI_LIBRARY)
+    set(${why_not} "no CUPTI: install cuda-cupti-dev-13-0 from NVIDIA's repository or nvidia-cuda-cupti from PyPI, or run scripts/setup --cuda" PARENT_SCOPE)
   endif()
   set(CUDAToolkit_NVCC_EXECUTABLE ${CUDAToolkit_NVCC_EXECUTABLE} PARENT_SCOPE)
 endfunction()
@@ -49,8 +56,9 @@ if(TRAINYARD_WITH_CUDA)
   # For CUDA's own sources and those that choose between CPU and GPU.
   add_library(trainyard::cuda INTERFACE IMPORTED GLOBAL)
   target_compile_definitions(trainyard::cuda INTERFACE TRAINYARD_WITH_CUDA)
-  target_include_directories(trainyard::cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+  target_include_directories(trainyard::cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${TRAINYARD_CUPTI_INCLUDE})
   target_link_libraries(trainyard::cuda INTERFACE
-    ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so CUDA::cudart)
+    ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so CUDA::cudart
+    ${TRAINYARD_CUPTI_LIBRARY})
   message(STATUS "CUDA engine: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

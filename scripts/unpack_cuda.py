@@ -26,7 +26,7 @@ def main(wheels: pathlib.Path, output: pathlib.Path) -> None:
                 if target.parent.name == "bin":
                     target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         wheel.unlink()
-    for needed in ("bin/nvcc", "nvvm/bin/cicc", "include/cuda_runtime_api.h", "lib/libcudart.so.13", "lib/libcudadevrt.a"):
+    for needed in ("bin/nvcc", "nvvm/bin/cicc", "include/cuda_runtime_api.h", "include/cupti.h", "lib/libcudart.so.13", "lib/libcudadevrt.a"):
         if not (output / needed).exists():
             sys.exit(f"unpack_cuda: {needed} is in none of the wheels")
     (output / "lib64").symlink_to("lib")

@@ -34,11 +34,16 @@ int run_layers(const Arguments& arguments, Console& console) {
   table.text("model", std::nullopt, "the model, as in `trainyard models`").group(kGroup);
   table.text("data_name", std::nullopt, "imagenet or cifar10; unset: the first that has the model").group(kGroup);
   table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0).group(kGroup);
-  table.choice("executor", "auto", {"auto", "cpu", "reference"}, "what runs the model: auto is cpu").group(kGroup);
+  table.choice("device", "cpu", {"cpu", "gpu"}, "where it runs; unset: a GPU where there is one").group(kGroup);
+  table
+      .choice("executor", "auto", {"auto", "cpu", "cuda", "reference"},
+              "what runs the model: auto is cuda on a GPU, else cpu")
+      .group(kGroup);
   table.boolean("forward_only", false, "inference instead of training").group(kGroup);
   table.boolean("freeze_when_forward_only", false, "with --forward_only: batch norms folded into the convolutions")
       .group(kGroup);
   table.boolean("use_bf16", false, "activations in bfloat16").group(kGroup);
+  table.boolean("use_fp16", false, "activations in half precision, on a GPU").group(kGroup);
   table.integer("num_warmup_batches", 3, "steps before those that count").bounds(0).group(kGroup);
   table.integer("num_batches", 10, "steps whose median is shown").bounds(1).group(kGroup);
   table.integer("num_intra_threads", 0, "threads of one operation; 0: the cores that the process may use")
@@ -53,20 +58,26 @@ int run_layers(const Arguments& arguments, Console& console) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "trainyard bench layers needs a model",
                                                           .remedy = "pass --model, one of `trainyard models`"});
   }
-  const bool bfloat16 = values.boolean("use_bf16");
+  const bool bfloat16 = values.boolean("use_bf16"), half = values.boolean("use_fp16");
+  if (bfloat16 && half) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
+  }
   const train::LayerReport report =
       recipes::bench_layers({.model = values.text("model"),
                              .dataset = values.text("data_name"),
                              .batch_size = values.integer("batch_size"),
+                             .device = values.given("device") ? values.text("device") : "",
                              .executor = values.text("executor"),
                              .forward_only = values.boolean("forward_only"),
                              .frozen = values.boolean("freeze_when_forward_only"),
-                             .bfloat16 = bfloat16,
+                             .dtype = half       ? at::kHalf
+                                      : bfloat16 ? at::kBFloat16
+                                                 : at::kFloat,
                              .warmup_steps = values.integer("num_warmup_batches"),
                              .steps = values.integer("num_batches"),
                              .intra_op_threads = static_cast<int>(values.integer("num_intra_threads"))});
   console.out << train::layer_time_table(report);
-  print_limits(bfloat16, console.out);
+  if (report.device.empty()) print_limits(bfloat16, console.out);  // which are the CPU's
   if (const std::string path = values.text("json"); !path.empty()) {
     core::local_file_system().write_file_atomically(path, train::layer_time_json(report));
   }

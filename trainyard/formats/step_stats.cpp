@@ -38,9 +38,12 @@ std::string label(const TraceEvent& event) {
 std::string step_stats_text(const Trace& trace) {
   std::string text;
   const auto out = std::back_inserter(text);
-  for (size_t device = 0; device < trace.tracks.size(); ++device) {
-    const TraceTrack& track = trace.tracks[device];
-    fmt::format_to(out, "dev_stats {{\n  device: \"/job:localhost/replica:0/task:0/device:CPU:{}\"\n", device);
+  size_t threads = 0;
+  for (size_t index = 0; index < trace.tracks.size(); ++index) {
+    const TraceTrack& track = trace.tracks[index];
+    const std::string device =
+        track.device.empty() ? fmt::format("CPU:{}", threads++) : fmt::format("{}/{}", track.device, track.name);
+    fmt::format_to(out, "dev_stats {{\n  device: {}\n", quoted("/job:localhost/replica:0/task:0/device:" + device));
     for (const TraceEvent& event : track.events) {
       const int64_t begin_ns = trace.start_unix_ns + event.begin_ns;
       const int64_t begin_us = begin_ns / 1000;
@@ -50,10 +53,10 @@ std::string step_stats_text(const Trace& trace) {
                      "  node_stats {{\n    node_name: {}\n    all_start_micros: {}\n    op_end_rel_micros: {}\n"
                      "    all_end_rel_micros: {}\n    timeline_label: {}\n    thread_id: {}\n    all_start_nanos: {}\n"
                      "    op_end_rel_nanos: {}\n    all_end_rel_nanos: {}\n  }}\n",
-                     quoted(event.name), begin_us, duration_us, duration_us, quoted(label(event)), device, begin_ns,
+                     quoted(event.name), begin_us, duration_us, duration_us, quoted(label(event)), index, begin_ns,
                      event.duration_ns, event.duration_ns);
     }
-    fmt::format_to(out, "  thread_names {{\n    key: {}\n    value: {}\n  }}\n}}\n", device, quoted(track.name));
+    fmt::format_to(out, "  thread_names {{\n    key: {}\n    value: {}\n  }}\n}}\n", index, quoted(track.name));
   }
   return text;
 }

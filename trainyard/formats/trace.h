@@ -1,5 +1,5 @@
-// A trace: what ran when, on which thread. Two formats: Chrome's JSON (chrome://tracing, Perfetto) and TensorFlow's
-// StepStats as text (docs/formats/trace.md).
+// A trace: what ran when, on which thread or stream of a device. Two formats: Chrome's JSON (chrome://tracing,
+// Perfetto) and TensorFlow's StepStats as text (docs/formats/trace.md).
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,34 @@ struct TraceEvent {
 };
 
 struct TraceTrack {
-  std::string name;                // of the thread
+  std::string name;                // of the thread; of a device's stream one word
   std::vector<TraceEvent> events;  // in any order; two of them are nested or apart
+  std::string device;              // "GPU:0"; empty: a thread
+};
+
+// An arrow from a moment of one track to one of another: of what caused what. Both lie in events.
+struct TraceFlow {
+  std::string name;
+  size_t from_track = 0, to_track = 0;
+  int64_t from_ns = 0, to_ns = 0;  // since the trace's start
 };
 
 struct Trace {
   std::string process;
   int64_t start_unix_ns = 0;  // wall clock of begin_ns = 0
   std::vector<TraceTrack> tracks;
+  std::vector<TraceFlow> flows;
+  std::vector<std::pair<std::string, std::string>> notes;  // name and text
 };
 
-// Trace Event Format, the object form: one complete event ("X") an event, times in microseconds since the start. Bytes
-// of text that are not UTF-8 are replaced.
+// Trace Event Format, the object form: one complete event ("X") an event, times in microseconds since the start, one
+// process for all threads and one a device; flows as "s" and "f"; notes beside the start in otherData. Bytes of text
+// that are not UTF-8 are replaced.
 std::string chrome_trace(const Trace& trace);
 
 // tensorflow.StepStats in protobuf's text format: one device a track, named
-// "/job:localhost/replica:0/task:0/device:CPU:<index>", with the track's name in thread_names.
+// "/job:localhost/replica:0/task:0/device:CPU:<index of the thread>" or ".../device:GPU:0/<stream>", with the track's
+// name in thread_names. It has no place for flows and notes.
 std::string step_stats_text(const Trace& trace);
 
 }  // namespace trainyard::formats

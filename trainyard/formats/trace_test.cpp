@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -58,6 +59,54 @@ TEST(ChromeTrace, KeepsNanosecondsOfALongRun) {
 
 TEST(ChromeTrace, ReplacesBytesThatAreNoText) {
   EXPECT_EQ(Json::parse(chrome_trace({.process = "\xff"}))["traceEvents"][0]["args"]["name"], "\xef\xbf\xbd");
+}
+
+// The stream's first event is handed over by the thread's only one.
+Trace device_trace() {
+  return {
+      .process = "trainyard",
+      .tracks = {{"replica 0", {{.name = "conv", .category = "forward", .begin_ns = 1000, .duration_ns = 500}}},
+                 {"stream:7", {{.name = "gemm", .category = "kernel", .begin_ns = 2000, .duration_ns = 9000}}, "GPU:1"},
+                 {"stream:8", {}, "GPU:1"},
+                 {"stream:7", {}, "GPU:0"}},
+      .flows = {{"launch", 0, 1, 1200, 2000}},
+      .notes = {{"device", "fake \"1\""}}};
+}
+
+TEST(ChromeTrace, HoldsDevicesAsProcessesAndFlowsBetweenTracks) {
+  const Json json = Json::parse(chrome_trace(device_trace()));
+  std::vector<std::string> processes;
+  std::vector<int> pids;
+  Json start, end;
+  for (const Json& event : json["traceEvents"]) {
+    if (event["name"] == "process_name") processes.push_back(event["args"]["name"]);
+    if (event["name"] == "thread_name") pids.push_back(event["pid"]);
+    if (event["ph"] == "s") start = event;
+    if (event["ph"] == "f") end = event;
+  }
+  EXPECT_EQ(processes, (std::vector<std::string>{"trainyard", "GPU:1", "GPU:0"}));
+  EXPECT_EQ(pids, (std::vector<int>{1, 2, 2, 3}));
+  EXPECT_EQ(json["otherData"]["device"], "fake \"1\"");
+  ASSERT_TRUE(start.is_object() && end.is_object());
+  EXPECT_EQ(start["id"], end["id"]);
+  EXPECT_EQ(start["cat"], end["cat"]);
+  EXPECT_EQ(start["name"], end["name"]);
+  EXPECT_EQ(start["pid"], 1);
+  EXPECT_EQ(start["tid"], 0);
+  EXPECT_EQ(start["ts"], 1.2);
+  EXPECT_EQ(end["pid"], 2);
+  EXPECT_EQ(end["tid"], 1);
+  EXPECT_EQ(end["ts"], 2);
+  EXPECT_EQ(end["bp"], "e") << "it ends at the event that encloses it, not at the next one";
+}
+
+TEST(StepStats, NamesDevicesAfterThreads) {
+  const std::string text = step_stats_text(device_trace());
+  for (const char* device : {"CPU:0", "GPU:1/stream:7", "GPU:1/stream:8", "GPU:0/stream:7"}) {
+    EXPECT_NE(text.find(fmt::format("device: \"/job:localhost/replica:0/task:0/device:{}\"\n", device)),
+              std::string::npos)
+        << text;
+  }
 }
 
 // tests/tensorboard_parses_step_stats.py parses it with TensorBoard's copy of TensorFlow's messages.

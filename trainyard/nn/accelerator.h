@@ -18,6 +18,7 @@
 
 #include "trainyard/core/registry.h"
 #include "trainyard/nn/device_memory.h"
+#include "trainyard/nn/device_trace.h"
 
 namespace trainyard::nn {
 
@@ -66,8 +67,9 @@ class Accelerator {
 
   // The calling thread's work goes here as long as the result lives; let go of on the same thread.
   virtual std::shared_ptr<void> use() = 0;
-  // Waits until all is done.
+  // Waits until all is done; whether it is.
   virtual void wait() = 0;
+  virtual bool idle() { return true; }
   // Where a step ends: waits until the one before the last is done, so that the calling thread is never further ahead.
   virtual void end_step() = 0;
 
@@ -83,6 +85,10 @@ class Accelerator {
   // it is at each replay; it must not wait for the device. Throws what `work` throws, or when something cannot be
   // recorded; nothing has been done then, and the device is usable.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
+
+  // What the device runs from here on, once all before is done, as long as the result lives: one at a time. Null: it is
+  // done with what it is handed when the call returns, and the caller's times are its own.
+  virtual std::unique_ptr<DeviceTracer> trace() { return nullptr; }
 
   virtual DeviceMemory memory() = 0;
   // The last allocation that failed: bytes that it asked for, and that tensors had then. Zeros: none has.

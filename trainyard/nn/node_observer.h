@@ -33,6 +33,8 @@ struct NodeRun {
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
+  // On the same thread before the work, where the executor hands it to a device that may tell what it ran.
+  virtual void begins() {}
   // On the thread that runs the executor, after the work. May throw: the step then ends with that error.
   virtual void ran(const NodeRun& run) = 0;
 };

@@ -11,6 +11,7 @@
 #include "trainyard/core/thread.h"
 #include "trainyard/data/synthetic_source.h"
 #include "trainyard/models/model_registry.h"
+#include "trainyard/nn/accelerator.h"
 #include "trainyard/recipes/forward_trainer.h"
 #include "trainyard/train/recording_callback.h"
 #include "trainyard/train/single_cost_trainer.h"
@@ -24,13 +25,21 @@ std::string dataset_of(const LayerBenchOptions& options) {
   return std::find(imagenet.begin(), imagenet.end(), options.model) != imagenet.end() ? "imagenet" : "cifar10";
 }
 
+std::shared_ptr<nn::Accelerator> open_device(const std::string& device) {
+  constexpr const char* kKind = "cuda";
+  const bool gpu = device.empty() ? nn::accelerator_count(kKind) > 0 : device == "gpu";
+  return gpu ? nn::open_accelerator(kKind, {}) : nullptr;
+}
+
 // Runs the warm-up and the steps; what is recorded of these.
 template <typename Trainer>
-train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options, const nn::Graph& graph,
+train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options,
+                          const std::shared_ptr<nn::Accelerator>& accelerator, const nn::Graph& graph,
                           const nn::NodeCostOptions& cost) {
   train::LayerReport report;
   trainer.add(std::make_shared<train::RecordingCallback>(
       train::RecordingOptions{.warmup_steps = options.warmup_steps,
+                              .accelerator = accelerator,
                               .record = [&](train::StepRecorder* recorder) { trainer.record(recorder); },
                               .recordings = {{0, options.steps, [&](std::span<const train::StepRecord> steps) {
                                                 report = train::layer_report(steps, graph, options.executor, cost);
@@ -43,9 +52,6 @@ train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options, co
 
 train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   LayerBenchOptions options = wanted;
-  if (options.executor == "auto") {
-    options.executor = nn::fastest_executor(at::kCPU, options.bfloat16 ? at::kBFloat16 : at::kFloat);
-  }
   if (options.steps < 1 || options.warmup_steps < 0) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "layers cannot be timed over these steps",
@@ -63,26 +69,39 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
   const auto source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
       .batch_size = batch_size, .height = model.image_size, .width = model.image_size, .classes = classes});
-  const at::ScalarType dtype = options.bfloat16 ? at::kBFloat16 : at::kFloat;
-  const nn::NodeCostOptions cost{.batch = batch_size, .activation_bytes = options.bfloat16 ? 2 : 4};
+  const std::shared_ptr<nn::Accelerator> accelerator = open_device(options.device);
+  const std::shared_ptr<void> on_device = accelerator == nullptr ? nullptr : accelerator->use();
+  if (options.dtype == at::kHalf && accelerator == nullptr) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "half precision needs a GPU", .remedy = "use bfloat16 or float on the CPU"});
+  }
+  const at::Device device = accelerator == nullptr ? at::Device(at::kCPU) : accelerator->device();
+  if (options.executor == "auto") options.executor = nn::fastest_executor(device, options.dtype);
+  const nn::NodeCostOptions cost{.batch = batch_size,
+                                 .activation_bytes = static_cast<int64_t>(c10::elementSize(options.dtype))};
   const int threads = options.intra_op_threads > 0 ? options.intra_op_threads : core::available_cores();
   if (options.forward_only) {
     core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
-    ForwardTrainer trainer({.graph = graph, .executor = options.executor, .dtype = dtype, .frozen = options.frozen},
+    ForwardTrainer trainer({.graph = graph,
+                            .executor = options.executor,
+                            .dtype = options.dtype,
+                            .frozen = options.frozen,
+                            .accelerator = accelerator},
                            source);
-    return record(trainer, options, graph, cost);
+    return record(trainer, options, accelerator, graph, cost);
   }
   train::SingleCostOptions training;
   training.graph = graph;
   training.executor = options.executor;
-  training.dtype = dtype;
+  training.dtype = options.dtype;
+  training.accelerator = accelerator;
   training.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {
     return optim::optimizers().get("nesterov")(parameters, {});
   };
   training.learning_rate = optim::constant(0);  // the same numbers at every step, and none that overflows
   train::SingleCostTrainer trainer(training, source);
-  return record(trainer, options, graph, cost);
+  return record(trainer, options, accelerator, graph, cost);
 }
 
 }  // namespace trainyard::recipes

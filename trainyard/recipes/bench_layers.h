@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include <c10/core/ScalarType.h>
+
 #include "trainyard/train/layer_report.h"
 
 namespace trainyard::recipes {
@@ -12,16 +14,18 @@ struct LayerBenchOptions {
   std::string model;
   std::string dataset;     // "imagenet", "cifar10"; empty: the first that has the model
   int64_t batch_size = 0;  // 0: the model's
+  std::string device;      // "cpu", "gpu"; empty: a GPU where there is one
   std::string executor = "auto";
   bool forward_only = false;
-  bool frozen = false;    // forward only: batch norms folded into the convolutions
-  bool bfloat16 = false;  // activations
+  bool frozen = false;                // forward only: batch norms folded into the convolutions
+  at::ScalarType dtype = at::kFloat;  // of activations
   int64_t warmup_steps = 3, steps = 10;
   int intra_op_threads = 0;  // 0: the cores that this process may use
 };
 
 // Steps of training (loss, backward and Nesterov momentum included), or inference. Throws kNotFound for an unknown
-// model or executor, kInvalidArgument for steps below one and for frozen training.
+// model or executor, kUnsupported for a GPU that there is not, kInvalidArgument for steps below one and for frozen
+// training. On a GPU times are its own (train/layer_report.h).
 train::LayerReport bench_layers(const LayerBenchOptions& options);
 
 }  // namespace trainyard::recipes

@@ -8,8 +8,13 @@ namespace trainyard::recipes {
 namespace {
 
 LayerBenchOptions small_bench() {
-  return {
-      .model = "lenet", .dataset = "imagenet", .batch_size = 4, .warmup_steps = 1, .steps = 3, .intra_op_threads = 1};
+  return {.model = "lenet",
+          .dataset = "imagenet",
+          .batch_size = 4,
+          .device = "cpu",
+          .warmup_steps = 1,
+          .steps = 3,
+          .intra_op_threads = 1};
 }
 
 TEST(BenchLayers, TimesEveryLayerOfATraining) {
@@ -52,7 +57,7 @@ TEST(BenchLayers, FoldsNormsIntoFrozenConvolutions) {
 TEST(BenchLayers, ComputesInBfloat16WithHalfTheTraffic) {
   LayerBenchOptions options = small_bench();
   const train::LayerReport wide = bench_layers(options);
-  options.bfloat16 = true;
+  options.dtype = at::kBFloat16;
   const train::LayerReport narrow = bench_layers(options);
   ASSERT_EQ(wide.rows.size(), narrow.rows.size());
   for (size_t i = 0; i < wide.rows.size(); ++i) {
@@ -70,6 +75,9 @@ TEST(BenchLayers, SaysWhatIsWrong) {
   options = small_bench();
   options.model = "lenett";
   EXPECT_THROW(bench_layers(options), core::Error);
+  options = small_bench();
+  options.dtype = at::kHalf;
+  EXPECT_THROW(bench_layers(options), core::Error) << "on the CPU";
   options = small_bench();
   options.steps = 0;
   EXPECT_THROW(bench_layers(options), core::Error);

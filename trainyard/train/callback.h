@@ -34,9 +34,12 @@ std::string_view event_name(Event event);  // "before_step"
 // What a callback reads from a step: only a declared phase splits a captured step.
 enum class Phase { kNothing, kLoss, kOutput, kGradients };
 
-// Seconds of a step, by what held it: they add up to `total` (replica 0's).
+// Seconds of a step, by what held it: they add up to `total` (replica 0's). An accelerator runs behind the thread that
+// takes the times, which can tell only waiting for input from all else: then compute is all that, communication and
+// update included.
 struct StepTimes {
   double total = 0, input = 0, compute = 0, communication = 0, update = 0;
+  bool on_accelerator = false;
 };
 
 struct ReplicaView {

@@ -90,7 +90,8 @@ void declare_trace_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Traces and graphs";
   table
       .text("trace_file", "",
-            "write a trace of the last but one step of the warm-up, or of the first step when the warm-up is shorter")
+            "write a trace of the last but one step of the warm-up, or of the first step when the warm-up is shorter; on "
+            "a GPU with its kernels and copies, of a step that is not replayed (--xla)")
       .group(kGroup);
   table
       .boolean("use_chrome_trace_format", true,
@@ -99,7 +100,7 @@ void declare_trace_flags(core::FlagTable& table) {
   table
       .text("tfprof_file", std::nullopt,
             "profile the ten steps after the warm-up: print the 20 longest operators, write layers and operators as "
-            "JSON")
+            "JSON; on a GPU by its own time and with its kernels, of steps that are not replayed (--xla)")
       .group(kGroup);
   table.boolean("ml_perf_compliance_logging", false, "print MLPerf's compliance lines")
       .group(kGroup)

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "trainyard/core/error.h"
+#include "trainyard/train/device_time.h"
 
 namespace trainyard::train {
 namespace {
@@ -50,8 +51,8 @@ struct Sum {
   int64_t flops = 0, bytes = 0;
   bool knows_flops = false, knows_bytes = true;
 
-  void add(const NodeRecord& run) {
-    seconds += seconds_between(run.begin, run.end);
+  void add(const NodeRecord& run, double run_seconds) {
+    seconds += run_seconds;
     flops += run.flops.value_or(0);
     bytes += run.bytes.value_or(0);
     knows_flops |= run.flops.has_value();
@@ -84,6 +85,56 @@ double part_seconds(const ThreadRecord& thread, StepPart part) {
     if (record.part == part) sum += seconds_between(record.begin, record.end);
   }
   return sum;
+}
+
+// What a step's runs took and had run, by the accelerator's clock where there is one.
+class StepTimer {
+ public:
+  explicit StepTimer(const StepRecord& step) {
+    if (step.device) device_ = device_times(step);
+  }
+  double seconds(const NodeRecord& run) const {
+    if (!device_) return seconds_between(run.begin, run.end);
+    const auto node = device_->nodes.find(&run);
+    return node == device_->nodes.end() ? 0 : node->second.seconds;
+  }
+  std::vector<std::string> kernels(const NodeRecord& run) const {
+    const bool told = device_ && device_->nodes.contains(&run) && !device_->nodes.at(&run).kernels.empty();
+    return told ? device_->nodes.at(&run).kernels : std::vector<std::string>{run.kernel};
+  }
+  const std::optional<DeviceTimes>& device() const { return device_; }
+
+ private:
+  std::optional<DeviceTimes> device_;
+};
+
+std::vector<std::pair<std::string, double>> outside_on_device(const std::vector<StepTimer>& timers) {
+  const auto over_steps = [&](double DeviceTimes::*part) {
+    std::vector<double> seconds;
+    for (const StepTimer& timer : timers) seconds.push_back((*timer.device()).*part);
+    return median(seconds);
+  };
+  return {{"loss", over_steps(&DeviceTimes::loss)},     {"between layers", over_steps(&DeviceTimes::between_layers)},
+          {"reduce", over_steps(&DeviceTimes::reduce)}, {"update", over_steps(&DeviceTimes::update)},
+          {"rest", over_steps(&DeviceTimes::rest)},     {"idle", over_steps(&DeviceTimes::idle)}};
+}
+
+std::vector<KernelRow> kernel_rows(std::span<const StepRecord> steps) {
+  std::map<std::string, KernelRow> by_name;
+  for (const StepRecord& step : steps) {
+    for (const DeviceWork& work : device_work(step)) {
+      if (work.replica > 0 || work.activity->kind == nn::DeviceActivity::Kind::kSpan) continue;
+      KernelRow& row = by_name[work.activity->name];
+      row.name = work.activity->name;
+      ++row.calls;
+      row.seconds += seconds_between(work.activity->begin, work.activity->end) / static_cast<double>(steps.size());
+    }
+  }
+  std::vector<KernelRow> rows;
+  for (auto& [name, row] : by_name) rows.push_back(std::move(row));
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const KernelRow& a, const KernelRow& b) { return a.seconds > b.seconds; });
+  return rows;
 }
 
 std::vector<std::pair<std::string, double>> outside_of(std::span<const StepRecord> steps) {
@@ -121,6 +172,7 @@ LayerReport layer_report(std::span<const StepRecord> steps, const nn::Graph& gra
   }
   const nn::NodeCosts costs(graph, cost);
   const std::vector<int> row_of = rows_of(steps, graph.nodes.size());
+  const std::vector<StepTimer> timers(steps.begin(), steps.end());
   std::map<int, Row> sums;
   std::vector<double> totals;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -128,9 +180,11 @@ LayerReport layer_report(std::span<const StepRecord> steps, const nn::Graph& gra
     for (const NodeRecord& run : steps[i].replicas.front().nodes) {
       if (run.nodes.empty()) continue;
       Row& row = sums.try_emplace(row_of[static_cast<size_t>(run.nodes.front())], steps.size()).first->second;
-      (run.phase == Phase::kForward ? row.forward : row.backward)[i].add(run);
-      if (std::find(row.kernels.begin(), row.kernels.end(), run.kernel) == row.kernels.end()) {
-        row.kernels.push_back(run.kernel);
+      (run.phase == Phase::kForward ? row.forward : row.backward)[i].add(run, timers[i].seconds(run));
+      for (const std::string& kernel : timers[i].kernels(run)) {
+        if (std::find(row.kernels.begin(), row.kernels.end(), kernel) == row.kernels.end()) {
+          row.kernels.push_back(kernel);
+        }
       }
     }
   }
@@ -152,7 +206,15 @@ LayerReport layer_report(std::span<const StepRecord> steps, const nn::Graph& gra
     row.forward = over_steps(sum.forward, row.nodes, Phase::kForward, costs);
     row.backward = over_steps(sum.backward, row.nodes, Phase::kBackward, costs);
   }
-  report.outside = outside_of(steps);
+  if (const std::optional<DeviceRecord>& device = steps.front().device) {
+    report.device = device->name;
+    report.method = device->method;
+    for (const StepRecord& step : steps) report.lost_records += step.device->lost;
+    report.kernels = kernel_rows(steps);
+    report.outside = outside_on_device(timers);
+  } else {
+    report.outside = outside_of(steps);
+  }
   return report;
 }
 

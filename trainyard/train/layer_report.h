@@ -14,6 +14,7 @@
 namespace trainyard::train {
 
 // Medians over the steps, of replica 0; all that happened in a step (several kernels, micro-steps) is added up first.
+// On an accelerator: seconds in which it ran what the layer handed over.
 struct LayerTime {
   double seconds = 0;
   int64_t flops = 0, bytes = 0;  // a step: what the executor reports, else by definition and at least (nn::NodeCosts)
@@ -28,12 +29,23 @@ struct LayerRow {
   double seconds() const { return forward.seconds + backward.seconds; }
 };
 
+// Kernels, copies and fills of one name, whatever handed them over.
+struct KernelRow {
+  std::string name;
+  int64_t calls = 0;   // in all steps
+  double seconds = 0;  // of a step, the steps' mean; what overlaps counts twice
+};
+
 struct LayerReport {
   std::string model, executor;
+  // Whose times these are: an accelerator's, and how it takes them; empty: the threads'.
+  std::string device, method;
+  int64_t lost_records = 0;           // of what it ran: times are too small by them
   int64_t steps = 0, batch_size = 0;  // images a step
   double step_seconds = 0;
   std::vector<LayerRow> rows;                           // in the graph's order
   std::vector<std::pair<std::string, double>> outside;  // seconds of a step by what took them, beside the rows
+  std::vector<KernelRow> kernels;                       // of an accelerator, the longest first
 
   double layer_seconds() const;
   double images_per_second() const { return step_seconds > 0 ? static_cast<double>(batch_size) / step_seconds : 0; }
@@ -53,6 +65,7 @@ std::vector<OperatorRow> operator_rows(const LayerReport& report);
 
 // For people; ends with a line break.
 std::string layer_time_table(const LayerReport& report);
+// On an accelerator with a second table, of its kernels. `rows` at most of each.
 std::string operator_time_table(const LayerReport& report, size_t rows);
 // One JSON object with rows by layer and by operator, and a line break.
 std::string layer_time_json(const LayerReport& report);

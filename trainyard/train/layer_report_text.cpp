@@ -82,9 +82,40 @@ std::string table(const std::vector<Cells>& rows) {
 }
 
 std::string heading(const LayerReport& report) {
-  return fmt::format("{}, {} images a step, executor {}: {:.3f} ms a step, {:.1f} images/s (median of {})\n",
-                     report.model, report.batch_size, report.executor, 1e3 * report.step_seconds,
-                     report.images_per_second(), report.steps);
+  std::string text = fmt::format(
+      "{}, {} images a step, executor {}: {:.3f} ms a step, {:.1f} images/s (median of {})\n", report.model,
+      report.batch_size, report.executor, 1e3 * report.step_seconds, report.images_per_second(), report.steps);
+  if (report.device.empty()) return text;
+  text += fmt::format("times of layers are {}'s, by {}; steps that are recorded wait for it at their end\n",
+                      report.device, report.method);
+  if (report.lost_records > 0) {
+    text += fmt::format("{} records of what it ran are lost: times are too small by them\n", report.lost_records);
+  }
+  return text;
+}
+
+std::string shortened(const std::string& name, size_t length) {
+  return name.size() <= length ? name : name.substr(0, length - 3) + "...";
+}
+
+std::vector<std::string> kernel_cells(const std::vector<std::string>& kernels) {
+  constexpr size_t kLength = 40;
+  std::vector<std::string> cells;
+  for (const std::string& kernel : kernels) cells.push_back(shortened(kernel, kLength));
+  return cells;
+}
+
+std::string kernel_time_table(const LayerReport& report, size_t rows) {
+  if (report.kernels.empty()) return {};
+  constexpr size_t kLength = 96;
+  std::string text = fmt::format("{:>10}  {:>7}  {:>6}  kernel\n", "ms a step", "share %", "calls");
+  for (size_t i = 0; i < std::min(rows, report.kernels.size()); ++i) {
+    const KernelRow& row = report.kernels[i];
+    text += fmt::format("{:>10.3f}  {:>7.1f}  {:>6}  {}\n", 1e3 * row.seconds,
+                        report.step_seconds > 0 ? 100 * row.seconds / report.step_seconds : 0, row.calls,
+                        shortened(row.name, kLength));
+  }
+  return text;
 }
 
 Json phase_json(const LayerTime& time) {
@@ -122,7 +153,8 @@ std::string layer_time_table(const LayerReport& report) {
   LayerTime forward, backward;
   for (const LayerRow& row : report.rows) {
     rows.push_back(numbers(joined_names(row.names), fmt::format("{}", fmt::join(row.kinds, " + ")), row.forward,
-                           row.backward, report.step_seconds, fmt::format("{}", fmt::join(row.kernels, ", "))));
+                           row.backward, report.step_seconds,
+                           fmt::format("{}", fmt::join(kernel_cells(row.kernels), ", "))));
     add(forward, row.forward);
     add(backward, row.backward);
   }
@@ -140,11 +172,11 @@ std::string operator_time_table(const LayerReport& report, size_t rows) {
     if (cells.size() > rows) break;
     cells.push_back(numbers(row.kind, std::to_string(row.layers), row.forward, row.backward, report.step_seconds, ""));
   }
-  return heading(report) + table(cells);
+  return heading(report) + table(cells) + kernel_time_table(report, rows);
 }
 
 std::string layer_time_json(const LayerReport& report) {
-  Json layers = Json::array(), operators = Json::array(), outside = Json::object();
+  Json layers = Json::array(), operators = Json::array(), kernels = Json::array(), outside = Json::object();
   for (const LayerRow& row : report.rows) {
     Json& json = layers.emplace_back(Json{{"nodes", row.names},
                                           {"kinds", row.kinds},
@@ -161,17 +193,24 @@ std::string layer_time_json(const LayerReport& report) {
     add_rates(json, both(row.forward, row.backward), report.step_seconds);
   }
   for (const auto& [what, seconds] : report.outside) outside[what] = seconds;
+  for (const KernelRow& row : report.kernels) {
+    kernels.push_back({{"name", row.name}, {"calls", row.calls}, {"seconds", row.seconds}});
+  }
   const core::MachineInfo machine = core::machine_info();
-  const Json json{{"model", report.model},
-                  {"executor", report.executor},
-                  {"batch_size", report.batch_size},
-                  {"steps", report.steps},
-                  {"step_seconds", report.step_seconds},
-                  {"images_per_second", report.images_per_second()},
-                  {"operators", std::move(operators)},
-                  {"layers", std::move(layers)},
-                  {"outside_seconds", std::move(outside)},
-                  {"machine", {{"name", machine.name}, {"cpu", machine.processor}, {"cores", machine.cores}}}};
+  Json json{{"model", report.model},
+            {"executor", report.executor},
+            {"batch_size", report.batch_size},
+            {"steps", report.steps},
+            {"step_seconds", report.step_seconds},
+            {"images_per_second", report.images_per_second()},
+            {"operators", std::move(operators)},
+            {"layers", std::move(layers)},
+            {"outside_seconds", std::move(outside)},
+            {"machine", {{"name", machine.name}, {"cpu", machine.processor}, {"cores", machine.cores}}}};
+  if (!report.device.empty()) {
+    json["device"] = {{"name", report.device}, {"method", report.method}, {"lost_records", report.lost_records}};
+    json["kernels"] = std::move(kernels);
+  }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

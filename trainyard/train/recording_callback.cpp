@@ -19,13 +19,17 @@ bool RecordingCallback::wanted(int64_t local_step) const {
 void RecordingCallback::before_step(Trainer& trainer) {
   const int64_t local_step = local_steps_.next(trainer);
   if (recorder_ != nullptr || !wanted(local_step)) return;
-  recorder_ = std::make_unique<StepRecorder>(options_.replicas);
+  recorder_ = options_.accelerator == nullptr
+                  ? std::make_unique<StepRecorder>(options_.replicas)
+                  : std::make_unique<StepRecorder>(options_.replicas, options_.accelerator->trace(),
+                                                   options_.accelerator->name());
   begin_ = end_ = local_step;
   options_.record(recorder_.get());
 }
 
 void RecordingCallback::after_step(Trainer&, const StepView&) {
   if (recorder_ == nullptr) return;
+  recorder_->collect();
   ++end_;
   for (const Recording& recording : options_.recordings) {
     if (recording.first_step + recording.steps == end_) hand_on(recording);

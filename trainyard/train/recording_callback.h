@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/nn/accelerator.h"
 #include "trainyard/train/callback.h"
 #include "trainyard/train/local_steps.h"
 #include "trainyard/train/step_recorder.h"
@@ -26,8 +27,9 @@ struct Recording {
 struct RecordingOptions {
   int64_t warmup_steps = 0;
   int replicas = 1;
-  std::function<void(StepRecorder*)> record;  // the trainer's
-  std::vector<Recording> recordings;          // may overlap
+  std::shared_ptr<nn::Accelerator> accelerator;  // that the steps run on, and is asked what it ran; null: the CPU
+  std::function<void(StepRecorder*)> record;     // the trainer's
+  std::vector<Recording> recordings;             // may overlap
 };
 
 class RecordingCallback : public Callback {

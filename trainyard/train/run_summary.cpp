@@ -38,6 +38,7 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
   const core::MachineInfo machine = core::machine_info();
   Json metrics = Json::object();
   for (const auto& [name, value] : summary.metrics) metrics[name] = number(value);
+  const bool accelerator = summary.shares.on_accelerator;
   const Json limit = summary.compute.limit_flops > 0 ? number(summary.compute.limit_flops) : Json();
   const Json json{{"model", summary.model},
                   {"dataset", summary.dataset},
@@ -51,8 +52,8 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
                   {"time_shares",
                    {{"input", summary.shares.input},
                     {"compute", summary.shares.compute},
-                    {"communication", summary.shares.communication},
-                    {"update", summary.shares.update}}},
+                    {"communication", accelerator ? Json() : Json(summary.shares.communication)},
+                    {"update", accelerator ? Json() : Json(summary.shares.update)}}},
                   {"bad_samples", summary.bad_samples},
                   {"stopped_by", or_null(summary.stopped_by)},
                   {"metrics", metrics},
@@ -76,8 +77,12 @@ std::string run_summary_text(const RunSummary& summary, const std::string& path)
   line("Trained", fmt::format("{} on {}, {} steps in {:.1f} s, {:.1f} images/s", summary.model, summary.dataset,
                               summary.steps, summary.seconds, summary.images_per_second));
   line("Compute", compute_rate_text(summary.compute));
-  line("Time", fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %, update {:.0f} %",
-                           100 * shares.input, 100 * shares.compute, 100 * shares.communication, 100 * shares.update));
+  line("Time",
+       shares.on_accelerator
+           ? fmt::format("waiting for input {:.0f} %, all else {:.0f} %: the device's work, update included",
+                         100 * shares.input, 100 * shares.compute)
+           : fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %, update {:.0f} %",
+                         100 * shares.input, 100 * shares.compute, 100 * shares.communication, 100 * shares.update));
   std::string metrics;
   for (const auto& [name, value] : summary.metrics) {
     metrics += fmt::format("{}{} {:.4f}", metrics.empty() ? "" : ", ", name, value);

@@ -57,8 +57,10 @@ void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
   scalars.values.emplace_back("images_per_second", times_.sum().total > 0 ? images / times_.sum().total : 0);
   scalars.values.emplace_back("input_share", shares.input);
   scalars.values.emplace_back("compute_share", shares.compute);
-  scalars.values.emplace_back("communication_share", shares.communication);
-  scalars.values.emplace_back("update_share", shares.update);
+  if (!shares.on_accelerator) {
+    scalars.values.emplace_back("communication_share", shares.communication);
+    scalars.values.emplace_back("update_share", shares.update);
+  }
   trainer.monitors().write(scalars);
   times_.reset();
 }

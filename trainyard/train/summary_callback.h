@@ -27,8 +27,8 @@ struct SummaryOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// After the values: images_per_second and input_share, compute_share, communication_share, update_share (parts of 1) of
-// the steps since the summary before.
+// After the values: images_per_second and input_share, compute_share, communication_share, update_share (parts of 1; of
+// an accelerator the first two) of the steps since the summary before.
 class SummaryCallback : public Callback {
  public:
   explicit SummaryCallback(SummaryOptions options);

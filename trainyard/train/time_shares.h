@@ -13,6 +13,7 @@ class TimeShares {
     sum_.compute += times.compute;
     sum_.communication += times.communication;
     sum_.update += times.update;
+    sum_.on_accelerator = times.on_accelerator;
     ++steps_;
   }
   void reset() { *this = TimeShares(); }
@@ -23,8 +24,12 @@ class TimeShares {
   // Each part divided by the total, which itself becomes 1; all 0 when no time has passed.
   StepTimes shares() const {
     if (sum_.total <= 0) return {};
-    return {1, sum_.input / sum_.total, sum_.compute / sum_.total, sum_.communication / sum_.total,
-            sum_.update / sum_.total};
+    return {1,
+            sum_.input / sum_.total,
+            sum_.compute / sum_.total,
+            sum_.communication / sum_.total,
+            sum_.update / sum_.total,
+            sum_.on_accelerator};
   }
 
  private:

@@ -193,17 +193,25 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
       const RecordedPart recorded(record, StepPart::kInput);
       batches = next_batches(source);
     }
-    input_seconds += seconds_between(asked, Clock::now());
+    // A wait that the device was busy through held nothing back.
+    const bool held_back = options_.accelerator == nullptr || options_.accelerator->idle();
+    if (held_back) input_seconds += seconds_between(asked, Clock::now());
     if (!memory_) prepare(batches.front().images.size(0));
     threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
   }
 
   for (const Replica& replica : replicas_) view.replicas.push_back(replica.view);
   if (options_.accelerator != nullptr) options_.accelerator->end_step();
+  if (options_.accelerator != nullptr && recorder_ != nullptr) options_.accelerator->wait();
   const Clock::time_point end = Clock::now();
   StepTimes& times = view.times;
   times.total = seconds_between(begin, end);
   times.input = input_seconds;
+  times.on_accelerator = options_.accelerator != nullptr;
+  if (times.on_accelerator) {
+    times.compute = times.total - times.input;
+    return;
+  }
   times.update = update_seconds_;
   times.communication = update_->communication_seconds(0) - communication_before;
   if (replicas_.size() > 1) times.communication += seconds_between(replica_0_done_, end);

@@ -22,6 +22,7 @@
 #include "trainyard/nn/cuda/float_precision.h"
 #include "trainyard/nn/cuda/kernels.h"
 #include "trainyard/nn/cuda/managed_memory.h"
+#include "trainyard/nn/cuda/tracers.h"
 
 namespace trainyard::nn::cuda {
 namespace {
@@ -96,6 +97,7 @@ class CudaAccelerator : public Accelerator {
   }
   std::shared_ptr<void> use() override { return std::make_shared<c10::cuda::CUDAStreamGuard>(stream().unwrap()); }
   void wait() override { stream().synchronize(); }
+  bool idle() override { return stream().query(); }
 
   void end_step() override {
     c10::cuda::CUDAEvent& event = ends_[static_cast<size_t>(step_++ % kAhead)];
@@ -143,6 +145,16 @@ class CudaAccelerator : public Accelerator {
     end_allocation(pool);
     end_drawing();
     std::rethrow_exception(error);
+  }
+
+  std::unique_ptr<DeviceTracer> trace() override {
+    wait();
+    try {
+      return open_cupti_tracer();
+    } catch (const core::Error& error) {
+      core::log::warning("no kernels are traced, layers are timed by events: {}", error.what());
+      return open_event_tracer(stream());
+    }
   }
 
   DeviceMemory memory() override {

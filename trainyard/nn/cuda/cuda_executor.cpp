@@ -99,6 +99,7 @@ at::Tensor CudaExecutor::run(Layer& layer, std::vector<at::Tensor>& values, cons
   for (const int input : layer.last_uses) values[static_cast<size_t>(input)].reset();
   if (observer() == nullptr) return layer.layer->run(inputs, random);
   const reference::AutogradMark before = reference::autograd_mark();
+  observer()->begins();
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
   at::Tensor output = layer.layer->run(inputs, random);
   const int head = layer.nodes.front();

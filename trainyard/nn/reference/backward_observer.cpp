@@ -27,6 +27,7 @@ struct Stopwatch {
 struct StartHook : torch::autograd::FunctionPreHook {
   explicit StartHook(std::shared_ptr<Stopwatch> stopwatch) : watch(std::move(stopwatch)) {}
   variable_list operator()(const variable_list& gradients) override {
+    watch->observer->begins();
     watch->begin = NodeRun::Clock::now();
     return gradients;
   }

@@ -67,6 +67,7 @@ at::Tensor ReferenceExecutor::run(size_t index, std::vector<at::Tensor>& values,
 void ReferenceExecutor::run_observed(size_t index, std::vector<at::Tensor>& values, const StepRandom& random) {
   const Node& node = graph().nodes[index];
   const reference::AutogradMark before = reference::autograd_mark();
+  observer()->begins();
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
   values[index] = run(index, values, random);
   observer()->ran({.nodes = {&node.id, 1}, .kernel = node.kind(), .begin = begin, .end = NodeRun::Clock::now()});
@@ -78,6 +79,7 @@ at::Tensor ReferenceExecutor::forward(const at::Tensor& images, const StepRandom
   require_allocated();
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   std::vector<at::Tensor> values(graph().nodes.size());
+  if (observer() != nullptr) observer()->begins();
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
   values[0] = images.to(images.options().device(context().device).dtype(context().dtype))
                   .contiguous(memory_format(context().dtype, images.dim()));

@@ -1,0 +1,30 @@
+// CUPTI's activity records as the device's activities.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+
+#include <cupti.h>
+
+#include "trainyard/nn/device_trace.h"
+
+namespace trainyard::nn::cuda {
+
+// The stack of external correlation ids that spans are pushed on.
+inline constexpr CUpti_ExternalCorrelationKind kSpanKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
+
+// CUPTI's times are taken as nanoseconds of TraceClock, which cupti_tracer.cpp tells CUPTI to use.
+class CuptiReader {
+ public:
+  explicit CuptiReader(size_t limit) : join(limit) {}
+  // A kernel, copy, fill, call of the runtime or the driver, or span; others are passed over.
+  void add(const CUpti_Activity& record);
+
+  ActivityJoin join;
+
+ private:
+  const std::string& name_of(const char* symbol);
+  std::unordered_map<std::string, std::string> names_;  // by symbol
+};
+
+}  // namespace trainyard::nn::cuda
