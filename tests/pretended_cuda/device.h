@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/pretended_cuda/pretended_cuda.h"
 #include <cuda_runtime_api.h>
 
 namespace trainyard::pretended_cuda {
@@ -51,6 +52,7 @@ struct Capture {
 };
 
 struct Stream : std::enable_shared_from_this<Stream> {
+  uint32_t number = 0;
   bool legacy = false, blocking = true;
   std::deque<Operation> waiting;
   int64_t handed = 0, done = 0;
@@ -90,6 +92,11 @@ class Device {
   bool pinned(const void* pointer, size_t bytes) const { return within(pinned_, pointer, bytes); }
   std::map<const char*, size_t>& pinned_blocks() { return pinned_; }
 
+  // --- traces (launches.cpp) ---
+  void watch(Watch watch) { watch_ = watch; }
+  // `operation` with the watch told; nobody watches captured work.
+  Operation watched(const Stream& stream, Operation operation, Work work) const;
+
   // --- order (streams.cpp) ---
   std::shared_ptr<Stream> stream(cudaStream_t handle);  // null: there is no such stream
   cudaStream_t add_stream(bool blocking);
@@ -126,6 +133,7 @@ class Device {
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams_;
   std::map<cudaEvent_t, std::unique_ptr<Event>> events_;
   int64_t clock_ = 0;
+  Watch watch_ = nullptr;
   std::vector<std::shared_ptr<Capture>> captures_;
   std::map<cudaGraph_t, std::unique_ptr<Graph>> graphs_;
 };

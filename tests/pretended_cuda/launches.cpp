@@ -1,5 +1,6 @@
 // Kernels are not run: a launch is checked, counted by its kernel's name and leaves memory as it is.
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tests/pretended_cuda/device.h"
@@ -48,6 +49,17 @@ cudaError_t launch(const void* kernel_key, const Configuration& launch) {
 }
 
 }  // namespace
+
+Operation Device::watched(const Stream& stream, Operation operation, Work work) const {
+  if (watch_ == nullptr || stream.capture != nullptr) return operation;
+  work.stream = stream.number;
+  operation.run = [run = std::move(operation.run), done = watch_(work)] {
+    if (run) run();
+    done();
+  };
+  return operation;
+}
+
 }  // namespace trainyard::pretended_cuda
 
 using trainyard::pretended_cuda::Configuration;
@@ -55,6 +67,12 @@ using trainyard::pretended_cuda::Device;
 using trainyard::pretended_cuda::kernels;
 
 extern "C" {
+
+void pretended_cuda_watch(trainyard::pretended_cuda::Watch watch) {
+  Device& device = Device::instance();
+  const auto lock = device.lock();
+  device.watch(watch);
+}
 
 cudaError_t pretended_cuda_launch(const char* name, cudaStream_t handle) {
   Device& device = Device::instance();
@@ -65,7 +83,7 @@ cudaError_t pretended_cuda_launch(const char* name, cudaStream_t handle) {
   device.count(std::string("launch of ") + name);
   if (stream->legacy) device.count("launches on the default stream");
   if (stream->capture == nullptr && !device.captures().empty()) device.count("launches beside a capture");
-  return Device::result(device.hand_over(*stream, {}));
+  return Device::result(device.hand_over(*stream, device.watched(*stream, {}, {.name = name})));
 }
 
 void** __cudaRegisterFatBinary(void*) {

@@ -61,7 +61,8 @@ cudaError_t copy_in_order(Device& device, void* target, const void* source, size
   if (bytes == 0) return cudaSuccess;
   const bool to_device = device.on_device(target, bytes), from_device = device.on_device(source, bytes);
   if (to_device && from_device) {
-    return device.hand_over(stream, {.run = [=] { std::memmove(target, source, bytes); }});
+    return device.hand_over(stream, device.watched(stream, {.run = [=] { std::memmove(target, source, bytes); }},
+                                                   {.kind = Work::Kind::kCopy, .bytes = bytes}));
   }
   const void* const host = to_device ? source : target;
   const bool pinned = device.pinned(host, bytes);
@@ -73,7 +74,10 @@ cudaError_t copy_in_order(Device& device, void* target, const void* source, size
       return cudaErrorStreamCaptureUnsupported;
     }
   }
-  const cudaError_t error = device.hand_over(stream, {.run = [=] { copy(target, source, bytes, from_device); }});
+  const Work work{
+      .kind = Work::Kind::kCopy, .bytes = bytes, .from_host = to_device, .to_host = from_device, .pinned = pinned};
+  const cudaError_t error = device.hand_over(
+      stream, device.watched(stream, {.run = [=] { copy(target, source, bytes, from_device); }}, work));
   if (!pinned && error == cudaSuccess) device.finish(stream);
   return error;
 }
@@ -208,7 +212,9 @@ cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaStream_t
     device.mistake("a fill of memory that is not the device's");
     return Device::result(cudaErrorInvalidValue);
   }
-  return Device::result(device.hand_over(*stream, {.run = [=] { std::memset(pointer, value, bytes); }}));
+  return Device::result(device.hand_over(
+      *stream, device.watched(*stream, {.run = [=] { std::memset(pointer, value, bytes); }},
+                              {.kind = trainyard::pretended_cuda::Work::Kind::kFill, .bytes = bytes})));
 }
 cudaError_t cudaMemset(void* pointer, int value, size_t bytes) {
   const cudaError_t error = Device::instance().unsafe_call();

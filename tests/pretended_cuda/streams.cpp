@@ -14,6 +14,7 @@ std::shared_ptr<Stream> Device::stream(cudaStream_t handle) {
 
 cudaStream_t Device::add_stream(bool blocking) {
   const auto stream = std::make_shared<Stream>();
+  stream->number = static_cast<uint32_t>(streams_.size()) + 1;
   stream->blocking = blocking;
   const auto handle = reinterpret_cast<cudaStream_t>(stream.get());
   streams_[handle] = stream;

@@ -179,7 +179,7 @@ TEST(DeviceTrace, NamesSpansAfterTheirLayers) {
   EXPECT_EQ(report.rows[0].kernels, std::vector<std::string>{"what the executor calls it"});
 }
 
-// Runs each span for 5 us as it ends, 1 us behind the last one.
+// A kernel a span, which runs as the span ends.
 class FakeTracer : public nn::DeviceTracer {
  public:
   std::string method() const override { return "pretending"; }

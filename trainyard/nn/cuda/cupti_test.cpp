@@ -1,10 +1,12 @@
 // CUPTI's records as activities, from records made by hand: no GPU is needed. And what a tracer says where there is
 // none.
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
 #include "trainyard/nn/accelerator.h"
 #include "trainyard/nn/cuda/cupti_reader.h"
+#include "trainyard/nn/cuda/gpu_for_test.h"
 #include "trainyard/nn/cuda/tracers.h"
 
 namespace trainyard::nn::cuda {
@@ -133,6 +135,50 @@ TEST(CudaCupti, StartsOrSaysWhyNot) {
       RecordProperty("why", error.what());
     }
   }
+}
+
+// On the GPU itself: what tests/pretended_cuda checks of the tracers without one, and the clocks.
+void check_spans(Accelerator& gpu, DeviceTracer& tracer) {
+  const auto using_it = gpu.use();
+  const at::Tensor there = at::zeros({1 << 24}, at::TensorOptions(at::kFloat).device(gpu.device()));
+  gpu.wait();
+  tracer.collect();
+  const auto before = TraceClock::now();
+  const uint64_t outer = tracer.begin_span();
+  there.add_(1);
+  const uint64_t inner = tracer.begin_span();
+  there.mul_(2);
+  tracer.end_span();
+  tracer.end_span();
+  const DeviceRecords records = tracer.collect();
+  const auto after = TraceClock::now();
+  EXPECT_EQ(records.lost, 0);
+  std::vector<uint64_t> spans;
+  constexpr std::chrono::microseconds kClocks{200};  // how far they may be apart
+  for (const DeviceActivity& activity : records.activities) {
+    if (spans.empty() || spans.back() != activity.span) spans.push_back(activity.span);
+    EXPECT_GE(activity.begin, before - kClocks) << activity.name;
+    EXPECT_LE(activity.end, after + kClocks) << activity.name;
+    ASSERT_TRUE(activity.handed_over) << activity.name;
+    EXPECT_GE(activity.begin, *activity.handed_over - kClocks) << activity.name;
+  }
+  spans.resize(2);  // events have a third stretch, between the ends of both
+  EXPECT_EQ(spans, (std::vector<uint64_t>{outer, inner}));
+}
+
+TEST(CudaTrace, KernelsOfSpans) {
+  TRAINYARD_NEEDS_GPU();
+  const auto gpu = open_accelerator("cuda", {});
+  const auto tracer = gpu->trace();
+  ASSERT_EQ(tracer->method(), "CUPTI") << "the log says why not";
+  check_spans(*gpu, *tracer);
+}
+
+TEST(CudaTrace, EventsOfSpans) {
+  TRAINYARD_NEEDS_GPU();
+  const auto gpu = open_accelerator("cuda", {});
+  const auto using_it = gpu->use();
+  check_spans(*gpu, *open_event_tracer(c10::cuda::getCurrentCUDAStream()));
 }
 
 }  // namespace

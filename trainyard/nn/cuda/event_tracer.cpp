@@ -17,6 +17,7 @@ class EventTracer : public DeviceTracer {
   std::string method() const override { return "events on its stream, pauses within a layer included"; }
 
   uint64_t begin_span() override {
+    if (elsewhere()) return next_span();
     const std::lock_guard lock(mutex_);
     const uint64_t span = marks_.begin();
     record();
@@ -24,6 +25,7 @@ class EventTracer : public DeviceTracer {
   }
 
   void end_span() noexcept override {
+    if (elsewhere()) return;
     const std::lock_guard lock(mutex_);
     marks_.end();
     try {
@@ -55,6 +57,9 @@ class EventTracer : public DeviceTracer {
     while (events_.size() <= index) events_.emplace_back(cudaEventDefault);
     return events_[index];
   }
+
+  // Whether the calling thread hands over to another stream, as replicas on other GPUs do.
+  bool elsewhere() const { return c10::cuda::getCurrentCUDAStream() != stream_; }
 
   void record() {
     if (recorded_ + 1 != marks_.size()) return;  // no room, or one has failed
