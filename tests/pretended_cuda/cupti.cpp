@@ -1,20 +1,26 @@
 // Stands in for CUPTI's activity API: records of what the pretended runtime is handed and has done, in the real
 // header's structs, through buffers of the client's. PRETENDED_CUPTI_REFUSES=1: it may not be used, as where the driver
 // keeps it to administrators; PRETENDED_CUPTI_BUFFER_BYTES=<n>: of each buffer it fills n bytes.
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <vector>
 
-#include "tests/pretended_cuda/device.h"
 #include "tests/pretended_cuda/pretended_cuda.h"
 #include <cupti.h>
 
 namespace {
 
-using trainyard::pretended_cuda::setting;
 using trainyard::pretended_cuda::Work;
+
+size_t setting(const char* name, size_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
 
 struct Cupti {
   std::recursive_mutex mutex;  // what is called back calls back
@@ -61,7 +67,7 @@ void emit(Cupti& own, const Record& record) {
   if (own.buffer == nullptr) {
     size_t most_records = 0;
     own.request(&own.buffer, &own.bytes, &most_records);
-    own.bytes = std::min(own.bytes, static_cast<size_t>(setting("PRETENDED_CUPTI_BUFFER_BYTES", 1 << 30)));
+    own.bytes = std::min(own.bytes, setting("PRETENDED_CUPTI_BUFFER_BYTES", own.bytes));
   }
   if (own.buffer == nullptr) {
     ++own.dropped;

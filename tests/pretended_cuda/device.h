@@ -93,7 +93,7 @@ class Device {
   std::map<const char*, size_t>& pinned_blocks() { return pinned_; }
 
   // --- traces (launches.cpp) ---
-  void watch(Watch watch) { watch_ = watch; }
+  void watch_by(Watch watch) { watch_ = watch; }
   // `operation` with the watch told; nobody watches captured work.
   Operation watched(const Stream& stream, Operation operation, Work work) const;
 

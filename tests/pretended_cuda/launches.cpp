@@ -71,7 +71,7 @@ extern "C" {
 void pretended_cuda_watch(trainyard::pretended_cuda::Watch watch) {
   Device& device = Device::instance();
   const auto lock = device.lock();
-  device.watch(watch);
+  device.watch_by(watch);
 }
 
 cudaError_t pretended_cuda_launch(const char* name, cudaStream_t handle) {

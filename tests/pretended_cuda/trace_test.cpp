@@ -4,6 +4,7 @@
 #include "tests/pretended_cuda/pretended_cuda.h"
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <c10/cuda/CUDAStream.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +40,7 @@ TEST(Trace, TellsWhatRanForWhichSpan) {
   const uint64_t inner = tracer->begin_span();
   there.fill_(3);
   tracer->end_span();
-  there.zero_();
+  cudaMemsetAsync(there.mutable_data_ptr(), 0, 1 << 10, c10::cuda::getCurrentCUDAStream());
   tracer->end_span();
   there.fill_(4);
   const nn::DeviceRecords records = tracer->collect();
@@ -157,13 +158,15 @@ TEST(Trace, GivesEachLayerOfATrainingItsWork) {
   const StepRecord step = recorded_step(gpu, options);
   ASSERT_TRUE(step.device);
   EXPECT_EQ(step.device->name, "Pretended GPU");
+  int outside = 0;  // of all parts: the step's state is written, the reported loss is averaged
   std::map<StepPart, int> parts;
   std::map<std::pair<int, nn::NodeRun::Phase>, int> nodes;
   for (const DeviceWork& work : device_work(step)) {
     if (work.part) ++parts[*work.part];
     if (work.node != nullptr) ++nodes[{work.node->nodes.front(), work.node->phase}];
-    if (!work.part) EXPECT_NE(work.activity->kind, Kind::kKernel) << work.activity->name;
+    if (!work.part && work.activity->kind == Kind::kKernel) ++outside;
   }
+  EXPECT_LE(outside, 2);
   for (const nn::NodeRun::Phase phase : {nn::NodeRun::Phase::kForward, nn::NodeRun::Phase::kBackward}) {
     for (const int head : {1, 2, 4, 5}) EXPECT_GT((nodes[{head, phase}]), 0) << head;  // 3 runs with 2
   }
