@@ -4,6 +4,7 @@
 
 #include "trainyard/core/golden.h"
 #include "trainyard/train/device_time.h"
+#include "trainyard/train/fake_accelerator_for_test.h"
 #include "trainyard/train/layer_report.h"
 #include "trainyard/train/recording_callback.h"
 #include "trainyard/train/step_trace.h"
@@ -203,21 +204,14 @@ class FakeTracer : public nn::DeviceTracer {
   std::vector<nn::DeviceActivity> ran_;
 };
 
-class FakeAccelerator : public nn::Accelerator {
+class TracedAccelerator : public FakeAccelerator {
  public:
-  at::Device device() const override { return at::kCPU; }
-  std::string name() const override { return "fake"; }
-  std::shared_ptr<void> use() override { return std::make_shared<int>(0); }
   void wait() override { ++waits; }
   bool idle() override { return dry; }
-  void end_step() override {}
-  std::unique_ptr<nn::RecordedWork> record(const std::function<void()>&) override { return nullptr; }
   std::unique_ptr<nn::DeviceTracer> trace() override {
     ++traces;
     return std::make_unique<FakeTracer>();
   }
-  nn::DeviceMemory memory() override { return {}; }
-  int64_t refused_bytes() override { return 0; }
 
   int waits = 0, traces = 0;
   bool dry = false;
@@ -226,7 +220,7 @@ class FakeAccelerator : public nn::Accelerator {
 TEST(DeviceTrace, ATrainersStepsMakeSpansOfPartsAndLayers) {
   SingleCostOptions options = tiny_options();
   options.executor = "reference";
-  const auto accelerator = std::make_shared<FakeAccelerator>();
+  const auto accelerator = std::make_shared<TracedAccelerator>();
   options.accelerator = accelerator;
   SingleCostTrainer trainer(options, tiny_source(64, 8));
   int recordings = 0;
@@ -257,7 +251,7 @@ TEST(DeviceTrace, ATrainersStepsMakeSpansOfPartsAndLayers) {
 TEST(DeviceTrace, TimesOfAStepAreNotThoseOfTheHandOver) {
   for (const bool dry : {false, true}) {
     SingleCostOptions options = tiny_options();
-    const auto accelerator = std::make_shared<FakeAccelerator>();
+    const auto accelerator = std::make_shared<TracedAccelerator>();
     accelerator->dry = dry;
     options.accelerator = accelerator;
     SingleCostTrainer trainer(options, tiny_source(64, 8));

@@ -89,9 +89,10 @@ void declare_output_flags(core::FlagTable& table) {
 void declare_trace_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Traces and graphs";
   table
-      .text("trace_file", "",
-            "write a trace of the last but one step of the warm-up, or of the first step when the warm-up is shorter; on "
-            "a GPU with its kernels and copies, of a step that is not replayed (--xla)")
+      .text(
+          "trace_file", "",
+          "write a trace of the last but one step of the warm-up, or of the first step when the warm-up is shorter; on "
+          "a GPU with its kernels and copies, of a step that is not replayed (--xla)")
       .group(kGroup);
   table
       .boolean("use_chrome_trace_format", true,

@@ -78,8 +78,8 @@ struct SingleCostOptions {
 //
 // A replica that throws ends the step for all: train() throws the first error with replica and step, and the trainer
 // cannot train again. StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving
-// gradients, `update` the optimizer's own work, `compute` all the rest. On an accelerator `input` is waiting through which
-// it ran dry; a step that is recorded waits for it at the end.
+// gradients, `update` the optimizer's own work, `compute` all the rest. On an accelerator `input` is waiting through
+// which it ran dry; a step that is recorded waits for it at the end.
 class SingleCostTrainer : public Trainer {
  public:
   // `source` must have options.replicas replicas. Builds the replicas' executors and initialises their parameters.
