@@ -40,6 +40,9 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
         {std::max<int64_t>(-2, -options.warmup_steps), 1, [path, print, &settings, chrome](Steps steps) {
            print(fmt::format("Dumping trace to {}", path));
            const formats::Trace trace = train::step_trace(steps, settings.graph);
+           int64_t lost = 0;
+           for (const train::StepRecord& step : steps) lost += step.device ? step.device->lost : 0;
+           if (lost > 0) print(fmt::format("{} records of what the GPU ran had no room: they are not in it", lost));
            write(path, chrome ? formats::chrome_trace(trace) : formats::step_stats_text(trace));
          }});
   }

@@ -56,5 +56,19 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   EXPECT_EQ(compute_rate_text({}), "");
 }
 
+// What the thread that hands work over cannot tell apart is not told apart.
+TEST(RunSummary, OfAnAcceleratorHasTwoShares) {
+  const core::TempDir directory;
+  const RunSummary summary{.model = "m", .shares = {1, 0.05, 0.95, 0, 0, true}};
+  const std::string path = directory.file("run_summary.json");
+  write_run_summary(summary, path);
+  const auto shares = nlohmann::json::parse(core::local_file_system().read_file(path))["time_shares"];
+  EXPECT_EQ(shares["input"], 0.05);
+  EXPECT_EQ(shares["compute"], 0.95);
+  EXPECT_TRUE(shares["communication"].is_null());
+  EXPECT_TRUE(shares["update"].is_null());
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nTime:         waiting for input 5 %, all else 95 %: "));
+}
+
 }  // namespace
 }  // namespace trainyard::train
