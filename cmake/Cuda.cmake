@@ -1,7 +1,8 @@
 # The CUDA engine (trainyard/nn/cuda, trainyard/optim/cuda). TRAINYARD_CUDA=AUTO builds it where the toolkit and
 # LibTorch's CUDA libraries are there, ON makes what is missing an error, OFF leaves it out. Building needs no GPU, and of
-# the libraries behind LibTorch's (cuDNN, cuBLAS, NCCL, ...) none: only running does. Sets TRAINYARD_WITH_CUDA.
+# the libraries behind LibTorch's (cuDNN, cuBLAS, NCCL, ...) none: only running does. Sets TRAINYARD_WITH_CUDA and TRAINYARD_NVJPEG.
 set(TRAINYARD_WITH_CUDA OFF)
+set(TRAINYARD_NVJPEG OFF)
 
 function(trainyard_find_cuda why_not)
   # The toolkit of scripts/setup --cuda compiles but has nothing to run with: it is for those who ask for CUDA by name.
@@ -60,5 +61,18 @@ if(TRAINYARD_WITH_CUDA)
   target_link_libraries(trainyard::cuda INTERFACE
     ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so CUDA::cudart
     ${TRAINYARD_CUPTI_LIBRARY})
+  # Decoding of JPEGs on the GPU: a header when building, the library when it is used.
+  find_path(TRAINYARD_NVJPEG_INCLUDE nvjpeg.h NO_DEFAULT_PATH
+    PATHS ${CUDAToolkit_INCLUDE_DIRS} ${CMAKE_SOURCE_DIR}/.deps/nvjpeg/include ${TRAINYARD_TORCH_DIR}/../nvidia/cu13/include
+    DOC "Folder of nvjpeg.h")
+  if(TRAINYARD_NVJPEG_INCLUDE)
+    set(TRAINYARD_NVJPEG ON)
+    target_include_directories(trainyard::cuda SYSTEM INTERFACE ${TRAINYARD_NVJPEG_INCLUDE})
+    get_filename_component(nvjpeg_library ${TRAINYARD_NVJPEG_INCLUDE}/../lib ABSOLUTE)
+    list(APPEND CMAKE_BUILD_RPATH ${nvjpeg_library})
+    message(STATUS "nvJPEG: ${TRAINYARD_NVJPEG_INCLUDE}")
+  else()
+    message(STATUS "nvJPEG: left out; no nvjpeg.h beside the toolkit's headers: run scripts/setup --cuda")
+  endif()
   message(STATUS "CUDA engine: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 endif()

@@ -1,8 +1,8 @@
 """Unpacks NVIDIA's wheels into a folder that looks like an installed CUDA toolkit.
 
-usage: unpack_cuda.py WHEEL_FOLDER OUTPUT_FOLDER
+usage: unpack_cuda.py [--part] WHEEL_FOLDER OUTPUT_FOLDER
 
-Each wheel is deleted once it is unpacked.
+Each wheel is deleted once it is unpacked. --part: single libraries, not a toolkit with its compiler.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import zipfile
 PREFIX = "nvidia/cu13/"
 
 
-def main(wheels: pathlib.Path, output: pathlib.Path) -> None:
+def main(wheels: pathlib.Path, output: pathlib.Path, part: bool) -> None:
     for wheel in sorted(wheels.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             for entry in archive.infolist():
@@ -26,6 +26,8 @@ def main(wheels: pathlib.Path, output: pathlib.Path) -> None:
                 if target.parent.name == "bin":
                     target.chmod(target.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         wheel.unlink()
+    if part:
+        return
     for needed in ("bin/nvcc", "nvvm/bin/cicc", "include/cuda_runtime_api.h", "include/cupti.h", "lib/libcudart.so.13", "lib/libcudadevrt.a"):
         if not (output / needed).exists():
             sys.exit(f"unpack_cuda: {needed} is in none of the wheels")
@@ -34,4 +36,4 @@ def main(wheels: pathlib.Path, output: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    main(pathlib.Path(sys.argv[-2]), pathlib.Path(sys.argv[-1]), "--part" in sys.argv[1:-2])

@@ -59,10 +59,10 @@ class UnpackCuda(ScriptTest):
     NAMES = ["nvidia/cu13/bin/nvcc", "nvidia/cu13/nvvm/bin/cicc", "nvidia/cu13/include/cuda_runtime_api.h",
              "nvidia/cu13/lib/libcudart.so.13", "nvidia/cu13/lib/libcudadevrt.a", "x.dist-info/METADATA"]
 
-    def unpack(self, names):
+    def unpack(self, names, *options):
         self.root.joinpath("wheels").mkdir()
         write_wheel(self.root / "wheels" / "a.whl", names)
-        return run_python("unpack_cuda.py", self.root / "wheels", self.root / "out")
+        return run_python("unpack_cuda.py", *options, self.root / "wheels", self.root / "out")
 
     def test_makes_a_toolkit_that_can_be_run(self):
         self.assertEqual(self.unpack(self.NAMES), (0, ""))
@@ -71,6 +71,10 @@ class UnpackCuda(ScriptTest):
             self.assertTrue(os.access(out / program, os.X_OK), program)
         self.assertEqual((out / "lib64/libcudart.so").read_text(), "x")
         self.assertFalse((out / "x.dist-info").exists())
+
+    def test_takes_a_single_library_as_it_is(self):
+        self.assertEqual(self.unpack(["nvidia/cu13/include/nvjpeg.h", "nvidia/cu13/lib/libnvjpeg.so.13"], "--part"), (0, ""))
+        self.assertTrue((self.root / "out/include/nvjpeg.h").exists())
 
     def test_refuses_wheels_that_lack_a_part(self):
         code, output = self.unpack(self.NAMES[:4])
@@ -88,7 +92,8 @@ print(json.dumps({"images_per_sec": 50 if sys.argv[-2] == "eager" else 80}))
 """
     PROGRAM = """import sys, time
 time.sleep(60 if "--slow" in open(sys.argv[0] + ".mode").read() else 0)
-print("total images/sec: 120.5" if "--xla_compile" in sys.argv else "total images/sec: 90.0")
+speeds = {"--dali_mode=GPU": 116.0, "--nodistortions": 100.0, "--xla_compile": 120.5}
+print(f"total images/sec: {next((speed for flag, speed in speeds.items() if flag in sys.argv), 90.0)}")
 """
     TESTS = """import json, sys
 output = [word.split(":", 1)[1] for word in sys.argv if word.startswith("--gtest_output=json:")][0]
@@ -107,7 +112,7 @@ sys.exit(1 if failed else 0)
         self.program("path/python3", self.PYTHON)
         self.program("path/nvidia-smi", smi)
         self.program("build/trainyard", self.PROGRAM, program)
-        for name in ("trainyard_nn_test", "trainyard_optim_test"):
+        for name in ("trainyard_data_test", "trainyard_nn_test", "trainyard_optim_test"):
             self.program(f"build/{name}", self.TESTS, tests)
         done = subprocess.run([sys.executable, SCRIPTS / "gpu_check", f"--build={self.root}/build", f"--output={self.root}/report.json",
                                *arguments], capture_output=True, text=True,
@@ -123,6 +128,13 @@ sys.exit(1 if failed else 0)
         row = report["rows"][0]
         self.assertEqual(row["images_per_sec"], {"ours, captured": 120.5, "torch.compile, CUDA graphs": 80, "ours": 90.0, "torch, eager": 50})
         self.assertEqual(row["ratio"], 1.506)
+
+    def test_the_row_of_jpegs_compares_both_decoders_with_synthetic_images(self):
+        code, output, report = self.check("--rows=resnet50-jpegs-fp16", f"--images={self.root}")
+        self.assertEqual(code, 0, output)
+        row = report["rows"][0]
+        self.assertEqual(row["images_per_sec"], {"synthetic": 120.5, "JPEGs, GPU": 116.0, "JPEGs, CPU": 100.0})
+        self.assertEqual(row["ratio"], 0.963)
 
     def test_stops_what_hangs_and_says_what_was_not_run(self):
         code, _, report = self.check("--rows=resnet50-fp16", "--seconds=4", program="--slow")
@@ -145,7 +157,7 @@ sys.exit(1 if failed else 0)
         self.assertEqual(report["steps"][0]["said"], ["no devices were found"])
 
     def test_packs_programs_with_the_libraries_they_need(self):
-        for name in ("trainyard", "trainyard_nn_test", "trainyard_optim_test", "libtrainyard.so"):
+        for name in ("trainyard", "trainyard_data_test", "trainyard_nn_test", "trainyard_optim_test", "libtrainyard.so"):
             self.write(f"built/{name}", "")
             shutil.copy2("/bin/true", self.root / "built" / name)
         archive = self.root / "packed" / "gpu.tar.xz"

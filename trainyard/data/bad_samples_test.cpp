@@ -41,7 +41,8 @@ class SpoiledNumbers : public Dataset {
 // Image: label and the first number of the augmentation's stream.
 class StreamTransform : public Transform {
  public:
-  core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
+  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+    auto* const out = static_cast<float*>(image);
     if (record.height < 0) return SpoiledNumbers::spoiled(record.where);
     core::RandomStream random(key.seed, "augment", {static_cast<uint64_t>(key.epoch)});
     std::fill(out, out + 3, static_cast<float>(record.label));

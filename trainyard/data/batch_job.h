@@ -15,7 +15,7 @@ namespace trainyard::data {
 struct BatchSlot {
   SampleKey key;
   Position place;
-  float* image;
+  void* image;  // of the transform's form
   int64_t* label;
   std::vector<BadSample> bad;  // met here, in the order in which they were tried
   bool left_out = false;       // holds no sample

@@ -19,7 +19,7 @@ struct Position {
 };
 
 struct Batch {
-  at::Tensor images;         // [N, 3, H, W] float32, CPU
+  at::Tensor images;         // [N, 3, H, W], of the source's form: float32, CPU where nothing else is asked for
   at::Tensor labels;         // [N] int64, CPU
   int64_t first_sample = 0;  // index of images[0] in the global batch
   Position after;            // after the whole global batch

@@ -20,7 +20,8 @@ class CifarTransform : public Transform {
     options_.validate();
   }
 
-  core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
+  core::Result<bool> apply(const Record& record, const SampleKey& key, void* pixels) const override {
+    auto* const out = static_cast<float*>(pixels);
     auto decoded = record_image(record, {}, {.exif_orientation = options_.exif_orientation});
     if (!decoded.ok()) return decoded.error();
     const ImageView& image = decoded.value().pixels;

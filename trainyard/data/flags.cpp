@@ -85,6 +85,11 @@ void declare_pipeline_flags(core::FlagTable& table) {
       .text("decoded_cache_dir", std::nullopt,
             "keep decoded images in files in this folder, for later runs too; refused once the data have changed")
       .group(kGroup);
+  table
+      .choice("dali_mode", "none", {"none", "CPU", "GPU"},
+              "where JPEGs of ImageNet become input; GPU: nvJPEG decodes them, and they are cut out, resized and "
+              "normalized there in one pass, the same windows; none and CPU: by the input's threads, the same way")
+      .group(kGroup);
   table.integer("batch_group_size", 1, "batches that are made at a time; the warm-up is rounded up to a multiple")
       .group(kGroup);
 }

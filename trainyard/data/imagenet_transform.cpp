@@ -11,17 +11,13 @@
 #include "trainyard/core/random.h"
 #include "trainyard/data/augmentation.h"
 #include "trainyard/data/color.h"
+#include "trainyard/data/imagenet_sampling.h"
 #include "trainyard/data/record_image.h"
 #include "trainyard/data/resize.h"
 #include "trainyard/data/transform.h"
 
 namespace trainyard::data {
 namespace {
-
-// Of the target's sides, at least, before the centre is cut out: 224 -> 256.
-constexpr float kEvaluationScale = 1.145F;
-// Of an image of a row of millions of pixels the centre is cut out of more than an int can count.
-constexpr int64_t kMaxScaledSide = int64_t{1} << 30;
 
 // The part of a window from (top, left) on that lies in `bounds`, which it overlaps.
 CropWindow part_inside(int top, int left, ImageSize size, const CropWindow& bounds) {
@@ -33,59 +29,35 @@ CropWindow part_inside(int top, int left, ImageSize size, const CropWindow& boun
 class ImagenetTransform : public Transform {
  public:
   explicit ImagenetTransform(const TransformOptions& options)
-      : options_(options), target_{static_cast<int>(options.height), static_cast<int>(options.width)} {
-    options_.validate();
-  }
+      : options_(options),
+        sampling_(options),
+        target_{static_cast<int>(options.height), static_cast<int>(options.width)} {}
 
-  core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
+  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+    auto* const out = static_cast<float*>(image);
     auto result = options_.training ? train(record, key, out) : evaluate(record, key, out);
     if (!result.ok()) return result;
     apply_auto_augment(options_, key, out);
-    if (!normalizes_as_it_resizes()) options_.normalization.apply(out, pixels());
+    if (!sampling_.normalizes_as_it_resizes()) options_.normalization.apply(out, pixels());
     apply_random_erasing(options_, key, out);
     return result;
   }
 
  private:
   int64_t pixels() const { return options_.height * options_.width; }
-  bool scales() const { return options_.resize_method != "crop"; }
-
-  // Where nothing comes between the two.
-  bool normalizes_as_it_resizes() const {
-    const bool changes_pixels = options_.distortions || options_.auto_augment.policy != AutoAugmentPolicy::kNone;
-    return scales() && !(options_.training && changes_pixels);
-  }
-
-  ResizeOptions resize_options(int64_t batch_position, bool mirror) const {
-    ResizeOptions result{.antialias = options_.resize_antialias,
-                         .half_pixel_centers = options_.resize_half_pixel_centers,
-                         .mirror = mirror};
-    result.method = options_.resize_method == "round_robin"
-                        ? static_cast<ResizeMethod>(batch_position % 4)  // the enum is in upstream's order
-                        : resize_method(options_.resize_method);
-    if (normalizes_as_it_resizes()) {
-      result.scale = options_.normalization.scale;
-      result.shift = options_.normalization.shift;
-    }
-    return result;
-  }
 
   // Both fill float [3, height, width], normalized or in [0, 255].
   core::Result<bool> train(const Record& record, const SampleKey& key, float* out) const {
-    core::RandomStream random(key.seed, "augment",
-                              {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
+    core::RandomStream random = ImagenetSampling::stream(key);
     auto size = record_image_size(record, options_.exif_orientation);
     if (!size.ok()) return size.error();
-    const CropWindow crop =
-        sample_crop(size.value(), options_.use_boxes ? record.boxes : std::vector<Box>{}, options_.crop, random);
-    const bool mirror = random.coin();
-    if (scales()) {
-      auto image = part(record, crop, target_);
+    const ImageSampling sampling = sampling_.training(size.value(), record, key, random);
+    if (sampling_.scales()) {
+      auto image = part(record, sampling.part, target_);
       if (!image.ok()) return image.error();
-      resize(image.value().pixels, target_, {0, 0, target_.height, target_.width},
-             resize_options(key.batch_position, mirror), out);
+      resize(image.value().pixels, sampling.size, sampling.window, sampling.resize, out);
     } else {
-      auto done = cut_centre(record, crop, mirror, out);
+      auto done = cut_centre(record, sampling.part, sampling.resize.mirror, out);
       if (!done.ok()) return done;
     }
     if (options_.distortions) distort(key.batch_position, random, out);
@@ -93,37 +65,16 @@ class ImagenetTransform : public Transform {
   }
 
   core::Result<bool> evaluate(const Record& record, const SampleKey& key, float* out) const {
-    if (!scales()) {
+    if (!sampling_.scales()) {
       auto size = record_image_size(record, options_.exif_orientation);
       if (!size.ok()) return size.error();
       return cut_centre(record, {0, 0, size.value().height, size.value().width}, false, out);
     }
     auto image = record_image(record, {}, decode_options(target_));
     if (!image.ok()) return image.error();
-    const ImageSize size = evaluation_size({image.value().pixels.height, image.value().pixels.width});
-    const CropWindow centre{(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height,
-                            target_.width};
-    resize(image.value().pixels, size, centre, resize_options(key.batch_position, false), out);
+    const ImageSampling sampling = sampling_.evaluation({image.value().pixels.height, image.value().pixels.width}, key);
+    resize(image.value().pixels, sampling.size, sampling.window, sampling.resize, out);
     return true;
-  }
-
-  // What `image` is scaled to before its centre is cut out: not smaller than the target, whatever is rounded.
-  ImageSize evaluation_size(ImageSize image) const {
-    if (options_.eval_resize_size > 0) {
-      const int64_t shorter = std::min(image.height, image.width);
-      const auto scaled = [&](int64_t side) {
-        return static_cast<int>(std::min(side * options_.eval_resize_size / shorter, kMaxScaledSide));
-      };
-      return {scaled(image.height), scaled(image.width)};
-    }
-    const auto height = static_cast<float>(image.height);
-    const auto width = static_cast<float>(image.width);
-    const float ratio =
-        std::max(static_cast<float>(target_.height) / height, static_cast<float>(target_.width) / width);
-    const auto scaled = [&](float side) {
-      return static_cast<int>(std::min(side * ratio * kEvaluationScale, static_cast<float>(kMaxScaledSide)));
-    };
-    return {std::max(scaled(height), target_.height), std::max(scaled(width), target_.width)};
   }
 
   // Decoding of what is then scaled to `size`; {0, 0}: to no fixed size.
@@ -158,6 +109,7 @@ class ImagenetTransform : public Transform {
   }
 
   const TransformOptions options_;
+  const ImagenetSampling sampling_;
   const ImageSize target_;
 };
 

@@ -133,8 +133,11 @@ bool start(Decompressor& d, const CropWindow& crop, int scale, int* first_column
   jpeg_start_decompress(&codec);
   d.entropy->attach(codec);
   // Smooth upsampling looks at the neighbours: one column more on each side keeps the pixels those of the whole image.
-  const int left = std::max(crop.x - 1, 0);
-  const int right = std::min(crop.x + crop.width + 1, static_cast<int>(codec.output_width));
+  // So do a few columns at least: libjpeg upsamples without smoothing what has two columns of chroma or fewer.
+  constexpr int kFewest = 6;
+  const int columns = static_cast<int>(codec.output_width);
+  const int left = std::max(std::min(crop.x - 1, columns - kFewest), 0);
+  const int right = std::min(std::max(crop.x + crop.width + 1, left + kFewest), columns);
   JDIMENSION x = left;
   JDIMENSION width = right - left;
   if (width < codec.output_width) jpeg_crop_scanline(&codec, &x, &width);
@@ -179,6 +182,21 @@ core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool ex
   if (!read_header(d, bytes, exif_orientation)) return d.error();
   return oriented_size({static_cast<int>(d.codec.image_height), static_cast<int>(d.codec.image_width)},
                        orientation_of(d.codec));
+}
+
+std::string unusual_jpeg(std::span<const std::byte> bytes) {
+  if (bytes.size() < 4 || bytes[0] != std::byte{0xff} || bytes[1] != std::byte{0xd8}) return "it is no JPEG";
+  Decompressor d;
+  if (!read_header(d, bytes, false)) return d.errors.message;
+  const jpeg_decompress_struct& codec = d.codec;
+  if (codec.jpeg_color_space != JCS_GRAYSCALE && codec.jpeg_color_space != JCS_YCbCr) {
+    return "its colours are neither gray nor YCbCr";
+  }
+  if (codec.data_precision != 8) return "its samples have more than 8 bits";
+  if (codec.arith_code != 0) return "it is arithmetically coded";
+  if (bytes[bytes.size() - 2] != std::byte{0xff} || bytes.back() != std::byte{0xd9})
+    return "it ends without an end marker";
+  return "";
 }
 
 core::Result<Image> decode_jpeg(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,

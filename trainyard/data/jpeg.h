@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "trainyard/core/error.h"
@@ -13,6 +14,10 @@ namespace trainyard::data {
 
 // Size from the header, decoding nothing. kCorruptData when there is none.
 core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool exif_orientation = false);
+
+// Why decoders may differ about this file, or an empty text: a whole file of 8 bits in gray or YCbCr, Huffman coded, is
+// what all of them understand alike.
+std::string unusual_jpeg(std::span<const std::byte> bytes);
 
 // Decodes the image, or only `crop` of it: rows above are skipped and nothing is read behind the last row, so damage
 // there stays unseen. The pixels are those that the whole image has there, to the bit. Baseline and progressive; gray,

@@ -1,5 +1,6 @@
 #include "trainyard/data/jpeg.h"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <span>
@@ -286,6 +287,23 @@ TEST(Jpeg, WidestHeaderIsRefused) {
 TEST(Jpeg, EncodingNothingIsAnError) {
   EXPECT_THROW(encode_jpeg({}), core::Error);
   EXPECT_THROW(encode_jpeg({.height = 2, .width = 2, .pixels = {1, 2, 3}}), core::Error);
+}
+
+// libjpeg upsamples narrow images otherwise than wide ones, and a narrow window is a narrow image to it.
+TEST(Jpeg, NarrowWindowsAreThoseOfTheWholeImage) {
+  for (const int width : {5, 30, 33, 35}) {
+    for (const ChromaSubsampling chroma : {ChromaSubsampling::k444, ChromaSubsampling::k420}) {
+      const std::vector<std::byte> file = encode_jpeg(noisy_image(13, width), 90, chroma);
+      const Image whole = decode_jpeg(file).value();
+      for (int x = 0; x < width; ++x) {
+        for (int columns = 1; columns <= std::min(6, width - x); ++columns) {
+          const CropWindow window{4, x, 3, columns};
+          EXPECT_EQ(decode_jpeg(file, window).value().pixels, part_of(whole, window).pixels)
+              << columns << " columns from " << x << " of " << width;
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "trainyard/data/pipeline.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -53,11 +55,12 @@ class Pipeline::Workers {
   Workers(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
           const PipelineOptions& options)
       : options_(options),
+        form_(transform->form()),
         dataset_size_(dataset->size()),
         sequence_(dataset_size_, options.order, options.seed),
         tally_(options.bad_samples, dataset_size_),
         maker_(std::move(dataset), std::move(transform),
-               {.image_size = 3 * options.height * options.width,
+               {.image_bytes = image_bytes(options, form_),
                 .repeat = options.repeat,
                 .repeat_cached_sample = options.repeat_cached_sample,
                 .seed = options.seed,
@@ -209,11 +212,8 @@ class Pipeline::Workers {
     for (int r = 0; r < options_.local_replicas; ++r) {
       const int64_t first = (options_.first_replica + r) * options_.batch_size;
       const int64_t count = std::clamp<int64_t>(left - first, 0, options_.batch_size);
-      Batch batch{.images = memory({count, 3, options_.height, options_.width}, at::kFloat),
-                  .labels = memory({count}, at::kLong),
-                  .first_sample = first,
-                  .after = after};
-      float* image = batch.images.mutable_data_ptr<float>();
+      Batch batch{.images = images(count), .labels = memory({count}, at::kLong), .first_sample = first, .after = after};
+      auto* image = static_cast<std::byte*>(batch.images.mutable_data_ptr());
       int64_t* label = batch.labels.mutable_data_ptr<int64_t>();
       for (int64_t i = 0; i < count; ++i) {
         const Position place = sequence_.advanced(open_at_, first + i);
@@ -221,7 +221,7 @@ class Pipeline::Workers {
                              .place = place,
                              .image = image,
                              .label = label});
-        image += 3 * options_.height * options_.width;
+        image += image_bytes(options_, form_);
         ++label;
       }
       job.batches.push_back(std::move(batch));
@@ -233,7 +233,17 @@ class Pipeline::Workers {
     return options_.allocate ? options_.allocate(sizes, dtype) : at::empty(sizes, dtype);
   }
 
+  static int64_t image_bytes(const PipelineOptions& options, const ImageForm& form) {
+    return 3 * options.height * options.width * static_cast<int64_t>(c10::elementSize(form.dtype));
+  }
+  at::Tensor images(int64_t count) const {
+    const std::array<int64_t, 4> sizes = {count, 3, options_.height, options_.width};
+    if (form_.device.is_cpu() && form_.layout == at::MemoryFormat::Contiguous) return memory(sizes, form_.dtype);
+    return at::empty(sizes, at::TensorOptions(form_.dtype).device(form_.device), form_.layout);
+  }
+
   const PipelineOptions options_;
+  const ImageForm form_;
   const int64_t dataset_size_;
 
   mutable std::mutex mutex_;  // of all below, up to stopped_
@@ -257,6 +267,11 @@ Pipeline::Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const
                    PipelineOptions options)
     : options_(std::move(options)) {
   options_.validate();
+  if (options_.repeat_cached_sample && !transform->form().device.is_cpu()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "one cached sample cannot be repeated where images are made on another device",
+                 .remedy = "repeat it on the CPU, or make each sample"});
+  }
   if (dataset->size() == 0) throw Error(ErrorCode::kInvalidArgument, "data set holds no samples");
   workers_ = std::make_unique<Workers>(std::move(dataset), std::move(transform), options_);
 }

@@ -48,7 +48,8 @@ class NumberDataset : public Dataset {
 // Writes all that a sample depends on into its image: label, epoch, sample, place.
 class KeyTransform : public Transform {
  public:
-  core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const override {
+  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+    auto* const out = static_cast<float*>(image);
     const float values[] = {static_cast<float>(record.label), static_cast<float>(key.epoch),
                             static_cast<float>(key.sample), static_cast<float>(key.batch_position)};
     for (int i = 0; i < 12; ++i) out[i] = values[i % 4];

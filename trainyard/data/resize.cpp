@@ -128,10 +128,7 @@ void resize(const ImageView& image, ImageSize size, const CropWindow& window, co
             float* out) {
   const StageTimer timer(Stage::kResize);
   const Axis rows = make_axis(image.height, size.height, window.y, window.height, options);
-  Axis axis = make_axis(image.width, size.width, window.x, window.width, options);
-  for (Tap& tap : axis.taps) {
-    if (options.mirror) tap.index = image.width - 1 - tap.index;
-  }
+  Axis axis = make_column_axis(image.width, size.width, window.x, window.width, options);
   // Only the columns between the first and the last tap are mixed.
   const auto [low, high] = std::minmax_element(axis.taps.begin(), axis.taps.end(),
                                                [](const Tap& a, const Tap& b) { return a.index < b.index; });

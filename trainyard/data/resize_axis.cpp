@@ -106,4 +106,12 @@ Axis make_axis(int input, int output, int begin, int count, const ResizeOptions&
   return axis;
 }
 
+Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options) {
+  Axis axis = make_axis(input, output, begin, count, options);
+  for (Tap& tap : axis.taps) {
+    if (options.mirror) tap.index = input - 1 - tap.index;
+  }
+  return axis;
+}
+
 }  // namespace trainyard::data

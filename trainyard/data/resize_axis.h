@@ -5,14 +5,9 @@
 #include <vector>
 
 #include "trainyard/data/resize.h"
+#include "trainyard/data/tap.h"
 
 namespace trainyard::data {
-
-// One input position and its part in an output value.
-struct Tap {
-  int index;
-  float weight;
-};
 
 // The taps of the outputs of one axis.
 struct Axis {
@@ -25,5 +20,7 @@ struct Axis {
 
 // Outputs [begin, begin + count) of an axis that goes from `input` to `output` pixels.
 Axis make_axis(int input, int output, int begin, int count, const ResizeOptions& options);
+// The same of columns: of an input that is mirrored first where the options say so.
+Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options);
 
 }  // namespace trainyard::data

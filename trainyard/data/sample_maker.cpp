@@ -16,12 +16,12 @@ using core::ErrorCode;
 void SampleMaker::make(BatchSlot& slot) {
   if (!options_.repeat_cached_sample) return make_anew(slot);
   std::call_once(cached_, [&] {
-    cached_image_.resize(options_.image_size);
+    cached_image_.resize(static_cast<size_t>(options_.image_bytes));
     cached_slot_ = {.key = {options_.seed, 0, 0, 0}, .image = cached_image_.data(), .label = &cached_label_};
     make_anew(cached_slot_);
   });
   const StageTimer timer(Stage::kCollate);
-  std::memcpy(slot.image, cached_image_.data(), cached_image_.size() * sizeof(float));
+  std::memcpy(slot.image, cached_image_.data(), cached_image_.size());
   *slot.label = cached_label_;
   slot.bad = cached_slot_.bad;
   slot.left_out = cached_slot_.left_out;
@@ -53,7 +53,7 @@ void SampleMaker::make_anew(BatchSlot& slot) {
 }
 
 // A bad sample is an error, what else goes wrong is thrown.
-core::Result<bool> SampleMaker::make_sample(const SampleKey& key, float* image, int64_t* label) {
+core::Result<bool> SampleMaker::make_sample(const SampleKey& key, void* image, int64_t* label) {
   core::Result<Record> read = [&] {
     const StageTimer timer(Stage::kRead);
     return dataset_->read(key.sample);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,7 +14,7 @@
 namespace trainyard::data {
 
 struct SampleMakerOptions {
-  int64_t image_size = 0;  // floats
+  int64_t image_bytes = 0;
   bool repeat = true;
   bool repeat_cached_sample = false;
   uint64_t seed = 0;
@@ -38,7 +39,7 @@ class SampleMaker {
 
  private:
   void make_anew(BatchSlot& slot);
-  core::Result<bool> make_sample(const SampleKey& key, float* image, int64_t* label);
+  core::Result<bool> make_sample(const SampleKey& key, void* image, int64_t* label);
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::shared_ptr<const Transform> transform_;
@@ -48,7 +49,7 @@ class SampleMaker {
 
   // With repeat_cached_sample.
   std::once_flag cached_;
-  std::vector<float> cached_image_;
+  std::vector<std::byte> cached_image_;
   int64_t cached_label_ = 0;
   BatchSlot cached_slot_;
 };

@@ -7,6 +7,10 @@
 #include <memory>
 #include <string>
 
+#include <c10/core/Device.h>
+#include <c10/core/MemoryFormat.h>
+#include <c10/core/ScalarType.h>
+
 #include "trainyard/core/error.h"
 #include "trainyard/core/registry.h"
 #include "trainyard/data/auto_augment.h"
@@ -46,12 +50,20 @@ struct TransformOptions {
   void validate() const;                // throws kInvalidArgument
 };
 
+// What a transform fills, and where it lies.
+struct ImageForm {
+  c10::ScalarType dtype = c10::kFloat;
+  c10::Device device = c10::kCPU;
+  c10::MemoryFormat layout = c10::MemoryFormat::Contiguous;  // of the batch: [3, height, width] or [height, width, 3]
+};
+
 // Called from many threads at once.
 class Transform {
  public:
   virtual ~Transform() = default;
-  // Fills `out`, float [3, height, width]. An image that cannot be decoded is an error that says where it is.
-  virtual core::Result<bool> apply(const Record& record, const SampleKey& key, float* out) const = 0;
+  virtual ImageForm form() const { return {}; }
+  // Fills `out`, an image of this form. An image that cannot be decoded is an error that says where it is.
+  virtual core::Result<bool> apply(const Record& record, const SampleKey& key, void* out) const = 0;
 };
 
 // By data set name, as the data sets: "imagenet", "cifar10", "shapes".

@@ -81,6 +81,10 @@ class Accelerator {
   // returns.
   virtual void send(const at::Tensor& host, const at::Tensor& target) = 0;
 
+  // `tensor` lies on the device, in memory that nobody took while they used it: once let go of, that is not given out
+  // again before the work that was handed over until then is done.
+  virtual void will_read(const at::Tensor& tensor) = 0;
+
   // Runs `work`, whose work for the device is not done but recorded. Everything that it reads and writes must lie where
   // it is at each replay; it must not wait for the device. Throws what `work` throws, or when something cannot be
   // recorded; nothing has been done then, and the device is usable.

@@ -91,6 +91,11 @@ DataBenchReport bench_data(const core::FlagValues& values) {
                       {.problem = "trainyard bench data needs a data set", .remedy = "pass its folder as --data_dir"});
   }
   const std::string dataset_name = benchmark_dataset_name(values);
+  if (values.text("dali_mode") == "GPU") {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "--dali_mode=GPU cannot be used: bench data measures the input of the CPU",
+                       .remedy = "leave it out"});
+  }
   InputSettings settings = read_input_settings(values, dataset_name, image_size_of(values, dataset_name));
   if (const auto threads = values.optional_integer("num_threads")) {
     settings.input_threads = static_cast<int>(*threads);

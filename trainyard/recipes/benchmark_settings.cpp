@@ -109,6 +109,18 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
   return settings;
 }
 
+namespace {
+
+std::shared_ptr<const data::Transform> make_transform(const BenchmarkSettings& settings,
+                                                      const data::TransformOptions& options) {
+  if (!settings.decode_on_gpu) return data::transforms().get(settings.dataset)(options);
+  const at::Device device = settings.device.device();
+  return data::make_device_transform(
+      options, data::open_image_device("cuda", {.index = device.index(), .dtype = settings.dtype}));
+}
+
+}  // namespace
+
 std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings, data::Subset subset) {
   const bool training = subset == data::Subset::kTrain && settings.mode != BenchmarkMode::kForwardOnly;
   const int replicas = subset == data::Subset::kTrain ? settings.replicas : 1;
@@ -138,7 +150,7 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
   pipeline.repeat = subset == data::Subset::kTrain || !settings.eval_exact;
   const auto& dataset = subset == data::Subset::kTrain ? settings.train_data : settings.validation_data;
   pipeline.label_offset = label_offset(*dataset, models::find_dataset(settings.dataset), settings.num_classes);
-  return std::make_shared<data::Pipeline>(dataset, data::transforms().get(settings.dataset)(transform), pipeline);
+  return std::make_shared<data::Pipeline>(dataset, make_transform(settings, transform), pipeline);
 }
 
 }  // namespace trainyard::recipes

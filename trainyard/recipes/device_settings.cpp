@@ -60,6 +60,7 @@ void refuse_gpu_flags(const FlagValues& values) {
   if (values.given("local_parameter_device") && is_gpu(values, "local_parameter_device")) {
     throw unsupported("--local_parameter_device=gpu needs a GPU", remedy);
   }
+  if (values.text("dali_mode") == "GPU") throw unsupported("--dali_mode=GPU needs a GPU", remedy);
   if (values.text("executor") == "cuda") throw unsupported("--executor=cuda needs a GPU", remedy);
 }
 

@@ -38,6 +38,7 @@ TEST(DeviceRequest, WithoutAGpuItsFlagsAreRefusedByName) {
   }
   EXPECT_EQ(problem({"--local_parameter_device=gpu"}, 0), "--local_parameter_device=gpu needs a GPU");
   EXPECT_EQ(problem({"--executor=cuda"}, 0), "--executor=cuda needs a GPU");
+  EXPECT_EQ(problem({"--dali_mode=GPU"}, 0), "--dali_mode=GPU needs a GPU");
   // Their defaults, as dump_config writes them, ask for nothing.
   EXPECT_EQ(problem({"--xla=false", "--gpu_thread_mode=gpu_private", "--local_parameter_device=cpu"}, 0), "");
 }

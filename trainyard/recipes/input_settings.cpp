@@ -12,6 +12,7 @@
 #include "trainyard/data/cached_dataset.h"
 #include "trainyard/data/dataset_form.h"
 #include "trainyard/data/decoded_dataset.h"
+#include "trainyard/data/device_transform.h"
 #include "trainyard/recipes/image_options.h"
 
 namespace trainyard::recipes {
@@ -19,18 +20,34 @@ namespace {
 
 constexpr int64_t kMostBatchesAhead = 1024;
 
-// Which pixels a sample has would depend on what is in the cache: both, where they are asked for, are refused.
+// Which pixels a sample has would depend on what is in the cache, or on who decodes it: both, where they are asked for,
+// are refused.
 void settle_scaled_decode(const core::FlagValues& values, InputSettings& settings) {
-  if (settings.decoded_cache_bytes == 0 && settings.decoded_cache_dir.empty()) return;
-  if (!settings.transform.scaled_decode) return;
+  const bool cached = settings.decoded_cache_bytes > 0 || !settings.decoded_cache_dir.empty();
+  if (!settings.transform.scaled_decode || (!cached && !settings.decode_on_gpu)) return;
   if (!values.given("scaled_decode")) {
     settings.transform.scaled_decode = false;
     return;
   }
   throw core::Error(
       core::ErrorCode::kInvalidArgument,
-      {.problem = "--scaled_decode does not go with a cache of decoded images, which keeps them at full size",
+      {.problem = cached ? "--scaled_decode does not go with a cache of decoded images, which keeps them at full size"
+                         : "--scaled_decode does not go with --dali_mode=GPU, which decodes at full size",
        .remedy = "leave one of the two out"});
+}
+
+void check_decoding_on_gpu(const core::FlagValues& values, const InputSettings& settings) {
+  const auto refuse = [](bool holds, const std::string& why, const std::string& remedy) {
+    if (!holds) return;
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "--dali_mode=GPU cannot be used", .actual = why, .remedy = remedy});
+  };
+  refuse(settings.synthetic(), "there are no files to decode", "pass --data_dir, or leave it out");
+  refuse(settings.dataset != "imagenet", "data set " + settings.dataset, "leave it out: it is for JPEGs of any size");
+  refuse(values.boolean("datasets_repeat_cached_sample"), "--datasets_repeat_cached_sample", "leave one of them out");
+  refuse(values.integer("num_gpus") > 1, std::to_string(values.integer("num_gpus")) + " GPUs in one process",
+         "leave it out: one GPU decodes");
+  data::check_device_transform(settings.transform);
 }
 
 // Without links and "..", with one slash at the end.
@@ -94,7 +111,9 @@ InputSettings read_input_settings(const core::FlagValues& values, const std::str
   settings.decoded_cache_bytes = values.integer("decoded_cache_mib") << 20;
   settings.decoded_cache_dir = values.text("decoded_cache_dir");
   refuse_cache_inside_data(settings);
+  settings.decode_on_gpu = values.text("dali_mode") == "GPU";
   settle_scaled_decode(values, settings);
+  if (settings.decode_on_gpu) check_decoding_on_gpu(values, settings);
   return settings;
 }
 

@@ -26,6 +26,7 @@ struct InputSettings {
   int64_t record_cache_bytes = 0;   // of memory; 0: no cache
   int64_t decoded_cache_bytes = 0;  // of memory
   std::string decoded_cache_dir;
+  bool decode_on_gpu = false;  // data/device_transform.h
 
   bool synthetic() const { return data_dir.empty(); }
 };

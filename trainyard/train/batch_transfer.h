@@ -24,8 +24,8 @@ class BatchTransfer {
   // keeps_images: no step changes its images, so that those of a source that gives the same ones again travel once.
   BatchTransfer(std::shared_ptr<nn::Accelerator> accelerator, bool keeps_images);
 
-  // The batch on the device, for work that is handed over from now on; it is there until the second call after this
-  // one.
+  // The batch on the device, for work that is handed over from now on. Images that were made there stay where they are;
+  // what was moved stays until the second call after this one.
   data::Batch move(const data::Batch& host);
 
  private:

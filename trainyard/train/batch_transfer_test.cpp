@@ -1,6 +1,7 @@
 // Batches on their way to an accelerator that is a fake on the CPU, which copies as late as it may.
 #include "trainyard/train/batch_transfer.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
@@ -73,6 +74,21 @@ TEST(BatchTransfer, AnotherSizeGetsMemoryThatNothingUsesAnyMore) {
   EXPECT_EQ(placed.images.size(0), 5);
   EXPECT_EQ(placed.images[4][0][0][0].item<float>(), 7);
   EXPECT_EQ(rig.accelerator->copies.back().behind, 4);
+}
+
+// Images of another device than the host's were made there.
+TEST(BatchTransfer, ImagesThatWereMadeOnTheDeviceStayAndAreKept) {
+  Rig rig;
+  for (int step = 0; step < 3; ++step) {
+    data::Batch batch = batch_of(step);
+    batch.images = at::empty({2, 3, 2, 2}, at::TensorOptions(at::kHalf).device(at::kMeta));
+    const data::Batch placed = rig.transfer.move(batch);
+    EXPECT_TRUE(placed.images.is_same(batch.images));
+    EXPECT_TRUE(rig.accelerator->kept.back().is_same(batch.images));
+    EXPECT_EQ(placed.labels[1].item<int64_t>(), step);
+  }
+  EXPECT_EQ(rig.accelerator->kept.size(), 3);
+  EXPECT_EQ(rig.accelerator->copies.size(), 3);  // labels
 }
 
 TEST(BatchTransfer, TheSameImagesTravelOnceToEachBufferUnlessTheyMayBeChanged) {

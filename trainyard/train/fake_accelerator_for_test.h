@@ -39,6 +39,7 @@ class FakeAccelerator : public nn::Accelerator {
     copies.push_back({target, lane(nn::Lane::kCopy).behind});
     waiting_.push_back({++lane(nn::Lane::kCopy).handed_over, host.clone(), target});
   }
+  void will_read(const at::Tensor& tensor) override { kept.push_back(tensor); }
   // A piece of work is handed over to compute; returns how many there are.
   int64_t compute() { return ++lane(nn::Lane::kCompute).handed_over; }
 
@@ -59,6 +60,7 @@ class FakeAccelerator : public nn::Accelerator {
   int uses = 0, steps = 0, records = 0, replays = 0;
   bool refuses = false;
   std::vector<Copy> copies;
+  std::vector<at::Tensor> kept;  // of will_read()
 
  private:
   struct LaneState {

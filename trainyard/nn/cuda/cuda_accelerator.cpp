@@ -118,6 +118,8 @@ class CudaAccelerator : public Accelerator {
     target.copy_(host.is_pinned() ? host : host.pin_memory(), /*non_blocking=*/true);
   }
 
+  void will_read(const at::Tensor& tensor) override { tensor.record_stream(stream().unwrap()); }
+
   std::unique_ptr<RecordedWork> record(const std::function<void()>& work) override {
     if (managed_) throw core::Error(core::ErrorCode::kUnsupported, "a step cannot be captured in unified memory");
     const c10::cuda::CUDAStreamGuard guard(stream().unwrap());

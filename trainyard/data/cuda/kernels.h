@@ -1,0 +1,32 @@
+// The input's kernel for GPUs, by raw pointers: no LibTorch here, so that nvcc compiles it quickly.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_runtime_api.h>
+
+#include "trainyard/data/tap.h"
+
+namespace trainyard::data::cuda {
+
+enum class Element { kFloat, kHalf, kBFloat16 };
+
+// What an image is made of; all pointers are the device's. Output row y is made of the rows of
+// row_taps[row_begins[y], row_begins[y + 1]), columns alike (data/resize_axis.h): windows, mirroring and every method
+// of resizing are taps.
+struct SampledImage {
+  const uint8_t* pixels = nullptr;     // RGB, one behind the other
+  int64_t row_bytes = 0;               // from row to row
+  const int* row_begins = nullptr;     // [height + 1]
+  const int* column_begins = nullptr;  // [width + 1]
+  const Tap* row_taps = nullptr;
+  const Tap* column_taps = nullptr;
+  int height = 0, width = 0;                         // of the result
+  float scale[3] = {1, 1, 1}, shift[3] = {0, 0, 0};  // value * scale + shift, by channel
+};
+
+// Fills out [height, width, 3] of `element` behind what `stream` holds. Rows are mixed before columns, as the CPU does
+// (data/resize.h). Returns what launching came to.
+cudaError_t sample_image(const SampledImage& image, Element element, void* out, cudaStream_t stream);
+
+}  // namespace trainyard::data::cuda

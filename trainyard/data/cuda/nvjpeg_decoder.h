@@ -1,0 +1,54 @@
+// JPEG files to RGB pixels in a GPU's memory. Where the GPU has engines for JPEGs and takes the file, they decode it;
+// else Huffman codes are read here and the rest is done there. Chroma is interpolated, as libjpeg's smooth upsampling
+// does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "trainyard/data/cuda/nvjpeg_library.h"
+#include "trainyard/data/image.h"
+
+namespace trainyard::data::cuda {
+
+// What the decoders of a device share; any thread.
+class NvjpegHandles {
+ public:
+  // On the current device. Throws kUnsupported.
+  NvjpegHandles();
+  ~NvjpegHandles();
+  NvjpegHandles(const NvjpegHandles&) = delete;
+  NvjpegHandles& operator=(const NvjpegHandles&) = delete;
+
+  nvjpegHandle_t hybrid() const { return hybrid_; }
+  nvjpegHandle_t engines() const { return engines_; }  // null: the device has none
+
+ private:
+  nvjpegHandle_t hybrid_ = nullptr, engines_ = nullptr;
+};
+
+// One thread at a time.
+class NvjpegDecoder {
+ public:
+  explicit NvjpegDecoder(std::shared_ptr<const NvjpegHandles> handles);
+  ~NvjpegDecoder();
+  NvjpegDecoder(const NvjpegDecoder&) = delete;
+  NvjpegDecoder& operator=(const NvjpegDecoder&) = delete;
+
+  // Fills `pixels`, [size.height, size.width, 3] on the device, behind what `stream` holds. Returns why nvJPEG does not
+  // decode the file, which must be of this size, or an empty text. `file` must stay until the stream has been waited
+  // for.
+  std::string decode(std::span<const std::byte> file, ImageSize size, uint8_t* pixels, cudaStream_t stream);
+
+ private:
+  bool decode_by_engines(const unsigned char* bytes, size_t count, nvjpegImage_t& image, cudaStream_t stream);
+
+  std::shared_ptr<const NvjpegHandles> handles_;
+  nvjpegJpegState_t hybrid_ = nullptr, engines_ = nullptr;
+  nvjpegJpegStream_t header_ = nullptr;  // of the engines
+};
+
+}  // namespace trainyard::data::cuda
