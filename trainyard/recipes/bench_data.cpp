@@ -28,7 +28,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // Whole images, of which nothing is made.
 class DecodeOnly : public data::Transform {
  public:
-  core::Result<bool> apply(const data::Record& record, const data::SampleKey&, float*) const override {
+  core::Result<bool> apply(const data::Record& record, const data::SampleKey&, void*) const override {
     if (record.encoding == data::Encoding::kRawChw || record.encoding == data::Encoding::kDecoded) return true;
     const auto image = data::decode_image(record.bytes);
     if (!image.ok()) return image.error().in(record.where);

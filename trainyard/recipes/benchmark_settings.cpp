@@ -5,6 +5,7 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/data/device_transform.h"
 #include "trainyard/data/pipeline.h"
 #include "trainyard/data/synthetic_source.h"
 #include "trainyard/recipes/benchmark_validation.h"
