@@ -1,8 +1,10 @@
 # The CUDA engine (trainyard/nn/cuda, trainyard/optim/cuda). TRAINYARD_CUDA=AUTO builds it where the toolkit and
 # LibTorch's CUDA libraries are there, ON makes what is missing an error, OFF leaves it out. Building needs no GPU, and of
-# the libraries behind LibTorch's (cuDNN, cuBLAS, NCCL, ...) none: only running does. Sets TRAINYARD_WITH_CUDA and TRAINYARD_NVJPEG.
+# the libraries behind LibTorch's (cuDNN, cuBLAS, NCCL, ...) none: only running does. Sets TRAINYARD_WITH_CUDA, and
+# TRAINYARD_NVJPEG and TRAINYARD_WITH_NCCL where nvjpeg.h and nccl.h are there, too.
 set(TRAINYARD_WITH_CUDA OFF)
 set(TRAINYARD_NVJPEG OFF)
+set(TRAINYARD_WITH_NCCL OFF)
 
 function(trainyard_find_cuda why_not)
   # The toolkit of scripts/setup --cuda compiles but has nothing to run with: it is for those who ask for CUDA by name.
@@ -75,4 +77,15 @@ if(TRAINYARD_WITH_CUDA)
     message(STATUS "nvJPEG: left out; no nvjpeg.h beside the toolkit's headers: run scripts/setup --cuda")
   endif()
   message(STATUS "CUDA engine: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
+  # NCCL is loaded when it is asked for (trainyard/parallel/cuda): its header is all that building needs.
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+    ${CMAKE_SOURCE_DIR}/.deps/nccl/include ${TRAINYARD_TORCH_DIR}/../nvidia/nccl/include)
+  if(NCCL_INCLUDE_DIR)
+    set(TRAINYARD_WITH_NCCL ON)
+    add_library(trainyard_nccl INTERFACE)
+    target_include_directories(trainyard_nccl SYSTEM INTERFACE ${NCCL_INCLUDE_DIR})
+    message(STATUS "Several GPUs: by ${NCCL_INCLUDE_DIR}/nccl.h")
+  else()
+    message(STATUS "Several GPUs: left out; no nccl.h: install libnccl-dev from NVIDIA's repository, or run scripts/setup --cuda")
+  endif()
 endif()

@@ -112,7 +112,7 @@ sys.exit(1 if failed else 0)
         self.program("path/python3", self.PYTHON)
         self.program("path/nvidia-smi", smi)
         self.program("build/trainyard", self.PROGRAM, program)
-        for name in ("trainyard_data_test", "trainyard_nn_test", "trainyard_optim_test"):
+        for name in ("trainyard_data_test", "trainyard_nn_test", "trainyard_optim_test", "trainyard_parallel_test"):
             self.program(f"build/{name}", self.TESTS, tests)
         done = subprocess.run([sys.executable, SCRIPTS / "gpu_check", f"--build={self.root}/build", f"--output={self.root}/report.json",
                                *arguments], capture_output=True, text=True,
@@ -157,7 +157,8 @@ sys.exit(1 if failed else 0)
         self.assertEqual(report["steps"][0]["said"], ["no devices were found"])
 
     def test_packs_programs_with_the_libraries_they_need(self):
-        for name in ("trainyard", "trainyard_data_test", "trainyard_nn_test", "trainyard_optim_test", "libtrainyard.so"):
+        for name in ("trainyard", "trainyard_data_test", "trainyard_nn_test", "trainyard_optim_test", "trainyard_parallel_test",
+                     "libtrainyard.so"):
             self.write(f"built/{name}", "")
             shutil.copy2("/bin/true", self.root / "built" / name)
         archive = self.root / "packed" / "gpu.tar.xz"

@@ -132,7 +132,7 @@ TEST(Trace, TimesSpansByEventsWhereCuptiMayNotBeUsed) {
 
 SingleCostOptions gpu_options(const std::shared_ptr<nn::Accelerator>& gpu) {
   SingleCostOptions options = tiny_options();
-  options.accelerator = gpu;
+  options.accelerators = {gpu};
   options.executor = "cuda";
   options.weight_decay = 0;
   return options;

@@ -1,5 +1,8 @@
 #include "trainyard/nn/accelerator.h"
 
+#include <utility>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "trainyard/core/build_info.h"
@@ -20,6 +23,20 @@ void AcceleratorOptions::validate() const {
                                               .expected = fmt::format("a number in [0, {}]", most),
                                               .actual = fmt::format("{}", memory_fraction)});
   }
+}
+
+std::shared_ptr<void> use_all(std::span<const std::shared_ptr<Accelerator>> accelerators) {
+  if (accelerators.empty()) return nullptr;
+  // What was current before comes back in the opposite order.
+  struct Uses {
+    ~Uses() {
+      while (!each.empty()) each.pop_back();
+    }
+    std::vector<std::shared_ptr<void>> each;
+  };
+  auto uses = std::make_shared<Uses>();
+  for (size_t i = accelerators.size(); i-- > 0;) uses->each.push_back(accelerators[i]->use());
+  return uses;
 }
 
 AcceleratorRegistry& accelerators() {

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -101,6 +102,10 @@ class Accelerator {
   };
   virtual Refused refused() = 0;
 };
+
+// The calling thread's work for each of them goes there as long as the result lives; the first is the current one. Null
+// for none.
+std::shared_ptr<void> use_all(std::span<const std::shared_ptr<Accelerator>> accelerators);
 
 struct AcceleratorKind {
   std::function<int()> count;  // of devices; 0 without a driver

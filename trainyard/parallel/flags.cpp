@@ -15,11 +15,10 @@ void declare_replica_flags(core::FlagTable& table) {
               {"parameter_server", "replicated", "distributed_replicated", "independent", "distributed_all_reduce",
                "collective_all_reduce", "horovod"},
               "where variables live and how gradients are reduced: one copy and the mean; a copy each and the sum; "
-              "independent: no exchange")
+              "independent: no exchange; horovod: a process a GPU")
       .pending_value("distributed_replicated", kProcesses)
       .pending_value("distributed_all_reduce", kProcesses)
       .pending_value("collective_all_reduce", kProcesses)
-      .pending_value("horovod", kProcesses)
       .group(kGroup);
   table
       .choice("local_parameter_device", "gpu", {"cpu", "gpu", "CPU", "GPU"},
@@ -80,7 +79,10 @@ void declare_process_flags(core::FlagTable& table) {
   table.boolean("cross_replica_sync", true, "workers wait for each other at every step")
       .group(kGroup)
       .pending(kProcesses);
-  table.text("horovod_device", "", "where horovod reduces: cpu or gpu").group(kGroup).pending(kProcesses);
+  table.text("horovod_device", "", "where horovod reduces: gpu, by NCCL; cpu is refused, as it needs MPI")
+      .group(kGroup);
+  table.choice("horovod_reduce", "average", {"average", "sum"}, "how horovod joins the gradients of processes")
+      .group(kGroup);
   table.text("server_protocol", "grpc", "protocol of TensorFlow's servers")
       .group(kGroup)
       .warned("processes talk by MPI, NCCL, and gRPC to parameter servers");

@@ -13,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/communicator.h"
 #include "trainyard/core/registry.h"
 #include "trainyard/core/stateful.h"
+#include "trainyard/nn/accelerator.h"
 #include "trainyard/nn/parameter_set.h"
 #include "trainyard/optim/optimizer.h"
 
@@ -23,8 +25,13 @@ namespace trainyard::parallel {
 enum class GradientReduction { kMean, kSum };
 
 struct VariableUpdateOptions {
-  int replicas = 1;  // local ones, each on a thread of its own
-  nn::ParameterSetOptions parameters;
+  int replicas = 1;                    // local ones, each on a thread of its own
+  nn::ParameterSetOptions parameters;  // without accelerators: their device, too
+  // Where each replica's parameters lie; empty: all in one memory, that of parameters.device.
+  std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
+  // Between the replicas here, and with those of other processes where the mode has such: one for each replica here.
+  // Called where gradients are exchanged. None: make_thread_communicators(replicas).
+  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   std::optional<GradientReduction> reduction;  // overrides the mode's own
   uint64_t seed = 0;
@@ -45,6 +52,13 @@ class VariableUpdate : public core::Stateful {
 
   virtual void reduce(int replica) = 0;
   virtual void update(int replica, const optim::StepState& state) = 0;
+  // In place of both, each time after a recording of them was handed to the device, by the replica's thread.
+  virtual void replayed(int) {}
+
+  // Devices run behind the threads that hand them work, and so do errors of their exchange. check() throws what has
+  // gone wrong by now; wait() after all that was called is done. Any thread; both do nothing in the host's memory.
+  virtual void check() {}
+  virtual void wait() {}
 
   // What is saved, evaluated and exported: replica 0's.
   nn::ParameterSet& saved_parameters() { return parameters(0); }
@@ -65,7 +79,8 @@ class VariableUpdate : public core::Stateful {
 };
 
 // "parameter_server" (one copy of the values, mean), "replicated" (a copy each, sum as upstream),
-// "independent" (a copy each, no exchange; the others' copies are saved behind "replica/<r>/").
+// "independent" (a copy each, no exchange; the others' copies are saved behind "replica/<r>/"), "horovod" (one replica
+// a process, a copy each, mean).
 using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;
 using VariableUpdateRegistry = core::Registry<VariableUpdateFactory>;
 VariableUpdateRegistry& variable_updates();

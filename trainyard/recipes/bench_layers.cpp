@@ -94,7 +94,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   training.graph = graph;
   training.executor = options.executor;
   training.dtype = options.dtype;
-  training.accelerator = accelerator;
+  if (accelerator != nullptr) training.accelerators = {accelerator};
   training.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {
     return optim::optimizers().get("nesterov")(parameters, {});

@@ -3,6 +3,9 @@
 #include <memory>
 #include <ostream>
 
+#include <fmt/format.h>
+
+#include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/recipes/benchmark_evaluation.h"
@@ -29,10 +32,8 @@ BenchmarkOutcome run_mode(const core::FlagValues& values, const BenchmarkSetting
   return run_training(values, settings, out, stop);
 }
 
-}  // namespace
-
-BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out, const core::StopToken& stop) {
-  const BenchmarkSettings settings = read_benchmark_settings(values);
+BenchmarkOutcome run(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
+                     const core::StopToken& stop) {
   const std::shared_ptr<void> on_device = settings.device.use();
   print_run_header(run_header_rows(values, settings), out);
   // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
@@ -42,11 +43,30 @@ BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out
   }
   core::apply_thread_options(
       {.name = "trainyard", .intra_op_threads = threads.intra_op_threads, .placement = threads.main});
-  if (settings.device.accelerator == nullptr) return run_mode(values, settings, out, stop);
+  const std::shared_ptr<nn::Accelerator> accelerator = settings.device.accelerator();
+  if (accelerator == nullptr) return run_mode(values, settings, out, stop);
   BenchmarkOutcome outcome{};
   // Steps say more; this is for models that are made, weights that are read, evaluations.
-  train::run_or_explain(*settings.device.accelerator, {}, [&] { outcome = run_mode(values, settings, out, stop); });
+  train::run_or_explain(*accelerator, {}, [&] { outcome = run_mode(values, settings, out, stop); });
   return outcome;
+}
+
+}  // namespace
+
+BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out, const core::StopToken& stop) {
+  const BenchmarkSettings settings = read_benchmark_settings(values);
+  parallel::Rendezvous* const processes = settings.device.processes.get();
+  if (processes == nullptr) return run(values, settings, out, stop);
+  std::ostream nowhere(nullptr);
+  try {
+    const BenchmarkOutcome outcome = run(values, settings, settings.device.is_chief() ? out : nowhere, stop);
+    processes->leave();
+    return outcome;
+  } catch (const core::Error& error) {
+    // The others hear why this one ends, unless it ends because of them.
+    if (error.code() != core::ErrorCode::kPeerFailed) processes->report(error);
+    throw error.in(fmt::format("rank {} of {}", processes->rank(), processes->size()));
+  }
 }
 
 }  // namespace trainyard::recipes

@@ -47,7 +47,7 @@ BenchmarkOutcome run_forward_only(const core::FlagValues& values, const Benchmar
                           .dtype = settings.dtype,
                           .frozen = values.boolean("freeze_when_forward_only"),
                           .kernels = settings.kernels,
-                          .accelerator = settings.device.accelerator,
+                          .accelerator = settings.device.accelerator(),
                           .seed = settings.seed,
                           .start = make_start(settings)},
                          make_source(settings, data::Subset::kTrain));

@@ -14,7 +14,7 @@ std::unique_ptr<train::BenchmarkLog> open_benchmark_log(const core::FlagValues& 
   run.dataset = settings.dataset;
   run.mode = benchmark_mode_name(settings.mode);
   for (int i = 0; i < settings.replicas; ++i) run.devices.push_back(settings.device.device_name(i));
-  if (settings.device.accelerator != nullptr) run.gpus = {settings.device.accelerator->name()};
+  for (const auto& gpu : settings.device.accelerators) run.gpus.push_back(gpu->name());
   run.batch_size = batch_size;
   run.batch_size_per_device = settings.batch_size;
   run.num_batches = settings.plan.num_batches;

@@ -7,7 +7,7 @@ namespace trainyard::recipes {
 namespace {
 
 double batches_per_epoch(const BenchmarkSettings& settings) {
-  return static_cast<double>(settings.train_examples) / static_cast<double>(settings.global_batch_size());
+  return static_cast<double>(settings.train_examples) / static_cast<double>(settings.examples_per_step());
 }
 
 // The model's own rate (spec 3.5): scaled with the batch where it is for a batch, less where gradients are summed.
@@ -17,7 +17,7 @@ optim::LearningRate model_learning_rate(const core::FlagValues& values, const Be
   if (schedule.batch_size > 0) {
     const int summed = values.text("variable_update") == "replicated" ? settings.replicas : 1;
     rate = optim::scaled_rate(values.optional_real("resnet_base_lr").value_or(rate), schedule.batch_size,
-                              settings.global_batch_size(), summed);
+                              settings.examples_per_step(), summed);
   }
   return optim::by_epochs({.rate = rate,
                            .boundary_epochs = schedule.boundary_epochs,
@@ -30,7 +30,7 @@ optim::LearningRate model_learning_rate(const core::FlagValues& values, const Be
 
 train::StepPlan make_step_plan(const core::FlagValues& values, const BenchmarkSettings& settings) {
   train::StepPlanOptions options = read_step_plan_options(values);
-  options.global_batch_size = settings.global_batch_size();
+  options.global_batch_size = settings.examples_per_step();
   options.global_eval_batch_size = settings.eval_batch_size * settings.replicas;
   options.train_examples = settings.train_examples;
   options.eval_examples = settings.validation_examples;

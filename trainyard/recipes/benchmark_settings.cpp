@@ -71,6 +71,8 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
       values.optional_integer("num_classes").value_or(models::find_dataset(settings.dataset).benchmark_classes);
   settings.graph = models::build_model(settings.model->name, settings.dataset, {.num_classes = settings.num_classes});
   settings.device = open_device(values);
+  // Each process has an order, distortions and dropout of its own; the values that they start with are rank 0's.
+  settings.seed += static_cast<uint64_t>(settings.device.rank());
   settings.dtype = values.boolean("use_bf16") ? at::kBFloat16 : values.boolean("use_fp16") ? at::kHalf : at::kFloat;
   settings.executor = values.text("executor");
   if (settings.executor == "auto") settings.executor = nn::fastest_executor(settings.device.device(), settings.dtype);
@@ -143,8 +145,8 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
   data::PipelineOptions pipeline = pipeline_options(settings, training);
   pipeline.batch_size = batch_size;
   pipeline.local_replicas = pipeline.total_replicas = replicas;
-  if (settings.device.accelerator != nullptr) {
-    pipeline.allocate = [accelerator = settings.device.accelerator](at::IntArrayRef sizes, at::ScalarType dtype) {
+  if (const auto accelerator = settings.device.accelerator(); accelerator != nullptr) {
+    pipeline.allocate = [accelerator](at::IntArrayRef sizes, at::ScalarType dtype) {
       return accelerator->pinned(sizes, dtype);
     };
   }

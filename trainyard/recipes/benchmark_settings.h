@@ -44,8 +44,10 @@ struct BenchmarkSettings : InputSettings {
   std::string train_dir, eval_dir;  // empty: nothing is written
   std::string weights;              // a file to start from, or to evaluate; empty: none
 
-  // Images a step, over all devices and micro-steps.
+  // Images a step, over all devices and micro-steps of this process.
   int64_t global_batch_size() const { return batch_size * replicas * micro_steps; }
+  // The same, over all processes: what an epoch is counted in.
+  int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
   // Of the training data; empty where there are none.
   std::vector<std::string> label_names() const;
 };

@@ -4,6 +4,7 @@
 
 #include "trainyard/core/log.h"
 #include "trainyard/nn/loss.h"
+#include "trainyard/parallel/nccl_processes.h"
 #include "trainyard/recipes/benchmark_settings.h"
 #include "trainyard/train/weights.h"
 
@@ -20,7 +21,25 @@ std::optional<parallel::GradientReduction> reduction_of(const core::FlagValues& 
   const std::string name = values.text("gradient_reduction");
   if (name == "sum") return parallel::GradientReduction::kSum;
   if (name == "mean") return parallel::GradientReduction::kMean;
+  if (values.text("variable_update") == "horovod" && values.text("horovod_reduce") == "sum") {
+    return parallel::GradientReduction::kSum;
+  }
   return std::nullopt;
+}
+
+// Between the replicas of this process, where each has a GPU, or between processes.
+std::vector<std::unique_ptr<core::Communicator>> make_gpu_communicators(const DeviceSettings& device) {
+  const std::shared_ptr<parallel::NcclLibrary> library = parallel::open_nccl();
+  core::log::info("gradients meet by NCCL {}", library->version());
+  const std::chrono::milliseconds deadline = parallel::NcclGroup().deadline;
+  std::vector<std::unique_ptr<core::Communicator>> communicators;
+  if (device.processes != nullptr) {
+    communicators.push_back(parallel::join_nccl_processes(library, device.processes, device.device(), deadline));
+    return communicators;
+  }
+  parallel::NcclGroup group{.id = library->unique_id(), .size = static_cast<int>(device.accelerators.size())};
+  for (const auto& accelerator : device.accelerators) group.devices.push_back(accelerator->device());
+  return parallel::make_nccl_communicators(library, group);
 }
 
 }  // namespace
@@ -44,7 +63,7 @@ train::SingleCostOptions make_trainer_options(const core::FlagValues& values, co
   options.executor = settings.executor;
   options.dtype = settings.dtype;
   options.kernels = settings.kernels;
-  options.accelerator = settings.device.accelerator;
+  options.accelerators = settings.device.accelerators;
   options.capture_steps = settings.device.capture_steps;
   options.loss_scale = settings.device.loss_scale;
   options.replicas = settings.replicas;
@@ -55,6 +74,9 @@ train::SingleCostOptions make_trainer_options(const core::FlagValues& values, co
   options.start = make_start(settings);
   options.weight_decay = values.real("weight_decay");
   options.variable_update = values.text("variable_update");
+  if (!settings.device.accelerators.empty()) {
+    options.make_communicators = [device = settings.device] { return make_gpu_communicators(device); };
+  }
   options.reduction = reduction_of(values);
   options.learning_rate = make_learning_rate(values, settings);
   optim::OptimizerOptions update;

@@ -11,6 +11,7 @@
 #include "trainyard/recipes/benchmark_log_file.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/compute_rate.h"
+#include "trainyard/recipes/rank_agreement.h"
 #include "trainyard/recipes/step_recording.h"
 #include "trainyard/recipes/validation_run.h"
 #include "trainyard/train/benchmark_log.h"
@@ -64,10 +65,14 @@ class TrainingRun {
         source_(make_source(settings, data::Subset::kTrain)),
         trainer_(make_trainer_options(values, settings), source_),
         state_(std::make_shared<BenchmarkState>(trainer_, settings)) {
-    trainer_.set_stop_token(stop);
+    if (settings.device.processes == nullptr) {
+      trainer_.set_stop_token(stop);
+    } else {
+      agreement_ = std::make_shared<RankAgreement>(settings.device.processes, stop);
+    }
     const std::string progress = values.text("progress");
-    progress_ = std::make_shared<train::ProgressCallback>(
-        settings.model->name, progress == "on" || (progress == "auto" && core::ProgressBar::stderr_is_terminal()));
+    const bool shows = progress == "on" || (progress == "auto" && core::ProgressBar::stderr_is_terminal());
+    progress_ = std::make_shared<train::ProgressCallback>(settings.model->name, shows && settings.device.is_chief());
   }
 
   void run();
@@ -80,7 +85,7 @@ class TrainingRun {
     return values_.text("loss_type_to_report") == "base_loss" ? trainer_.last_base_loss() : trainer_.last_total_loss();
   }
   int64_t warmup_steps() const { return settings_.plan.num_warmup_batches; }
-  bool saves() const { return !settings_.train_dir.empty(); }
+  bool saves() const { return !settings_.train_dir.empty() && settings_.device.is_chief(); }
   std::string in_train_dir(const char* name) const { return core::join_path(settings_.train_dir, name); }
 
   const core::FlagValues& values_;
@@ -99,6 +104,7 @@ class TrainingRun {
   std::shared_ptr<ShareCounter> share_counter_;
   std::shared_ptr<train::EvaluationCallback> evaluation_;
   std::shared_ptr<train::CheckpointCallback> checkpoint_;
+  std::shared_ptr<RankAgreement> agreement_;  // with other processes
 };
 
 void TrainingRun::add_monitors() {
@@ -118,6 +124,7 @@ void TrainingRun::add_callbacks() {
   log.display_perf_ewma = values_.optional_real("display_perf_ewma");
   log.warmup_steps = warmup_steps();
   log.loss_name = loss_name;
+  log.num_workers = settings_.device.ranks();
   log.print_total = settings_.mode != BenchmarkMode::kTrainingAndEvaluation;
   log.loss = [this](const train::StepView&) { return reported_loss(); };
   if (values_.boolean("print_training_accuracy")) {
@@ -137,7 +144,7 @@ void TrainingRun::add_callbacks() {
   if (saves() && values_.integer("summary_verbosity") > 0 && values_.integer("save_summaries_steps") > 0) {
     train::SummaryOptions summary;
     summary.every_steps = values_.integer("save_summaries_steps");
-    summary.batch_size = batch_size;
+    summary.batch_size = settings_.examples_per_step();
     summary.examples_per_epoch = settings_.train_examples;
     summary.warmup_steps = warmup_steps();
     summary.values = {{"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
@@ -153,16 +160,21 @@ void TrainingRun::add_callbacks() {
     }
     trainer_.add(std::make_shared<train::SummaryCallback>(summary));
   }
-  add_recordings(
-      trainer_, [this](train::StepRecorder* recorder) { trainer_.record(recorder); },
-      {.executor = trainer_.options().executor,
-       .replicas = settings_.replicas,
-       .images = settings_.batch_size * settings_.micro_steps},
-      values_, settings_, print_);
+  if (settings_.device.is_chief()) {
+    add_recordings(
+        trainer_, [this](train::StepRecorder* recorder) { trainer_.record(recorder); },
+        {.executor = trainer_.options().executor,
+         .replicas = settings_.replicas,
+         .images = settings_.batch_size * settings_.micro_steps},
+        values_, settings_, print_);
+  }
   if (settings_.mode == BenchmarkMode::kTrainingAndEvaluation) {
     validation_.emplace(settings_, trainer_.parameters(), values_.integer("display_every"), print_);
     train::EvaluationCallbackOptions evaluation;
-    evaluation.evaluate = [this] { return validation_->run(); };
+    evaluation.evaluate = [this] {
+      trainer_.wait();
+      return validation_->run();
+    };
     evaluation.due = [this](int64_t done) { return settings_.plan.evaluate_after(done, end_local_step_); };
     evaluation.stop_at_top_1_accuracy = values_.optional_real("stop_at_top_1_accuracy");
     evaluation.warmup_steps = warmup_steps();
@@ -181,6 +193,7 @@ void TrainingRun::add_callbacks() {
     checkpoint_ = make_checkpoint_callback(values_, settings_, state_);
     trainer_.add(checkpoint_);
   }
+  if (agreement_) trainer_.add(agreement_);  // behind what may ask for the end
 }
 
 void TrainingRun::finish() {
@@ -225,10 +238,13 @@ void TrainingRun::finish() {
 
 void TrainingRun::run() {
   out_ << "Generating training model\n";
-  if (saves()) resume(settings_, *state_);
+  if (!settings_.train_dir.empty()) resume(settings_, *state_);
   first_step_ = trainer_.global_step();
+  if (agreement_) agreement_->require_same_start(first_step_);
   end_local_step_ = remaining_steps(settings_, first_step_);
-  benchmark_log_ = open_benchmark_log(values_, settings_, settings_.global_batch_size());
+  if (settings_.device.is_chief()) {
+    benchmark_log_ = open_benchmark_log(values_, settings_, settings_.global_batch_size());
+  }
   add_monitors();
   add_callbacks();
   out_ << "Initializing graph\n";

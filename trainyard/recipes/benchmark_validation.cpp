@@ -134,6 +134,9 @@ void check_evaluation_during_training(const FlagValues& values) {
               "At most one of --forward_only and --eval_during_training_* must be specified");
     refuse_if(truthy(values, "job_name"), "--eval_during_training_* is not yet supported in distributed mode.");
     refuse_if(values.boolean("staged_vars"), "--eval_during_training_* is not currently compatible with --staged_vars");
+    // Ours: the other processes would wait for the first one's evaluations.
+    refuse_if(values.text("variable_update") == "horovod",
+              "--eval_during_training_* is not supported with variable_update=horovod; evaluate its checkpoints");
   }
   refuse_if(truthy(values, "stop_at_top_1_accuracy") && given == 0,
             "--stop_at_top_1_accuracy is only supported with --eval_during_training_*");

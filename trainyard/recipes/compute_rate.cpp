@@ -11,7 +11,7 @@ train::ComputeRate compute_rate(const BenchmarkSettings& settings, double images
   rate.model_flops = passes * static_cast<double>(settings.graph.forward_flops()) * images_per_second;
   // What was measured is the CPU.
   const auto limits = core::load_machine_limits();
-  if (limits && settings.device.accelerator == nullptr) {
+  if (limits && settings.device.accelerators.empty()) {
     rate.limit_flops = limits->flops(settings.dtype == at::kBFloat16);
     rate.limit_is_low = limits->measured_on_busy_machine();
   }

@@ -1,7 +1,9 @@
 #include "trainyard/recipes/device_settings.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +25,10 @@ constexpr const char* kKind = "cuda";
 
 bool is_gpu(const FlagValues& values, std::string_view flag) {
   return values.text(flag) == "gpu" || values.text(flag) == "GPU";
+}
+
+bool wants_gpu(const FlagValues& values, int gpus) {
+  return values.given("device") ? is_gpu(values, "device") : gpus > 0;
 }
 
 bool cuda_is_built_in() {
@@ -64,14 +70,40 @@ void refuse_gpu_flags(const FlagValues& values) {
   if (values.text("executor") == "cuda") throw unsupported("--executor=cuda needs a GPU", remedy);
 }
 
+// Processes meet on GPUs alone.
+void check_horovod(const FlagValues& values, bool gpu) {
+  if (values.text("variable_update") != "horovod") {
+    for (const char* flag : {"horovod_device", "horovod_reduce"}) {
+      if (!values.changed(flag)) continue;
+      throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} is of --variable_update=horovod", flag),
+                                                .remedy = "pass both, or neither"});
+    }
+    return;
+  }
+  const std::string device = values.text("horovod_device");
+  if (!device.empty() && device != "cpu" && device != "gpu") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--horovod_device is no device", .expected = "cpu or gpu", .actual = device});
+  }
+  if (device == "cpu") {
+    throw unsupported("--horovod_device=cpu cannot be run: reducing on CPUs needs MPI, which is not built yet",
+                      "leave it out: gradients are reduced on the GPUs");
+  }
+  if (!gpu) {
+    throw unsupported(
+        "--variable_update=horovod cannot be run on CPUs: their processes need MPI, which is not built yet",
+        "use GPUs, or --num_gpus replicas of one process");
+  }
+  for (const char* mode : {"eval", "forward_only"}) {
+    if (values.boolean(mode)) {
+      throw unsupported(fmt::format("--{} runs in one process, and --variable_update=horovod asks for many", mode),
+                        "leave --variable_update out");
+    }
+  }
+}
+
 // What a GPU does not do, or does without being asked.
 void refuse_cpu_flags(const FlagValues& values) {
-  if (values.integer("num_gpus") > 1) {
-    throw unsupported(
-        fmt::format("--num_gpus={} cannot be run: gradients between GPUs need NCCL, which is not built yet",
-                    values.integer("num_gpus")),
-        "use one GPU, or --device=cpu");
-  }
   if (values.given("local_parameter_device") && !is_gpu(values, "local_parameter_device")) {
     throw unsupported("--local_parameter_device=cpu cannot be run: variables lie on the GPU that computes",
                       "leave it out");
@@ -83,10 +115,14 @@ void refuse_cpu_flags(const FlagValues& values) {
   if (values.text("executor") == "cpu") throw unsupported("--executor=cpu runs on the CPU", "use --device=cpu");
 }
 
-// "2" or "1,0": the first num_gpus of them are used, and that is one.
-int first_index(const std::string& indices) {
-  if (indices.empty()) return 0;
+// "1,0": a GPU a replica, in this order; without a list they are the first ones.
+std::vector<int> read_gpu_indices(const std::string& indices, int64_t replicas) {
   std::vector<int> numbers;
+  if (indices.empty()) {
+    numbers.resize(static_cast<size_t>(replicas));
+    std::iota(numbers.begin(), numbers.end(), 0);
+    return numbers;
+  }
   for (const std::string& part : core::split_list(indices)) {
     int number = -1;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
@@ -95,14 +131,48 @@ int first_index(const std::string& indices) {
                                                 .expected = "numbers from 0, comma separated",
                                                 .actual = indices});
     }
+    if (std::find(numbers.begin(), numbers.end(), number) != numbers.end()) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names a GPU twice",
+                                                .expected = "a GPU for each replica: NCCL refuses to share one",
+                                                .actual = indices});
+    }
     numbers.push_back(number);
   }
-  if (numbers.size() != 1) {
+  if (static_cast<int64_t>(numbers.size()) != replicas) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names another number of GPUs than --num_gpus",
-                                              .expected = "1",
+                                              .expected = std::to_string(replicas),
                                               .actual = std::to_string(numbers.size())});
   }
-  return numbers[0];
+  return numbers;
+}
+
+// With horovod: a list names the GPUs of all processes on this machine, a single index that of each of them.
+int index_of_process(const std::string& indices, int gpus, int local_rank) {
+  if (indices.empty()) {
+    if (gpus == 0 || local_rank < gpus) return local_rank;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "there are more processes than GPUs",
+                 .where = fmt::format("LOCAL_RANK {}", local_rank),
+                 .expected = fmt::format("at most {} processes on this machine", gpus),
+                 .remedy = "start fewer; or pass --gpu_indices=0 where each process sees its own GPU alone"});
+  }
+  const auto named = static_cast<int64_t>(core::split_list(indices).size());
+  const std::vector<int> all = read_gpu_indices(indices, named);
+  if (all.size() == 1) return all[0];
+  if (static_cast<size_t>(local_rank) < all.size()) return all[static_cast<size_t>(local_rank)];
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names fewer GPUs than there are processes",
+                                            .expected = fmt::format("more than {}, as LOCAL_RANK is", local_rank),
+                                            .actual = indices});
+}
+
+void refuse_one_gpu_modes(const FlagValues& values) {
+  for (const char* mode : {"eval", "forward_only"}) {
+    if (values.boolean(mode)) {
+      throw unsupported(
+          fmt::format("--{} runs on one GPU, and --num_gpus={} asks for more", mode, values.integer("num_gpus")),
+          "leave --num_gpus out");
+    }
+  }
 }
 
 std::optional<optim::LossScalerOptions> loss_scale_of(const FlagValues& values) {
@@ -138,18 +208,30 @@ void check_capture(const FlagValues& values) {
 
 }  // namespace
 
-DeviceRequest read_device_request(const FlagValues& values, int gpus) {
+DeviceRequest read_device_request(const FlagValues& values, int gpus, int local_rank) {
   DeviceRequest request;
-  request.gpu = values.given("device") ? is_gpu(values, "device") : gpus > 0;
+  request.gpu = wants_gpu(values, gpus);
   if (values.boolean("use_fp16") && values.boolean("use_bf16")) {
     throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
+  check_horovod(values, request.gpu);
   if (!request.gpu) {
     refuse_gpu_flags(values);
     return request;
   }
   refuse_cpu_flags(values);
-  request.accelerator = {.index = first_index(values.text("gpu_indices")),
+  const int64_t replicas = values.integer("num_gpus");
+  // Where there is none, that is the news.
+  if (gpus > 0 && replicas > gpus) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--num_gpus asks for more GPUs than this machine has",
+                                              .expected = fmt::format("at most {}", gpus),
+                                              .actual = std::to_string(replicas)});
+  }
+  request.gpu_indices = values.text("variable_update") == "horovod"
+                            ? std::vector<int>{index_of_process(values.text("gpu_indices"), gpus, local_rank)}
+                            : read_gpu_indices(values.text("gpu_indices"), gpus > 0 ? replicas : 1);
+  if (replicas > 1) refuse_one_gpu_modes(values);
+  request.accelerator = {.index = request.gpu_indices[0],
                          .memory_fraction = values.real("gpu_memory_frac_for_testing"),
                          .managed_memory = values.optional_boolean("use_unified_memory").value_or(false),
                          .take_all_memory = values.optional_boolean("allow_growth") == false,
@@ -162,12 +244,25 @@ DeviceRequest read_device_request(const FlagValues& values, int gpus) {
 }
 
 std::string DeviceSettings::device_name(int replica) const {
-  return accelerator == nullptr ? fmt::format("/cpu:{}", replica)
-                                : fmt::format("/gpu:{}", static_cast<int>(accelerator->device().index()));
+  if (accelerators.empty()) return fmt::format("/cpu:{}", replica);
+  return fmt::format("/gpu:{}", static_cast<int>(accelerators[static_cast<size_t>(replica)]->device().index()));
+}
+
+// Collective over the processes: what they have to agree on, and who speaks.
+std::shared_ptr<parallel::Rendezvous> meet(const FlagValues& values, const parallel::ProcessRank& process) {
+  constexpr auto kDeadline = std::chrono::minutes(10);
+  core::log::set_origin(fmt::format("rank {}", process.rank));
+  if (process.rank != 0 && !values.given("log_level")) core::log::set_level(core::log::Level::kWarning);
+  return std::make_shared<parallel::Rendezvous>(process, kDeadline);
 }
 
 DeviceSettings open_device(const FlagValues& values) {
-  const DeviceRequest request = read_device_request(values, nn::accelerator_count(kKind));
+  parallel::ProcessRank process;
+  const bool processes = values.text("variable_update") == "horovod";
+  const int gpus = nn::accelerator_count(kKind);
+  check_horovod(values, wants_gpu(values, gpus));  // before anything of the processes is asked for
+  if (processes) process = parallel::read_process_rank();
+  const DeviceRequest request = read_device_request(values, gpus, process.local_rank);
   if (!request.gpu) {
     if (!values.given("device")) {
       core::log::info("device: cpu ({})",
@@ -175,10 +270,15 @@ DeviceSettings open_device(const FlagValues& values) {
     }
     return {};
   }
-  DeviceSettings settings{.accelerator = nn::open_accelerator(kKind, request.accelerator),
-                          .capture_steps = request.capture_steps,
-                          .loss_scale = request.loss_scale};
-  core::log::info("device: {}, {}", settings.device_name(0), settings.accelerator->name());
+  DeviceSettings settings{.capture_steps = request.capture_steps,
+                          .loss_scale = request.loss_scale,
+                          .processes = processes ? meet(values, process) : nullptr};
+  for (size_t r = 0; r < request.gpu_indices.size(); ++r) {
+    nn::AcceleratorOptions options = request.accelerator;
+    options.index = request.gpu_indices[r];
+    settings.accelerators.push_back(nn::open_accelerator(kKind, options));
+    core::log::info("device: {}, {}", settings.device_name(static_cast<int>(r)), settings.accelerators[r]->name());
+  }
   return settings;
 }
 

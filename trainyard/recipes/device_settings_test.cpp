@@ -56,14 +56,60 @@ TEST(DeviceRequest, MemoryFlagsHaveTheirMeaning) {
   EXPECT_EQ(unified.memory_fraction, 1.5);
 }
 
-TEST(DeviceRequest, GpuIndicesNameTheGpu) {
-  EXPECT_EQ(request({}, 4).accelerator.index, 0);
-  EXPECT_EQ(request({"--gpu_indices=2"}, 4).accelerator.index, 2);
+TEST(DeviceRequest, GpuIndicesNameTheGpus) {
+  using Indices = std::vector<int>;
+  EXPECT_EQ(request({}, 4).gpu_indices, Indices({0}));
+  EXPECT_EQ(request({"--gpu_indices=2"}, 4).gpu_indices, Indices({2}));
+  EXPECT_EQ(request({"--num_gpus=3"}, 4).gpu_indices, Indices({0, 1, 2}));
+  EXPECT_EQ(request({"--num_gpus=2", "--gpu_indices=3,1"}, 4).gpu_indices, Indices({3, 1}));
   for (const char* bad : {"1,0", "-1", "x", "1x", "0.5"}) {
     EXPECT_NE(problem({std::string("--gpu_indices=") + bad}, 4), "") << bad;
   }
-  EXPECT_NE(problem({"--num_gpus=2"}, 4).find("NCCL"), std::string::npos);
-  EXPECT_EQ(problem({"--num_gpus=2", "--device=cpu"}, 4), "");
+  EXPECT_NE(problem({"--num_gpus=2", "--gpu_indices=1"}, 4), "");
+  EXPECT_NE(problem({"--num_gpus=2", "--gpu_indices=1,1"}, 4).find("twice"), std::string::npos);
+}
+
+TEST(DeviceRequest, NoMoreGpusThanThereAre) {
+  EXPECT_EQ(problem({"--num_gpus=5"}, 4), "--num_gpus asks for more GPUs than this machine has");
+  EXPECT_NE(problem({"--num_gpus=4000000000"}, 4), "");
+  EXPECT_EQ(problem({"--num_gpus=2", "--device=cpu"}, 1), "");
+  // Without any GPU, that is what open_device() says.
+  EXPECT_EQ(request({"--num_gpus=4000000000", "--device=gpu"}, 0).gpu_indices.size(), 1U);
+}
+
+TEST(DeviceRequest, EvaluationAndForwardPassesHaveOneGpu) {
+  for (const char* mode : {"--eval", "--forward_only"}) {
+    EXPECT_NE(problem({mode, "--num_gpus=2"}, 2), "") << mode;
+    EXPECT_EQ(problem({mode, "--num_gpus=2", "--device=cpu"}, 2), "") << mode;
+  }
+}
+
+TEST(DeviceRequest, AProcessOfHorovodHasTheGpuOfItsLocalRank) {
+  const auto index = [](const std::vector<std::string>& more, int gpus, int local_rank) {
+    std::vector<std::string> arguments = {"--variable_update=horovod"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return read_device_request(core::parse_flags(benchmark_flags(), arguments), gpus, local_rank).gpu_indices;
+  };
+  using Indices = std::vector<int>;
+  EXPECT_EQ(index({}, 4, 3), Indices({3}));
+  EXPECT_EQ(index({"--gpu_indices=2,0"}, 4, 1), Indices({0}));
+  EXPECT_EQ(index({"--gpu_indices=0"}, 1, 3), Indices({0}));  // each process sees its own alone
+  EXPECT_THROW(index({}, 2, 2), core::Error);
+  EXPECT_THROW(index({"--gpu_indices=2,0"}, 4, 2), core::Error);
+}
+
+TEST(DeviceRequest, HorovodIsBetweenGpus) {
+  const std::string mode = "--variable_update=horovod";
+  EXPECT_EQ(problem({mode}, 1), "");
+  EXPECT_EQ(problem({mode, "--horovod_device=gpu", "--horovod_reduce=sum"}, 1), "");
+  EXPECT_NE(problem({mode}, 0).find("MPI"), std::string::npos);
+  EXPECT_NE(problem({mode, "--device=cpu"}, 1).find("MPI"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=cpu"}, 1).find("MPI"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=tpu"}, 1), "");
+  EXPECT_NE(problem({mode, "--eval"}, 1), "");
+  EXPECT_NE(problem({mode, "--forward_only"}, 1), "");
+  EXPECT_EQ(problem({"--horovod_device=gpu"}, 1), "--horovod_device is of --variable_update=horovod");
+  EXPECT_EQ(problem({"--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
 }
 
 TEST(DeviceRequest, CapturesStepsOfTrainingsOnly) {

@@ -11,8 +11,10 @@ namespace trainyard::recipes {
 
 std::vector<HeaderRow> run_header_rows(const core::FlagValues& values, const BenchmarkSettings& settings) {
   std::string devices;
-  for (int i = 0; i < settings.replicas; ++i) {
-    devices += fmt::format("{}'{}'", i == 0 ? "" : ", ", settings.device.device_name(i));
+  const bool horovod = settings.device.processes != nullptr;
+  for (int i = 0; i < (horovod ? settings.device.ranks() : settings.replicas); ++i) {
+    devices += fmt::format("{}'{}'", i == 0 ? "" : ", ",
+                           horovod ? fmt::format("horovod/gpu:{}", i) : settings.device.device_name(i));
   }
   const bool evaluates = settings.mode == BenchmarkMode::kEvaluation;
   const int64_t per_device = evaluates ? settings.eval_batch_size : settings.batch_size;
@@ -22,7 +24,7 @@ std::vector<HeaderRow> run_header_rows(const core::FlagValues& values, const Ben
       {"Dataset:", settings.dataset + (settings.synthetic() ? " (synthetic)" : "")},
       {"Mode:", std::string(benchmark_mode_name(settings.mode))},
       {"SingleSess:", "False"},
-      {"Batch size:", fmt::format("{} global", per_device * settings.replicas)},
+      {"Batch size:", fmt::format("{} global", per_device * settings.replicas * settings.device.ranks())},
       {"", fmt::format("{} per device", per_device)},
       {"Num batches:", std::to_string(evaluates ? settings.plan.num_eval_batches : settings.plan.num_batches)},
       {"Num epochs:", fmt::format("{:.2f}", evaluates ? settings.plan.num_eval_epochs : settings.plan.num_epochs)},
@@ -32,6 +34,11 @@ std::vector<HeaderRow> run_header_rows(const core::FlagValues& values, const Ben
       {"Optimizer:", values.text("optimizer")},
       {"Variables:", values.text("variable_update")}};
   if (values.text("variable_update") == "replicated") rows.emplace_back("AllReduce:", "None");
+  if (horovod) {
+    rows.emplace_back("Horovod on:", "gpu");
+    const std::string overriding = values.text("gradient_reduction");
+    rows.emplace_back("Reduce:", overriding == "auto" ? values.text("horovod_reduce") : overriding);
+  }
   return rows;
 }
 

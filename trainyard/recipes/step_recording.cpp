@@ -32,7 +32,7 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
   train::RecordingOptions options;
   options.warmup_steps = settings.plan.num_warmup_batches;
   options.replicas = run.replicas;
-  options.accelerator = settings.device.accelerator;
+  options.accelerator = settings.device.accelerator();
   options.record = record;
   if (const std::string path = values.text("trace_file"); !path.empty()) {
     const bool chrome = values.boolean("use_chrome_trace_format");

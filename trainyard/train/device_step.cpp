@@ -13,7 +13,7 @@ namespace trainyard::train {
 DeviceStep::DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options)
     : accelerator_(std::move(accelerator)),
       options_(options),
-      capture_(options.capture ? options.obstacle : ""),
+      capture_(options.capture ? options.obstacle : "", options.first),
       transfer_(accelerator_, options.keeps_images) {}
 
 data::Batch DeviceStep::on_device(const data::Batch& batch) {

@@ -23,6 +23,7 @@ class DeviceStep {
  public:
   struct Options {
     bool capture = false;
+    bool first = true;         // of the replicas: as StepCapture
     std::string obstacle;      // to capturing; empty: none
     bool keeps_images = true;  // false where something may change a batch in place
     int64_t classes = 0;       // of the model: labels are checked here, where they still lie on the host

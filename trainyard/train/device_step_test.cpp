@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/memory_state.h"
 #include "trainyard/train/fake_accelerator_for_test.h"
 #include "trainyard/train/single_cost_trainer.h"
 #include "trainyard/train/step_recorder.h"
@@ -21,7 +22,7 @@ data::Batch batch_of(double value, int64_t count = 2) {
 }
 
 struct Rig {
-  explicit Rig(DeviceStep::Options options = {.classes = 10}) : step(accelerator, options) {}
+  explicit Rig(const DeviceStep::Options& options = {.classes = 10}) : step(accelerator, options) {}
   DeviceStep::Done run(const data::Batch& batch) {
     return step.run(batch, false, [this](const data::Batch& placed) {
       ++runs;
@@ -111,7 +112,7 @@ TEST(DeviceStep, LabelsAreCheckedWhileTheyAreOnTheHost) {
 TEST(DeviceStep, TheTrainerTrainsTheSame) {
   const auto trained = [](const std::shared_ptr<FakeAccelerator>& accelerator, bool capture) {
     SingleCostOptions options = tiny_options();
-    options.accelerator = accelerator;
+    if (accelerator != nullptr) options.accelerators = {accelerator};
     options.capture_steps = capture;
     SingleCostTrainer trainer(options, tiny_source(240, 8));
     trainer.train({.steps_per_epoch = StepCapture::kWarmupSteps + 1});
@@ -127,11 +128,51 @@ TEST(DeviceStep, TheTrainerTrainsTheSame) {
   EXPECT_EQ(captured->steps, StepCapture::kWarmupSteps + 1);
 }
 
+// Replicas on devices of their own train as replicas on threads do, bit for bit: what they share on the CPU is copied.
+TEST(DeviceStep, ReplicasOnDevicesTrainAsReplicasOnTheCpu) {
+  constexpr int kReplicas = 3;
+  using Fakes = std::vector<std::shared_ptr<FakeAccelerator>>;
+  const auto trained = [](const std::string& mode, const Fakes& fakes, bool capture) {
+    SingleCostOptions options = tiny_options({}, kReplicas);
+    options.variable_update = mode;
+    options.loss_scale = optim::LossScalerOptions{.scale = 1024, .automatic = mode != "independent", .raise_after = 2};
+    options.accelerators.assign(fakes.begin(), fakes.end());
+    options.capture_steps = capture;
+    SingleCostTrainer trainer(options, tiny_source(240, 8, kReplicas));
+    trainer.train({.steps_per_epoch = StepCapture::kWarmupSteps + 1});
+    core::MemoryState state;
+    trainer.save(state);
+    return state;
+  };
+  for (const char* mode : {"parameter_server", "replicated", "independent"}) {
+    const core::MemoryState expected = trained(mode, {}, false);
+    for (const bool capture : {false, true}) {
+      Fakes fakes;
+      for (int r = 0; r < kReplicas; ++r) fakes.push_back(std::make_shared<FakeAccelerator>());
+      const core::MemoryState actual = trained(mode, fakes, capture);
+      EXPECT_EQ(actual.names(), expected.names());
+      for (const std::string& name : expected.names("model/")) {
+        EXPECT_TRUE(actual.tensor(name).equal(expected.tensor(name))) << mode << " " << name;
+      }
+      for (const auto& fake : fakes) {
+        EXPECT_EQ(fake->records, capture ? 1 : 0);
+        EXPECT_EQ(fake->steps, StepCapture::kWarmupSteps + 1);
+      }
+    }
+  }
+}
+
+TEST(DeviceStep, EachReplicaNeedsADevice) {
+  SingleCostOptions options = tiny_options({}, 2);
+  options.accelerators = {std::make_shared<FakeAccelerator>()};
+  EXPECT_THROW(SingleCostTrainer(options, tiny_source(240, 8, 2)), core::Error);
+}
+
 // What a step in between that is not replayed leaves in place of the recording's tensors. The fake's later replays
 // write nothing, so the recorded values are still there.
 TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
   SingleCostOptions options = tiny_options();
-  options.accelerator = std::make_shared<FakeAccelerator>();
+  options.accelerators = {std::make_shared<FakeAccelerator>()};
   options.capture_steps = true;
   options.weight_decay = 0.5;
   SingleCostTrainer trainer(options, tiny_source(240, 8));

@@ -221,7 +221,7 @@ TEST(DeviceTrace, ATrainersStepsMakeSpansOfPartsAndLayers) {
   SingleCostOptions options = tiny_options();
   options.executor = "reference";
   const auto accelerator = std::make_shared<TracedAccelerator>();
-  options.accelerator = accelerator;
+  options.accelerators = {accelerator};
   SingleCostTrainer trainer(options, tiny_source(64, 8));
   int recordings = 0;
   trainer.add(std::make_shared<RecordingCallback>(RecordingOptions{
@@ -253,7 +253,7 @@ TEST(DeviceTrace, TimesOfAStepAreNotThoseOfTheHandOver) {
     SingleCostOptions options = tiny_options();
     const auto accelerator = std::make_shared<TracedAccelerator>();
     accelerator->dry = dry;
-    options.accelerator = accelerator;
+    options.accelerators = {accelerator};
     SingleCostTrainer trainer(options, tiny_source(64, 8));
     struct Times : Callback {
       std::string name() const override { return "times"; }

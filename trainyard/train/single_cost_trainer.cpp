@@ -50,10 +50,12 @@ void SingleCostOptions::validate() const {
   };
   require(!graph.nodes.empty(), "the model of a trainer", "a graph with nodes", "an empty one");
   require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
-  require(accelerator == nullptr || replicas == 1, "the number of replicas", "1 on an accelerator",
-          std::to_string(replicas));
-  require(accelerator != nullptr || !capture_steps, "capturing steps", "an accelerator", "none");
-  require(!loss_scale || replicas == 1, "the number of replicas", "1 with a scaled loss", std::to_string(replicas));
+  require(accelerators.empty() || static_cast<int>(accelerators.size()) == replicas, "the number of accelerators",
+          "none, or one a replica", std::to_string(accelerators.size()));
+  require(!accelerators.empty() || !capture_steps, "capturing steps", "an accelerator", "none");
+  // Each replica would go on with a scale of its own, of which one is saved.
+  require(!loss_scale || !loss_scale->automatic || replicas == 1 || variable_update != "independent",
+          "an automatic loss scale", "replicas that exchange gradients", variable_update);
   if (loss_scale) loss_scale->validate();
   require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
   require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
@@ -105,6 +107,10 @@ void SingleCostTrainer::record(StepRecorder* recorder) {
   replicas_->record(recorder);
 }
 
+void SingleCostTrainer::wait() {
+  replicas_->update().wait();
+}
+
 const std::optional<RunMemory>& SingleCostTrainer::memory() const {
   return replicas_->memory();
 }
@@ -123,17 +129,16 @@ void SingleCostTrainer::run_step(StepView& view) {
 }
 
 void SingleCostTrainer::save(core::StateWriter& writer) const {
-  const std::shared_ptr<void> on_device = replicas_->use_device();
+  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  replicas_->update().wait();  // what an exchange that failed has left must not be saved
   Trainer::save(writer);
   replicas_->update().save(writer);
   core::ScopedWriter input(writer, "input/");
   source_->save(input);
   core::ScopedWriter kernels(writer, kKernels);
   options_.kernels.choices->save(kernels);
-  if (replicas_->loss_scaler()) {
-    core::ScopedWriter scaler(writer, kLossScaler);
-    replicas_->loss_scaler()->save(scaler);
-  }
+  core::ScopedWriter scaler(writer, kLossScaler);
+  replicas_->save_loss_scale(scaler);
   if (has_foreign_modules(options_.graph)) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());
@@ -142,13 +147,12 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
 }
 
 void SingleCostTrainer::load(const core::StateReader& reader) {
-  const std::shared_ptr<void> on_device = replicas_->use_device();
+  const std::shared_ptr<void> on_devices = replicas_->use_devices();
   Trainer::load(reader);
   replicas_->update().load(reader);
   source_->load(core::ScopedReader(reader, "input/"));
   options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
-  const core::ScopedReader scaler(reader, kLossScaler);
-  if (replicas_->loss_scaler() && !scaler.names().empty()) replicas_->loss_scaler()->load(scaler);
+  replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
   if (has_foreign_modules(options_.graph)) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     const std::lock_guard lock(generator.mutex());

@@ -52,8 +52,8 @@ struct SingleCostOptions {
   // The processes that train together, all at the same step; null: this one alone. The first one's kernel choices
   // become all others' before anything runs.
   std::shared_ptr<core::Communicator> ranks;
-  // Where replicas compute and their parameters lie; null: the CPU. One replica.
-  std::shared_ptr<nn::Accelerator> accelerator;
+  // Where each replica computes and its parameters lie; empty: all on the CPU.
+  std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
   bool capture_steps = false;  // record a step on the accelerator and replay it (train/step_capture.h)
   std::optional<optim::LossScalerOptions> loss_scale;  // for 16-bit gradients; none: the loss is as it is
   int replicas = 1;
@@ -64,6 +64,8 @@ struct SingleCostOptions {
   std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
   double weight_decay = 0.0;                     // for the reported total loss only; the optimizer has its own
   std::string variable_update = "parameter_server";
+  // As parallel::VariableUpdateOptions; none: replicas meet in the host's memory.
+  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
   std::optional<parallel::GradientReduction> reduction;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
@@ -102,6 +104,10 @@ class SingleCostTrainer : public Trainer {
   // Steps from the next one on write what they do into `recorder`, of options().replicas replicas; null: no longer.
   // Between steps. The recorder outlives them.
   void record(StepRecorder* recorder);
+
+  // Waits for what replicas have handed to their devices to be exchanged; throws what went wrong there. Between steps:
+  // before parameters() are read by others than save().
+  void wait();
 
   // What the run needs, as it was logged before its first step; nullopt before.
   const std::optional<RunMemory>& memory() const;

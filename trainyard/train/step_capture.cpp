@@ -11,8 +11,8 @@ void say(const std::string& why) {
 
 }  // namespace
 
-StepCapture::StepCapture(const std::string& obstacle) : enabled_(obstacle.empty()) {
-  if (!enabled_) say(obstacle);
+StepCapture::StepCapture(const std::string& obstacle, bool first) : first_(first), enabled_(obstacle.empty()) {
+  if (first && !enabled_) say(obstacle);
 }
 
 StepCapture::Action StepCapture::next(const std::vector<int64_t>& images, bool observed) {
@@ -29,7 +29,7 @@ StepCapture::Action StepCapture::next(const std::vector<int64_t>& images, bool o
 
 void StepCapture::recorded() {
   recorded_ = true;
-  core::log::info("the step is captured: forward, loss, backward and update are replayed from here on");
+  if (first_) core::log::info("the step is captured: forward, loss, backward and update are replayed from here on");
 }
 
 void StepCapture::give_up(const std::string& why) {

@@ -13,8 +13,9 @@ class StepCapture {
   enum class Action { kRun, kRecord, kReplay };
   static constexpr int kWarmupSteps = 3;
 
-  // `obstacle`: why this run's steps cannot be recorded; empty: they can. One line says so at once.
-  explicit StepCapture(const std::string& obstacle = "");
+  // `obstacle`: why this run's steps cannot be recorded; empty: they can. One line says so at once. `first`: false for
+  // other replicas than the first of a run, which say only what goes wrong with them alone.
+  explicit StepCapture(const std::string& obstacle = "", bool first = true);
 
   // What to do with the next step: its images have this shape; `observed`: somebody listens to the single kernels.
   Action next(const std::vector<int64_t>& images, bool observed);
@@ -26,7 +27,7 @@ class StepCapture {
   bool has_recording() const { return recorded_; }
 
  private:
-  bool enabled_ = true, recorded_ = false;
+  bool first_ = true, enabled_ = true, recorded_ = false;
   int warm_steps_ = 0;          // of shape_, one after the other
   std::vector<int64_t> shape_;  // that is, or will be, recorded
 };

@@ -23,10 +23,6 @@ double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono:
   return std::chrono::duration<double>(end - begin).count();
 }
 
-at::Device device_of(const SingleCostOptions& options) {
-  return options.accelerator == nullptr ? at::Device(at::kCPU) : options.accelerator->device();
-}
-
 // Why a step of this training cannot be recorded; empty: it can.
 std::string capture_obstacle(const SingleCostOptions& options) {
   if (options.micro_steps > 1) return "micro-steps are handed over one by one";
@@ -45,23 +41,27 @@ std::string capture_obstacle(const SingleCostOptions& options) {
 }  // namespace
 
 SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : options_(options) {
-  const std::shared_ptr<void> on_device = use_device();
-  state_ = optim::StepState(device_of(options));
+  const std::shared_ptr<void> on_devices = use_devices();
   const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
-  update_ = parallel::variable_updates().get(options.variable_update)(
-      {.replicas = options.replicas,
-       .parameters = {.dtype = parameters, .device = device_of(options)},
-       .make_optimizer = options.make_optimizer,
-       .reduction = options.reduction,
-       .seed = options.seed,
-       .start = options.start,
-       .deadline = options.deadline});
+  update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
+                                                                       .parameters = {.dtype = parameters},
+                                                                       .accelerators = options.accelerators,
+                                                                       .make_communicators = options.make_communicators,
+                                                                       .make_optimizer = options.make_optimizer,
+                                                                       .reduction = options.reduction,
+                                                                       .seed = options.seed,
+                                                                       .start = options.start,
+                                                                       .deadline = options.deadline});
   for (int r = 0; r < options.replicas; ++r) {
+    const std::shared_ptr<void> on_device = use(r);
+    const at::Device device = on_cpu() ? at::Device(at::kCPU) : accelerator(r)->device();
     Replica& replica = replicas_.emplace_back();
+    replica.state = optim::StepState(device);
+    if (options.loss_scale) replica.loss_scaler.emplace(*options.loss_scale, device);
     replica.view.parameters = &update_->parameters(r);
     replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
     replica.executor = nn::make_executor(options.executor, options.graph,
-                                         {.device = device_of(options),
+                                         {.device = device,
                                           .dtype = options.dtype,
                                           .mode = nn::Mode::kTraining,
                                           .kernels = options.kernels,
@@ -71,11 +71,6 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : option
   }
   update_->allocate();
   if (options.weight_decay > 0) l2_of_values_.emplace(update_->parameters(0), options.weight_decay);
-  if (options.loss_scale) loss_scaler_.emplace(*options.loss_scale, device_of(options));
-}
-
-std::shared_ptr<void> SingleCostTrainer::Replicas::use_device() const {
-  return options_.accelerator == nullptr ? nullptr : options_.accelerator->use();
 }
 
 void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
@@ -89,8 +84,13 @@ void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
       std::make_unique<ReplicaThreads>(std::move(threads), [this](const Error& error) { update_->abort(error); });
 }
 
+void SingleCostTrainer::Replicas::end() {
+  threads_.reset();
+  if (!in_step_) update_->wait();
+}
+
 void SingleCostTrainer::Replicas::move_to_nodes() const {
-  if (options_.accelerator != nullptr) return;  // they are not in the host's memory
+  if (!on_cpu()) return;  // they are not in the host's memory
   for (size_t r = 0; r < options_.placement.size(); ++r) {
     const std::optional<int> node = options_.placement[r].memory_node;
     if (!node) continue;
@@ -103,18 +103,30 @@ void SingleCostTrainer::Replicas::move_to_nodes() const {
 }
 
 double SingleCostTrainer::Replicas::l2_loss() const {
-  const std::shared_ptr<void> on_device = use_device();
+  const std::shared_ptr<void> on_device = use(0);
   return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0;
 }
 
 std::optional<double> SingleCostTrainer::Replicas::loss_scale() const {
-  const std::shared_ptr<void> on_device = use_device();
-  if (!loss_scaler_) return std::nullopt;
-  return loss_scaler_->scale().item<double>();
+  if (!replicas_[0].loss_scaler) return std::nullopt;
+  const std::shared_ptr<void> on_device = use(0);
+  return replicas_[0].loss_scaler->scale().item<double>();
+}
+
+void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) const {
+  if (replicas_[0].loss_scaler) replicas_[0].loss_scaler->save(writer);
+}
+
+void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
+  if (reader.names().empty()) return;
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    const std::shared_ptr<void> on_device = use(static_cast<int>(r));
+    if (replicas_[r].loss_scaler) replicas_[r].loss_scaler->load(reader);
+  }
 }
 
 double SingleCostTrainer::Replicas::base_loss() const {
-  const std::shared_ptr<void> on_device = use_device();
+  const std::shared_ptr<void> on_devices = use_devices();
   double sum = 0;
   for (const Replica& replica : replicas_) {
     if (!replica.view.loss.defined()) return std::numeric_limits<double>::quiet_NaN();
@@ -143,6 +155,7 @@ void SingleCostTrainer::Replicas::prepare(int64_t batch) {
   nn::KernelChoices& choices = *options_.kernels.choices;
   std::vector<std::optional<nn::ExecutorMemory>> executors(replicas_.size());
   const auto compile = [&](int r) {
+    const std::shared_ptr<void> on_device = use(r);
     const at::AutoGradMode with_gradients(true);  // as for the forward that follows
     executors[static_cast<size_t>(r)] = replicas_[static_cast<size_t>(r)].executor->prepare(batch);
   };
@@ -170,20 +183,19 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
     memory.add(set, r > 0 && set.values().const_data_ptr() == first_values);
     memory.add(executors[static_cast<size_t>(r)]);
   }
-  const int64_t on_host = options_.accelerator == nullptr ? memory.parameters + memory.gradients + memory.optimizer : 0;
+  const int64_t on_host = on_cpu() ? memory.parameters + memory.gradients + memory.optimizer : 0;
   memory.program = std::max<int64_t>(0, resident_bytes() - on_host);
   return memory;
 }
 
 void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& view) {
+  in_step_ = true;
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
   const RecordedPart recorded_step(record, StepPart::kStep);
-  const std::shared_ptr<void> on_device = use_device();
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(0);
   last_learning_rate_ = options_.learning_rate(view.global_step);
-  state_.write({.learning_rate = *last_learning_rate_, .step = view.global_step});
 
   double input_seconds = 0;
   for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
@@ -194,20 +206,23 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
       batches = next_batches(source);
     }
     // A wait that the device was busy through held nothing back.
-    const bool held_back = options_.accelerator == nullptr || options_.accelerator->idle();
+    const bool held_back = on_cpu() || accelerator(0)->idle();
     if (held_back) input_seconds += seconds_between(asked, Clock::now());
     if (!memory_) prepare(batches.front().images.size(0));
     threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
   }
 
   for (const Replica& replica : replicas_) view.replicas.push_back(replica.view);
-  if (options_.accelerator != nullptr) options_.accelerator->end_step();
-  if (options_.accelerator != nullptr && recorder_ != nullptr) options_.accelerator->wait();
+  for (const auto& accelerator : options_.accelerators) {
+    accelerator->end_step();
+    if (recorder_ != nullptr) accelerator->wait();
+  }
+  update_->check();
   const Clock::time_point end = Clock::now();
   StepTimes& times = view.times;
   times.total = seconds_between(begin, end);
   times.input = input_seconds;
-  times.on_accelerator = options_.accelerator != nullptr;
+  times.on_accelerator = !on_cpu();
   if (times.on_accelerator) {
     times.compute = times.total - times.input;
     return;
@@ -216,18 +231,20 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
   times.communication = update_->communication_seconds(0) - communication_before;
   if (replicas_.size() > 1) times.communication += seconds_between(replica_0_done_, end);
   times.compute = times.total - times.input - times.update - times.communication;
+  in_step_ = false;
 }
 
-DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(const data::Batch& batch) const {
+DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(int r, const data::Batch& batch) const {
   const RunMemory& memory = *memory_;
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
   const int64_t image_bytes = batch.images[0].numel() * static_cast<int64_t>(batch.images.element_size());
   return {.capture = options_.capture_steps,
+          .first = r == 0,
           .obstacle = capture_obstacle(options_),
           .keeps_images = !options_.hooks.input_pre,
           .classes = options_.graph.output_shape()[0],
           .bytes_per_image = image_bytes + nn::activation_bytes_per_image(options_.graph, element_bytes, true),
-          .fixed_bytes = memory.parameters + memory.gradients + memory.optimizer};
+          .fixed_bytes = (memory.parameters + memory.gradients + memory.optimizer) / options_.replicas};
 }
 
 void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_step, const data::Batch& batch) {
@@ -236,24 +253,34 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
     forward_backward(r, step, micro_step, placed);
     if (last) reduce_and_update(r);
   };
-  if (options_.accelerator == nullptr) return work(batch);
-  const std::shared_ptr<void> on_device = use_device();
-  if (!device_step_) device_step_.emplace(options_.accelerator, device_step_options(batch));
-  if (options_.micro_steps > 1) return device_step_->run_part(batch, work);
-  Replica& replica = replicas_[static_cast<size_t>(r)];
-  const DeviceStep::Done done = device_step_->run(batch, recorder_ != nullptr, work);
-  if (done == DeviceStep::Done::kRecorded) recorded_ = {replica.view, l2_loss_};
-  if (done == DeviceStep::Done::kReplayed) {
-    replica.view = recorded_.view;
-    l2_loss_ = recorded_.l2_loss;
+  const std::shared_ptr<void> on_device = use(r);
+  if (micro_step == 0) {
+    replicas_[static_cast<size_t>(r)].state.write({.learning_rate = *last_learning_rate_, .step = step});
   }
+  on_cpu() ? work(batch) : run_on_device(r, batch, work);
+}
+
+void SingleCostTrainer::Replicas::run_on_device(int r, const data::Batch& batch,
+                                                const std::function<void(const data::Batch&)>& work) {
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  if (!replica.device_step) {
+    replica.device_step.emplace(options_.accelerators[static_cast<size_t>(r)], device_step_options(r, batch));
+  }
+  if (options_.micro_steps > 1) return replica.device_step->run_part(batch, work);
+  const DeviceStep::Done done = replica.device_step->run(batch, recorder_ != nullptr, work);
+  if (done == DeviceStep::Done::kRecorded) replica.recorded = {replica.view, r == 0 ? l2_loss_ : at::Tensor()};
+  if (done == DeviceStep::Done::kReplayed) {
+    replica.view = replica.recorded.view;
+    if (r == 0) l2_loss_ = replica.recorded.l2_loss;
+  }
+  if (done != DeviceStep::Done::kCalled) update_->replayed(r);
   // The host's time: a recording is no update, and a replay has it within.
-  if (done != DeviceStep::Done::kCalled) update_seconds_ = 0;
+  if (r == 0 && done != DeviceStep::Done::kCalled) update_seconds_ = 0;
   // What only a call of the work says, and a replay does not.
   update_->parameters(r).values_changed();
   replica.view.batch.first_sample = batch.first_sample;
   replica.view.batch.after = batch.after;
-  replica_0_done_ = Clock::now();
+  if (r == 0) replica_0_done_ = Clock::now();
 }
 
 void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micro_step, data::Batch batch) {
@@ -285,7 +312,7 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
                                                                     loss.requires_grad() ? "" : " without gradient")});
   }
   if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
-  if (loss_scaler_) loss = loss.mul(loss_scaler_->scale());
+  if (replica.loss_scaler) loss = loss.mul(replica.loss_scaler->scale());
   {
     const RecordedPart recorded(record_of(r), StepPart::kBackward);
     loss.backward();
@@ -299,6 +326,7 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
 
 void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   const at::NoGradGuard without_gradients;
+  Replica& replica = replicas_[static_cast<size_t>(r)];
   nn::ParameterSet& parameters = update_->parameters(r);
   {
     const RecordedPart recorded(record_of(r), StepPart::kReduce);
@@ -306,13 +334,13 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   }
   if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   if (r == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
-  if (r == 0 && loss_scaler_) loss_scaler_->end_step(parameters.gradients(), state_);
+  if (replica.loss_scaler) replica.loss_scaler->end_step(parameters.gradients(), replica.state);
 
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(r);
   {
     const RecordedPart recorded(record_of(r), StepPart::kUpdate);
-    update_->update(r, state_);
+    update_->update(r, replica.state);
   }
   if (r != 0) return;
   replica_0_done_ = Clock::now();

@@ -22,7 +22,8 @@ class SingleCostTrainer::Replicas {
   explicit Replicas(const SingleCostOptions& options);
 
   void start(int intra_op_threads_each);
-  void end() { threads_.reset(); }
+  // Throws what went wrong on devices after the last step returned.
+  void end();
 
   // Of the steps from the next one on; null: nobody's.
   void record(StepRecorder* recorder);
@@ -35,51 +36,62 @@ class SingleCostTrainer::Replicas {
   const std::optional<RunMemory>& memory() const { return memory_; }
   double base_loss() const;
   double l2_loss() const;
-  std::optional<optim::LossScaler>& loss_scaler() { return loss_scaler_; }
   std::optional<double> loss_scale() const;
-  // The calling thread's work goes to the accelerator as long as the result lives; null without one.
-  std::shared_ptr<void> use_device() const;
+  // Replica 0's, which loading gives to all; a state without one leaves them as they are.
+  void save_loss_scale(core::StateWriter& writer) const;
+  void load_loss_scale(const core::StateReader& reader);
+  // The calling thread's work goes to the accelerators as long as the result lives, that of replica 0 being the current
+  // one; null without.
+  std::shared_ptr<void> use_devices() const { return nn::use_all(options_.accelerators); }
 
  private:
   // Values and gradients, which the main thread has allocated, to the nodes of the placement.
   void move_to_nodes() const;
   using Clock = std::chrono::steady_clock;
 
-  struct Replica {
-    std::unique_ptr<nn::GradientSink> sink;
-    std::unique_ptr<nn::Executor> executor;
-    ReplicaView view;
-  };
-
-  ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
-  std::vector<data::Batch> next_batches(data::BatchSource& source) const;
-  // Before the first step: compiles, lets all ranks choose the kernels that the first one chose, logs the memory.
-  void prepare(int64_t batch);
-  RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;
-  DeviceStep::Options device_step_options(const data::Batch& batch) const;
-  void run_micro_step(int replica, int64_t step, int micro_step, const data::Batch& batch);
-  void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
-  void reduce_and_update(int replica);
-
-  const SingleCostOptions& options_;
-  std::unique_ptr<parallel::VariableUpdate> update_;
-  std::vector<Replica> replicas_;
-  optim::StepState state_;
-  std::optional<double> last_learning_rate_;
-  std::optional<RunMemory> memory_;            // once prepared
-  std::optional<optim::L2Loss> l2_of_values_;  // with weight decay
-  at::Tensor l2_loss_;                         // [] float64 of the values before the last update
-  std::optional<optim::LossScaler> loss_scaler_;
-  std::optional<DeviceStep> device_step_;  // on an accelerator, from the first step on
   // What a captured step writes, which steps that are not replayed put other tensors in the place of.
   struct Recorded {
     ReplicaView view;
     at::Tensor l2_loss;
   };
-  Recorded recorded_;
+  struct Replica {
+    std::unique_ptr<nn::GradientSink> sink;
+    std::unique_ptr<nn::Executor> executor;
+    ReplicaView view;
+    optim::StepState state;
+    std::optional<optim::LossScaler> loss_scaler;  // all see the same gradients, so all scale alike
+    std::optional<DeviceStep> device_step;         // on an accelerator, from the first step on
+    Recorded recorded;
+  };
+
+  bool on_cpu() const { return options_.accelerators.empty(); }
+  nn::Accelerator* accelerator(int replica) const {
+    return on_cpu() ? nullptr : options_.accelerators[static_cast<size_t>(replica)].get();
+  }
+  // As use_devices(), of one replica.
+  std::shared_ptr<void> use(int replica) const { return on_cpu() ? nullptr : accelerator(replica)->use(); }
+  ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
+  std::vector<data::Batch> next_batches(data::BatchSource& source) const;
+  // Before the first step: compiles, lets all ranks choose the kernels that the first one chose, logs the memory.
+  void prepare(int64_t batch);
+  RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;
+  DeviceStep::Options device_step_options(int replica, const data::Batch& batch) const;
+  void run_micro_step(int replica, int64_t step, int micro_step, const data::Batch& batch);
+  void run_on_device(int replica, const data::Batch& batch, const std::function<void(const data::Batch&)>& work);
+  void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
+  void reduce_and_update(int replica);
+
+  const SingleCostOptions& options_;
+  std::unique_ptr<parallel::VariableUpdate> update_;
+  std::vector<Replica> replicas_;  // after update_: recordings of an exchange go before what exchanges
+  std::optional<double> last_learning_rate_;
+  std::optional<RunMemory> memory_;            // once prepared
+  std::optional<optim::L2Loss> l2_of_values_;  // with weight decay
+  at::Tensor l2_loss_;                         // [] float64 of the values before the last update
   // Of replica 0, written by its thread and read when all have met.
   double update_seconds_ = 0;
   Clock::time_point replica_0_done_;
+  bool in_step_ = false;  // also after one that threw
   StepRecorder* recorder_ = nullptr;
   std::unique_ptr<ReplicaThreads> threads_;
 };

@@ -1,0 +1,112 @@
+// NCCL between GPUs that are one: a communicator of a single rank, which does not block. What it is asked for takes its
+// place in the stream and is counted; there is nothing to exchange.
+#include <cstring>
+#include <string>
+
+#include "tests/pretended_cuda/device.h"
+#include "tests/pretended_cuda/pretended_cuda.h"
+#include <nccl.h>
+
+struct ncclComm {
+  int looks_left = 2;  // at the state of what is in progress
+  bool finished = false;
+};
+
+namespace {
+
+using trainyard::pretended_cuda::Device;
+
+constexpr int kLooks = 2;
+
+ncclResult_t begin(ncclComm_t comm) {
+  comm->looks_left = kLooks;
+  return ncclInProgress;
+}
+
+ncclResult_t collective(const char* name, ncclComm_t comm, cudaStream_t stream) {
+  if (comm == nullptr) return ncclInvalidArgument;
+  Device& device = Device::instance();
+  const auto lock = device.lock();
+  if (comm->looks_left > 0) device.mistake(std::string(name) + " while another call of NCCL is in progress");
+  if (comm->finished) device.mistake(std::string(name) + " after the communicator has ended");
+  device.count(name);
+  return pretended_cuda_launch(name, stream) == cudaSuccess ? begin(comm) : ncclUnhandledCudaError;
+}
+
+void count(const char* name) {
+  Device& device = Device::instance();
+  const auto lock = device.lock();
+  device.count(name);
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id->internal, 'i', sizeof(id->internal));
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupStart() {
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  if (size != 1 || rank != 0 || id.internal[0] != 'i' || config->blocking != 0) return ncclInvalidArgument;
+  count("ncclCommInitRankConfig");
+  *comm = new ncclComm;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  count("ncclCommFinalize");
+  comm->finished = true;
+  return begin(comm);
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  count("ncclCommDestroy");
+  if (!comm->finished || comm->looks_left > 0) {
+    Device& device = Device::instance();
+    const auto lock = device.lock();
+    device.mistake("ncclCommDestroy of a communicator that has not ended");
+  }
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  count("ncclCommAbort");
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
+  const auto lock = Device::instance().lock();
+  if (comm->looks_left > 0) --comm->looks_left;
+  *error = comm->looks_left > 0 ? ncclInProgress : ncclSuccess;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t) {
+  return "an error of the pretended NCCL";
+}
+const char* ncclGetLastError(ncclComm_t) {
+  return "";
+}
+
+ncclResult_t ncclAllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t comm,
+                           cudaStream_t stream) {
+  return collective("ncclAllReduce", comm, stream);
+}
+ncclResult_t ncclBroadcast(const void*, void*, size_t, ncclDataType_t, int, ncclComm_t comm, cudaStream_t stream) {
+  return collective("ncclBroadcast", comm, stream);
+}
+ncclResult_t ncclAllGather(const void* own, void* all, size_t bytes, ncclDataType_t, ncclComm_t comm,
+                           cudaStream_t stream) {
+  cudaMemcpyAsync(all, own, bytes, cudaMemcpyDeviceToDevice, stream);
+  return collective("ncclAllGather", comm, stream);
+}
+}
