@@ -1,6 +1,7 @@
 #include "trainyard/train/device_time.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace trainyard::train {
@@ -26,15 +27,18 @@ std::unordered_map<uint64_t, DeviceWork> owners_by_span(const StepRecord& step) 
   return owners;
 }
 
-DeviceWork owner_by_time(const StepRecord& step, RecordClock::time_point handed_over) {
-  for (size_t r = 0; r < step.replicas.size(); ++r) {
-    for (const PartRecord& part : step.replicas[r].parts) {
-      if (part.begin <= handed_over && handed_over < part.end) {
-        return {.replica = static_cast<int>(r), .part = part.part};
-      }
-    }
+// The part of `replica` that ran when work without a span was handed over.
+DeviceWork owner_by_time(const StepRecord& step, int replica, RecordClock::time_point handed_over) {
+  for (const PartRecord& part : step.replicas[static_cast<size_t>(replica)].parts) {
+    if (part.begin <= handed_over && handed_over < part.end) return {.replica = replica, .part = part.part};
   }
   return {};
+}
+
+using StreamId = std::pair<int64_t, int64_t>;  // device and stream
+
+StreamId stream_of(const nn::DeviceActivity& activity) {
+  return {activity.device, activity.stream};
 }
 
 }  // namespace
@@ -43,16 +47,28 @@ std::vector<DeviceWork> device_work(const StepRecord& step) {
   std::vector<DeviceWork> work;
   if (!step.device) return work;
   const std::unordered_map<uint64_t, DeviceWork> owners = owners_by_span(step);
+  std::map<StreamId, int> replicas;  // that hand work to a stream
   for (const nn::DeviceActivity& activity : step.device->activities) {
-    DeviceWork owner;
-    if (const auto known = owners.find(activity.span); known != owners.end()) {
-      owner = known->second;
-    } else if (activity.handed_over) {
-      owner = owner_by_time(step, *activity.handed_over);
-    }
-    owner.activity = &activity;
-    work.push_back(owner);
+    const auto known = owners.find(activity.span);
+    work.push_back(known != owners.end() ? known->second : DeviceWork{});
+    work.back().activity = &activity;
+    if (known != owners.end()) replicas.try_emplace(stream_of(activity), known->second.replica);
   }
+  for (DeviceWork& one : work) {
+    const auto replica = replicas.find(stream_of(*one.activity));
+    if (one.replica >= 0 || !one.activity->handed_over || replica == replicas.end()) continue;
+    const nn::DeviceActivity* const activity = one.activity;
+    one = owner_by_time(step, replica->second, *activity->handed_over);
+    one.activity = activity;
+  }
+  return work;
+}
+
+std::vector<DeviceWork> first_replicas_work(const StepRecord& step) {
+  std::vector<DeviceWork> work = device_work(step);
+  const auto own = std::find_if(work.begin(), work.end(), [](const DeviceWork& one) { return one.replica == 0; });
+  const int64_t device = own == work.end() ? 0 : own->activity->device;
+  std::erase_if(work, [&](const DeviceWork& one) { return one.replica > 0 || one.activity->device != device; });
   return work;
 }
 
@@ -75,8 +91,7 @@ double busy_seconds(const Activities& activities, RecordClock::time_point begin,
 DeviceTimes device_times(const StepRecord& step) {
   Activities all, loss, between, reduce, update, rest;
   std::unordered_map<const NodeRecord*, Activities> nodes;
-  for (const DeviceWork& work : device_work(step)) {
-    if (work.replica > 0) continue;
+  for (const DeviceWork& work : first_replicas_work(step)) {
     all.push_back(work.activity);
     if (work.node != nullptr && !work.node->nodes.empty()) {
       nodes[work.node].push_back(work.activity);

@@ -17,9 +17,12 @@ struct DeviceWork {
   const NodeRecord* node = nullptr;  // the layer's run, where it serves one
 };
 
-// For each activity of step.device, in its order; none without. A span tells it; what was handed over in no span
-// belongs to the part of a replica that ran then. `step` outlives the result.
+// For each activity of step.device, in its order; none without. A span tells it; what was handed over in no span, but
+// to a stream that a replica's spans use, belongs to the part of it that ran then. What other threads have the device
+// do, as decoding images, is nobody's. `step` outlives the result.
 std::vector<DeviceWork> device_work(const StepRecord& step);
+// Of these, what replica 0 had run, and what is nobody's on its device.
+std::vector<DeviceWork> first_replicas_work(const StepRecord& step);
 
 // Seconds in which at least one of them ran: what overlaps counts once. Those from `begin` to `end`.
 double busy_seconds(const std::vector<const nn::DeviceActivity*>& activities,

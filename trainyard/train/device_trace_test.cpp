@@ -103,6 +103,28 @@ TEST(DeviceTime, FindsWhoseWorkItIs) {
   EXPECT_EQ(work[11].replica, -1) << "a span that is none of this step's";
 }
 
+// Decoding on the GPU by a thread of the input, and another replica on another GPU.
+TEST(DeviceTime, TimeTellsOnlyOfStreamsThatTheReplicaUses) {
+  StepRecord step = sample_step();
+  ThreadRecord other;
+  other.parts.push_back({StepPart::kBackward, at_us(50), at_us(90), 20});
+  step.replicas.push_back(other);
+  nn::DeviceActivity decode = kernel("decode", 0, 100, 200, 21), sum = kernel("add", 0, 100, 200);
+  nn::DeviceActivity spanned = kernel("gemm", 20, 200, 300);
+  decode.handed_over = sum.handed_over = at_us(75);
+  sum.device = spanned.device = 1;
+  step.device->activities = {decode, sum, spanned, kernel("gemm", 6, 330, 480)};
+  const std::vector<DeviceWork> work = device_work(step);
+  EXPECT_EQ(work[0].replica, -1);
+  EXPECT_EQ(work[1].replica, 1);
+  EXPECT_EQ(work[1].part, StepPart::kBackward);
+  EXPECT_EQ(work[3].replica, 0);
+  const std::vector<DeviceWork> first = first_replicas_work(step);
+  ASSERT_EQ(first.size(), 2u) << "nothing of the other device";
+  EXPECT_EQ(first[0].activity->name, "decode");
+  EXPECT_NEAR(device_times(step).rest, 100e-6, 1e-12);
+}
+
 TEST(DeviceTime, CountsWhatOverlapsOnce) {
   const nn::DeviceActivity a = kernel("a", 0, 10, 30), b = kernel("b", 0, 20, 40), c = kernel("c", 0, 22, 25),
                            d = kernel("d", 0, 50, 60);

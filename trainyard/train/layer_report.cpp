@@ -122,8 +122,8 @@ std::vector<std::pair<std::string, double>> outside_on_device(const std::vector<
 std::vector<KernelRow> kernel_rows(std::span<const StepRecord> steps) {
   std::map<std::string, KernelRow> by_name;
   for (const StepRecord& step : steps) {
-    for (const DeviceWork& work : device_work(step)) {
-      if (work.replica > 0 || work.activity->kind == nn::DeviceActivity::Kind::kSpan) continue;
+    for (const DeviceWork& work : first_replicas_work(step)) {
+      if (work.activity->kind == nn::DeviceActivity::Kind::kSpan) continue;
       KernelRow& row = by_name[work.activity->name];
       row.name = work.activity->name;
       ++row.calls;
