@@ -1,9 +1,8 @@
 // NCCL between GPUs that are one: a communicator of a single rank, which does not block. What it is asked for takes its
 // place in the stream and is counted; there is nothing to exchange.
 #include <cstring>
-#include <string>
+#include <mutex>
 
-#include "tests/pretended_cuda/device.h"
 #include "tests/pretended_cuda/pretended_cuda.h"
 #include <nccl.h>
 
@@ -14,10 +13,15 @@ struct ncclComm {
 
 namespace {
 
-using trainyard::pretended_cuda::Device;
-
 constexpr int kLooks = 2;
 
+// Of all communicators: they are used by replicas' threads and the watch.
+std::mutex& mutex() {
+  static auto* const all = new std::mutex;
+  return *all;
+}
+
+// With mutex() held.
 ncclResult_t begin(ncclComm_t comm) {
   comm->looks_left = kLooks;
   return ncclInProgress;
@@ -25,18 +29,11 @@ ncclResult_t begin(ncclComm_t comm) {
 
 ncclResult_t collective(const char* name, ncclComm_t comm, cudaStream_t stream) {
   if (comm == nullptr) return ncclInvalidArgument;
-  Device& device = Device::instance();
-  const auto lock = device.lock();
-  if (comm->looks_left > 0) device.mistake(std::string(name) + " while another call of NCCL is in progress");
-  if (comm->finished) device.mistake(std::string(name) + " after the communicator has ended");
-  device.count(name);
+  const std::lock_guard lock(mutex());
+  if (comm->looks_left > 0) pretended_cuda_mistake("a collective while another call of NCCL is in progress");
+  if (comm->finished) pretended_cuda_mistake("a collective after the communicator has ended");
+  pretended_cuda_count_call(name);
   return pretended_cuda_launch(name, stream) == cudaSuccess ? begin(comm) : ncclUnhandledCudaError;
-}
-
-void count(const char* name) {
-  Device& device = Device::instance();
-  const auto lock = device.lock();
-  device.count(name);
 }
 
 }  // namespace
@@ -60,32 +57,31 @@ ncclResult_t ncclGroupEnd() {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (size != 1 || rank != 0 || id.internal[0] != 'i' || config->blocking != 0) return ncclInvalidArgument;
-  count("ncclCommInitRankConfig");
+  pretended_cuda_count_call("ncclCommInitRankConfig");
   *comm = new ncclComm;
   return ncclInProgress;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  count("ncclCommFinalize");
+  const std::lock_guard lock(mutex());
+  pretended_cuda_count_call("ncclCommFinalize");
   comm->finished = true;
   return begin(comm);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  count("ncclCommDestroy");
+  pretended_cuda_count_call("ncclCommDestroy");
   if (!comm->finished || comm->looks_left > 0) {
-    Device& device = Device::instance();
-    const auto lock = device.lock();
-    device.mistake("ncclCommDestroy of a communicator that has not ended");
+    pretended_cuda_mistake("ncclCommDestroy of a communicator that has not ended");
   }
   delete comm;
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  count("ncclCommAbort");
+  pretended_cuda_count_call("ncclCommAbort");
   delete comm;
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
-  const auto lock = Device::instance().lock();
+  const std::lock_guard lock(mutex());
   if (comm->looks_left > 0) --comm->looks_left;
   *error = comm->looks_left > 0 ? ncclInProgress : ncclSuccess;
   return ncclSuccess;

@@ -35,6 +35,8 @@ __attribute__((weak)) int64_t pretended_cuda_launches(const char* part);
 // The counts as JSON, into a file.
 __attribute__((weak)) bool pretended_cuda_write_counts(const char* path);
 
-// A launch as cuBLAS and cuDNN make them.
+// For libraries beside the runtime: a call to count, one that was wrong, and a launch.
+__attribute__((weak)) void pretended_cuda_count_call(const char* name);
+__attribute__((weak)) void pretended_cuda_mistake(const char* what);
 __attribute__((weak)) cudaError_t pretended_cuda_launch(const char* name, cudaStream_t stream);
 }

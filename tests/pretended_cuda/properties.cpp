@@ -55,6 +55,16 @@ int64_t pretended_cuda_count(const char* name) {
   const auto found = device.counts().find(name);
   return found == device.counts().end() ? 0 : found->second;
 }
+void pretended_cuda_count_call(const char* name) {
+  Device& device = Device::instance();
+  const auto lock = device.lock();
+  device.count(name);
+}
+void pretended_cuda_mistake(const char* what) {
+  Device& device = Device::instance();
+  const auto lock = device.lock();
+  device.mistake(what);
+}
 int64_t pretended_cuda_launches(const char* part) {
   Device& device = Device::instance();
   const auto lock = device.lock();

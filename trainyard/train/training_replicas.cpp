@@ -218,6 +218,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
     if (recorder_ != nullptr) accelerator->wait();
   }
   update_->check();
+  in_step_ = false;
   const Clock::time_point end = Clock::now();
   StepTimes& times = view.times;
   times.total = seconds_between(begin, end);
@@ -231,7 +232,6 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
   times.communication = update_->communication_seconds(0) - communication_before;
   if (replicas_.size() > 1) times.communication += seconds_between(replica_0_done_, end);
   times.compute = times.total - times.input - times.update - times.communication;
-  in_step_ = false;
 }
 
 DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(int r, const data::Batch& batch) const {
