@@ -132,8 +132,8 @@ bool start(Decompressor& d, const CropWindow& crop, int scale, int* first_column
   codec.scale_denom = scale;
   jpeg_start_decompress(&codec);
   d.entropy->attach(codec);
-  // Smooth upsampling looks at the neighbours: one column more on each side keeps the pixels those of the whole image. A
-  // few columns at least do so, too: libjpeg upsamples a single column of chroma without smoothing.
+  // Smooth upsampling looks at the neighbours: one column more on each side keeps the pixels those of the whole image.
+  // A few columns at least do so, too: libjpeg upsamples a single column of chroma without smoothing.
   constexpr int kFewest = 6;
   const int columns = static_cast<int>(codec.output_width);
   const int left = std::max(std::min(crop.x - 1, columns - kFewest), 0);
