@@ -28,7 +28,8 @@ def main(wheels: pathlib.Path, output: pathlib.Path, part: bool) -> None:
         wheel.unlink()
     if part:
         return
-    for needed in ("bin/nvcc", "nvvm/bin/cicc", "include/cuda_runtime_api.h", "include/cupti.h", "lib/libcudart.so.13", "lib/libcudadevrt.a"):
+    for needed in ("bin/nvcc", "nvvm/bin/cicc", "include/cuda_runtime_api.h", "include/cupti.h", "lib/libcudart.so.13",
+                   "lib/libcudadevrt.a"):
         if not (output / needed).exists():
             sys.exit(f"unpack_cuda: {needed} is in none of the wheels")
     (output / "lib64").symlink_to("lib")

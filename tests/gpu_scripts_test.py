@@ -57,7 +57,7 @@ class UnpackLibtorch(ScriptTest):
 
 class UnpackCuda(ScriptTest):
     NAMES = ["nvidia/cu13/bin/nvcc", "nvidia/cu13/nvvm/bin/cicc", "nvidia/cu13/include/cuda_runtime_api.h",
-             "nvidia/cu13/lib/libcudart.so.13", "nvidia/cu13/lib/libcudadevrt.a", "x.dist-info/METADATA"]
+             "nvidia/cu13/include/cupti.h", "nvidia/cu13/lib/libcudart.so.13", "nvidia/cu13/lib/libcudadevrt.a", "x.dist-info/METADATA"]
 
     def unpack(self, names, *options):
         self.root.joinpath("wheels").mkdir()
@@ -77,7 +77,7 @@ class UnpackCuda(ScriptTest):
         self.assertTrue((self.root / "out/include/nvjpeg.h").exists())
 
     def test_refuses_wheels_that_lack_a_part(self):
-        code, output = self.unpack(self.NAMES[:4])
+        code, output = self.unpack(self.NAMES[:5])
         self.assertEqual(code, 1)
         self.assertIn("libcudadevrt.a is in none of the wheels", output)
 
