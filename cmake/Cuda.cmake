@@ -16,7 +16,7 @@ function(trainyard_find_cuda why_not)
   find_path(TRAINYARD_CUPTI_INCLUDE cupti.h
     HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/include ${TRAINYARD_TORCH_DIR}/../nvidia/cu13/include)
   find_library(TRAINYARD_CUPTI_LIBRARY NAMES libcupti.so.13
-    HINTS ${TRAINYARD_TORCH_DIR}/../nvidia/cu13/lib ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/lib64)
+    HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT}/extras/CUPTI/lib64 ${TRAINYARD_TORCH_DIR}/../nvidia/cu13/lib)
   set(${why_not} "" PARENT_SCOPE)
   if(TRAINYARD_SANITIZE)
     set(${why_not} "sanitizers do not go with it" PARENT_SCOPE)
