@@ -8,7 +8,7 @@
 namespace trainyard::recipes {
 namespace {
 
-InputSettings read(std::vector<std::string> arguments, const std::string& dataset = "imagenet") {
+InputSettings read(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
   return read_input_settings(core::parse_flags(benchmark_flags(), arguments), dataset, 224);
 }
 
