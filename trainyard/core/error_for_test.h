@@ -26,6 +26,18 @@ inline std::optional<ErrorCode> code_of(const std::function<void()>& call) {
   return error ? std::optional(error->code()) : std::nullopt;
 }
 
+// The test fails where no Error is thrown.
+inline Error thrown_by(const std::function<void()>& call) {
+  const std::optional<Error> error = error_of(call);
+  if (error) return *error;
+  ADD_FAILURE() << "nothing was thrown";
+  return {ErrorCode::kInternal, "none"};
+}
+
+inline bool says(const Error& error, const std::string& text) {
+  return std::string(error.what()).find(text) != std::string::npos;
+}
+
 // The whole message, "no error" where none is thrown. The test fails where the error has another code.
 inline std::string message_of(const std::function<void()>& call, ErrorCode code = ErrorCode::kInvalidArgument) {
   const std::optional<Error> error = error_of(call);

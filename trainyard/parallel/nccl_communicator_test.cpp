@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/parallel/fake_nccl_for_test.h"
 #include "trainyard/parallel/thread_communicator.h"
 
@@ -14,6 +15,7 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 using core::ReduceOp;
+using core::thrown_by;
 using std::chrono::milliseconds;
 
 struct Rig {
@@ -37,21 +39,6 @@ struct Rig {
   std::shared_ptr<FakeNccl> library = std::make_shared<FakeNccl>();
   std::vector<std::unique_ptr<core::Communicator>> communicators;
 };
-
-// The error of `work`; fails where there is none.
-Error error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {ErrorCode::kInternal, "none"};
-}
-
-bool says(const Error& error, const std::string& text) {
-  return std::string(error.what()).find(text) != std::string::npos;
-}
 
 TEST(NcclCommunicator, ReducesByItsDefinition) {
   for (const int size : {1, 2, 3}) {
@@ -120,11 +107,11 @@ TEST(NcclCommunicator, APeerThatNeverCallsIsATimeoutThatNamesIt) {
   at::Tensor first = at::full({7}, 1.0), second = at::full({7}, 1.0);
   rig.at(0).all_reduce(first, ReduceOp::kSum);
   rig.at(2).all_reduce(second, ReduceOp::kSum);
-  const Error error = error_of([&] { rig.at(0).wait(); });
+  const Error error = thrown_by([&] { rig.at(0).wait(); });
   EXPECT_EQ(error.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(says(error, "all_reduce(sum) of Float [7]")) << error.what();
   EXPECT_TRUE(says(error, "no call from rank 1")) << error.what();
-  EXPECT_EQ(error_of([&] { rig.at(1).all_reduce(first, ReduceOp::kSum); }).code(), ErrorCode::kTimeout);
+  EXPECT_EQ(thrown_by([&] { rig.at(1).all_reduce(first, ReduceOp::kSum); }).code(), ErrorCode::kTimeout);
   rig.communicators.clear();
   EXPECT_EQ(rig.library->aborted, 3);
   EXPECT_EQ(rig.library->finished, 0);
@@ -132,7 +119,7 @@ TEST(NcclCommunicator, APeerThatNeverCallsIsATimeoutThatNamesIt) {
 
 TEST(NcclCommunicator, ARankThatNeverJoinsIsATimeout) {
   const auto library = std::make_shared<FakeNccl>();
-  const Error error = error_of([&] {
+  const Error error = thrown_by([&] {
     make_nccl_communicators(
         library, {.id = "alone", .size = 2, .first_rank = 1, .devices = {at::kCPU}, .deadline = milliseconds(50)});
   });
@@ -147,13 +134,13 @@ TEST(NcclCommunicator, AbortWakesWhoWaitsAndStays) {
   at::Tensor tensor = at::full({1}, 1.0);
   rig.at(0).all_reduce(tensor, ReduceOp::kSum);
   core::Thread other({}, [&] { rig.at(1).abort({ErrorCode::kIo, "the disk of replica 1 is on fire"}); });
-  const Error error = error_of([&] { rig.at(0).wait(); });
+  const Error error = thrown_by([&] { rig.at(0).wait(); });
   other.join();
   EXPECT_EQ(error.code(), ErrorCode::kPeerFailed);
   EXPECT_TRUE(says(error, "the disk of replica 1 is on fire")) << error.what();
   rig.at(0).abort({ErrorCode::kIo, "a later error"});
-  EXPECT_TRUE(says(error_of([&] { rig.at(0).check(); }), "on fire"));
-  EXPECT_TRUE(says(error_of([&] { rig.at(1).broadcast(tensor, 0); }), "on fire"));
+  EXPECT_TRUE(says(thrown_by([&] { rig.at(0).check(); }), "on fire"));
+  EXPECT_TRUE(says(thrown_by([&] { rig.at(1).broadcast(tensor, 0); }), "on fire"));
 }
 
 TEST(NcclCommunicator, WhatNcclHearsOfAPeerEndsAllRanks) {
@@ -162,7 +149,7 @@ TEST(NcclCommunicator, WhatNcclHearsOfAPeerEndsAllRanks) {
   rig.at(0).all_reduce(tensor, ReduceOp::kSum);
   rig.library->break_connection("remote process exited");
   for (const int rank : {0, 1}) {
-    const Error error = error_of([&] {
+    const Error error = thrown_by([&] {
       for (;;) rig.at(rank).check();
     });
     EXPECT_EQ(error.code(), ErrorCode::kPeerFailed);
@@ -177,7 +164,7 @@ TEST(NcclCommunicator, WhatAnotherProcessReportsEndsTheRanksHere) {
                   return std::optional(Error(ErrorCode::kPeerFailed, "rank 3 has run out of memory"));
                 }});
   auto& own = dynamic_cast<DeviceCommunicator&>(*communicators[0]);
-  EXPECT_TRUE(says(error_of([&] {
+  EXPECT_TRUE(says(thrown_by([&] {
                      for (;;) own.check();
                    }),
                    "rank 3 has run out of memory"));
@@ -186,7 +173,7 @@ TEST(NcclCommunicator, WhatAnotherProcessReportsEndsTheRanksHere) {
 TEST(NcclCommunicator, RefusesTwoRanksOnOneGpuBeforeNcclIsAsked) {
   const auto library = std::make_shared<FakeNccl>();
   library->one_gpu = true;
-  const Error error = error_of([&] {
+  const Error error = thrown_by([&] {
     make_nccl_communicators(library, {.id = "x", .size = 2, .devices = {at::kCPU, at::kCPU}});
   });
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
@@ -198,7 +185,7 @@ TEST(NcclCommunicator, RefusesTwoRanksOnOneGpuBeforeNcclIsAsked) {
 TEST(NcclCommunicator, RefusesTensorsThatItCannotUse) {
   Rig rig(1);
   auto& own = rig.at(0);
-  const auto code = [](const std::function<void()>& work) { return error_of(work).code(); };
+  const auto code = [](const std::function<void()>& work) { return thrown_by(work).code(); };
   EXPECT_EQ(code([&] { own.all_reduce({}, ReduceOp::kSum); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code([&] { own.all_reduce(at::full({2, 3}, 1.0).t(), ReduceOp::kSum); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code([&] { own.all_reduce(at::full({2}, 1, at::kLong), ReduceOp::kMean); }), ErrorCode::kInvalidArgument);
@@ -222,7 +209,7 @@ TEST(NcclCommunicator, WatchesOverReplays) {
   rig.at(0).all_reduce(tensor, ReduceOp::kSum);
   rig.at(0).set_deadline(milliseconds(100));
   rig.at(0).replayed();
-  const Error error = error_of([&] { rig.at(0).wait(); });
+  const Error error = thrown_by([&] { rig.at(0).wait(); });
   EXPECT_EQ(error.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(says(error, "captured step")) << error.what();
 }
@@ -240,7 +227,7 @@ TEST(NcclCommunicator, RanksEndTogether) {
 
 TEST(OpenNccl, SaysWhatIsMissing) {
   if (nccl_libraries().has("nccl")) GTEST_SKIP() << "NCCL is built in";
-  const Error error = error_of([] { open_nccl(); });
+  const Error error = thrown_by([] { open_nccl(); });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_TRUE(says(error, "nccl.h")) << error.what();
 }

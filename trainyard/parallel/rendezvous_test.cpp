@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/parallel/fake_nccl_for_test.h"
 #include "trainyard/parallel/free_port_for_test.h"
@@ -23,6 +24,7 @@ namespace {
 
 using core::Error;
 using core::ErrorCode;
+using core::thrown_by;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -31,20 +33,6 @@ ReadVariable variables(std::map<std::string, std::string> all) {
     const auto found = all.find(name);
     return found == all.end() ? std::nullopt : std::optional(found->second);
   };
-}
-
-Error error_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {ErrorCode::kInternal, "none"};
-}
-
-bool says(const Error& error, const std::string& text) {
-  return std::string(error.what()).find(text) != std::string::npos;
 }
 
 TEST(ProcessRank, IsWhatTheVariablesSay) {
@@ -65,7 +53,7 @@ TEST(ProcessRank, IsWhatTheVariablesSay) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     changed = good;
     changed.erase(name);
-    const Error error = error_of([&] { read_process_rank(variables(changed)); });
+    const Error error = thrown_by([&] { read_process_rank(variables(changed)); });
     EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
     EXPECT_TRUE(says(error, std::string("variable ") + name)) << error.what();
   }
@@ -80,7 +68,7 @@ TEST(ProcessRank, IsWhatTheVariablesSay) {
   for (const auto& [name, value] : bad) {
     changed = good;
     changed[name] = value;
-    EXPECT_TRUE(says(error_of([&] { read_process_rank(variables(changed)); }), name)) << value;
+    EXPECT_TRUE(says(thrown_by([&] { read_process_rank(variables(changed)); }), name)) << value;
   }
 }
 
@@ -138,7 +126,7 @@ TEST(Rendezvous, AReportEndsWhatOthersWaitFor) {
       ranks.report({ErrorCode::kNoSpace, "out of GPU memory"});
       ranks.report({ErrorCode::kIo, "a later error"});
     } else {
-      const Error error = error_of([&] { ranks.gather("what never comes", ""); });
+      const Error error = thrown_by([&] { ranks.gather("what never comes", ""); });
       EXPECT_EQ(error.code(), ErrorCode::kPeerFailed);
       EXPECT_TRUE(says(error, "rank 1: out of GPU memory")) << error.what();
     }
@@ -150,17 +138,17 @@ TEST(Rendezvous, ARankThatEndsEarlyIsHeardOf) {
   on_ranks(2, [](int rank, const ProcessRank& process) {
     Rendezvous ranks(process, seconds(20));
     if (rank == 1) return;
-    EXPECT_TRUE(says(error_of([&] { ranks.gather("what never comes", ""); }), "rank 1: it ended before the others"));
+    EXPECT_TRUE(says(thrown_by([&] { ranks.gather("what never comes", ""); }), "rank 1: it ended before the others"));
     ranks.leave();
   });
 }
 
 TEST(Rendezvous, ARankThatNeverComesIsATimeoutThatNamesIt) {
   const uint16_t port = free_port();
-  const Error first = error_of([&] { Rendezvous({.size = 3, .master_port = port}, milliseconds(300)); });
+  const Error first = thrown_by([&] { Rendezvous({.size = 3, .master_port = port}, milliseconds(300)); });
   EXPECT_EQ(first.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(says(first, "nothing from rank 1, 2")) << first.what();
-  const Error other = error_of([&] { Rendezvous({.rank = 1, .size = 3, .master_port = port}, milliseconds(300)); });
+  const Error other = thrown_by([&] { Rendezvous({.rank = 1, .size = 3, .master_port = port}, milliseconds(300)); });
   EXPECT_EQ(other.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(says(other, "rank 0 cannot be reached")) << other.what();
   EXPECT_TRUE(says(other, "127.0.0.1:" + std::to_string(port))) << other.what();
@@ -168,7 +156,7 @@ TEST(Rendezvous, ARankThatNeverComesIsATimeoutThatNamesIt) {
 
 TEST(Rendezvous, APortInUseIsAnErrorOfRank0) {
   const TakenPort taken;
-  const Error error = error_of([&] { Rendezvous({.size = 2, .master_port = taken.number()}, seconds(2)); });
+  const Error error = thrown_by([&] { Rendezvous({.size = 2, .master_port = taken.number()}, seconds(2)); });
   EXPECT_EQ(error.code(), ErrorCode::kIo);
   EXPECT_TRUE(says(error, std::to_string(taken.number()))) << error.what();
   EXPECT_TRUE(says(error, "MASTER_PORT")) << error.what();
@@ -178,7 +166,7 @@ TEST(Rendezvous, RanksMustAgreeOnHowManyTheyAre) {
   std::atomic<int> refused = 0, told = 0;
   on_ranks(2, [&](int rank, ProcessRank process) {
     process.size += rank;
-    const Error error = error_of([&] { Rendezvous(process, seconds(20)); });
+    const Error error = thrown_by([&] { Rendezvous(process, seconds(20)); });
     if (rank == 1 && says(error, "expected 2 as on rank 0, got 3")) ++refused;
     if (rank == 0 && says(error, "disagree")) ++told;
   });
@@ -190,7 +178,7 @@ TEST(Rendezvous, TwoProcessesOfOneRankAreAnError) {
   std::atomic<int> refused = 0;
   on_ranks(3, [&](int rank, ProcessRank process) {
     process.rank = std::min(rank, 1);
-    const Error error = error_of([&] { Rendezvous(process, seconds(20)); });
+    const Error error = thrown_by([&] { Rendezvous(process, seconds(20)); });
     if (says(error, "two processes have the same rank")) ++refused;
   });
   EXPECT_GE(refused, 1);
@@ -221,7 +209,8 @@ TEST(NcclProcesses, OneGpuForTwoIsRefusedOnAllRanks) {
   std::atomic<int> refused = 0;
   on_ranks(2, [&](int, const ProcessRank& process) {
     const auto ranks = std::make_shared<Rendezvous>(process, seconds(20));
-    if (says(error_of([&] { join_nccl_processes(library, ranks, at::kCPU, seconds(20)); }), "ranks 0 and 1")) ++refused;
+    if (says(thrown_by([&] { join_nccl_processes(library, ranks, at::kCPU, seconds(20)); }), "ranks 0 and 1"))
+      ++refused;
     ranks->leave();
   });
   EXPECT_EQ(refused, 2);
@@ -237,7 +226,7 @@ TEST(NcclProcesses, AnErrorOfOneProcessEndsTheWaitOfAnother) {
       if (rank == 1) ranks->report({ErrorCode::kIo, "the disk of rank 1 is full"});
       if (rank == 0) {
         communicator->all_reduce(at::full({2}, 1.0), core::ReduceOp::kSum);
-        const Error error = error_of([&] { dynamic_cast<DeviceCommunicator&>(*communicator).wait(); });
+        const Error error = thrown_by([&] { dynamic_cast<DeviceCommunicator&>(*communicator).wait(); });
         EXPECT_EQ(error.code(), ErrorCode::kPeerFailed);
         EXPECT_TRUE(says(error, "the disk of rank 1 is full")) << error.what();
       }
