@@ -11,6 +11,7 @@
 #include "trainyard/core/cpu_allocator.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/signal_watcher.h"
+#include "trainyard/core/standard_streams.h"
 #include "trainyard/core/stop_token.h"
 #include "trainyard/core/thread.h"
 
@@ -50,8 +51,13 @@ void restart_with_short_spins(int, char** arguments, char** environment) {
   }
   restart_with(trainyard::core::kShortSpins, environment);
 }
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**,
-                                                                             char**) = restart_with_short_spins;
+
+// Libraries may open files when they are initialised, which must not get the numbers of the standard streams.
+void before_libraries(int count, char** arguments, char** environment) {
+  trainyard::core::open_standard_streams();
+  restart_with_short_spins(count, arguments, environment);
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kBeforeLibraries)(int, char**, char**) = before_libraries;
 
 }  // namespace
 

@@ -4,6 +4,7 @@ set(TRAINYARD_MARCH x86-64-v3 CACHE STRING "Instruction set that all code may us
 set(TRAINYARD_SANITIZE "" CACHE STRING "Value of -fsanitize= for all our code, empty for none")
 set(TRAINYARD_LAST_ROOM "" CACHE STRING "Builds the rooms up to this one, without the program; empty for all")
 option(TRAINYARD_HDF5 "Write HDF5 files, by libhdf5" ON)
+set(TRAINYARD_IMAGE_FORMATS AUTO CACHE STRING "WebP, GIF, BMP and TIFF: AUTO each where its library is, ON, OFF")
 set(TRAINYARD_CUDA AUTO CACHE STRING "The CUDA engine: AUTO where the toolkit is, ON, OFF")
 option(TRAINYARD_TESTS "Build the tests" ON)
 option(TRAINYARD_BENCHMARKS "Build the benchmarks (*_bench.cpp) where Google Benchmark is installed" ON)

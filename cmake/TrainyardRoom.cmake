@@ -17,7 +17,7 @@
 #
 # makes the OBJECT library trainyard_<room>, part of libtrainyard.so; the test program trainyard_<room>_test, each case
 # of which is a test of CTest named <Suite>.<Case>; and the benchmark program trainyard_<room>_bench.
-# Names for LIBRARIES: trainyard_jpeg, trainyard_spng, trainyard_yaml, trainyard_dnnl, trainyard_json, trainyard_hdf5, trainyard_log
+# Names for LIBRARIES: trainyard_jpeg, trainyard_spng, trainyard_images (the optional formats), trainyard_yaml, trainyard_dnnl, trainyard_json, trainyard_hdf5, trainyard_log
 # (spdlog). protozero is header-only and needs none.
 
 include(GoogleTest)

@@ -4,14 +4,20 @@
 Usage: scripts/test_python tests/program_test.py PROGRAM (build/trainyard).
 """
 import csv
+import fcntl
 import io
 import json
 import os
 import pathlib
+import pty
+import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import unittest
 
 import h5py
@@ -19,6 +25,7 @@ import numpy
 import onnx
 import onnxruntime
 from PIL import Image
+from safetensors import safe_open
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 program = os.path.abspath(sys.argv.pop(1))
@@ -26,6 +33,15 @@ program = os.path.abspath(sys.argv.pop(1))
 
 def run(*arguments, **kwargs):
     return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, **kwargs)
+
+
+def checkpoint_tensors(folder):
+    """(name, numbers) of the float tensors of a checkpoint, by docs/formats/checkpoint.md alone."""
+    content = (folder / "tensors.bin").read_bytes()
+    for tensor in json.loads((folder / "manifest.json").read_text())["tensors"]:
+        if tensor["dtype"] in ("float32", "float64"):
+            end = tensor["offset"] + tensor["bytes"]
+            yield tensor["name"], numpy.frombuffer(content[tensor["offset"]:end], tensor["dtype"])
 
 
 class Program(unittest.TestCase):
@@ -42,9 +58,11 @@ class Program(unittest.TestCase):
         cls.folder.cleanup()
 
     def flags(self, train_dir, *more):
-        return ["train", "--model=resnet20", f"--data_dir={self.data}", "--device=cpu", "--batch_size=8", "--num_batches=6",
-                "--num_warmup_batches=0", "--init_learning_rate=0.05", "--print_training_accuracy",
-                "--save_summaries_steps=2", "--summary_verbosity=1", f"--train_dir={self.root / train_dir}", *more]
+        base = ["train", "--model=resnet20", f"--data_dir={self.data}", "--device=cpu", "--batch_size=8", "--num_batches=6",
+                "--init_learning_rate=0.05", "--print_training_accuracy", "--save_summaries_steps=2",
+                f"--train_dir={self.root / train_dir}"]
+        given = {flag.split("=")[0] for flag in more}  # a sub-command refuses a repetition
+        return [flag for flag in base if flag.split("=")[0] not in given] + list(more)
 
     def test_files_open_in_other_readers(self):
         done = run(*self.flags("files", "--eval_during_training_every_n_steps=3", "--eval_exact"))
@@ -81,6 +99,34 @@ class Program(unittest.TestCase):
         summary = json.loads((folder / "run_summary.json").read_text())
         self.assertEqual((summary["model"], summary["global_step"]), ("resnet20", 6))
 
+    def test_a_killed_run_leaves_its_record_and_no_row_twice(self):
+        flags = self.flags("killed", "--num_batches=100000", "--display_every=1", "--save_summaries_steps=1", "--save_model_steps=3")
+        process = subprocess.Popen([program, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if line.startswith("5\timages/sec"):
+                break
+        process.kill()
+        process.communicate(timeout=60)
+        folder = self.root / "killed"
+        summary = json.loads((folder / "run_summary.json").read_text())
+        self.assertEqual((summary["status"], summary["ended"]), ("running", None))
+        self.assertEqual(summary["flags"]["num_batches"], 100000)
+        written = [json.loads(line)["global_step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        saved = max(int(name.rsplit("-", 1)[1]) for name in os.listdir(folder) if name.startswith("model.ckpt-"))
+        self.assertGreater(written[-1], saved)  # the killed run was ahead of its checkpoint
+        end = saved + 4
+        resumed = run(*self.flags("killed", f"--num_batches={end}", "--display_every=1", "--save_summaries_steps=1"))
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        expected = [str(step) for step in range(1, end + 1)]
+        rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([str(row["global_step"]) for row in rows], expected)
+        table = list(csv.DictReader(io.StringIO((folder / "metrics.csv").read_text())))
+        self.assertEqual([row["global_step"] for row in table], expected)
+        events = EventAccumulator(str(folder))
+        events.Reload()
+        self.assertEqual([str(scalar.step) for scalar in events.Scalars("total_loss")], expected)
+        self.assertEqual(json.loads((folder / "run_summary.json").read_text())["status"], "finished")
+
     def test_a_signal_saves_and_the_same_command_goes_on(self):
         flags = self.flags("signal", "--num_batches=100000", "--display_every=1")
         process = subprocess.Popen([program, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -96,6 +142,33 @@ class Program(unittest.TestCase):
         resumed = run(*self.flags("signal", f"--num_batches={step + 1}"))
         self.assertEqual(resumed.returncode, 0, resumed.stderr)
         self.assertTrue((self.root / "signal" / f"model.ckpt-{step + 1}").is_dir())
+
+    def test_a_rate_that_is_too_high_ends_with_step_and_layer(self):
+        flags = self.flags("nan", "--init_learning_rate=1e30", "--save_model_steps=1", "--print_training_accuracy=false",
+                           "--summary_verbosity=0", "--save_summaries_steps=0")
+        done = run(*flags, "--on_nan=stop")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        step = int(re.search(r"global step (\d+)", done.stderr).group(1))
+        self.assertIn(f"epoch 1, step {step}: ", done.stderr)
+        self.assertRegex(done.stderr, r"(the loss is (NaN|inf)|the gradient of \S+ \S+ is not finite); it began with .* "
+                                      r"layers? '[a-z0-9_.]+'")
+        saved = [name for name in os.listdir(self.root / "nan") if name.startswith("model.ckpt-")]
+        self.assertTrue(all(int(name.rsplit("-", 1)[1]) < step for name in saved), saved)
+        for name in saved:
+            for tensor, numbers in checkpoint_tensors(self.root / "nan" / name):
+                self.assertTrue(numpy.isfinite(numbers).all(), (name, tensor))
+
+        skipped = run(*self.flags("nan_skip", "--init_learning_rate=1e30", "--on_nan=skip", "--num_batches=300"))
+        self.assertEqual(skipped.returncode, 1, skipped.stderr)
+        self.assertIn("100 steps in a row were skipped", skipped.stderr)
+        self.assertEqual(skipped.stderr.count("is skipped"), 1, skipped.stderr)
+
+    def test_flags_alone_go_on_with_one_warning(self):
+        done = run(*self.flags("nan_goes_on", "--init_learning_rate=1e30")[1:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("--on_nan=stop would end it"), 1, done.stderr)
+        self.assertRegex(done.stderr, r"global step \d+: the (loss|gradient)")
+        self.assertIn("total images/sec", done.stdout)
 
     def test_pictures_of_every_kind_are_predicted(self):
         self.assertEqual(run(*self.flags("predict")).returncode, 0)
@@ -143,6 +216,74 @@ class Program(unittest.TestCase):
         numpy.testing.assert_array_equal(weights["bn1/moving_variance"], initializers["bn1.running_var"])
         numpy.testing.assert_array_equal(weights["fc/kernel"], initializers["fc.weight"].T)
 
+    def test_exported_models_say_what_they_are(self):
+        folder = self.root / "colours"
+        colours = {"caf\u00e9": (120, 60, 20), "grass": (20, 200, 20), "line\nbreak": (200, 20, 200)}
+        for subset in ("train", "val"):
+            for name, colour in colours.items():
+                (folder / subset / name).mkdir(parents=True)
+                for i in range(4):
+                    Image.new("RGB", (28, 28), colour).save(folder / subset / name / f"{i}.png")
+        model = f"--train_dir={self.root / 'said'}"
+        trained = run("train", "--model=lenet", "--data_name=imagenet", f"--data_dir={folder}", "--device=cpu",
+                      "--batch_size=6", "--num_batches=40", "--num_warmup_batches=0", "--nodistortions",
+                      "--init_learning_rate=0.01", "--optimizer=momentum", "--normalization=mean_std",
+                      "--image_mean=100,110,120", "--image_std=50,60,70", "--eval_resize_size=32", model)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        for form in ("onnx", "safetensors"):
+            done = run("export", model, f"--format={form}", f"--output={self.root}/said.{form}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        session = onnxruntime.InferenceSession(str(self.root / "said.onnx"), providers=["CPUExecutionProvider"])
+        said = session.get_modelmeta().custom_metadata_map
+        with safe_open(self.root / "said.safetensors", framework="np") as file:
+            metadata = file.metadata()
+        self.assertEqual(metadata.pop("format"), "pt")
+        self.assertEqual(metadata, said)
+        self.assertEqual((said["trainyard.model"], said["trainyard.num_classes"]), ("lenet", "3"))
+        self.assertEqual(json.loads(said["trainyard.classes"]), {"first_output": 0, "names": sorted(colours)})
+        how = json.loads(said["trainyard.input"])
+        self.assertEqual((how["mean"], how["std"]), ([100, 110, 120], [50, 60, 70]))
+        self.assertEqual((how["height"], how["width"], how["channel_order"]), (28, 28, "RGB"))
+
+        # What the metadata say is enough for another program, and for ours.
+        names = json.loads(said["trainyard.classes"])["names"]
+        for name, colour in colours.items():
+            pixels = numpy.broadcast_to(numpy.array(colour, numpy.float32), (28, 28, 3))
+            image = ((pixels - how["mean"]) / how["std"]).transpose(2, 0, 1)[None].astype(numpy.float32)
+            (logits,) = session.run(["logits"], {"input": image})
+            self.assertEqual(names[int(logits.argmax())], name)
+            predicted = run("predict", f"--weights={self.root}/said.safetensors", "--json",
+                            str(folder / "val" / name / "0.png"))
+            self.assertEqual(predicted.returncode, 0, predicted.stderr)
+            top = json.loads(predicted.stdout)["top"]
+            self.assertEqual(top[0]["name"], name)
+            softmax = numpy.exp(logits[0] - logits.max()) / numpy.exp(logits[0] - logits.max()).sum()
+            self.assertAlmostEqual(top[0]["probability"], float(softmax.max()), places=4)
+
+    def test_a_class_that_val_lacks_shifts_no_label(self):
+        folder = self.root / "folders"
+        for subset, names in (("train", "abc"), ("val", "bc")):
+            for name in names:
+                (folder / subset / name).mkdir(parents=True)
+                for i in range(4):
+                    colour = [0, 0, 0]
+                    colour["abc".index(name)] = 250
+                    Image.new("RGB", (28, 28), tuple(colour)).save(folder / subset / name / f"{i}.png")
+        flags = ["--model=lenet", "--data_name=imagenet", f"--data_dir={folder}", "--device=cpu", "--batch_size=6",
+                 f"--train_dir={self.root / 'abc'}"]
+        trained = run("train", *flags, "--num_batches=40", "--num_warmup_batches=0", "--nodistortions",
+                      "--init_learning_rate=0.01", "--optimizer=momentum")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        evaluated = run("eval", *flags)
+        self.assertIn("Accuracy @ 1 = 1.0000", evaluated.stdout, evaluated.stderr)
+        self.assertIn("[8 examples]", evaluated.stdout)
+        counts = json.loads((self.root / "abc" / "class_accuracy.json").read_text())["classes"]
+        self.assertEqual([(c["name"], c["right"], c["total"]) for c in counts], [("a", 0, 0), ("b", 4, 4), ("c", 4, 4)])
+        (folder / "train" / "b").rename(folder / "train" / "bee")
+        resumed = run("train", *flags, "--num_batches=41", "--num_warmup_batches=0")
+        self.assertEqual(resumed.returncode, 2)
+        self.assertIn("renamed: 'b' is now 'bee'", resumed.stderr)
+
     def test_a_broken_picture_is_one_line(self):
         self.assertEqual(run(*self.flags("broken")).returncode, 0)
         picture = self.root / "cut.jpg"
@@ -156,6 +297,172 @@ class Program(unittest.TestCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertEqual(len(done.stderr.strip().splitlines()), 1, done.stderr)
             self.assertIn("cut.jpg", done.stderr)
+
+    def test_images_of_every_format(self):
+        photos = self.root / "photos"
+        kinds = {"a.webp": {"lossless": True}, "b.gif": {}, "c.bmp": {}, "d.TIFF": {"compression": "tiff_lzw"}, "e.png": {}}
+        for label in ("red", "blue"):
+            for number, (name, options) in enumerate(kinds.items()):
+                path = photos / label / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # One colour, which a palette keeps.
+                pixels = numpy.full((40, 40, 3), (250, 10 * number, 9) if label == "red" else (9, 10 * number, 250), numpy.uint8)
+                Image.fromarray(pixels).save(path, path.suffix[1:].upper(), **options)
+        verified = run("data", "verify", str(photos))
+        self.assertEqual(verified.returncode, 0, verified.stderr)
+        model = self.root / "of_photos"
+        trained = run("train", "--model=trivial", "--data_name=cifar10", f"--data_dir={photos}", "--device=cpu", "--batch_size=4",
+                      "--num_batches=2", "--num_warmup_batches=0", f"--train_dir={model}")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+
+        images = sorted(str(path) for path in photos.rglob("*") if path.is_file())
+        whole = run("predict", f"--train_dir={model}", "--json", str(photos))
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        lines = [json.loads(line) for line in whole.stdout.splitlines()]
+        self.assertEqual(sorted(line["image"] for line in lines), images)
+        # The same picture in another format is the same input.
+        by_name = {line["image"]: line["top"] for line in lines}
+        again = self.root / "again.png"
+        for image in images:
+            Image.open(image).convert("RGB").save(again)
+            one = run("predict", f"--train_dir={model}", "--json", str(again))
+            self.assertEqual(json.loads(one.stdout)["top"], by_name[image], image)
+
+        broken = photos / "broken.webp"
+        broken.write_bytes((photos / "red" / "a.webp").read_bytes()[:20])
+        listed = run("predict", f"--train_dir={model}", "-", input="\n".join([images[0], str(broken), images[1]]) + "\n")
+        self.assertEqual(listed.returncode, 1)
+        self.assertEqual([line.rsplit(":", 1)[0] for line in listed.stdout.splitlines()], images[:2])
+        self.assertEqual(listed.stderr.count("broken.webp"), 1, listed.stderr)
+
+    def test_numbers_beyond_their_end_are_refused_at_once(self):
+        for flag in ("num_intra_threads=100000", "num_gpus=1000", f"batch_size={2**62}", "batch_size=-1", "max_ckpts_to_keep=-1",
+                     "autotune_threshold=-1", "datasets_num_private_threads=100000"):
+            for command in (["train"], []):
+                done = subprocess.run([program, *command, "--model=trivial", "--device=cpu", f"--{flag}"], capture_output=True,
+                                      text=True, timeout=20)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("--" + flag.split("=")[0], done.stderr)
+                self.assertNotIn("internal", done.stderr)
+
+
+class Display(unittest.TestCase):
+    """What a run draws on a real terminal."""
+
+    FLAGS = ["--model=resnet20", "--data_name=shapes", "--device=cpu", "--batch_size=16", "--display_every=20",
+             "--init_learning_rate=0.05", "--num_intra_threads=1", "--num_batches=40"]
+
+    def on_terminal(self, *arguments, columns=100, **environment):
+        """(stdout, what stderr drew) with stderr on a pseudo-terminal."""
+        primary, secondary = pty.openpty()
+        fcntl.ioctl(secondary, termios.TIOCSWINSZ, struct.pack("HHHH", 25, columns, 0, 0))
+        clean = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
+        process = subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, stderr=secondary, text=True,
+                                   env={**clean, "TERM": "xterm", **environment})
+        os.close(secondary)
+        drawn = []
+
+        def read():
+            try:
+                while chunk := os.read(primary, 65536):
+                    drawn.append(chunk)
+            except OSError:
+                pass  # the other side is closed
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        out, _ = process.communicate(timeout=120)
+        reader.join()
+        os.close(primary)
+        text = b"".join(drawn).decode()
+        self.assertEqual(process.returncode, 0, text)
+        return out, text
+
+    def bars(self, text):
+        """The lines that were drawn and erased."""
+        return [part.split("\r")[0].split("\n")[0] for part in text.split("\r\x1b[K") if part.startswith("resnet20 ")]
+
+    def test_the_bar_knows_epoch_percent_speed_loss_rate_and_time(self):
+        out, text = self.on_terminal("train", *self.FLAGS)
+        bars = self.bars(text)
+        full = re.compile(r"resnet20 epoch 1/1 (\d+) % (\d+)/40 [\d.]+ images/s loss [\d.]+ rate 0\.05 left \d+:\d\d")
+        shown = [full.fullmatch(bar) for bar in bars]
+        self.assertTrue(any(shown), text)
+        steps = [int(match.group(2)) for match in shown if match]
+        self.assertEqual(steps, sorted(steps))
+        self.assertTrue(all(int(match.group(1)) == 100 * int(match.group(2)) // 40 for match in shown if match))
+        self.assertNotIn("\x1b", out)
+        self.assertIn("images/sec", out)
+        self.assertIn("\r\x1b[K", text[text.rfind(" left "):])  # the last one is erased
+
+    def test_a_narrow_terminal_cuts_the_bar(self):
+        _, text = self.on_terminal("train", *self.FLAGS, columns=30)
+        bars = self.bars(text)
+        self.assertTrue(bars)
+        self.assertEqual(max(len(bar) for bar in bars), 29, bars)
+
+    def test_an_evaluation_says_so(self):
+        _, text = self.on_terminal("train", *self.FLAGS, "--eval_during_training_every_n_steps=20", "--num_eval_batches=40")
+        self.assertRegex(text, r"resnet20 epoch 1/1 50 % 20/40 evaluating \d+/40")
+
+    def test_dumb_terminals_and_colours(self):
+        _, text = self.on_terminal("train", *self.FLAGS, TERM="dumb")
+        self.assertNotIn("\x1b", text)
+        self.assertNotIn("resnet20 epoch", text)
+        _, text = self.on_terminal("train", *self.FLAGS, "--progress=off")
+        self.assertIn("\x1b[32m", text)  # the word info
+        _, text = self.on_terminal("train", *self.FLAGS, "--progress=off", NO_COLOR="1")
+        self.assertNotIn("\x1b", text)
+        self.assertIn("info", text)
+
+    def test_nothing_is_drawn_where_there_is_no_terminal(self):
+        done = run("train", *self.FLAGS)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("\x1b", done.stderr + done.stdout)
+        self.assertNotIn("resnet20 epoch", done.stderr)
+
+    def test_flags_alone_print_the_same_to_a_script_and_a_person(self):
+        alone, text = self.on_terminal(*self.FLAGS, "--num_warmup_batches=1")
+        self.assertNotIn("\x1b", alone)
+        self.assertEqual(alone.splitlines()[0], "TensorFlow:  2.13")
+        self.assertEqual(len([line for line in alone.splitlines() if "images/sec" in line]), 4, alone)  # 1, 20, 40 and the total
+        self.assertIn("resnet20 epoch", text)
+
+
+class InstructionSets(unittest.TestCase):
+    """The limit on what the processor is used for: TRAINYARD_MAX_CPU_ISA and --max_cpu_isa."""
+
+    FLAGS = ["--model=trivial", "--data_name=shapes", "--device=cpu", "--batch_size=8", "--num_batches=2",
+             "--num_warmup_batches=0"]
+    LIMITED = "AVX2, limited by TRAINYARD_MAX_CPU_ISA=avx2"
+
+    def run_with(self, *arguments, **environment):
+        clean = {name: value for name, value in os.environ.items() if name != "TRAINYARD_MAX_CPU_ISA"}
+        done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, env={**clean, **environment})
+        return done.returncode, done.stdout, done.stderr
+
+    def test_the_variable_limits_each_command(self):
+        code, out, _ = self.run_with("doctor", TRAINYARD_MAX_CPU_ISA="avx2")
+        self.assertEqual(code, 0)
+        self.assertRegex(out, rf"in use +{self.LIMITED}")
+        self.assertRegex(out, r"kernels +AVX2\n")
+        self.assertNotIn("limited by", self.run_with("doctor")[1])
+        code, _, log = self.run_with(*self.FLAGS, TRAINYARD_MAX_CPU_ISA="avx2")
+        self.assertEqual(code, 0, log)
+        self.assertIn(f"instruction set: {self.LIMITED}", log)
+
+    def test_the_flag_does_and_stands_over_the_variable(self):
+        for environment in ({}, {"TRAINYARD_MAX_CPU_ISA": "avx512"}):
+            code, _, log = self.run_with(*self.FLAGS, "--max_cpu_isa=avx2", **environment)
+            self.assertEqual(code, 0, log)
+            self.assertEqual(log.count(f"instruction set: {self.LIMITED}"), 1, log)
+
+    def test_unknown_ones_are_usage_errors_that_list_what_is_known(self):
+        for arguments, environment in ((["doctor"], {"TRAINYARD_MAX_CPU_ISA": "avx10"}), (self.FLAGS, {"TRAINYARD_MAX_CPU_ISA": "AVX2"}),
+                                       ([*self.FLAGS, "--max_cpu_isa=sse4"], {})):
+            code, _, log = self.run_with(*arguments, **environment)
+            self.assertEqual(code, 2, log)
+            self.assertRegex(log, "auto'?, '?avx2'?(,| or) '?avx512")
 
 
 class Threads(unittest.TestCase):

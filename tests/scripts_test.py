@@ -5,6 +5,7 @@ usage: scripts_test.py [-v]       run by CTest; needs Python alone
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -124,41 +125,72 @@ class CheckBuildTime(ScriptTest):
 
 
 class ReportTests(ScriptTest):
-    SKIPPED = '<testcase name="A.S" status="notrun"><skipped message=""/><system-out>a_test.cpp:3: Skipped\nneeds x</system-out></testcase>'
-    PASSED = '<testcase name="A.P" status="run"/>'
-    FAILED = '<testcase name="A.F" status="fail"><failure message=""/></testcase>'
+    SKIPPED = ('<testcase name="A.S" classname="A.S" status="notrun"><skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>'
+               '<system-out>a_test.cpp:3: Skipped\nneeds x\n[  SKIPPED ] A.S</system-out></testcase>')
+    PASSED = '<testcase name="A.P" classname="A.P" status="run"/>'
+    FAILED = '<testcase name="A.F" classname="A.F" status="fail"><failure message=""/></testcase>'
+    # As GoogleTest itself writes them.
+    OWN_SKIPPED = ('<testcase name="S" status="run" result="skipped" classname="B"><skipped message="b_test.cpp:3&#x0A;needs y&#x0A;">'
+                   '<![CDATA[b_test.cpp:3\nneeds y\n]]></skipped></testcase>')
+    OWN_FAILED = '<testcase name="F" status="run" result="completed" classname="B"><failure message="x"/></testcase>'
 
-    def report(self, cases, allowed, preset="release"):
-        junit = self.write("tests.xml", f"<testsuite>{cases}</testsuite>")
-        return run("report_tests", junit, self.write("allowed.txt", allowed), preset)
+    def report(self, cases, allowed, preset="release", more=()):
+        junits = [self.write(f"tests{i}.xml", f"<testsuite>{text}</testsuite>") for i, text in enumerate([cases, *more])]
+        return run("report_tests", *junits, self.write("allowed.txt", allowed), preset)
 
-    def test_names_skips_that_are_allowed(self):
-        for allowed in ("A.S all # why\n", "# a comment\n\nA.* tsan,release\n"):
+    def test_names_and_counts_skips_that_are_allowed(self):
+        for allowed in ("all needs x # why\n", "# a comment\n\ntsan,release  needs *\n"):
             self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed),
-                             (0, "skipped: A.S: needs x\n1 passed, 0 failed, 1 skipped\n"))
+                             (0, "skipped: A.S: needs x\n1 skipped: needs x\n1 passed, 0 failed, 1 skipped\n"))
 
-    def test_refuses_skips_that_are_not(self):
-        code, output = self.report(self.SKIPPED + self.PASSED, "A.Other all\n")
-        self.assertEqual(code, 1)
-        self.assertIn("refused: A.S", output)
+    def test_counts_each_reason(self):
+        other = self.SKIPPED.replace("A.S", "A.T")
+        code, output = self.report(self.OWN_SKIPPED + self.SKIPPED + other, "all needs x\nall needs y\n")
+        self.assertEqual(code, 0)
+        self.assertIn("\n2 skipped: needs x\n1 skipped: needs y\n0 passed, 0 failed, 3 skipped\n", output)
+
+    def test_refuses_skips_for_other_reasons(self):
+        for allowed in ("", "all needs\n", "all needs x or y\n", "all x\n", "all A.S\n"):
+            code, output = self.report(self.SKIPPED + self.PASSED, allowed)
+            self.assertEqual(code, 1)
+            self.assertRegex(output, "refused: A.S was skipped, but .*allowed.txt does not allow its reason for release: needs x\n")
+        silent = '<testcase name="A.Q" status="notrun"><skipped message=""/></testcase>'
+        self.assertIn("refused: A.Q was skipped", self.report(silent, "all needs *\n")[1])
 
     def test_a_skip_is_allowed_for_its_presets_only(self):
-        allowed = "A.S tsan,asan-ubsan  # why\n"
+        allowed = "tsan,asan-ubsan  needs x  # why\n"
         self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed, "tsan")[0], 0)
         self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed, "asan-ubsan")[0], 0)
         for preset in ("release", "asan", "san"):
-            code, output = self.report(self.SKIPPED + self.PASSED, allowed, preset)
-            self.assertEqual(code, 1)
-            self.assertRegex(output, f"refused: A.S was skipped, but .*allowed.txt does not allow it for {preset}\n")
+            self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed, preset)[0], 1)
 
-    def test_a_line_without_presets_is_an_error(self):
-        code, output = self.report(self.PASSED, "# a comment\nA.S  # why\n")
+    def test_sums_files_of_ctest_and_of_googletest_up(self):
+        code, output = self.report(self.PASSED, "all needs y\n", more=[self.OWN_SKIPPED])
+        self.assertEqual((code, output), (0, "skipped: B.S: needs y\n1 skipped: needs y\n1 passed, 0 failed, 1 skipped\n"))
+        code, output = self.report(self.PASSED, "all needs y\n", more=[self.OWN_SKIPPED, self.OWN_FAILED])
         self.assertEqual(code, 1)
-        self.assertIn("allowed.txt:2: expected a test name and its presets", output)
+        self.assertIn("failed: B.F\n", output)
+        self.assertIn("1 passed, 1 failed, 1 skipped", output)
+
+    def test_a_line_without_a_reason_is_an_error(self):
+        code, output = self.report(self.PASSED, "# a comment\nall  # why\n")
+        self.assertEqual(code, 1)
+        self.assertIn("allowed.txt:2: expected presets and a reason: all", output)
 
     def test_refuses_failures_and_an_empty_run(self):
         self.assertEqual(self.report(self.FAILED + self.PASSED, "")[0], 1)
         self.assertEqual(self.report("", "")[0], 1)
+
+    def test_all_tests_skip_for_reasons_that_are_listed(self):
+        root = SCRIPTS.parent
+        header = (root / "trainyard/core/skip_reasons.h").read_text()
+        reasons = dict(re.findall(r'constexpr const char\* (\w+) = "(.*)";', header))
+        listed = {line.split(None, 1)[1] for line in (root / "tests/allowed_skips.txt").read_text().splitlines() if line[:1] not in ("", "#")}
+        self.assertEqual(set(reasons.values()) - listed, set())
+        self.assertEqual(listed - set(reasons.values()), {"needs the shared data *"})
+        for source in [path for room in ("trainyard", "tests") for path in (root / room).rglob("*.[ch]*")]:
+            for said in re.findall(r"GTEST_SKIP\(\)(.*)", "" if source.name in ("skip_reasons.h", "test_data.h") else source.read_text()):
+                self.assertRegex(said, rf"core::skip::({'|'.join(reasons)})\b|core::missing_shared_data\(", source)
 
 
 class BenchCompare(ScriptTest):

@@ -55,7 +55,7 @@ class Row:
 
     def our_command(self, program, first_step_only=False):
         cifar = self.model == "resnet20"
-        command = [program, "train", f"--model={self.ours}", f"--data_name={'cifar10' if cifar else 'imagenet'}",
+        command = [program, f"--model={self.ours}", f"--data_name={'cifar10' if cifar else 'imagenet'}",
                    f"--num_classes={10 if cifar else 1000}", f"--batch_size={self.batch}", "--device=cpu"]
         if self.group == "inference":
             command += ["--forward_only", "--freeze_when_forward_only"]

@@ -1,6 +1,8 @@
 // Bad input as a user meets it: one line that says what, where and what to do, a code that is not zero, nothing lost.
 #include <functional>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/cli/cli_for_test.h"
@@ -38,8 +40,7 @@ class BadInput : public ::testing::Test {
                      "--display_every=100",
                      "--train_dir=" + train_dir_,
                      "--num_intra_threads=1"};
-    all.insert(all.end(), more.begin(), more.end());
-    return run_command(all);
+    return run_command(with_flags(all, more));
   }
   std::string shard() const { return core::join_path(data_dir_, files().list(data_dir_).front()); }
   // Changes the bytes of the training shard.
@@ -148,6 +149,72 @@ TEST_F(BadInput, EvaluationWithoutACheckpoint) {
   expect_refused(run_command({"eval", "--model=trivial", "--data_name=shapes", "--data_dir=" + data_dir_,
                               "--train_dir=" + temp_.path(), "--device=cpu"}),
                  {"No checkpoint file found in dir:" + temp_.path()});
+}
+
+// With and without --data_name, in each command.
+TEST_F(BadInput, AMissingFolderIsSaidToBeMissing) {
+  const std::string nowhere = temp_.file("nowhere");
+  const Arguments commands[] = {{"train", "--model=trivial", "--data_dir=" + nowhere},
+                                {"--model=trivial", "--data_dir=" + nowhere},
+                                {"eval", "--model=trivial", "--train_dir=" + temp_.path(), "--data_dir=" + nowhere},
+                                {"bench", "data", "--data_dir=" + nowhere},
+                                {"data", "show", "--data_dir=" + nowhere},
+                                {"data", "verify", nowhere},
+                                {"data", "index", nowhere},
+                                {"data", "convert", "--from=" + nowhere, "--to=tfrecord", "--output=" + nowhere + "2"}};
+  for (Arguments command : commands) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(command, " ")));
+    expect_refused(run_command(command), {"data directory does not exist: " + nowhere});
+    if (command[1] == "index") continue;
+    command.push_back("--data_name=cifar10");
+    expect_refused(run_command(command), {"data directory does not exist: " + nowhere});
+  }
+}
+
+TEST_F(BadInput, AFolderInThePlaceOfAFileToWrite) {
+  ASSERT_EQ(train(data_dir_).code, kSuccess);
+  const std::string from = "--train_dir=" + train_dir_, folder = temp_.path();
+  const Arguments commands[] = {{"export", from, "--output=" + folder},
+                                {"export", from, "--output=" + temp_.file("new/")},
+                                {"predict", from, "--input=x.npy", "--output=" + folder},
+                                {"data", "show", "--data_name=shapes", "--data_dir=" + data_dir_, "--output=" + folder},
+                                {"models", "lenet", "--graph=" + folder},
+                                {"bench", "layers", "--model=trivial", "--json=" + folder}};
+  for (const Arguments& command : commands) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(command, " ")));
+    const CommandResult result = run_command(command);
+    EXPECT_EQ(result.code, kUsage);
+    expect_refused(result, {"is a folder"});
+  }
+}
+
+TEST_F(BadInput, ARunWithNothingLeftSaysWhatTheStepsAre) {
+  ASSERT_EQ(train(data_dir_).code, kSuccess);  // 8 steps
+  const CommandResult batches = train(data_dir_, {"--num_batches=5"});
+  EXPECT_EQ(batches.code, kSuccess);
+  EXPECT_EQ(count_lines(batches.err,
+                        "nothing is left to do: .*run has done 8 steps, and this run wants 5 "
+                        "\\(--num_batches=5\\)"),
+            1)
+      << batches.err;
+  const CommandResult epochs = train(data_dir_, {"--num_batches=0", "--num_epochs=2", "--batch_size=12"});
+  EXPECT_EQ(
+      count_lines(epochs.err, "has done 8 steps, and this run wants 4 \\(--num_epochs=2 of 24 examples, 12 a step"), 1)
+      << epochs.err;
+}
+
+// The folder's name says nothing: "x", not "shapes".
+TEST_F(BadInput, TfRecordsAreRecognisedByTheirFirstRecord) {
+  const std::string anonymous = temp_.file("x");
+  files().rename(data_dir_, anonymous);
+  const Arguments command = {"train",          "--model=trivial", "--data_dir=" + anonymous, "--device=cpu",
+                             "--batch_size=4", "--num_batches=1", "--num_warmup_batches=0",  "--num_intra_threads=1"};
+  const CommandResult result = run_command(command);
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.err, "--data_name=shapes"), 1) << result.err;
+  files().write_file_atomically(core::join_path(anonymous, files().list(anonymous).front()),
+                                "a text of more than twelve bytes");
+  expect_refused(run_command(command), {"the file is no TFRecord", anonymous});
 }
 
 TEST_F(BadInput, ImagesThatCannotBeDecoded) {

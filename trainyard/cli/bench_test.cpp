@@ -24,8 +24,7 @@ class Bench : public ::testing::Test {
   static CommandResult train(const Arguments& more) {
     Arguments arguments = {"train",        "--model=lenet",   "--data_name=imagenet",  "--batch_size=4",
                            "--device=cpu", "--num_batches=3", "--num_intra_threads=1", "--executor=reference"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return run_command(arguments);
+    return run_command(with_flags(arguments, more));
   }
 
   core::TempDir temp_;
@@ -67,8 +66,9 @@ TEST_F(Bench, SaysWhatIsWrong) {
 }
 
 TEST_F(Bench, ATrainingWritesATraceAndAProfile) {
-  const CommandResult result = train({"--num_warmup_batches=3", "--trace_file=" + temp_.file("new/trace.json"),
-                                      "--tfprof_file=" + temp_.file("profile.json")});
+  const CommandResult result =
+      train({"--num_batches=6", "--num_warmup_batches=3", "--trace_file=" + temp_.file("new/trace.json"),
+             "--tfprof_file=" + temp_.file("profile.json")});
   EXPECT_EQ(result.code, kSuccess) << result.err;
   EXPECT_EQ(count_lines(result.out, "^Dumping trace to .*new/trace.json$"), 1);
   EXPECT_EQ(count_lines(result.out, "^Dumping profile to .*profile.json$"), 1);

@@ -7,6 +7,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command.h"
+#include "trainyard/core/cpu_isa.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/registry.h"
@@ -21,7 +22,7 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_benchmark},
+    {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_train},
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
     {"predict", "top-5 classes of images, or logits of an array", run_predict},
     {"data", "data sets: write, index, convert, show, verify", run_data},
@@ -43,7 +44,7 @@ int dispatch(const Arguments& arguments, Console& console) {
     print_commands(console.out);
     return arguments.empty() ? kUsage : kSuccess;
   }
-  if (arguments[0].starts_with("-")) return run_benchmark(arguments, console);
+  if (arguments[0].starts_with("-")) return run_flags_alone(arguments, console);
   for (const Command& command : kCommands) {
     if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()}, console);
   }
@@ -57,6 +58,7 @@ int dispatch(const Arguments& arguments, Console& console) {
 
 int run(const Arguments& arguments, Console& console) {
   try {
+    core::cpu_isa_limit();  // refuses an unknown one before anything runs without it
     int code = dispatch(arguments, console);
     console.out.flush();
     if (!console.out) throw core::Error(core::ErrorCode::kIo, {.problem = "writing results failed", .where = "stdout"});

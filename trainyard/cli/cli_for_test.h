@@ -25,6 +25,16 @@ inline CommandResult run_command(const Arguments& arguments, core::StopToken sto
   return {code, out.str(), ::testing::internal::GetCapturedStderr()};
 }
 
+// `base` with `more` at its end, without those flags of it that `more` gives, too: a sub-command refuses a repetition.
+inline Arguments with_flags(Arguments base, const Arguments& more) {
+  const auto name = [](const std::string& flag) { return flag.substr(0, flag.find('=')); };
+  for (const std::string& flag : more) {
+    std::erase_if(base, [&](const std::string& old) { return flag.starts_with("--") && name(old) == name(flag); });
+  }
+  base.insert(base.end(), more.begin(), more.end());
+  return base;
+}
+
 // Numbers that no two runs share, as '#': speeds, seconds, and the losses of step lines are left to other tests.
 inline std::string masked_numbers(const std::string& text) {
   return std::regex_replace(text, std::regex("[0-9]+\\.[0-9]+|[0-9]+(?= %)"), "#");

@@ -32,7 +32,8 @@ inline constexpr int kStoppedBySignal =
 // Runs `trainyard <arguments>` (without the program's name). Never throws: an error is one line on stderr and a code.
 int run(const Arguments& arguments, Console& console);
 
-int run_benchmark(const Arguments& arguments, Console& console);  // train, and flags alone
+int run_flags_alone(const Arguments& arguments, Console& console);  // the dialect of tf_cnn_benchmarks
+int run_train(const Arguments& arguments, Console& console);
 int run_eval(const Arguments& arguments, Console& console);
 int run_predict(const Arguments& arguments, Console& console);
 int run_data(const Arguments& arguments, Console& console);

@@ -13,6 +13,7 @@
 #include "trainyard/core/log.h"
 #include "trainyard/core/machine_limits.h"
 #include "trainyard/core/registry.h"
+#include "trainyard/core/thread_limit.h"
 #include "trainyard/recipes/bench_data.h"
 #include "trainyard/recipes/bench_layers.h"
 
@@ -33,7 +34,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   table.text("model", std::nullopt, "the model, as in `trainyard models`").group(kGroup);
   table.text("data_name", std::nullopt, "imagenet or cifar10; unset: the first that has the model").group(kGroup);
-  table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0).group(kGroup);
+  table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0, 1 << 20).group(kGroup);
   table.choice("device", "cpu", {"cpu", "gpu"}, "where it runs; unset: a GPU where there is one").group(kGroup);
   table
       .choice("executor", "auto", {"auto", "cpu", "cuda", "reference"},
@@ -44,10 +45,10 @@ int run_layers(const Arguments& arguments, Console& console) {
       .group(kGroup);
   table.boolean("use_bf16", false, "activations in bfloat16").group(kGroup);
   table.boolean("use_fp16", false, "activations in half precision, on a GPU").group(kGroup);
-  table.integer("num_warmup_batches", 3, "steps before those that count").bounds(0).group(kGroup);
-  table.integer("num_batches", 10, "steps whose median is shown").bounds(1).group(kGroup);
+  table.integer("num_warmup_batches", 3, "steps before those that count").bounds(0, 1 << 20).group(kGroup);
+  table.integer("num_batches", 10, "steps whose median is shown").bounds(1, 1 << 20).group(kGroup);
   table.integer("num_intra_threads", 0, "threads of one operation; 0: the cores that the process may use")
-      .bounds(0)
+      .bounds(0, core::most_threads())
       .group(kGroup);
   table.text("json", std::nullopt, "write the same as JSON into this file").group(kGroup);
   const auto parsed =
@@ -58,6 +59,7 @@ int run_layers(const Arguments& arguments, Console& console) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "trainyard bench layers needs a model",
                                                           .remedy = "pass --model, one of `trainyard models`"});
   }
+  if (!values.text("json").empty()) require_no_folder("json", values.text("json"));
   const bool bfloat16 = values.boolean("use_bf16"), half = values.boolean("use_fp16");
   if (bfloat16 && half) {
     throw core::Error(core::ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/cli/command.h"
+#include "trainyard/core/cpu_isa.h"
 #include "trainyard/core/flags.h"
 #include "trainyard/core/log.h"
 #include "trainyard/recipes/benchmark.h"
@@ -38,14 +39,24 @@ void obey_spin_count(const core::FlagValues& values, const Console& console) {
   core::log::warning("kmp_blocktime has no effect: it needs {} in the environment when the program starts", setting);
 }
 
-int run(const core::FlagValues& values, Console& console) {
+// --max_cpu_isa: libraries read their limits when they are first used, and this process may have used them.
+void obey_cpu_isa(const core::FlagValues& values, const Console& console) {
+  const std::string wanted = values.text("max_cpu_isa");
+  if (wanted == "auto" || core::parse_cpu_isa_limit(wanted) == core::cpu_isa_limit()) return;
+  if (console.restart_with && !console.stop.stop_requested()) {
+    console.restart_with(fmt::format("{}={}", core::kMaxCpuIsaVariable, wanted));
+  }
+}
+
+int run(const core::FlagValues& values, recipes::Dialect dialect, Console& console) {
   core::log::set_level(level_of(values.text("log_level")));
   if (values.boolean("dump_config")) {
     console.out << core::dump_config(values);
     return kSuccess;
   }
   obey_spin_count(values, console);
-  const auto outcome = recipes::run_benchmark(values, console.out, console.stop);
+  obey_cpu_isa(values, console);
+  const auto outcome = recipes::run_benchmark(values, dialect, console.out, console.stop);
   return outcome == recipes::BenchmarkOutcome::kStoppedBySignal ? kStoppedBySignal : kSuccess;
 }
 
@@ -55,21 +66,33 @@ bool asks_for_help(const Arguments& arguments) {
 
 }  // namespace
 
-int run_benchmark(const Arguments& arguments, Console& console) {
+int run_flags_alone(const Arguments& arguments, Console& console) {
+  constexpr auto kDialect = recipes::Dialect::kTfCnnBenchmarks;
+  if (asks_for_help(arguments)) {
+    console.out << core::help_text(recipes::benchmark_flags(kDialect));
+    return kSuccess;
+  }
+  return run(core::parse_flags(recipes::benchmark_flags(kDialect), arguments), kDialect, console);
+}
+
+int run_train(const Arguments& arguments, Console& console) {
+  constexpr auto kDialect = recipes::Dialect::kTrainyard;
   if (asks_for_help(arguments)) return run_help({}, console);
-  return run(core::parse_flags(recipes::benchmark_flags(), arguments), console);
+  return run(core::parse_flags(recipes::benchmark_flags(kDialect), arguments, core::Repeats::kRefused), kDialect,
+             console);
 }
 
 int run_eval(const Arguments& arguments, Console& console) {
   if (asks_for_help(arguments)) return run_help({}, console);
-  core::FlagValues values = core::parse_flags(recipes::benchmark_flags(), arguments);
+  constexpr auto kDialect = recipes::Dialect::kTrainyard;
+  core::FlagValues values = core::parse_flags(recipes::benchmark_flags(kDialect), arguments, core::Repeats::kRefused);
   values.set("eval", "true", core::FlagSource::kProgram);
   // The file of a training serves its evaluation, too: what it says of evaluations during training has no meaning here.
   for (const std::string& name : values.table().names()) {
     const bool during_training = name.starts_with("eval_during_training_") || name == "stop_at_top_1_accuracy";
     if (during_training && values.source(name) == core::FlagSource::kFile) values.reset(name);
   }
-  return run(values, console);
+  return run(values, kDialect, console);
 }
 
 }  // namespace trainyard::cli

@@ -10,6 +10,7 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/registry.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/core/thread_limit.h"
 
 namespace trainyard::cli {
 namespace {
@@ -33,7 +34,9 @@ void declare_data_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Data";
   table.text("data_name", std::nullopt, "imagenet (images of any size), cifar10 or shapes; unset: as train finds it")
       .group(kGroup);
-  table.integer("num_threads", 0, "threads; 0: the cores that the process may use").bounds(0).group(kGroup);
+  table.integer("num_threads", 0, "threads; 0: the cores that the process may use")
+      .bounds(0, core::most_threads())
+      .group(kGroup);
 }
 
 int data_threads(const core::FlagValues& values) {

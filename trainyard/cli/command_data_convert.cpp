@@ -5,6 +5,7 @@
 
 #include "trainyard/cli/command_data.h"
 #include "trainyard/data/convert_dataset.h"
+#include "trainyard/data/flags.h"
 #include "trainyard/recipes/dataset_choice.h"
 
 namespace trainyard::cli {
@@ -19,9 +20,10 @@ int run_data_convert(const Arguments& arguments, Console& console) {
       .group("Output");
   table.text("output", std::nullopt, "directory to write; must not exist, or be empty").group("Output");
   table.integer("samples_per_shard", defaults.samples_per_shard, "of TFRecords and WebDataset")
-      .bounds(1)
+      .bounds(1, 1 << 30)
       .group("Output");
   declare_data_flags(table);
+  data::declare_unknown_class_flag(table, "Data");
   const auto parsed =
       parse_command({"data convert", "write a data set in another form", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
@@ -33,6 +35,7 @@ int run_data_convert(const Arguments& arguments, Console& console) {
   options.name = recipes::dataset_name_of(values.text("data_name"), options.from);
   options.samples_per_shard = values.integer("samples_per_shard");
   options.threads = data_threads(values);
+  options.on_unknown_class = data::on_unknown_class(values.text("on_unknown_class"));
   const data::ConvertedSamples converted = data::convert_dataset(options);
   fmt::print(console.out, "wrote {} training and {} validation images of {} to {}\n", converted.train,
              converted.validation, options.name, options.output);

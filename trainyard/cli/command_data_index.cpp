@@ -3,6 +3,8 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command_data.h"
+#include "trainyard/core/file_system.h"
+#include "trainyard/data/dataset_form.h"
 #include "trainyard/data/record_index_files.h"
 
 namespace trainyard::cli {
@@ -15,6 +17,7 @@ int run_data_index(const Arguments& arguments, Console& console) {
                     table, arguments, console);
   if (!parsed) return kSuccess;
   const std::string directory = directory_argument(*parsed, "data index");
+  data::require_data(core::local_file_system(), directory);
   std::string output = parsed->values.text("output");
   if (output.empty()) output = core::join_path(directory, "idx");
   const data::IndexedShards indexed = data::write_index_files(directory, output);

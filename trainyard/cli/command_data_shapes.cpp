@@ -11,9 +11,11 @@ int run_data_shapes(const Arguments& arguments, Console& console) {
   const data::ShapesOptions defaults;
   core::FlagTable table;
   table.text("output", std::nullopt, "directory to write; must not exist, or hold the same data set").group("Output");
-  table.integer("train_count", defaults.train_count, "images in the training files").bounds(1).group("Data set");
+  table.integer("train_count", defaults.train_count, "images in the training files")
+      .bounds(1, 1 << 30)
+      .group("Data set");
   table.integer("validation_count", defaults.validation_count, "images in the validation files")
-      .bounds(1)
+      .bounds(1, 1 << 30)
       .group("Data set");
   table.integer("image_size", defaults.image_size, "pixels a side").bounds(16, 1024).group("Data set");
   table.integer("seed", static_cast<int64_t>(defaults.seed), "the same files for the same seed")

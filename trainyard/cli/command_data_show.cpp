@@ -6,6 +6,7 @@
 #include "trainyard/cli/command_data.h"
 #include "trainyard/core/error.h"
 #include "trainyard/data/contact_sheet.h"
+#include "trainyard/data/dataset_form.h"
 #include "trainyard/data/flags.h"
 #include "trainyard/data/image_flags.h"
 #include "trainyard/data/png_writer.h"
@@ -20,10 +21,12 @@ constexpr const char* kGroup = "Contact sheet";
 
 void declare_show_flags(core::FlagTable& table) {
   table.text("output", "contact_sheet.png", "the PNG to write").group(kGroup);
-  table.integer("count", 16, "samples, from the first of the epoch's order on").bounds(1).group(kGroup);
+  table.integer("count", 16, "samples, from the first of the epoch's order on").bounds(1, 10'000).group(kGroup);
   table.choice("subset", "train", {"train", "validation"}, "which images, and how they are prepared").group(kGroup);
-  table.integer("epoch", 0, "whose order and augmentation are shown").bounds(0).group(kGroup);
-  table.integer("batch_size", 32, "of a device: some choices follow the place in the batch").bounds(1).group(kGroup);
+  table.integer("epoch", 0, "whose order and augmentation are shown").bounds(0, 1 << 30).group(kGroup);
+  table.integer("batch_size", 32, "of a device: some choices follow the place in the batch")
+      .bounds(1, 1 << 20)
+      .group(kGroup);
   table.integer("image_size", 0, "pixels a side; 0: 224 for imagenet, else 32").bounds(0, 4096).group(kGroup);
   table.integer("tf_random_seed", 1234, "the run's seed").group(kGroup);
 }
@@ -47,12 +50,19 @@ int run_data_show(const Arguments& arguments, Console& console) {
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
   const std::string directory = required_text(values, "data_dir", "name the data set to show: --data_dir=DIR");
+  require_no_folder("output", values.text("output"));
   const std::string name = recipes::dataset_name_of(values.text("data_name"), directory);
   const bool training = values.text("subset") == "train";
-  const auto dataset =
-      data::datasets().get(name)({.directory = directory,
-                                  .subset = training ? data::Subset::kTrain : data::Subset::kValidation,
-                                  .index_directory = values.text("data_index_dir")});
+  data::DatasetOptions source;
+  source.directory = directory;
+  source.subset = training ? data::Subset::kTrain : data::Subset::kValidation;
+  source.index_directory = values.text("data_index_dir");
+  if (!training) {
+    source.classes.names = data::training_class_names(name, source);
+    source.classes.origin = "the training images";
+    source.classes.on_unknown = data::on_unknown_class(values.text("on_unknown_class"));
+  }
+  const auto dataset = data::datasets().get(name)(source);
   const bool any_size = models::find_dataset(name).family == models::DatasetFamily::kImagenet;
   const int64_t side = values.integer("image_size") > 0 ? values.integer("image_size") : any_size ? 224 : 32;
   data::ContactSheetOptions options;

@@ -10,6 +10,7 @@
 #include "trainyard/formats/onnx.h"
 #include "trainyard/nn/export/keras_weights.h"
 #include "trainyard/nn/export/onnx_model.h"
+#include "trainyard/recipes/model_metadata.h"
 #include "trainyard/train/weights.h"
 
 namespace trainyard::cli {
@@ -21,6 +22,7 @@ std::string read_output(const core::FlagValues& values) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "--output is missing", .remedy = "name the file to write: --output=FILE"});
   }
+  require_no_folder("output", output);
   if (values.text("format") == "hdf5" && output.ends_with(".weights.h5")) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "Keras reads files of this name in another layout",
                                                           .where = "--output",
@@ -33,11 +35,13 @@ std::string read_output(const core::FlagValues& values) {
 void write(const std::string& format, const std::string& output, const recipes::TrainedModel& trained) {
   const nn::Graph& graph = trained.executor->graph();
   if (format == "onnx") {
-    formats::write_onnx(output, nn::to_onnx(graph, *trained.parameters));
+    formats::OnnxModel model = nn::to_onnx(graph, *trained.parameters);
+    model.metadata = recipes::metadata_of(trained);
+    formats::write_onnx(output, model);
   } else if (format == "hdf5") {
     formats::write_hdf5(output, nn::to_keras(graph, *trained.parameters));
   } else {
-    train::save_weights(output, *trained.parameters);
+    train::save_weights(output, *trained.parameters, recipes::metadata_of(trained));
   }
 }
 

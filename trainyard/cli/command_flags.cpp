@@ -6,6 +6,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/file_system.h"
 
 namespace trainyard::cli {
 
@@ -13,7 +14,7 @@ std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTa
                                            Console& console) {
   table.boolean("help", false, "this text").group("General");
   ParsedCommand parsed{core::FlagValues(table), {}};
-  parsed.values = core::parse_flags(table, arguments, parsed.positional);
+  parsed.values = core::parse_flags(table, arguments, parsed.positional, core::Repeats::kRefused);
   if (parsed.values.boolean("help")) {
     fmt::print(console.out, "trainyard {}: {}\n\nusage: trainyard {} [--flag=value ...]{}{}\n\n{}", help.name,
                help.summary, help.name, help.positional.empty() ? "" : " ", help.positional, core::help_text(table));
@@ -25,6 +26,16 @@ std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTa
                        .remedy = fmt::format("see trainyard {} --help", help.name)});
   }
   return parsed;
+}
+
+void require_no_folder(const std::string& flag, const std::string& path) {
+  core::FileSystem& files = core::local_file_system();
+  const bool folder = path.ends_with('/') || (files.exists(path) && files.info(path).is_directory);
+  if (!folder) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} is a folder", flag),
+                                                        .expected = "the name of a file to write",
+                                                        .actual = path,
+                                                        .remedy = "add a file's name to it"});
 }
 
 }  // namespace trainyard::cli

@@ -25,4 +25,7 @@ struct ParsedCommand {
 std::optional<ParsedCommand> parse_command(const CommandHelp& help, core::FlagTable& table, const Arguments& arguments,
                                            Console& console);
 
+// Throws kInvalidArgument, naming --`flag`, when the file to write is a folder.
+void require_no_folder(const std::string& flag, const std::string& path);
+
 }  // namespace trainyard::cli

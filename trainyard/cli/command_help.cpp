@@ -12,8 +12,9 @@ int run_help(const Arguments& arguments, Console& console) {
   table.boolean("markdown", false, "the reference page docs/flags.md").group("Output");
   const auto parsed = parse_command({"help", "every flag of train and eval, by group", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
-  const core::FlagTable& flags = recipes::benchmark_flags();
-  console.out << (parsed->values.boolean("markdown") ? core::help_markdown(flags) : core::help_text(flags));
+  console.out << (parsed->values.boolean("markdown")
+                      ? recipes::benchmark_flags_page()
+                      : core::help_text(recipes::benchmark_flags(recipes::Dialect::kTrainyard)));
   return kSuccess;
 }
 

@@ -9,6 +9,7 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/file_system.h"
+#include "trainyard/models/flags.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/nn/graph_drawing.h"
 #include "trainyard/nn/layer_table.h"
@@ -96,7 +97,9 @@ int run_models(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   table.text("data_name", std::nullopt, "imagenet, cifar10 or shapes; unset: the first that has the model")
       .group("Model");
-  table.integer("num_classes", std::nullopt, "size of the last layer; unset: the data set's").bounds(1).group("Model");
+  table.integer("num_classes", std::nullopt, "size of the last layer; unset: the data set's")
+      .bounds(1, models::kMostClasses)
+      .group("Model");
   table.boolean("json", false, "a JSON list with an object a model instead of text").group("Output");
   table.text("graph", std::nullopt, "with NAME: draw its graph into this file, FILE.svg or FILE.dot").group("Output");
   const auto parsed =
@@ -104,6 +107,7 @@ int run_models(const Arguments& arguments, Console& console) {
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
   const std::string drawing = values.text("graph");
+  if (!drawing.empty()) require_no_folder("graph", drawing);
   const bool json = values.boolean("json");
   if (parsed->positional.empty()) {
     if (!drawing.empty()) {

@@ -1,3 +1,4 @@
+#include <iostream>
 #include <ostream>
 
 #include "trainyard/cli/command.h"
@@ -15,12 +16,15 @@ int run_predict(const Arguments& arguments, Console& console) {
   data::declare_evaluation_image_flags(table, "as the model was trained");
   table.integer("top", 5, "classes shown for each image").bounds(1, 1000).group("Output");
   table.boolean("json", false, "one JSON object a line instead of text").group("Output");
+  table
+      .text("images_from", std::nullopt, "a file with the path of an image or a folder on each line; -: standard input")
+      .group("Images");
   table.text("input", std::nullopt, "an .npy array [N, 3, H, W] float32, as the model takes it, instead of images")
       .group("Arrays");
   table.text("output", std::nullopt, "where the logits [N, classes] float32 of --input are written, as .npy")
       .group("Arrays");
-  const auto parsed =
-      parse_command({"predict", "top classes of images, or logits of an array", "IMAGE..."}, table, arguments, console);
+  const auto parsed = parse_command({"predict", "top classes of images, or logits of an array", "IMAGE|FOLDER|-..."},
+                                    table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
   recipes::PredictOptions options;
@@ -28,11 +32,15 @@ int run_predict(const Arguments& arguments, Console& console) {
   options.top = values.integer("top");
   options.json = values.boolean("json");
   options.images = parsed->positional;
+  options.images_from = values.text("images_from");
+  options.standard_input = &std::cin;
   options.array_input = values.text("input");
   options.array_output = values.text("output");
   options.adjust_input = [&values](data::TransformOptions& input) { recipes::read_evaluation_options(values, input); };
-  recipes::predict(options, console.out);
-  return kSuccess;
+  if (!options.array_output.empty()) require_no_folder("output", options.array_output);
+  const recipes::PredictOutcome outcome = recipes::predict(options, console.out, console.stop);
+  if (outcome.stopped) return kStoppedBySignal;
+  return outcome.failed == 0 ? kSuccess : kFailure;
 }
 
 }  // namespace trainyard::cli

@@ -100,7 +100,8 @@ TEST(Commands, DoctorsReportHasAFixedForm) {
 TEST(Commands, DoctorNamesWhatIsThereAndWhatIsMissing) {
   const CommandResult result = run_command({"doctor"});
   EXPECT_EQ(result.code, kSuccess);
-  for (const char* expected : {"processor", "AVX2", "LibTorch", "oneDNN", "CPU training", "HDF5", "libopenmpi-dev"}) {
+  for (const char* expected :
+       {"processor", "in use", "AVX2", "LibTorch", "oneDNN", "CPU training", "HDF5", "libopenmpi-dev"}) {
     EXPECT_NE(result.out.find(expected), std::string::npos) << expected << "\n" << result.out;
   }
 }

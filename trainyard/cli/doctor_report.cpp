@@ -10,6 +10,7 @@
 
 #include "trainyard/core/build_info.h"
 #include "trainyard/core/cpu_allocator.h"
+#include "trainyard/core/cpu_isa.h"
 #include "trainyard/core/machine_info.h"
 #include "trainyard/core/system_files.h"
 #include "trainyard/nn/cpu/isa.h"
@@ -50,7 +51,7 @@ DoctorReport::Section instruction_sets() {
                       {"FMA", __builtin_cpu_supports("fma") != 0, "fused multiply-add"},
                       {"AVX512F", __builtin_cpu_supports("avx512f") != 0, "float kernels, 16 lanes"},
                       {"AVX512_BF16", __builtin_cpu_supports("avx512bf16") != 0, "bfloat16 products"}};
-  DoctorReport::Section section{"Instruction sets", {}};
+  DoctorReport::Section section{"Instruction sets", {{"in use", core::describe_cpu_isa()}}};
   for (const Set& set : sets)
     section.rows.emplace_back(set.name, fmt::format("{} ({})", set.present ? "yes" : "no", set.use));
   return section;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/cli/cli_for_test.h"
+#include "trainyard/cli/weights_for_test.h"
 #include "trainyard/core/build_info.h"
 #include "trainyard/core/file_system.h"
 #include "trainyard/core/random.h"
@@ -118,7 +119,9 @@ TEST_F(Export, SaysWhatIsMissing) {
   EXPECT_EQ(run_command({"export", "--train_dir=" + run_}).code, kUsage);
   EXPECT_EQ(run_command({"export", "--output=" + weights_}).code, kUsage);
   ASSERT_EQ(run_command({"export", "--train_dir=" + run_, "--output=" + weights_}).code, kSuccess);
-  const CommandResult no_model = run_command({"export", "--weights=" + weights_, "--output=" + temp_.file("x")});
+  const std::string bare = temp_.file("bare.safetensors");
+  copy_without_metadata(weights_, bare);
+  const CommandResult no_model = run_command({"export", "--weights=" + bare, "--output=" + temp_.file("x")});
   EXPECT_EQ(no_model.code, kUsage);
   EXPECT_NE(no_model.err.find("pass --model"), std::string::npos) << no_model.err;
   const CommandResult classes =

@@ -1,6 +1,7 @@
 #include "trainyard/cli/trained_model_flags.h"
 
 #include "trainyard/core/error.h"
+#include "trainyard/models/flags.h"
 
 namespace trainyard::cli {
 
@@ -13,8 +14,14 @@ void declare_trained_model_flags(core::FlagTable& table) {
       .group(kGroup);
   table.text("data_name", std::nullopt, "the data set; unset: the checkpoint's, imagenet for a file of weights")
       .group(kGroup);
-  table.integer("num_classes", 0, "of a file of weights; 0: the data set's").bounds(0).group(kGroup);
+  table.integer("num_classes", 0, "of a file of weights; 0: the data set's")
+      .bounds(0, models::kMostClasses)
+      .group(kGroup);
   table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group(kGroup);
+  table
+      .boolean("ignore_damaged_checkpoints", false,
+               "where the newest checkpoint in train_dir is damaged, take the newest intact one")
+      .group(kGroup);
 }
 
 recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& values) {
@@ -24,7 +31,9 @@ recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& 
   return {.path = values.given("weights") ? values.text("weights") : values.text("train_dir"),
           .model = values.text("model"),
           .dataset = values.text("data_name"),
-          .num_classes = values.integer("num_classes")};
+          .num_classes = values.integer("num_classes"),
+          .damaged = values.boolean("ignore_damaged_checkpoints") ? train::DamagedCheckpoints::kPassOver
+                                                                  : train::DamagedCheckpoints::kStop};
 }
 
 }  // namespace trainyard::cli

@@ -32,7 +32,11 @@ const BuildInfo& build_info() {
                           "CUDA and nccl.h (libnccl-dev, or scripts/setup --cuda), then cmake --preset cuda"},
                          {"MPI", false, "not in this version; it will need libopenmpi-dev and openmpi-bin"},
                          {"gRPC", false, "not in this version; it will need libgrpc++-dev and protobuf-compiler-grpc"},
-                         {"HDF5", TRAINYARD_HDF5 != 0, "libhdf5-dev, then cmake -DTRAINYARD_HDF5=ON"}},
+                         {"HDF5", TRAINYARD_HDF5 != 0, "libhdf5-dev, then cmake -DTRAINYARD_HDF5=ON"},
+                         {"WebP", TRAINYARD_WEBP != 0, "libwebp-dev, then configure and build again"},
+                         {"GIF", TRAINYARD_GIF != 0, "libgif-dev, then configure and build again"},
+                         {"BMP", TRAINYARD_BMP != 0, "libstb-dev, then configure and build again"},
+                         {"TIFF", TRAINYARD_TIFF != 0, "libtiff-dev, then configure and build again"}},
   };
   return kInfo;
 }

@@ -19,6 +19,14 @@ void declare_thread_flags(FlagTable& table) {
       .integer("num_intra_threads", std::nullopt,
                "threads that one operation may use, shared by the CPU replicas of the process; 0 or unset: all cores")
       .group(kGroup);
+  table
+      .choice(
+          "max_cpu_isa", "auto", {"auto", "avx2", "avx512"},
+          "the highest instruction set that anything of the program uses, as if the processor had no other: our "
+          "kernels, oneDNN, LibTorch; the program starts itself again with TRAINYARD_MAX_CPU_ISA, which programs of "
+          "others set themselves")
+      .automatic("what TRAINYARD_MAX_CPU_ISA says, else all that the processor has")
+      .group(kGroup);
   table.integer("num_inter_threads", 0, "threads that run operations side by side")
       .group(kGroup)
       .translated("each replica is one thread that runs one operation at a time; num_gpus sets how many there are");

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/skip_reasons.h"
 #include "trainyard/core/thread.h"
 
 namespace trainyard::core {
@@ -22,7 +23,7 @@ class CpuAllocatorTest : public testing::Test {
   void SetUp() override {
 #if defined(__SANITIZE_ADDRESS__)
     ASSERT_FALSE(install_cpu_allocator());
-    GTEST_SKIP() << "off under AddressSanitizer";
+    GTEST_SKIP() << core::skip::kNeedsOwnAllocator;
 #endif
     ASSERT_TRUE(install_cpu_allocator(uint64_t{4} << 30));
     trim_cpu_allocator();

@@ -89,6 +89,10 @@ int FaultInjector::fsync(int descriptor) {
   return fails("fsync", true) ? -1 : SystemCalls::fsync(descriptor);
 }
 
+int FaultInjector::flock(int descriptor, int operation) {
+  return fails("flock", false) ? -1 : SystemCalls::flock(descriptor, operation);
+}
+
 int FaultInjector::fstat(int descriptor, struct stat* status) {
   return fails("fstat", false) ? -1 : SystemCalls::fstat(descriptor, status);
 }

@@ -170,6 +170,20 @@ FlagSpec& FlagTable::list(std::string name, std::string help) {
               .help = std::move(help)});
 }
 
+void FlagTable::set_default(std::string_view name, std::string_view text) {
+  const auto found = index_.find(name);
+  if (found == index_.end()) throw misuse(fmt::format("flag {} gets a default but is not declared", name));
+  FlagSpec& spec = flags_[found->second];
+  spec.default_value = parse_flag_value(spec, text);
+  spec.automatic_rule.clear();
+}
+
+void FlagTable::set_automatic(std::string_view name, std::string rule) {
+  const auto found = index_.find(name);
+  if (found == index_.end()) throw misuse(fmt::format("flag {} gets a default but is not declared", name));
+  flags_[found->second].automatic(std::move(rule));
+}
+
 const FlagSpec* FlagTable::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &flags_[found->second];

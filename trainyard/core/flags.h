@@ -74,6 +74,14 @@ class FlagTable {
   FlagSpec& choice(std::string name, std::string default_value, std::vector<std::string> choices, std::string help);
   FlagSpec& list(std::string name, std::string help);  // comma separated; default empty
 
+  // Gives a declared flag another default, parsed as its kind: for a command that has friendlier defaults than another
+  // one over the same flags. Throws kInternal for a name that is not declared, kInvalidArgument for a value outside of
+  // its bounds or choices.
+  void set_default(std::string_view name, std::string_view text);
+
+  // The same for a default that is a choice made when the program runs; the declared value stays what is read.
+  void set_automatic(std::string_view name, std::string rule);
+
   const FlagSpec* find(std::string_view name) const;
   const std::deque<FlagSpec>& all() const { return flags_; }
   // In order of declaration.
@@ -131,13 +139,20 @@ class FlagValues {
   std::map<std::string, Slot, std::less<>> slots_;
 };
 
+// What a flag is that a command line gives twice with different values.
+enum class Repeats {
+  kLastStands,
+  kRefused,  // kInvalidArgument: one of the two was left from another command line
+};
+
 // Boolean flags take --x, --nox, --x=true|false|1|0|yes|no|t|f|y|n|on|off; others --x=value or --x value; one or two
-// dashes; `--` ends them. The last of several stands. A positional argument is an error: "Received unknown positional
-// arguments: ...". When the table has a flag `config` and it is given, that file is read here.
-FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments);
+// dashes; `--` ends them. A positional argument is an error: "Received unknown positional arguments: ...". When the
+// table has a flag `config` and it is given, that file is read here; the command line stands over it.
+FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
+                       Repeats repeats = Repeats::kLastStands);
 // The same for a command that takes positional arguments: they go to `positional`.
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
-                       std::vector<std::string>& positional);
+                       std::vector<std::string>& positional, Repeats repeats = Repeats::kLastStands);
 
 // Adds the flat mapping `flag: value` of a YAML file; lists may be sequences. Errors name file and line.
 void read_config_file(const std::string& path, FlagValues& values);
@@ -152,6 +167,11 @@ std::vector<std::string> check_dispositions(const FlagValues& values);
 
 // Help by groups for a terminal of `width` columns, and the reference page (docs/flags.md).
 std::string help_text(const FlagTable& table, size_t width = 100);
-std::string help_markdown(const FlagTable& table);
+// A table of the same flags with other defaults is named beside the first one where they differ.
+struct OtherDefaults {
+  std::string command;  // "trainyard train"
+  const FlagTable* table = nullptr;
+};
+std::string help_markdown(const FlagTable& table, const OtherDefaults& other = {});
 
 }  // namespace trainyard::core

@@ -117,7 +117,13 @@ std::string help_text(const FlagTable& table, size_t width) {
   return result;
 }
 
-std::string help_markdown(const FlagTable& table) {
+std::string help_markdown(const FlagTable& table, const OtherDefaults& other) {
+  const auto defaults = [&](const FlagSpec& spec) {
+    std::string text = default_description(spec);
+    if (other.table == nullptr) return text;
+    const std::string others = default_description(*other.table->find(spec.name));
+    return others == text ? text : fmt::format("{}; `{}`: {}", text, other.command, others);
+  };
   std::string result =
       "# Flags\n\n"
       "Made by `trainyard help --markdown`; edit the declarations (`flags.cpp` of each room), not this page.\n\n"
@@ -130,7 +136,7 @@ std::string help_markdown(const FlagTable& table) {
       std::string meaning = sentence(spec->help);
       for (const std::string& note : notes(*spec)) meaning += " " + note;
       result += fmt::format("| `{}` | {} | {} | {} |\n", spec->name, cell(value_description(*spec)),
-                            cell(default_description(*spec)), cell(meaning));
+                            cell(defaults(*spec)), cell(meaning));
     }
   }
   return result;

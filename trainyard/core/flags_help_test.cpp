@@ -39,5 +39,18 @@ TEST(FlagsHelp, MarkdownGathersAGroupThatSeveralRoomsFill) {
             std::string::npos);
 }
 
+TEST(FlagsHelp, MarkdownNamesOtherDefaultsWhereTheyDiffer) {
+  const FlagTable table = small_table();
+  FlagTable friendly = small_table();
+  friendly.set_default("eval", "true");
+  friendly.set_default("device", "cpu");
+  const std::string page = help_markdown(table, {.command = "friendly", .table = &friendly});
+  EXPECT_NE(page.find("| `eval` | boolean | false; `friendly`: true | evaluate. |\n"), std::string::npos);
+  EXPECT_NE(page.find("| gpu if there is one, else cpu; `friendly`: cpu |"), std::string::npos);
+  EXPECT_NE(page.find("| `normalize` | boolean | true | "), std::string::npos);
+  EXPECT_EQ(thrown_by([&] { friendly.set_default("evil", "1"); }).code, "internal");
+  EXPECT_EQ(thrown_by([&] { friendly.set_default("momentum", "2"); }).code, "invalid_argument");
+}
+
 }  // namespace
 }  // namespace trainyard::core

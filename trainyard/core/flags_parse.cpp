@@ -37,8 +37,8 @@ const FlagSpec* negated_flag(const FlagTable& table, std::string_view name) {
 
 class ArgumentParser {
  public:
-  ArgumentParser(const FlagTable& table, const std::vector<std::string>& arguments)
-      : table_(table), arguments_(arguments), values_(table) {}
+  ArgumentParser(const FlagTable& table, const std::vector<std::string>& arguments, Repeats repeats)
+      : table_(table), arguments_(arguments), repeats_(repeats), values_(table) {}
 
   FlagValues run() {
     for (next_ = 0; next_ < arguments_.size(); ++next_) {
@@ -73,17 +73,28 @@ class ArgumentParser {
                     {.problem = fmt::format("Flag --{} does not take a value", argument.name),
                      .remedy = fmt::format("write --{}={}", negated->name, *argument.value)});
       }
-      values_.set(negated->name, "false", FlagSource::kCommandLine);
+      set(negated->name, "false");
       return;
     }
     const FlagSpec* spec = table_.find(argument.name);
     if (argument.value) {
-      values_.set(argument.name, *argument.value, FlagSource::kCommandLine);
+      set(argument.name, *argument.value);
     } else if (spec == nullptr || is_boolean(spec)) {
-      values_.set(argument.name, "true", FlagSource::kCommandLine);  // or the error of an unknown flag
+      set(argument.name, "true");  // or the error of an unknown flag
     } else {
-      values_.set(argument.name, following_value(spec->name), FlagSource::kCommandLine);
+      set(argument.name, following_value(spec->name));
     }
+  }
+
+  void set(std::string_view name, std::string_view text) {
+    std::optional<FlagValue> before;
+    if (table_.find(name) != nullptr && values_.given(name)) before = values_.value(name);
+    values_.set(name, text, FlagSource::kCommandLine);
+    if (repeats_ == Repeats::kLastStands || !before || *before == values_.value(name)) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is given twice with different values", name),
+                 .actual = fmt::format("{} and {}", format_flag_value(*before), format_flag_value(values_.value(name))),
+                 .remedy = "leave one of them out"});
   }
 
   // The argument after the flag. One that names a flag itself is a forgotten value: taking it would both lose that flag
@@ -113,6 +124,7 @@ class ArgumentParser {
 
   const FlagTable& table_;
   const std::vector<std::string>& arguments_;
+  Repeats repeats_;
   size_t next_ = 0;
   FlagValues values_;
   std::vector<std::string> positional_;
@@ -138,8 +150,8 @@ void check_pending(const FlagSpec& spec, const FlagValue& value) {
 
 }  // namespace
 
-FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments) {
-  ArgumentParser parser(table, arguments);
+FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments, Repeats repeats) {
+  ArgumentParser parser(table, arguments, repeats);
   FlagValues values = parser.run();
   parser.refuse_positional();
   if (table.find("config") != nullptr && !values.text("config").empty()) {
@@ -149,8 +161,8 @@ FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& a
 }
 
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
-                       std::vector<std::string>& positional) {
-  ArgumentParser parser(table, arguments);
+                       std::vector<std::string>& positional, Repeats repeats) {
+  ArgumentParser parser(table, arguments, repeats);
   FlagValues values = parser.run();
   positional = parser.positional();
   return values;

@@ -40,6 +40,31 @@ TEST_F(FlagsParse, TheLastOfSeveralStands) {
   EXPECT_EQ(parse({"--batch_size=8", "--batch_size=16"}).integer("batch_size"), 16);
 }
 
+TEST_F(FlagsParse, DifferentValuesOfOneFlagCanBeRefused) {
+  const auto strict = [this](const std::vector<std::string>& arguments) {
+    return parse_flags(table_, arguments, Repeats::kRefused);
+  };
+  EXPECT_EQ(thrown_by([&] {
+              strict({"--batch_size=8", "--batch_size", "16"});
+            }).line,
+            "--batch_size is given twice with different values: got 8 and 16; leave one of them out");
+  EXPECT_EQ(thrown_by([&] {
+              strict({"--eval", "--clip=1", "--noeval"});
+            }).line,
+            "--eval is given twice with different values: got true and false; leave one of them out");
+  EXPECT_EQ(thrown_by([&] {
+              strict({"--eval_steps=1,2", "--eval_steps=1"});
+            }).problem,
+            "--eval_steps is given twice with different values");
+  EXPECT_EQ(strict({"--batch_size=8", "--batch_size=8"}).integer("batch_size"), 8);
+  EXPECT_TRUE(strict({"--eval", "--eval=true"}).boolean("eval"));
+  std::vector<std::string> positional;
+  EXPECT_EQ(thrown_by([&] {
+              parse_flags(table_, {"--clip=1", "x", "--clip=2"}, positional, Repeats::kRefused);
+            }).code,
+            "invalid_argument");
+}
+
 TEST_F(FlagsParse, PositionalArgumentsAreRefused) {
   EXPECT_EQ(failure({"--batch_size=8", "x", "y"}).problem, "Received unknown positional arguments: ['x', 'y']");
   EXPECT_EQ(failure({"--", "--eval"}).problem, "Received unknown positional arguments: ['--eval']");

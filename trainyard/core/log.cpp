@@ -1,5 +1,6 @@
 #include "trainyard/core/log.h"
 
+#include <cstdlib>
 #include <string>
 
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -36,7 +37,12 @@ std::string pattern(std::string_view origin) {
 // Never destroyed: objects that end after main still log.
 spdlog::logger& logger() {
   static spdlog::logger* instance = [] {
-    auto* made = new spdlog::logger("trainyard", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    const auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+    // https://no-color.org; that the terminal is dumb, or none, spdlog sees itself.
+    if (const char* plain = std::getenv("NO_COLOR"); plain != nullptr && *plain != '\0') {
+      sink->set_color_mode(spdlog::color_mode::never);
+    }
+    auto* made = new spdlog::logger("trainyard", sink);
     made->set_pattern(pattern(""));
     made->flush_on(spdlog::level::trace);
     return made;

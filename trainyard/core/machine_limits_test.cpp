@@ -36,7 +36,6 @@ TEST(PeakKernels, DoTheFlopsTheyClaim) {
 }
 
 TEST(PeakKernels, MoveTheBytesTheyClaim) {
-  if (!memory_kernels_available()) GTEST_SKIP() << "needs AVX2";
   constexpr int64_t kCount = 4096;
   struct alignas(64) Line {
     float values[16];
@@ -56,7 +55,6 @@ TEST(PeakKernels, MoveTheBytesTheyClaim) {
 }
 
 TEST(MachineLimits, AreMeasured) {
-  if (!fp32_kernel()) GTEST_SKIP() << "needs AVX2";
   const MachineLimits limits = measure_machine_limits({.threads = 2, .seconds = 0.002, .array_bytes = 1 << 20});
   EXPECT_EQ(limits.threads, 2);
   // What any processor with AVX2 does and none comes near, also under sanitizers on a busy machine.

@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#include "trainyard/core/cpu_isa.h"
+
 // The functions are compiled for processors that the rest of the library does not ask for, and called where the
 // processor has what they need.
 
@@ -94,13 +96,13 @@ double sum_of(const Vector (&vectors)[count]) {
 }  // namespace
 
 std::optional<FlopKernel> fp32_kernel() {
-  if (__builtin_cpu_supports("avx512f") != 0) return FlopKernel{"fp32, AVX-512", 2LL * 16 * kChains, run_avx512};
+  if (cpu_has_avx512()) return FlopKernel{"fp32, AVX-512", 2LL * 16 * kChains, run_avx512};
   if (!memory_kernels_available()) return std::nullopt;
   return FlopKernel{"fp32, AVX2", 2LL * 8 * kChains, run_avx2};
 }
 
 std::optional<FlopKernel> bf16_kernel() {
-  if (__builtin_cpu_supports("avx512bf16") == 0) return std::nullopt;
+  if (!cpu_has_avx512_bf16()) return std::nullopt;
   return FlopKernel{"bf16, AVX512_BF16", 2LL * 32 * kChains, run_bf16};
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -23,9 +25,10 @@ void write_screen(const std::string& text) {
   std::fflush(stderr);
 }
 
-size_t terminal_width() {
+// One column stays free: a character in the last one moves some terminals to the next line.
+size_t drawable_width() {
   winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80) - 1;
 }
 
 }  // namespace
@@ -41,11 +44,21 @@ void ProgressBar::advance_to(int64_t done, const std::string& note) {
   done_ = done;
   if (!enabled_) return;
   note_ = note;
+  if (draws_now()) draw(line(drawable_width()));
+}
+
+void ProgressBar::show(const std::string& text) {
+  if (enabled_ && draws_now()) draw(text.substr(0, drawable_width()));
+}
+
+bool ProgressBar::draws_now() {
   const auto now = std::chrono::steady_clock::now();
-  if (last_draw_.time_since_epoch().count() != 0 && now - last_draw_ < std::chrono::milliseconds(100)) return;
+  if (last_draw_.time_since_epoch().count() != 0 && now - last_draw_ < std::chrono::milliseconds(100)) return false;
   last_draw_ = now;
-  // One column stays free: a character in the last one moves some terminals to the next line.
-  const std::string text = line(terminal_width() - 1);
+  return true;
+}
+
+void ProgressBar::draw(const std::string& text) {
   std::lock_guard lock(screen_mutex);
   write_screen("\r\x1b[K" + text);
   on_screen = true;
@@ -65,7 +78,8 @@ void ProgressBar::erase_drawn() {
 }
 
 bool ProgressBar::stderr_is_terminal() {
-  return isatty(STDERR_FILENO) == 1;
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && terminal != nullptr && *terminal != '\0' && std::strcmp(terminal, "dumb") != 0;
 }
 
 std::string ProgressBar::line(size_t width) const {

@@ -56,6 +56,16 @@ TEST(ProgressBar, DrawsAtMostTenTimesASecondAndClears) {
   EXPECT_EQ(text.substr(text.size() - 4), "\r\x1b[K");
 }
 
+TEST(ProgressBar, ALineOfOnesOwnIsCutAtTheTerminalsWidth) {
+  testing::internal::CaptureStderr();  // no terminal: 80 columns, one of which stays free
+  {
+    ProgressBar bar("train", 10, /*enabled=*/true);
+    bar.show(std::string(100, 'x'));
+    bar.show("not due yet");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "\r\x1b[K" + std::string(79, 'x') + "\r\x1b[K");
+}
+
 TEST(ProgressBar, MessagesEraseTheBarFirst) {
   testing::internal::CaptureStderr();
   ProgressBar bar("train", 10, /*enabled=*/true);

@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 namespace trainyard::core {
@@ -28,6 +29,10 @@ ssize_t SystemCalls::write(int descriptor, const void* bytes, size_t count) {
 
 int SystemCalls::fsync(int descriptor) {
   return ::fsync(descriptor);
+}
+
+int SystemCalls::flock(int descriptor, int operation) {
+  return ::flock(descriptor, operation);
 }
 
 int SystemCalls::fstat(int descriptor, struct stat* status) {

@@ -1,5 +1,6 @@
 // The operating system's file calls as an object: the seam below all retry loops, so that a test can make any single
-// call fail, be interrupted or come back short (core/fault_injector.h). Only the file system implementation uses it.
+// call fail, be interrupted or come back short (core/fault_injector.h). Only the file system implementation and
+// LockFile use it.
 #pragma once
 
 #include <string>
@@ -21,6 +22,7 @@ class SystemCalls {
   virtual ssize_t pread(int descriptor, void* bytes, size_t count, off_t offset);
   virtual ssize_t write(int descriptor, const void* bytes, size_t count);
   virtual int fsync(int descriptor);
+  virtual int flock(int descriptor, int operation);
   virtual int fstat(int descriptor, struct stat* status);
   virtual int stat(const char* path, struct stat* status);
   virtual int lstat(const char* path, struct stat* status);

@@ -30,7 +30,7 @@ inline std::optional<std::string> shared_data(std::string_view relative) {
 
 // What a skipped test says.
 inline std::string missing_shared_data(std::string_view relative) {
-  return "needs " + join_path(shared_data_directory(), relative) + " (set TRAINYARD_SHARED_DATA)";
+  return "needs the shared data " + join_path(shared_data_directory(), relative) + " (set TRAINYARD_SHARED_DATA)";
 }
 
 }  // namespace trainyard::core

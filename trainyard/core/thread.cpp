@@ -25,6 +25,7 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/numa_memory.h"
+#include "trainyard/core/thread_limit.h"
 
 namespace trainyard::core {
 namespace {
@@ -115,9 +116,10 @@ void settle_intra_op_threads() {
 }  // namespace
 
 void apply_thread_options(const ThreadOptions& options) {
-  if (options.intra_op_threads < 1) {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = "a thread needs at least one intra-op thread",
+  if (options.intra_op_threads < 1 || options.intra_op_threads > most_threads()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "a thread cannot have so many intra-op threads",
                                               .where = fmt::format("thread '{}'", options.name),
+                                              .expected = fmt::format("1 to {}", most_threads()),
                                               .actual = std::to_string(options.intra_op_threads)});
   }
   if (!options.name.empty()) pthread_setname_np(pthread_self(), options.name.substr(0, 15).c_str());
@@ -209,6 +211,11 @@ int available_cores() {
   // Rounded down: threads beyond the quota make all of them wait for the next period.
   if (const auto quota = cgroup_limits().cores) cores = std::min(cores, static_cast<int>(*quota));
   return std::max(cores, 1);
+}
+
+int most_threads() {
+  constexpr int kACore = 4, kAtLeast = 256;
+  return std::max(kACore * available_cores(), kAtLeast);
 }
 
 }  // namespace trainyard::core

@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/skip_reasons.h"
 
 namespace trainyard::core {
 namespace {
@@ -21,7 +22,6 @@ constexpr bool kThreadSanitizer = true;
 #else
 constexpr bool kThreadSanitizer = false;
 #endif
-constexpr const char* kNoTeams = "ThreadSanitizer does not see libgomp's synchronisation and reports correct teams";
 
 // Members of an OpenMP team and of an ATen one, as the calling thread starts them.
 int openmp_team() {
@@ -51,7 +51,7 @@ bool flushes_to_zero() {
 }
 
 TEST(Thread, IntraOpCountIsItsOwn) {
-  if (kThreadSanitizer) GTEST_SKIP() << kNoTeams;
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
   apply_thread_options({.intra_op_threads = 2});
   EXPECT_EQ(openmp_team(), 2);
   EXPECT_EQ(aten_team(), 2);
@@ -119,7 +119,7 @@ TEST(Thread, HasItsNameCutToTheSystemsLength) {
 }
 
 TEST(Thread, RunsOnItsCpusAndSoDoesItsTeam) {
-  if (kThreadSanitizer) GTEST_SKIP() << kNoTeams;
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
   cpu_set_t allowed;
   ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
   int cpu = 0;
@@ -146,7 +146,7 @@ std::vector<CpuList> team_cpus(int members) {
 }
 
 TEST(Thread, TeamRunsOnItsPlaces) {
-  if (kThreadSanitizer) GTEST_SKIP() << kNoTeams;
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
   const CpuList all = allowed_cpus();
   const CpuList a{all.front()}, b{all.back()};
   CpuList both = a;
@@ -191,10 +191,11 @@ TEST(Thread, BadOptionsAreErrorsOfJoin) {
   EXPECT_EQ(code_of({.placement = {.cpus = {CPU_SETSIZE}}}), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of({.placement = {.places = {{CPU_SETSIZE - 1}}}}), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of({.intra_op_threads = 0}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.intra_op_threads = 100'000}), ErrorCode::kInvalidArgument);
 }
 
 TEST(Thread, FlushesDenormalsToZeroAlsoInItsTeam) {
-  if (kThreadSanitizer) GTEST_SKIP() << kNoTeams;
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
   std::atomic<int> kept = 0;
   Thread flushing({.name = "flush", .intra_op_threads = 2}, [&] {
     EXPECT_TRUE(flushes_to_zero());

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/cpu_isa.h"
 #include "trainyard/core/crc32c.h"
 #include "trainyard/core/file_system.h"
 #include "trainyard/core/machine_info.h"
@@ -23,8 +24,7 @@ std::string default_directory() {
 std::string machine_kind() {
   const MachineInfo machine = machine_info();
   return fmt::format("{}; {} cores; avx2 {}, avx512f {}, avx512_bf16 {}", machine.processor, machine.cores,
-                     __builtin_cpu_supports("avx2") != 0, __builtin_cpu_supports("avx512f") != 0,
-                     __builtin_cpu_supports("avx512bf16") != 0);
+                     __builtin_cpu_supports("avx2") != 0, cpu_has_avx512(), cpu_has_avx512_bf16());
 }
 
 std::string user_cache_file(std::string_view name, std::string_view directory) {

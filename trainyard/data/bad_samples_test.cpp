@@ -41,6 +41,7 @@ class SpoiledNumbers : public Dataset {
 // Image: label and the first number of the augmentation's stream.
 class StreamTransform : public Transform {
  public:
+  ImageSize size() const override { return {1, 1}; }
   core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
     auto* const out = static_cast<float*>(image);
     if (record.height < 0) return SpoiledNumbers::spoiled(record.where);

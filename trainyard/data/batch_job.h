@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <string>
 #include <vector>
 
 #include "trainyard/data/bad_samples.h"
@@ -17,8 +18,9 @@ struct BatchSlot {
   Position place;
   void* image;  // of the transform's form
   int64_t* label;
-  std::vector<BadSample> bad;  // met here, in the order in which they were tried
-  bool left_out = false;       // holds no sample
+  std::vector<BadSample> bad;     // met here, in the order in which they were tried
+  bool left_out = false;          // holds no sample
+  std::string label_text, where;  // of the record; without a text neither
 };
 
 struct BatchJob {

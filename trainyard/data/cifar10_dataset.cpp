@@ -85,4 +85,9 @@ std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
 const core::Registration<DatasetFactory> kCifar10(datasets(), "cifar10", open_cifar10);
 
 }  // namespace
+
+const std::vector<std::string>& cifar10_class_names() {
+  return cifar10_labels().names;
+}
+
 }  // namespace trainyard::data

@@ -20,6 +20,8 @@ class CifarTransform : public Transform {
     options_.validate();
   }
 
+  ImageSize size() const override { return {height_, width_}; }
+
   core::Result<bool> apply(const Record& record, const SampleKey& key, void* pixels) const override {
     auto* const out = static_cast<float*>(pixels);
     auto decoded = record_image(record, {}, {.exif_orientation = options_.exif_orientation});

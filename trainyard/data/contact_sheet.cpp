@@ -57,6 +57,12 @@ ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transfo
                                                           .actual = fmt::format("{}", options.count)});
   }
   const ImageSize field{static_cast<int>(options.transform.height), static_cast<int>(options.transform.width)};
+  if (transform.size() != field) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the transform makes images of another size",
+                       .expected = fmt::format("{} x {}", field.height, field.width),
+                       .actual = fmt::format("{} x {}", transform.size().height, transform.size().width)});
+  }
   const int cell_width = 2 * field.width + 2 * kGap, cell_height = field.height + kGap;
   const auto columns = static_cast<int>(std::clamp<int64_t>(
       std::llround(std::sqrt(static_cast<double>(options.count) * cell_height / cell_width)), 1, options.count));

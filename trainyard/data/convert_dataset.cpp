@@ -10,6 +10,7 @@
 #include "trainyard/core/parallel.h"
 #include "trainyard/data/dataset_form.h"
 #include "trainyard/data/decode.h"
+#include "trainyard/data/image_formats.h"
 #include "trainyard/data/new_directory.h"
 #include "trainyard/data/png_writer.h"
 #include "trainyard/data/record_image.h"
@@ -28,7 +29,7 @@ using core::ErrorCode;
 struct Sample {
   Record record;
   int64_t label = 0;
-  const char* extension = "jpg";
+  std::string_view extension = "jpg";
 
   std::string_view bytes() const { return {reinterpret_cast<const char*>(record.bytes.data()), record.bytes.size()}; }
 };
@@ -44,7 +45,7 @@ Sample read_sample(const Dataset& dataset, int64_t index) {
   }
   if (sample.record.encoding == Encoding::kRawChw)
     sample.record.bytes = encode_png(*record_image(sample.record).value().owner);
-  if (sample.bytes().starts_with("\x89PNG")) sample.extension = "png";
+  sample.extension = image_extension_of(sample.record.bytes);
   return sample;
 }
 
@@ -213,8 +214,11 @@ ConvertedSamples convert_dataset(const ConvertOptions& options) {
   std::optional<Error> missing;
   for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
     try {
-      subsets[static_cast<size_t>(subset)] =
-          datasets().get(options.name)({.directory = options.from, .subset = subset, .files = options.files});
+      DatasetOptions source{.directory = options.from, .subset = subset, .files = options.files};
+      if (subset == Subset::kValidation && subsets[0]) {
+        source.classes = {subsets[0]->label_names(), "the training images", options.on_unknown_class};
+      }
+      subsets[static_cast<size_t>(subset)] = datasets().get(options.name)(source);
     } catch (const NoSuchSubset& error) {
       if (!missing) missing = error;
     }

@@ -16,6 +16,7 @@ struct ConvertOptions {
   std::string to;      // one of conversion_targets()
   int64_t samples_per_shard = 1000;
   int threads = 1;
+  OnUnknownClass on_unknown_class = OnUnknownClass::kFail;  // of validation images
   core::FileSystem* files = &core::local_file_system();
   void validate() const;  // throws kInvalidArgument
 };
@@ -29,8 +30,8 @@ struct ConvertedSamples {
 
 // Both subsets, as far as they are there, in the order in which the source has them (class folders sort them by class).
 // Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes are kept
-// in TFRecords only. Throws kNotFound when there is neither subset, kCorruptData at a bad sample; nothing is left of an
-// output that failed.
+// in TFRecords only. The training's classes number those of the validation, too. Throws kNotFound when there is neither
+// subset, kCorruptData at a bad sample; nothing is left of an output that failed.
 ConvertedSamples convert_dataset(const ConvertOptions& options);
 
 }  // namespace trainyard::data

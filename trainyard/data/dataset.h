@@ -12,6 +12,7 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/file_system.h"
 #include "trainyard/core/registry.h"
+#include "trainyard/data/class_list.h"
 #include "trainyard/data/image.h"
 
 namespace trainyard::data {
@@ -33,7 +34,8 @@ struct Record {
   int height = 0, width = 0;           // of kRawChw only
   int64_t label = 0;                   // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
   std::vector<Box> boxes;
-  std::string where;  // "train-00000-of-00002 at offset 512", for messages
+  std::string label_text;  // what the record itself calls its class; empty: nothing
+  std::string where;       // "train-00000-of-00002 at offset 512", for messages
 };
 
 // read() may be called from many threads.
@@ -57,6 +59,7 @@ struct DatasetOptions {
   Subset subset = Subset::kTrain;
   std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
   bool use_index = true;        // false: find the records by reading the shards
+  KnownClasses classes;         // number the labels of class folders and of labels that are words
   core::FileSystem* files = &core::local_file_system();
 };
 

@@ -77,14 +77,6 @@ std::optional<StoredImages> shards_in(core::FileSystem& files, const std::string
   return shards_of(records.empty() ? std::move(tars) : std::move(records));
 }
 
-std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory) {
-  std::vector<std::string> folders;
-  for (const std::string& name : files.list(directory)) {
-    if (!name.starts_with(".") && is_directory(files, core::join_path(directory, name))) folders.push_back(name);
-  }
-  return folders;
-}
-
 // The folder of the subset: DIR/train, DIR/val, ...
 std::optional<std::string> subset_folder(const DatasetOptions& options, Subset subset) {
   for (const std::string& word : words_of(subset)) {
@@ -218,16 +210,19 @@ std::vector<std::string> paths_named(core::FileSystem& files, const std::string&
   return paths;
 }
 
+void require_data(core::FileSystem& files, const std::string& directory) {
+  const bool pattern = directory.find_first_of("*?[{") != std::string::npos;
+  if (pattern || files.exists(directory)) return;
+  throw Error(ErrorCode::kNotFound, {.problem = "data directory does not exist",
+                                     .where = directory,
+                                     .remedy = "pass the directory that holds the data set as --data_dir"});
+}
+
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix, std::string_view other_forms) {
   core::FileSystem& files = *options.files;
   if (auto shards = shards_of(options.shards)) return *std::move(shards);
   const bool directory = is_directory(files, options.directory);
-  const bool pattern = options.directory.find_first_of("*?[{") != std::string::npos;
-  if (!directory && !pattern && !files.exists(options.directory)) {
-    throw Error(ErrorCode::kNotFound, {.problem = "data directory does not exist",
-                                       .where = options.directory,
-                                       .remedy = "pass the directory that holds the data set as --data_dir"});
-  }
+  if (!directory) require_data(files, options.directory);
   if (auto found = directory ? look_into(options, prefix) : named_shards(options)) return *std::move(found);
   if (!directory) {
     throw NoSuchSubset({.problem = fmt::format("Found no files in --data_dir matching: {}", options.directory),
@@ -255,6 +250,19 @@ std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::
       return std::make_unique<FolderDataset>(options, stored.paths.front());
   }
   throw Error(ErrorCode::kInternal, "form of a data set without a reader");
+}
+
+std::vector<std::string> training_class_names(const std::string& name, DatasetOptions options) {
+  options.subset = Subset::kTrain;
+  options.classes = {};
+  try {
+    const StoredImages stored = find_stored_images(options, tfrecord_prefix(name, options.subset));
+    if (stored.form == Form::kClassFolders) return folders_in(*options.files, stored.paths.front());
+    if (stored.form == Form::kWebDataset) return datasets().get(name)(options)->label_names();
+  } catch (const NoSuchSubset&) {
+    // CIFAR-10's batches, or validation images alone.
+  }
+  return {};
 }
 
 }  // namespace trainyard::data

@@ -31,6 +31,9 @@ struct Labels {
 std::string_view tfrecord_prefix(std::string_view dataset, Subset subset);
 int64_t tfrecord_first_label(std::string_view dataset);
 
+// Returns the names of CIFAR-10's labels 0 to 9.
+const std::vector<std::string>& cifar10_class_names();
+
 enum class Form { kTfRecords, kWebDataset, kClassFolders };
 std::string_view form_name(Form form);  // "TFRecords", ...
 
@@ -49,10 +52,17 @@ std::vector<std::string> paths_named(core::FileSystem& files, const std::string&
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
                                 std::string_view other_forms = "");
 
+// Throws kNotFound where `directory` names nothing that is there: no directory, no file, no glob and no braces.
+void require_data(core::FileSystem& files, const std::string& directory);
+
 // Opens what find_stored_images() finds. WebDataset and class folders count labels from 0, whatever TFRecords of the
 // set do.
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,
                                             const Labels& labels, std::string_view other_forms = "");
+
+// Returns the names that number the labels of a data set's training images: of class folders and WebDataset shards.
+// Empty where labels are numbers, or where there are no training images. What open_stored_images() throws.
+std::vector<std::string> training_class_names(const std::string& name, DatasetOptions options);
 
 // The paths that "a-{000..146}.tar" or "{train,val}.tar" stands for; the text itself without braces. Throws
 // kInvalidArgument: braces that do not close, more than a million paths.

@@ -9,10 +9,10 @@
 
 namespace trainyard::data {
 
-// kCorruptData: empty, neither JPEG nor PNG, or a broken header.
+// kCorruptData: empty, of no known format, or a broken header; kUnsupported: a format that this build cannot read.
 core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// The image, or `crop` of it: see decode_jpeg and decode_png.
+// The image, or `crop` of it: see decode_jpeg and its fellows (image_formats.h).
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                  const DecodeOptions& options = {});
 

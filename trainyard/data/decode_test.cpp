@@ -63,9 +63,11 @@ TEST(Decode, JpegAndPngGoToTheirDecoders) {
 }
 
 TEST(Decode, EmptyAndOtherFilesSayWhatTheyAre) {
-  EXPECT_STREQ(decode_image({}).error().what(), "image is empty: expected a JPEG or PNG, got 0 bytes");
-  EXPECT_STREQ(read_image_size(bytes_of("GIF89a")).error().what(),
-               "image is neither JPEG nor PNG: expected ff d8 or 89 50 4e 47 first, got 47 49 46 38");
+  EXPECT_STREQ(decode_image({}).error().what(),
+               "image is empty: expected JPEG, PNG, WebP, GIF, BMP or TIFF, got 0 bytes");
+  EXPECT_STREQ(read_image_size(bytes_of("%PDF-1.7")).error().what(),
+               "image is of no known format: expected JPEG, PNG, WebP, GIF, BMP or TIFF, got a file that begins with "
+               "25 50 44 46");
 }
 
 }  // namespace

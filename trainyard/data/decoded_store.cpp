@@ -20,7 +20,8 @@ using core::Error;
 using core::ErrorCode;
 
 constexpr std::string_view kIndexSuffix = ".index", kPixelsSuffix = ".pixels";
-// Before the boxes: sample, label, place of the pixels (8 bytes each), height, width, checksum, boxes (4 each).
+// Before the boxes: sample, label, place of the pixels (8 bytes each), height, width, checksum, boxes (4 each). Behind
+// them: the class's text.
 constexpr size_t kEntryBytes = 3 * 8 + 4 * 4;
 
 struct Files {
@@ -80,6 +81,7 @@ struct DecodedStore::Entry {
   int height = 0, width = 0;
   uint32_t checksum = 0;
   std::vector<Box> boxes;
+  std::string label_text;
   bool checked = false;
 
   size_t bytes() const { return size_t{3} * height * width; }
@@ -155,9 +157,11 @@ void DecodedStore::load(const std::string& index_path) {
       entry.checksum = formats::load_little_endian<uint32_t>(at + 32);
       const auto boxes = formats::load_little_endian<uint32_t>(at + 36);
       const bool sane = entry.height > 0 && entry.width > 0 && check_size({entry.height, entry.width}, {}).ok();
-      if (!sane || record.size() != kEntryBytes + boxes * sizeof(Box)) break;
+      const size_t text_at = kEntryBytes + boxes * sizeof(Box);
+      if (!sane || record.size() < text_at) break;
       entry.boxes.resize(boxes);
       if (boxes > 0) std::memcpy(entry.boxes.data(), at + kEntryBytes, boxes * sizeof(Box));
+      entry.label_text = record.substr(text_at);
       entries_[sample] = std::move(entry);
     }
   } catch (const Error& error) {
@@ -199,6 +203,7 @@ std::optional<Record> DecodedStore::find(int64_t sample) {
   record.image = std::make_shared<const Image>(std::move(image));
   record.label = entry.label;
   record.boxes = std::move(entry.boxes);
+  record.label_text = std::move(entry.label_text);
   record.where = fmt::format("sample {} in {}", sample, directory_);
   return record;
 }
@@ -220,6 +225,7 @@ void DecodedStore::add(int64_t sample, const Record& record) {
     formats::append_little_endian<uint32_t>(line, checksum);
     formats::append_little_endian<uint32_t>(line, static_cast<uint32_t>(record.boxes.size()));
     line.append(reinterpret_cast<const char*>(record.boxes.data()), record.boxes.size() * sizeof(Box));
+    line += record.label_text;
     own_->index_out->write(line);
     entries_[sample] = {.segment = own_,
                         .offset = own_->end,
@@ -228,6 +234,7 @@ void DecodedStore::add(int64_t sample, const Record& record) {
                         .width = image.width,
                         .checksum = checksum,
                         .boxes = record.boxes,
+                        .label_text = record.label_text,
                         .checked = true};
     own_->end += image.pixels.size();
   } catch (const Error& error) {

@@ -43,6 +43,8 @@ class DeviceTransform : public Transform {
     return {.dtype = device_->dtype(), .device = device_->device(), .layout = at::MemoryFormat::ChannelsLast};
   }
 
+  ImageSize size() const override { return {static_cast<int>(options_.height), static_cast<int>(options_.width)}; }
+
   core::Result<bool> apply(const Record& record, const SampleKey& key, void* out) const override {
     auto size = record_image_size(record);
     if (!size.ok()) return size.error();

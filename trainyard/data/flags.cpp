@@ -5,6 +5,15 @@
 #include "trainyard/data/sample_order.h"
 
 namespace trainyard::data {
+
+void declare_unknown_class_flag(core::FlagTable& table, const char* group) {
+  table
+      .choice("on_unknown_class", "fail", {"fail", "skip"},
+              "what becomes of validation images of a class that the training images, or the checkpoint that is "
+              "evaluated, do not have: the run fails, or they are left out")
+      .group(group);
+}
+
 void declare_source_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Data";
   table
@@ -22,6 +31,7 @@ void declare_source_flags(core::FlagTable& table) {
             "imagenet (images of any size), cifar10 or shapes; unset: the first of them that is part of data_dir, else "
             "by what it holds")
       .group(kGroup);
+  declare_unknown_class_flag(table, kGroup);
   table.boolean("use_datasets", true, "which of two input paths to use")
       .group(kGroup)
       .translated("one pipeline serves both, with the same batches");

@@ -1,16 +1,16 @@
 #include "trainyard/data/folder_dataset.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
+#include <numeric>
 #include <span>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "trainyard/core/log.h"
 #include "trainyard/core/parallel.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/data/image_files.h"
+#include "trainyard/data/image_formats.h"
 
 namespace trainyard::data {
 namespace {
@@ -20,16 +20,6 @@ using core::ErrorCode;
 
 constexpr int kMaxDepth = 32;
 constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
-
-// Those of torchvision's extensions that can be decoded here.
-bool is_image(std::string_view name) {
-  static constexpr std::array<std::string_view, 3> kExtensions = {".jpg", ".jpeg", ".png"};
-  std::string lower(name);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
-  return std::any_of(kExtensions.begin(), kExtensions.end(),
-                     [&](std::string_view extension) { return lower.ends_with(extension); });
-}
 
 // A folder and the images in it, by name.
 struct Listing {
@@ -46,7 +36,7 @@ void list_below(core::FileSystem& files, const std::string& path, int depth, std
   }
   Listing listing{.path = path};
   for (const std::string& name : files.list(path)) {
-    if (is_image(name)) {
+    if (is_image_name(name)) {
       listing.images.push_back(name);
     } else if (const std::string below = core::join_path(path, name); is_directory(files, below)) {
       list_below(files, below, depth + 1, listings);
@@ -61,51 +51,69 @@ bool is_directory(core::FileSystem& files, const std::string& path) {
   return files.exists(path) && files.info(path).is_directory;
 }
 
-bool holds_class_folders(core::FileSystem& files, const std::string& directory) {
+std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory) {
+  std::vector<std::string> folders;
   for (const std::string& name : files.list(directory)) {
-    const std::string path = core::join_path(directory, name);
-    if (name.starts_with(".") || !is_directory(files, path)) continue;
-    const std::vector<std::string> names = files.list(path);
-    if (std::any_of(names.begin(), names.end(), is_image)) return true;
+    if (!name.starts_with(".") && is_directory(files, core::join_path(directory, name))) folders.push_back(name);
   }
-  return false;
+  return folders;
+}
+
+bool holds_class_folders(core::FileSystem& files, const std::string& directory) {
+  const std::vector<std::string> folders = folders_in(files, directory);
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& name) {
+    const std::vector<std::string> names = files.list(core::join_path(directory, name));
+    return std::any_of(names.begin(), names.end(), is_image_name);
+  });
 }
 
 FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& root) : files_(*options.files) {
-  for (const std::string& name : files_.list(root)) {
-    if (is_directory(files_, core::join_path(root, name))) classes_.push_back(name);
-  }
-  std::vector<std::vector<Listing>> listings(classes_.size());
-  core::for_each_parallel(classes_.size(), core::available_cores(), [&](size_t label) {
-    list_below(files_, core::join_path(root, classes_[label]), 0, listings[label]);
-    std::sort(listings[label].begin(), listings[label].end(),
+  const std::vector<std::string> found = folders_in(files_, root);
+  const bool known = !options.classes.names.empty();
+  classes_ = known ? options.classes.names : found;
+  std::vector<int64_t> labels(found.size());
+  std::iota(labels.begin(), labels.end(), 0);
+  if (known) labels = labels_of_classes(found, options.classes, root);
+  std::vector<std::vector<Listing>> listings(found.size());
+  core::for_each_parallel(found.size(), core::available_cores(), [&](size_t folder) {
+    list_below(files_, core::join_path(root, found[folder]), 0, listings[folder]);
+    std::sort(listings[folder].begin(), listings[folder].end(),
               [](const Listing& a, const Listing& b) { return a.path < b.path; });
   });
-  std::vector<std::string> empty;
-  for (size_t label = 0; label < classes_.size(); ++label) {
-    const size_t before = places_.size();
-    for (const Listing& listing : listings[label]) {
-      folders_.push_back({listing.path, static_cast<uint32_t>(label)});
-      for (const std::string& name : listing.images) {
-        places_.push_back(
-            {static_cast<uint32_t>(folders_.size() - 1), static_cast<uint32_t>(name.size()), names_.size()});
-        names_ += name;
-      }
+  std::vector<std::string> empty, skipped;
+  size_t skipped_images = 0;
+  for (size_t folder = 0; folder < found.size(); ++folder) {
+    const size_t images = std::accumulate(listings[folder].begin(), listings[folder].end(), size_t{0},
+                                          [](size_t sum, const Listing& l) { return sum + l.images.size(); });
+    if (labels[folder] < 0) {
+      skipped.push_back(found[folder]);
+      skipped_images += images;
+      continue;
     }
-    if (places_.size() == before) empty.push_back(classes_[label]);
+    if (images == 0) empty.push_back(found[folder]);
+    for (const Listing& listing : listings[folder]) add(listing.path, listing.images, labels[folder]);
+  }
+  if (!skipped.empty()) {
+    core::log::warning("{}: {} images of {} unknown classes are left out: {}", root, skipped_images, skipped.size(),
+                       quoted_classes(skipped));
   }
   if (places_.empty()) {
     throw NoSuchSubset({.problem = "class folders hold no images",
                         .where = root,
-                        .expected = "files with .jpg, .jpeg or .png",
-                        .actual = fmt::format("none in {} folders", classes_.size())});
+                        .expected = "files with " + image_extension_names(),
+                        .actual = fmt::format("none in {} folders", found.size() - skipped.size())});
   }
   if (!empty.empty()) {
-    constexpr size_t kNamed = 5;
-    const size_t named = std::min(empty.size(), kNamed);
-    core::log::warning("{}: {} of {} classes have no image: {}{}", root, empty.size(), classes_.size(),
-                       fmt::join(empty.begin(), empty.begin() + static_cast<std::ptrdiff_t>(named), ", "),
-                       named < empty.size() ? ", ..." : "");
+    core::log::warning("{}: {} of {} classes have no image: {}", root, empty.size(), found.size(),
+                       quoted_classes(empty));
+  }
+}
+
+void FolderDataset::add(const std::string& path, const std::vector<std::string>& images, int64_t label) {
+  folders_.push_back({path, static_cast<uint32_t>(label)});
+  for (const std::string& name : images) {
+    places_.push_back({static_cast<uint32_t>(folders_.size() - 1), static_cast<uint32_t>(name.size()), names_.size()});
+    names_ += name;
   }
 }
 
@@ -116,7 +124,8 @@ std::string FolderDataset::path_of(const Place& place) const {
 
 core::Result<Record> FolderDataset::read(int64_t index) const {
   const Place& place = places_[index];
-  Record record{.label = folders_[place.folder].label, .where = path_of(place)};
+  const uint32_t label = folders_[place.folder].label;
+  Record record{.label = label, .label_text = classes_[label], .where = path_of(place)};
   const auto file = files_.open_read(record.where);
   if (file->size() > kMaxFileBytes) {
     return Error(ErrorCode::kCorruptData, {.problem = "image file is too large",

@@ -39,7 +39,7 @@ void declare_crop_flags(core::FlagTable& table) {
           "images "
           "are cached")
       .group(kGroup);
-  table.boolean("exif_orientation", false, "turn JPEGs as their EXIF data say").group(kGroup);
+  table.boolean("exif_orientation", false, "turn JPEGs, WebPs and TIFFs as their EXIF data say").group(kGroup);
 }
 
 void declare_augmentation_flags(core::FlagTable& table) {

@@ -33,6 +33,8 @@ class ImagenetTransform : public Transform {
         sampling_(options),
         target_{static_cast<int>(options.height), static_cast<int>(options.width)} {}
 
+  ImageSize size() const override { return target_; }
+
   core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
     auto* const out = static_cast<float*>(image);
     auto result = options_.training ? train(record, key, out) : evaluate(record, key, out);

@@ -41,8 +41,14 @@ bool flips_columns(int orientation) {
 }  // namespace
 
 int exif_orientation(std::span<const std::byte> app1) {
-  if (app1.size() < kExifBytes + 8 || std::memcmp(app1.data(), kExif, kExifBytes) != 0) return 1;
-  Tiff tiff{app1.subspan(kExifBytes)};
+  if (app1.size() < kExifBytes || std::memcmp(app1.data(), kExif, kExifBytes) != 0) return 1;
+  return tiff_orientation(app1);
+}
+
+int tiff_orientation(std::span<const std::byte> bytes) {
+  const bool headed = bytes.size() >= kExifBytes && std::memcmp(bytes.data(), kExif, kExifBytes) == 0;
+  Tiff tiff{headed ? bytes.subspan(kExifBytes) : bytes};
+  if (tiff.bytes.size() < 8) return 1;
   tiff.big_endian = tiff.bytes[0] == std::byte{'M'};
   if (tiff.number(2, 2) != 42) return 1;
   const size_t directory = tiff.number(4, 4);

@@ -13,6 +13,10 @@ namespace trainyard::data {
 // or anything is out of order. EXIF 2.3, 4.6.
 int exif_orientation(std::span<const std::byte> app1);
 
+// The same of the TIFF that such a segment holds behind its first six bytes, as a WebP's chunk EXIF has it; those that
+// begin with the six bytes anyway are read, too.
+int tiff_orientation(std::span<const std::byte> tiff);
+
 // From 5 on, rows and columns change places.
 ImageSize oriented_size(ImageSize stored, int orientation);
 // Where the oriented image's `window` lies in the stored one, of size `stored`.

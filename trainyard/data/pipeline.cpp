@@ -25,6 +25,9 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
+constexpr int64_t kLongestSide = 1 << 20;
+constexpr int64_t kMostBytes = int64_t{1} << 47;  // of a global batch: what a process can address
+
 void require(bool holds, std::string_view name, std::string_view expected, int64_t actual) {
   if (holds) return;
   throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("pipeline option {} is out of range", name),
@@ -42,6 +45,11 @@ void PipelineOptions::validate() const {
           fmt::format("at least first_replica + local_replicas = {}", first_replica + local_replicas), total_replicas);
   require(height > 0, "height", "at least 1 pixel", height);
   require(width > 0, "width", "at least 1 pixel", width);
+  require(height <= kLongestSide, "height", fmt::format("at most {} pixels", kLongestSide), height);
+  require(width <= kLongestSide, "width", fmt::format("at most {} pixels", kLongestSide), width);
+  const int64_t most = kMostBytes / (3 * height * width * static_cast<int64_t>(sizeof(float))) / total_replicas;
+  require(batch_size <= most, "batch_size", fmt::format("at most {} images of {} x {}", most, height, width),
+          batch_size);
   require(worker_threads > 0, "worker_threads", "at least 1", worker_threads);
   require(prefetch_batches > 0, "prefetch_batches", "at least 1", prefetch_batches);
   order.validate();
@@ -82,10 +90,15 @@ class Pipeline::Workers {
     if (ring_.empty()) return {};
     for (const BatchSlot& slot : ring_.front()->slots) tally_.add(slot.bad);
     if (ring_.front()->error) std::rethrow_exception(ring_.front()->error);
+    compare_texts(ring_.front()->slots);
     ring_.front()->leave_out();
     std::vector<Batch> batches = std::move(ring_.front()->batches);
     ring_.pop_front();
     position_ = batches.front().after;
+    const bool all = options_.local_replicas == options_.total_replicas && texts_from_start_;
+    if (options_.label_texts && all && (position_.epoch > 0 || exhausted(position_))) {
+      options_.label_texts->set_complete();
+    }
     work_.notify_all();
     return batches;
   }
@@ -126,11 +139,16 @@ class Pipeline::Workers {
   void save(core::StateWriter& writer) const {
     std::lock_guard lock(mutex_);
     tally_.save(writer);
+    if (options_.label_texts) options_.label_texts->save(writer);
   }
 
   void load(const core::StateReader& reader) {
     std::lock_guard lock(mutex_);
     tally_.load(reader);
+    if (options_.label_texts) {
+      texts_from_start_ =
+          position_ == Position{} || options_.label_texts->load(reader, "the data that the checkpoint was trained on");
+    }
   }
 
   // Samples in work for batches that are thrown away are finished into memory that nobody reads.
@@ -143,14 +161,26 @@ class Pipeline::Workers {
   }
 
  private:
+  // Of the batch that is about to be given out, not of those ahead: what is known after a step is the same in each run.
+  void compare_texts(const std::vector<BatchSlot>& slots) const {
+    for (const BatchSlot& slot : slots) {
+      if (slot.left_out || slot.label_text.empty()) continue;
+      if (options_.known_texts) options_.known_texts->check(*slot.label, slot.label_text, slot.where);
+      if (options_.label_texts) options_.label_texts->add(*slot.label, slot.label_text, slot.where);
+    }
+  }
+
   bool exhausted(Position place) const { return !options_.repeat && place.offset == dataset_size_; }
 
+  // Called with mutex_ held. Who stops holds join_mutex_ until the workers have ended, and those need mutex_: so it is
+  // asked for only while nobody has stopped, which nobody can do now.
   void start_threads() {
+    if (stopped_ || started_) return;
     std::lock_guard joining(join_mutex_);
-    if (stopped_ || !threads_.empty()) return;
     threads_.reserve(options_.worker_threads);
     for (int i = 0; i < options_.worker_threads; ++i) {
       threads_.emplace_back(core::ThreadOptions{.name = fmt::format("input-{}", i)}, [this] { run(); });
+      started_ = true;
     }
   }
 
@@ -252,10 +282,11 @@ class Pipeline::Workers {
   std::deque<std::shared_ptr<BatchJob>> ring_;  // batches made ahead, in order
   Position open_at_;                            // of the next batch to open
   Position position_;                           // after the last one that next() returned
+  bool texts_from_start_ = true;                // label_texts are those of all batches so far
   BadSampleTally tally_;
   double waited_ = 0;
   PipelineStatistics statistics_;
-  bool stopped_ = false;
+  bool started_ = false, stopped_ = false;
 
   SampleMaker maker_;
 
@@ -271,6 +302,13 @@ Pipeline::Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "one cached sample cannot be repeated where images are made on another device",
                  .remedy = "repeat it on the CPU, or make each sample"});
+  }
+  if (transform->size() != ImageSize{static_cast<int>(options_.height), static_cast<int>(options_.width)}) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the transform makes images of another size than the pipeline's",
+                 .expected = fmt::format("{} x {}", options_.height, options_.width),
+                 .actual = fmt::format("{} x {}", transform->size().height, transform->size().width),
+                 .remedy = "give both the same height and width"});
   }
   if (dataset->size() == 0) throw Error(ErrorCode::kInvalidArgument, "data set holds no samples");
   workers_ = std::make_unique<Workers>(std::move(dataset), std::move(transform), options_);

@@ -19,6 +19,7 @@
 #include "trainyard/data/bad_samples.h"
 #include "trainyard/data/batch_source.h"
 #include "trainyard/data/dataset.h"
+#include "trainyard/data/label_texts.h"
 #include "trainyard/data/sample_order.h"
 #include "trainyard/data/stage_times.h"
 #include "trainyard/data/transform.h"
@@ -40,6 +41,10 @@ struct PipelineOptions {
   // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;
+  // What the records of the batches call their classes is taken down here, and compared with what is known from other
+  // data (of the training, in an evaluation): next() throws kInvalidArgument where they contradict. Null: nothing is.
+  std::shared_ptr<LabelTexts> label_texts;
+  std::shared_ptr<const LabelTexts> known_texts;
   BadSampleOptions bad_samples;
   // What batches lie in; none: the program's caching allocator. Called by worker threads.
   std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate;
@@ -59,7 +64,7 @@ struct PipelineStatistics {
 // the run.
 class Pipeline : public BatchSource {
  public:
-  // Throws kInvalidArgument: bad options, an empty data set.
+  // Throws kInvalidArgument: bad options, an empty data set, a transform of another size.
   Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options);
   ~Pipeline() override;
 

@@ -14,8 +14,9 @@ namespace trainyard::data {
 namespace {
 
 void run(benchmark::State& state, const std::string& name, const std::string& directory, int64_t side, int64_t batch) {
-  const auto dataset =
-      std::make_shared<CachedDataset>(datasets().get(name)({.directory = directory}), default_record_cache_bytes());
+  DatasetOptions options;  // gcc 12 warns falsely of a temporary
+  options.directory = directory;
+  const auto dataset = std::make_shared<CachedDataset>(datasets().get(name)(options), default_record_cache_bytes());
   std::shared_ptr<Transform> transform = transforms().get(name)({.height = side, .width = side});
   Pipeline pipeline(
       dataset, transform,

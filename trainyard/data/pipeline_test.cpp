@@ -6,10 +6,11 @@
 #include <thread>
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/core/memory_state.h"
 
 namespace trainyard::data {
@@ -48,6 +49,7 @@ class NumberDataset : public Dataset {
 // Writes all that a sample depends on into its image: label, epoch, sample, place.
 class KeyTransform : public Transform {
  public:
+  ImageSize size() const override { return {2, 2}; }
   core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
     auto* const out = static_cast<float*>(image);
     const float values[] = {static_cast<float>(record.label), static_cast<float>(key.epoch),
@@ -393,6 +395,18 @@ TEST(Pipeline, RefusesPlacesOutsideTheDataSet) {
   EXPECT_EQ(pipeline->position(), (Position{3, 0}));
 }
 
+// It would write each image into the ones around it.
+TEST(Pipeline, RefusesATransformOfAnotherSize) {
+  for (const auto& [height, width] : {std::pair{1, 2}, std::pair{2, 3}, std::pair{4, 1}}) {
+    PipelineOptions options = small_options();
+    options.height = height;
+    options.width = width;
+    const Error error = core::thrown_by([&] { make_pipeline(10, options); });
+    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(core::says(error, fmt::format("expected {} x {}, got 2 x 2", height, width))) << error.what();
+  }
+}
+
 TEST(Pipeline, RefusesBadOptions) {
   const auto refused = [](void (*change)(PipelineOptions&)) {
     PipelineOptions options = small_options();
@@ -407,6 +421,8 @@ TEST(Pipeline, RefusesBadOptions) {
   refused([](PipelineOptions& o) { o.height = 0; });
   refused([](PipelineOptions& o) { o.order.shuffle_buffer = 0; });
   refused([](PipelineOptions& o) { o.order.shift_ratio = 1; });
+  refused([](PipelineOptions& o) { o.batch_size = int64_t{1} << 62; });
+  refused([](PipelineOptions& o) { o.width = int64_t{1} << 62; });
   EXPECT_THROW(make_pipeline(0, small_options()), Error);
 }
 

@@ -29,7 +29,7 @@ void SampleMaker::make(BatchSlot& slot) {
 
 // The sample that belongs into the slot, or what takes the place of a bad one.
 void SampleMaker::make_anew(BatchSlot& slot) {
-  core::Result<bool> made = make_sample(slot.key, slot.image, slot.label);
+  core::Result<bool> made = make_sample(slot.key, slot);
   if (made.ok()) return;
   const OnBadSample policy = options_.bad_samples.policy;
   if (policy == OnBadSample::kFail) throw failure_of(made.error());
@@ -44,7 +44,7 @@ void SampleMaker::make_anew(BatchSlot& slot) {
   std::set<int64_t> met = {slot.key.sample};
   while (static_cast<int64_t>(met.size()) < enough) {
     const SampleKey key = stand_ins.next();
-    made = make_sample(key, slot.image, slot.label);
+    made = make_sample(key, slot);
     if (made.ok()) return;
     slot.bad.push_back({key.sample, made.error()});
     met.insert(key.sample);
@@ -53,16 +53,16 @@ void SampleMaker::make_anew(BatchSlot& slot) {
 }
 
 // A bad sample is an error, what else goes wrong is thrown.
-core::Result<bool> SampleMaker::make_sample(const SampleKey& key, void* image, int64_t* label) {
+core::Result<bool> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slot) {
   core::Result<Record> read = [&] {
     const StageTimer timer(Stage::kRead);
     return dataset_->read(key.sample);
   }();
   if (!read.ok()) return read.error();
-  const Record& record = read.value();
+  Record& record = read.value();
   bytes_ += static_cast<int64_t>(record.bytes.size());
-  *label = record.label + options_.label_offset;
-  if (*label < 0) {
+  *slot.label = record.label + options_.label_offset;
+  if (*slot.label < 0) {
     return Error(ErrorCode::kCorruptData, {.problem = "label is negative",
                                            .where = record.where,
                                            .expected = fmt::format("at least {}", -options_.label_offset),
@@ -70,7 +70,12 @@ core::Result<bool> SampleMaker::make_sample(const SampleKey& key, void* image, i
                                            .remedy = "use the number of classes that the data set was made for"});
   }
   const StageTimer timer(Stage::kAugment);
-  return transform_->apply(record, key, image);
+  core::Result<bool> applied = transform_->apply(record, key, slot.image);
+  if (applied.ok() && !record.label_text.empty()) {
+    slot.label_text = std::move(record.label_text);
+    slot.where = std::move(record.where);
+  }
+  return applied;
 }
 
 }  // namespace trainyard::data

@@ -39,7 +39,7 @@ class SampleMaker {
 
  private:
   void make_anew(BatchSlot& slot);
-  core::Result<bool> make_sample(const SampleKey& key, void* image, int64_t* label);
+  core::Result<bool> make_sample(const SampleKey& key, BatchSlot& slot);
 
   const std::shared_ptr<const Dataset> dataset_;
   const std::shared_ptr<const Transform> transform_;

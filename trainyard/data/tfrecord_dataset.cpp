@@ -60,6 +60,15 @@ core::Result<std::vector<Box>> read_boxes(const formats::ExampleView& example) {
   return boxes;
 }
 
+// Two classes of ImageNet share a text ("crane"), none a synset.
+std::string class_text(const formats::ExampleView& example) {
+  for (const std::string_view name : {formats::kImageClassSynset, formats::kImageClassText}) {
+    if (!example.has(name)) continue;
+    if (auto text = example.bytes(name); text.ok() && !text.value().empty()) return std::string(text.value());
+  }
+  return "";
+}
+
 }  // namespace
 
 TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels)
@@ -215,6 +224,7 @@ core::Result<Record> TfRecordDataset::parse(std::string_view bytes, const Place&
   auto boxes = read_boxes(example.value());
   if (!boxes.ok()) return boxes.error().in(record.where);
   record.label = label.value();
+  record.label_text = class_text(example.value());
   record.boxes = std::move(boxes).value();
   record.bytes.resize(encoded.value().size());
   if (!record.bytes.empty()) std::memcpy(record.bytes.data(), encoded.value().data(), record.bytes.size());

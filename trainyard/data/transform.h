@@ -62,6 +62,9 @@ class Transform {
  public:
   virtual ~Transform() = default;
   virtual ImageForm form() const { return {}; }
+  // Returns the size of the images that it makes. A pipeline must have room for just that size, or apply() would write
+  // into its neighbours.
+  virtual ImageSize size() const = 0;
   // Fills `out`, an image of this form. An image that cannot be decoded is an error that says where it is.
   virtual core::Result<bool> apply(const Record& record, const SampleKey& key, void* out) const = 0;
 };

@@ -283,7 +283,7 @@ TEST(Transform, BadImagesSayWhereTheyAre) {
   truncated.resize(truncated.size() / 2);
   const std::vector<std::pair<Record, std::string>> cases = {
       {{.bytes = {}, .where = "shard-0 at offset 7"},
-       "image is empty: shard-0 at offset 7: expected a JPEG or PNG, got 0 bytes"},
+       "image is empty: shard-0 at offset 7: expected JPEG, PNG, WebP, GIF, BMP or TIFF, got 0 bytes"},
       {{.bytes = truncated, .where = "shard-0 at offset 7"},
        "JPEG cannot be decoded: Premature end of JPEG file: shard-0 at offset 7"},
       {{.encoding = Encoding::kRawChw, .bytes = {}, .height = 2, .width = 2, .where = "shard-0 at offset 7"},

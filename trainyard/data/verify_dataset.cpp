@@ -7,6 +7,7 @@
 
 #include "trainyard/core/parallel.h"
 #include "trainyard/data/dataset_form.h"
+#include "trainyard/data/folder_dataset.h"
 #include "trainyard/data/record_image.h"
 
 namespace trainyard::data {
@@ -28,6 +29,7 @@ class Verifier {
                                  .subset = subset,
                                  .index_directory = options_.index_directory,
                                  .files = options_.files};
+      if (subset == Subset::kValidation) compare_class_folders(whole);
       for (const std::vector<std::string>& shards : parts_of(whole)) {
         DatasetOptions options = whole;
         options.shards = shards;
@@ -43,6 +45,22 @@ class Verifier {
   }
 
  private:
+  // Validation images of a class without training images are an error of any run.
+  void compare_class_folders(const DatasetOptions& validation) {
+    try {
+      const StoredImages stored = find_stored_images(validation, tfrecord_prefix(options_.name, validation.subset));
+      if (stored.form != Form::kClassFolders) return;
+      const KnownClasses known{training_class_names(options_.name, validation), "the training images"};
+      if (known.names.empty()) return;
+      labels_of_classes(folders_in(*validation.files, stored.paths.front()), known, stored.paths.front());
+    } catch (const NoSuchSubset&) {
+      return;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalidArgument) throw;
+      tell(error);
+    }
+  }
+
   // Each shard alone, so that a damaged one does not hide the others; what is not in shards is one part.
   std::vector<std::vector<std::string>> parts_of(const DatasetOptions& whole) const {
     std::vector<std::vector<std::string>> parts;

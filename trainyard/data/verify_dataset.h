@@ -23,7 +23,9 @@ struct VerifyOptions {
 
 struct VerifiedSamples {
   int64_t train = 0, validation = 0;  // that were looked at
-  int64_t bad = 0;                    // of both; a shard whose records cannot be found counts as one
+  // Counts the bad ones of both subsets. A shard whose records cannot be found counts as one, class folders that the
+  // training has not as one, too.
+  int64_t bad = 0;
 };
 
 // Both subsets, as far as they are there: checksums of records, labels, and each image decoded whole. A shard whose

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <numeric>
+#include <set>
 #include <span>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "trainyard/core/log.h"
 #include "trainyard/core/parallel.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/data/image_formats.h"
 
 namespace trainyard::data {
 namespace {
@@ -32,12 +34,6 @@ std::pair<std::string_view, std::string> split_name(std::string_view name) {
   return {name.substr(0, dot), extension};
 }
 
-std::string_view stripped(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  const size_t begin = text.find_first_not_of(kBlanks);
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
-}
-
 }  // namespace
 
 WebDataset::WebDataset(const DatasetOptions& options, const std::vector<std::string>& shards, int64_t label_count,
@@ -54,6 +50,70 @@ WebDataset::WebDataset(const DatasetOptions& options, const std::vector<std::str
                         .where = fmt::format("{} shards in {}", shards.size(), options.directory),
                         .expected = "files KEY.jpg with KEY.cls or KEY.json"});
   }
+  if (!labels_are_names()) return;
+  KnownClasses known = options.classes;
+  if (known.names.empty()) {
+    known.names = label_names_;
+    known.origin = "the data set of this name";
+  }
+  number_names(known, options.directory);
+}
+
+// A sample that cannot be read says nothing: read() tells what is wrong with it.
+bool WebDataset::labels_are_names() const {
+  for (const Sample& sample : samples_) {
+    if (sample.image.offset == 0 || sample.label.offset == 0) continue;
+    if (auto label = read_label(sample); label.ok()) return !label.value().is_number;
+  }
+  return false;
+}
+
+// The class of each sample, empty where it has none that can be read.
+std::vector<std::string> WebDataset::read_names() const {
+  std::vector<std::string> names(samples_.size());
+  core::for_each_parallel(samples_.size(), core::available_cores(), [&](size_t i) {
+    if (samples_[i].label.offset == 0) return;
+    core::Result<WebLabel> label = read_label(samples_[i]);
+    if (!label.ok()) return;
+    if (label.value().is_number) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "labels are names and numbers",
+                                                .where = describe(samples_[i]),
+                                                .expected = "a name, as the first sample has",
+                                                .actual = fmt::format("{}", label.value().number),
+                                                .remedy = "write all labels as names, or all as numbers"});
+    }
+    names[i] = std::move(label.value().name);
+  });
+  return names;
+}
+
+void WebDataset::number_names(const KnownClasses& known, const std::string& where) {
+  const std::vector<std::string> names = read_names();
+  const std::set<std::string> different(names.begin(), names.end());
+  std::vector<std::string> classes(different.begin(), different.end());
+  std::erase(classes, "");
+  label_names_ = known.names.empty() ? classes : known.names;
+  label_count_ = static_cast<int64_t>(label_names_.size());
+  std::vector<int64_t> labels(classes.size());
+  std::iota(labels.begin(), labels.end(), 0);
+  if (!known.names.empty()) labels = labels_of_classes(classes, known, where);
+  std::vector<std::string> skipped;
+  for (size_t i = 0; i < classes.size(); ++i) {
+    numbers_[classes[i]] = labels[i];
+    if (labels[i] < 0) skipped.push_back(classes[i]);
+  }
+  if (skipped.empty()) return;
+  const size_t before = samples_.size();
+  size_t kept = 0;
+  for (size_t i = 0; i < samples_.size(); ++i) {
+    if (names[i].empty() || numbers_.at(names[i]) >= 0) samples_[kept++] = samples_[i];
+  }
+  samples_.resize(kept);
+  core::log::warning("{}: {} images of {} unknown classes are left out: {}", where, before - kept, skipped.size(),
+                     quoted_classes(skipped));
+  if (samples_.empty()) {
+    throw NoSuchSubset({.problem = "WebDataset shards hold no samples of known classes", .where = where});
+  }
 }
 
 std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::TarMember>& members, uint32_t shard) {
@@ -69,7 +129,7 @@ std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::Tar
   for (const formats::TarMember& member : members) {
     const auto [key, extension] = split_name(member.name);
     if (extension.empty()) continue;
-    const bool image = extension == "jpg" || extension == "jpeg" || extension == "png";
+    const bool image = is_image_extension(extension);
     const bool label = extension == "cls" || (extension == "json" && sample.label.offset == 0);
     // Two files of one name are two samples, as after `cat`; 0001.jpg and 0001.png are the image and a mask of it.
     if (key != current || (image && extension == image_extension)) finish();
@@ -87,56 +147,64 @@ std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::Tar
   return samples;
 }
 
-core::Result<Record> WebDataset::read(int64_t index) const {
-  const Sample& sample = samples_[index];
-  const uint64_t offset = std::max(sample.image.offset, sample.image.offset == 0 ? sample.label.offset : 0);
-  Record record{.where = fmt::format("{} at offset {}", files_.path(sample.shard), offset)};
-  if (sample.image.offset == 0 || sample.label.offset == 0) {
-    return Error(ErrorCode::kCorruptData, {.problem = "sample is incomplete",
-                                           .where = record.where,
-                                           .expected = "KEY.jpg, KEY.jpeg or KEY.png, and KEY.cls or KEY.json",
-                                           .actual = sample.image.offset == 0 ? "no image" : "no label"});
-  }
+std::string WebDataset::describe(const Sample& sample) const {
+  const uint64_t offset = sample.image.offset != 0 ? sample.image.offset : sample.label.offset;
+  return fmt::format("{} at offset {}", files_.path(sample.shard), offset);
+}
+
+core::Result<WebLabel> WebDataset::read_label(const Sample& sample) const {
   if (sample.label.size > kMaxLabelBytes) {
-    return Error(
-        ErrorCode::kCorruptData,
-        {.problem = "label is too long", .where = record.where, .actual = fmt::format("{} bytes", sample.label.size)});
+    return Error(ErrorCode::kCorruptData,
+                 {.problem = "label is too long", .actual = fmt::format("{} bytes", sample.label.size)});
   }
   const auto file = files_.open(sample.shard);
-  for (const Part& part : {sample.image, sample.label}) formats::check_tar_header(*file, part.offset, part.size);
+  formats::check_tar_header(*file, sample.label.offset, sample.label.size);
   std::string text(sample.label.size, '\0');
   file->read_at(sample.label.offset, std::as_writable_bytes(std::span(text.data(), text.size())));
-  auto label = parse_label(sample, text);
+  return sample.json ? parse_json_label(text) : parse_cls_label(text);
+}
+
+core::Result<Record> WebDataset::read(int64_t index) const {
+  const Sample& sample = samples_[index];
+  Record record{.where = describe(sample)};
+  if (sample.image.offset == 0 || sample.label.offset == 0) {
+    return Error(ErrorCode::kCorruptData,
+                 {.problem = "sample is incomplete",
+                  .where = record.where,
+                  .expected = fmt::format("KEY with {}, and KEY.cls or KEY.json", image_extension_names()),
+                  .actual = sample.image.offset == 0 ? "no image" : "no label"});
+  }
+  auto label = read_label(sample);
   if (!label.ok()) return label.error().in(record.where);
-  record.label = label.value();
+  auto number = label_of(label.value());
+  if (!number.ok()) return number.error().in(record.where);
+  record.label = number.value();
+  record.label_text = std::move(label.value().name);
+  const auto file = files_.open(sample.shard);
+  formats::check_tar_header(*file, sample.image.offset, sample.image.size);
   record.bytes.resize(sample.image.size);
   file->read_at(sample.image.offset, record.bytes);
   return record;
 }
 
-core::Result<int64_t> WebDataset::parse_label(const Sample& sample, const std::string& text) const {
-  int64_t label = -1;
-  if (sample.json) {
-    const auto json = nlohmann::json::parse(text, nullptr, false);
-    if (!json.is_object() || !json.contains("label") || !json["label"].is_number_integer()) {
-      return Error(ErrorCode::kCorruptData,
-                   {.problem = "JSON of a sample has no label", .expected = "an object with a whole number \"label\""});
-    }
-    label = json["label"].get<int64_t>();
-  } else {
-    const std::string_view digits = stripped(text);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), label);
-    if (error != std::errc() || end != digits.data() + digits.size()) {
-      return Error(ErrorCode::kCorruptData, {.problem = "label is no number", .expected = "a whole number as text"});
-    }
+core::Result<int64_t> WebDataset::label_of(const WebLabel& label) const {
+  if (!numbers_.empty()) {
+    const auto found = numbers_.find(label.name);
+    if (!label.is_number && found != numbers_.end()) return found->second;
+    return Error(ErrorCode::kCorruptData, {.problem = "label has changed since the start"});
   }
-  if (label < 0 || label >= label_count_) {
+  if (!label.is_number) {
+    return Error(ErrorCode::kCorruptData, {.problem = "label is no number",
+                                           .expected = "a whole number, as the first sample has",
+                                           .actual = quoted_class(label.name)});
+  }
+  if (label.number < 0 || label.number >= label_count_) {
     return Error(ErrorCode::kCorruptData, {.problem = "label is out of range",
                                            .expected = fmt::format("[0, {})", label_count_),
-                                           .actual = fmt::format("{}", label),
+                                           .actual = fmt::format("{}", label.number),
                                            .remedy = "check that --data_name is the name of this data set"});
   }
-  return label;
+  return label.number;
 }
 
 }  // namespace trainyard::data

@@ -5,20 +5,27 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/shard_files.h"
+#include "trainyard/data/webdataset_label.h"
 #include "trainyard/formats/tar.h"
 
 namespace trainyard::data {
 
-// The image is KEY.jpg, KEY.jpeg or KEY.png, the first of them; the label KEY.cls, a number as text, or the number
-// "label" of KEY.json. Groups with neither are passed over, a group with one of the two is a bad sample.
+// The image is KEY.jpg, KEY.png, KEY.webp or another of image_formats.h, the first of them; the label KEY.cls or
+// KEY.json (webdataset_label.h).
+// Groups with neither are passed over, a group with one of the two is a bad sample.
+//
+// The first sample's label says whether labels are numbers or names; a set has one kind. Names are numbered by
+// DatasetOptions::classes, else by the data set's own names, else by their order, byte by byte, among all that occur.
 class WebDataset : public Dataset {
  public:
-  // Reads the headers of all files in the shards. Throws kCorruptData where one is damaged, NoSuchSubset without
-  // samples.
+  // Reads the headers of all files in the shards, and where labels are names all labels. Throws kCorruptData where one
+  // is damaged, NoSuchSubset without samples, kInvalidArgument where labels are numbers and names, or names that are
+  // unknown.
   WebDataset(const DatasetOptions& options, const std::vector<std::string>& shards, int64_t label_count,
              std::vector<std::string> label_names);
 
@@ -38,11 +45,17 @@ class WebDataset : public Dataset {
     Part image, label;
   };
   static std::vector<Sample> group(const std::vector<formats::TarMember>& members, uint32_t shard);
-  core::Result<int64_t> parse_label(const Sample& sample, const std::string& text) const;
+  bool labels_are_names() const;
+  std::vector<std::string> read_names() const;
+  void number_names(const KnownClasses& known, const std::string& where);
+  core::Result<WebLabel> read_label(const Sample& sample) const;
+  core::Result<int64_t> label_of(const WebLabel& label) const;
+  std::string describe(const Sample& sample) const;
 
   ShardFiles files_;
   int64_t label_count_;
   std::vector<std::string> label_names_;
+  std::unordered_map<std::string, int64_t> numbers_;  // of names; empty: labels are numbers
   std::vector<Sample> samples_;
 };
 

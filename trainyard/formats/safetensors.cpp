@@ -23,7 +23,8 @@ core::Error corrupt(const core::ReadableFile& file, std::string_view tensor, std
 
 }  // namespace
 
-std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file) {
+std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file,
+                                                  std::map<std::string, std::string>* metadata) {
   char length_bytes[kLengthBytes] = {};
   if (file.size() < kLengthBytes) throw corrupt(file, "", "file is too short for a safetensors header");
   file.read_at(0, std::as_writable_bytes(std::span(length_bytes)));
@@ -35,7 +36,7 @@ std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file
   }
   std::string text(length, '\0');
   file.read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
-  std::vector<SafetensorsEntry> entries = parse_safetensors_header(text, file.path());
+  std::vector<SafetensorsEntry> entries = parse_safetensors_header(text, file.path(), metadata);
   std::stable_sort(entries.begin(), entries.end(), [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
     return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
   });

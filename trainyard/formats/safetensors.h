@@ -16,7 +16,9 @@ namespace trainyard::formats {
 // What the header tells, in the order of places. Throws kCorruptData naming the file and the tensor: a header that is
 // longer than the file or nested, names that come twice, unknown types, tensors that overlap, leave gaps or end behind
 // the file.
-std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file);
+// `metadata`, where it is not null, gets the texts of "__metadata__".
+std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file,
+                                                  std::map<std::string, std::string>* metadata = nullptr);
 
 // One tensor to write. `values` has the product of `shape` elements.
 struct FloatTensor {

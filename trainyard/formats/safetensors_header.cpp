@@ -26,7 +26,8 @@ constexpr std::pair<std::string_view, TensorType> kTypes[] = {
 // refused; other fields of an entry are passed over.
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
-  explicit HeaderReader(const std::string& path) : path_(path) {}
+  HeaderReader(const std::string& path, std::map<std::string, std::string>* metadata)
+      : path_(path), metadata_(metadata) {}
 
   std::vector<SafetensorsEntry> take() { return std::move(entries_); }
 
@@ -39,6 +40,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool number_float(double, const std::string& text) override { return scalar(text); }
   bool string(std::string& text) override {
     if (place_ == Place::kEntry && field_ == Field::kType) return type(text);
+    if (place_ == Place::kMetadata && metadata_ != nullptr) (*metadata_)[metadata_name_] = text;
     return scalar(fmt::format("\"{}\"", text.substr(0, 40)));
   }
   bool binary(Json::binary_t&) override { return true; }  // JSON has none
@@ -59,6 +61,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   bool key(std::string& text) override {
     if (place_ == Place::kTensors) {
       name_ = std::move(text);
+    } else if (place_ == Place::kMetadata) {
+      metadata_name_ = std::move(text);
     } else if (place_ == Place::kEntry) {
       field_ = text == "dtype"          ? Field::kType
                : text == "shape"        ? Field::kShape
@@ -155,6 +159,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   };
 
   const std::string& path_;
+  std::map<std::string, std::string>* const metadata_;
+  std::string metadata_name_;
   Place place_ = Place::kOutside;
   Field field_ = Field::kOther;
   Found found_;
@@ -166,8 +172,9 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& path) {
-  HeaderReader reader(path);
+std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& path,
+                                                       std::map<std::string, std::string>* metadata) {
+  HeaderReader reader(path, metadata);
   if (!Json::sax_parse(text, &reader)) throw reader.no_header();
   std::vector<SafetensorsEntry> entries = reader.take();
   std::vector<std::string_view> names;

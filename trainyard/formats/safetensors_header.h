@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,9 @@ struct SafetensorsEntry {
 };
 
 // In the order of the text; nothing about places has been checked. Throws kCorruptData naming the file and the tensor.
-std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& path);
+// `metadata`, where it is not null, gets the texts of "__metadata__"; what is no text there is passed over.
+std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& path,
+                                                       std::map<std::string, std::string>* metadata = nullptr);
 
 // kCorruptData with what to do.
 core::Error safetensors_error(const std::string& path, std::string_view tensor, std::string problem,

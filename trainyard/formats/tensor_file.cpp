@@ -152,8 +152,9 @@ void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t en
   }
 }
 
-TensorFile::TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors)
-    : file_(std::move(file)), tensors_(std::move(tensors)) {}
+TensorFile::TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors,
+                       std::map<std::string, std::string> metadata)
+    : file_(std::move(file)), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {}
 
 const StoredTensor* TensorFile::find(std::string_view name) const {
   const auto found =
@@ -187,10 +188,11 @@ std::vector<float> TensorFile::read_floats(const StoredTensor& tensor) const {
 
 TensorFile open_tensor_file(const std::string& path, core::FileSystem& files) {
   auto file = files.open_read(path);
+  std::map<std::string, std::string> metadata;
   std::vector<StoredTensor> tensors =
-      looks_like_torch(*file) ? read_torch_state_dict(*file) : read_safetensors_header(*file);
+      looks_like_torch(*file) ? read_torch_state_dict(*file) : read_safetensors_header(*file, &metadata);
   drop_wrappers(tensors);
-  return {std::move(file), std::move(tensors)};
+  return {std::move(file), std::move(tensors), std::move(metadata)};
 }
 
 }  // namespace trainyard::formats

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -56,11 +57,14 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
 // Tensors that have been found to lie inside the file. Any thread.
 class TensorFile {
  public:
-  TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors);
+  TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors,
+             std::map<std::string, std::string> metadata = {});
 
   const std::string& path() const { return file_->path(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the file's order
-  const StoredTensor* find(std::string_view name) const;                 // null when there is none
+  // Texts by name that safetensors files hold beside the tensors; state dicts have none.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const StoredTensor* find(std::string_view name) const;  // null when there is none
 
   // The elements in C order, as float32: 16-bit and integer types exactly as far as float32 can, float64 rounded.
   std::vector<float> read_floats(const StoredTensor& tensor) const;
@@ -68,6 +72,7 @@ class TensorFile {
  private:
   std::unique_ptr<core::ReadableFile> file_;
   std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
 };
 
 // Which of the formats a file is, its first bytes say, not its name. "module." and "_orig_mod." in front of all names,

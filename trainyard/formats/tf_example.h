@@ -16,12 +16,13 @@
 namespace trainyard::formats {
 
 // Feature names of the ImageNet schema of TensorFlow's data set scripts.
-inline constexpr std::string_view kImageEncoded = "image/encoded";         // bytes: the JPEG
-inline constexpr std::string_view kImageClassLabel = "image/class/label";  // int64
-inline constexpr std::string_view kImageClassText = "image/class/text";    // bytes
-inline constexpr std::string_view kImageHeight = "image/height";           // int64, pixels
-inline constexpr std::string_view kImageWidth = "image/width";             // int64, pixels
-inline constexpr std::string_view kImageFilename = "image/filename";       // bytes
+inline constexpr std::string_view kImageEncoded = "image/encoded";           // bytes: the JPEG
+inline constexpr std::string_view kImageClassLabel = "image/class/label";    // int64
+inline constexpr std::string_view kImageClassText = "image/class/text";      // bytes
+inline constexpr std::string_view kImageClassSynset = "image/class/synset";  // bytes: ImageNet's "n01440764"
+inline constexpr std::string_view kImageHeight = "image/height";             // int64, pixels
+inline constexpr std::string_view kImageWidth = "image/width";               // int64, pixels
+inline constexpr std::string_view kImageFilename = "image/filename";         // bytes
 // Boxes: four floats lists of equal length, each a fraction of the height or width.
 inline constexpr std::string_view kImageBoxXMin = "image/object/bbox/xmin";
 inline constexpr std::string_view kImageBoxYMin = "image/object/bbox/ymin";

@@ -7,8 +7,9 @@ void declare_flags(core::FlagTable& table) {
   table.text("model", "trivial", "the model; `trainyard models` lists them").group(kGroup);
   table
       .integer("num_classes", std::nullopt,
-               "outputs of the model; unset: those of the data set (ImageNet 1001, CIFAR-10 11)")
-      .bounds(1)
+               "outputs of the model; unset: as many as the data name classes (class folders); where labels are "
+               "numbers only, and in the dialect of tf_cnn_benchmarks for whole data sets, ImageNet 1001, CIFAR-10 11")
+      .bounds(1, kMostClasses)
       .group(kGroup);
   table.real("resnet_base_lr", std::nullopt, "base learning rate of ResNets at a batch of 256, instead of 0.128")
       .group(kGroup);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/skip_reasons.h"
 
 namespace trainyard::nn {
 namespace {
@@ -24,7 +25,7 @@ TEST(Accelerator, OptionsThatMakeNoSenseAreRefused) {
 }
 
 TEST(Accelerator, AMachineWithoutGpusSaysWhatIsMissing) {
-  if (accelerator_count("cuda") > 0) GTEST_SKIP() << "this machine has a GPU";
+  if (accelerator_count("cuda") > 0) GTEST_SKIP() << core::skip::kNeedsNoGpu;
   try {
     open_accelerator("cuda", {});
     FAIL() << "opened a GPU that is not there";

@@ -6,6 +6,10 @@
 // Its parameters and buffers move into the replica's ParameterSet: the module's tensors become views of the flat block,
 // so optimizers, reductions and checkpoints see them as all others; gradients reach the sink through a post-accumulate
 // hook.
+//
+// LibTorch computes a module's operators, with their faults: on a CPU a module must not train a 1x1 convolution that
+// has a stride, no padding and fewer than 16 input channels, in channels_last. The gradient of its weights is written
+// outside of its memory. nn/libtorch_convolution.h says why, and has a way around it to call in forward().
 #pragma once
 
 #include <functional>

@@ -66,12 +66,16 @@ at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& lab
   return at::cross_entropy_loss(at_least_float(logits), labels, {}, kMean, kIgnoreNone, options.label_smoothing);
 }
 
-at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k) {
+at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k) {
   check(logits, labels);
   const at::NoGradGuard no_grad;
   const at::Tensor own = logits.gather(1, labels.unsqueeze(1));  // [N, 1]
   const at::Tensor larger = (logits > own).sum(1);               // [N]
-  return (larger < k).logical_and(logits.isfinite().all(1)).sum();
+  return (larger < k).logical_and(logits.isfinite().all(1));
+}
+
+at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k) {
+  return top_k_hits(logits, labels, k).sum();
 }
 
 }  // namespace trainyard::nn

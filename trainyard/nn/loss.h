@@ -26,5 +26,7 @@ void check_labels(const at::Tensor& labels, int64_t classes);
 // in when fewer than k classes have a strictly larger logit, so all that tie at the k-th place are in; a sample with
 // a logit that is not finite has none in.
 at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
+// Which samples these are: bool [N].
+at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
 
 }  // namespace trainyard::nn

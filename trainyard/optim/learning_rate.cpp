@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,15 +44,30 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
+// Whole steps of so many epochs; more than any run has where they pass what an int64_t holds.
+int64_t whole_steps(double batches_per_epoch, double epochs) {
+  constexpr double kMost = 4e18;
+  return static_cast<int64_t>(std::clamp(batches_per_epoch * epochs, -kMost, kMost));
+}
+
+// One component of a schedule, which `part` counts from 1.
+std::string place_of(size_t part) {
+  return fmt::format("component {} of --piecewise_learning_rate_schedule", part);
+}
+
 template <typename Number>
-Number parse_number(std::string_view text, std::string_view what) {
+Number parse_number(std::string_view text, std::string_view what, size_t part) {
   std::string_view digits = text;
   while (!digits.empty() && digits.front() == ' ') digits.remove_prefix(1);
   while (!digits.empty() && digits.back() == ' ') digits.remove_suffix(1);
   Number number{};
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size()) {
-    throw Error(ErrorCode::kInvalidArgument, fmt::format("Invalid {}: {}", what, text));
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("Invalid {}: {}", what, text.empty() ? "''" : text),
+                 .where = place_of(part),
+                 .expected = std::is_integral_v<Number> ? "a whole number of epochs" : "a learning rate",
+                 .actual = digits.empty() ? "nothing" : ""});
   }
   return number;
 }
@@ -84,16 +100,33 @@ LearningRate parse_piecewise(std::string_view schedule, double batches_per_epoch
   const std::vector<std::string_view> parts = split(schedule, ';');
   if (parts.size() % 2 == 0) {
     throw Error(ErrorCode::kInvalidArgument,
-                "--piecewise_learning_rate_schedule must have an odd number of components");
+                {.problem = "--piecewise_learning_rate_schedule must have an odd number of components",
+                 .expected = "RATE;EPOCH;RATE;...;RATE",
+                 .actual = fmt::format("{}, of {} components", schedule, parts.size())});
   }
   std::vector<int64_t> boundaries;
   std::vector<double> rates;
+  int64_t last_epoch = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i % 2 == 0) {
-      rates.push_back(parse_number<double>(parts[i], "learning rate"));
+      rates.push_back(parse_number<double>(parts[i], "learning rate", i + 1));
+      if (!std::isfinite(rates.back()) || rates.back() < 0) {
+        throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("Invalid learning rate: {}", parts[i]),
+                                                  .where = place_of(i + 1),
+                                                  .expected = "a finite number, at least 0"});
+      }
     } else {
-      const auto epoch = parse_number<int64_t>(parts[i], "epoch");
-      boundaries.push_back(static_cast<int64_t>(static_cast<double>(epoch) * batches_per_epoch) - 1);
+      const auto epoch = parse_number<int64_t>(parts[i], "epoch", i + 1);
+      if (epoch < last_epoch) {
+        throw Error(
+            ErrorCode::kInvalidArgument,
+            {.problem = "the epochs of a piecewise learning rate must ascend",
+             .where = place_of(i + 1),
+             .expected = i == 1 ? "an epoch of at least 0" : fmt::format("at least {}, the one before", last_epoch),
+             .actual = std::to_string(epoch)});
+      }
+      last_epoch = epoch;
+      boundaries.push_back(whole_steps(batches_per_epoch, static_cast<double>(epoch)) - 1);
     }
   }
   return piecewise(std::move(boundaries), std::move(rates));
@@ -123,7 +156,7 @@ LearningRate cosine(double rate, int64_t total_steps, int64_t begin) {
 
 LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch) {
   require_batches_per_epoch(batches_per_epoch);
-  auto step_of = [=](double epoch) { return static_cast<int64_t>(batches_per_epoch * epoch); };
+  auto step_of = [=](double epoch) { return whole_steps(batches_per_epoch, epoch); };
   std::vector<int64_t> boundaries;
   std::vector<double> rates;
   for (const double epoch : schedule.boundary_epochs) boundaries.push_back(step_of(epoch));

@@ -78,11 +78,35 @@ TEST(LearningRate, CosineMeetsItsEndsAndMiddle) {
 }
 
 TEST(LearningRate, BadSchedulesAreRefusedWithUpstreamsTexts) {
-  EXPECT_EQ(core::message_of([] { parse_piecewise("1;3", 10); }),
-            "--piecewise_learning_rate_schedule must have an odd number of components");
-  EXPECT_EQ(core::message_of([] { parse_piecewise("1;3;x", 10); }), "Invalid learning rate: x");
-  EXPECT_EQ(core::message_of([] { parse_piecewise("1;2.5;2", 10); }), "Invalid epoch: 2.5");
-  EXPECT_EQ(core::message_of([] { parse_piecewise("", 10); }), "Invalid learning rate: ");
+  const auto problem = [](const char* schedule) { return core::problem_of([&] { parse_piecewise(schedule, 10); }); };
+  EXPECT_EQ(problem("1;3"), "--piecewise_learning_rate_schedule must have an odd number of components");
+  EXPECT_EQ(problem("1;3;x"), "Invalid learning rate: x");
+  EXPECT_EQ(problem("1;2.5;2"), "Invalid epoch: 2.5");
+  EXPECT_EQ(problem(""), "Invalid learning rate: ''");
+}
+
+// What is wrong stands in the schedule as it was given, not in the steps that were made of it.
+TEST(LearningRate, ABadScheduleSaysWhichComponentItIs) {
+  const std::string place = " of --piecewise_learning_rate_schedule";
+  const auto error = [](const char* schedule) { return core::thrown_by([&] { parse_piecewise(schedule, 0.3); }); };
+  EXPECT_EQ(error("1;3").detail().actual, "1;3, of 2 components");
+  EXPECT_EQ(error("a;3;.1").detail().where, "component 1" + place);
+  EXPECT_EQ(error("1;3;.1;5;nan").detail().where, "component 5" + place);
+  EXPECT_EQ(error("1;3;-.1").detail().where, "component 3" + place);
+  EXPECT_EQ(error("1;;.1").detail().where, "component 2" + place);
+  EXPECT_EQ(error("1;;.1").detail().actual, "nothing");
+  EXPECT_EQ(error("1;3;.1;").detail().actual, "1;3;.1;, of 4 components");
+  const core::Error descends = error("1;3;.1;2;.01");
+  EXPECT_EQ(descends.detail().problem, "the epochs of a piecewise learning rate must ascend");
+  EXPECT_EQ(descends.detail().where, "component 4" + place);
+  EXPECT_EQ(descends.detail().expected, "at least 3, the one before");
+  EXPECT_EQ(descends.detail().actual, "2");
+  EXPECT_EQ(error("1;-3;.1").detail().where, "component 2" + place);
+}
+
+TEST(LearningRate, EpochsBeyondAllStepsAreNeverReached) {
+  expect_rates(parse_piecewise("1;9223372036854775807;.1", 1e9), {{0, 1.0}, {int64_t{1} << 60, 1.0}});
+  expect_rates(by_epochs({.rate = 1, .warmup_epochs = 1e300}, 10), {{0, 0.0}, {1000, 1000 / 4e18}});
 }
 
 TEST(LearningRate, ValuesThatCannotBeAreRefused) {

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/isfinite.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/optim/finite.h"
 #ifdef TRAINYARD_WITH_CUDA
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/optim/cuda/kernels.h"
@@ -56,7 +56,7 @@ void LossScaler::end_step(const at::Tensor& gradients, StepState& state) {
     return;
   }
 #endif
-  const bool found = options_.automatic && !gradients.isfinite().all().item<bool>();
+  const bool found = options_.automatic && !all_finite(gradients);
   fields[StepState::kInverseLossScale] = 1.0 / scale->scale;
   fields[StepState::kFoundInf] = found ? 1.0 : 0.0;
   if (options_.automatic) *scale = next_loss_scale(*scale, found, options_.raise_after);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error_for_test.h"
+#include "trainyard/core/skip_reasons.h"
 #include "trainyard/parallel/fake_nccl_for_test.h"
 #include "trainyard/parallel/thread_communicator.h"
 
@@ -226,7 +227,7 @@ TEST(NcclCommunicator, RanksEndTogether) {
 }
 
 TEST(OpenNccl, SaysWhatIsMissing) {
-  if (nccl_libraries().has("nccl")) GTEST_SKIP() << "NCCL is built in";
+  if (nccl_libraries().has("nccl")) GTEST_SKIP() << core::skip::kNeedsNoNccl;
   const Error error = thrown_by([] { open_nccl(); });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_TRUE(says(error, "nccl.h")) << error.what();

@@ -13,6 +13,7 @@
 #include "trainyard/data/synthetic_source.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/recipes/dataset_choice.h"
+#include "trainyard/recipes/flag_ranges.h"
 #include "trainyard/recipes/input_settings.h"
 
 namespace trainyard::recipes {
@@ -28,12 +29,17 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 // Whole images, of which nothing is made.
 class DecodeOnly : public data::Transform {
  public:
+  explicit DecodeOnly(data::ImageSize size) : size_(size) {}
+  data::ImageSize size() const override { return size_; }
   core::Result<bool> apply(const data::Record& record, const data::SampleKey&, void*) const override {
     if (record.encoding == data::Encoding::kRawChw || record.encoding == data::Encoding::kDecoded) return true;
     const auto image = data::decode_image(record.bytes);
     if (!image.ok()) return image.error().in(record.where);
     return true;
   }
+
+ private:
+  data::ImageSize size_;  // of the batch's places, which stay as they are
 };
 
 struct Timed {
@@ -75,8 +81,10 @@ void declare_bench_data_flags(core::FlagTable& table) {
           "threads that work on input; unset: datasets_num_private_threads, else the cores that the process may use")
       .bounds(1, 4096)
       .group(kGroup);
-  table.real("seconds", 10, "how long it is timed; a quarter of that for each comparison").bounds(0).group(kGroup);
-  table.integer("warmup_epochs", 0, "passes over the data before that, to fill a cache").bounds(0).group(kGroup);
+  table.real("seconds", 10, "how long it is timed; a quarter of that for each comparison")
+      .bounds(0, 86'400)
+      .group(kGroup);
+  table.integer("warmup_epochs", 0, "passes over the data before that, to fill a cache").bounds(0, 1000).group(kGroup);
   table.integer("image_size", 0, "side of the images in pixels; 0: the model's, or 224 (CIFAR-10 and shapes: 32)")
       .bounds(0, 16384)
       .group(kGroup);
@@ -90,6 +98,7 @@ DataBenchReport bench_data(const core::FlagValues& values) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "trainyard bench data needs a data set", .remedy = "pass its folder as --data_dir"});
   }
+  check_flag_ranges(values);
   const std::string dataset_name = benchmark_dataset_name(values);
   if (values.text("dali_mode") == "GPU") {
     throw core::Error(core::ErrorCode::kUnsupported,
@@ -104,10 +113,6 @@ DataBenchReport bench_data(const core::FlagValues& values) {
   }
   const double seconds = values.real("seconds");
   const int64_t group_size = values.integer("batch_group_size");
-  if (group_size < 1) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      fmt::format("batch_group_size must be positive, not {}", group_size));
-  }
 
   DataBenchReport report{.dataset = dataset_name,
                          .batch_size = values.integer("batch_size"),
@@ -119,7 +124,8 @@ DataBenchReport bench_data(const core::FlagValues& values) {
   report.samples = dataset->size();
   data::PipelineOptions options = pipeline_options(settings, true);
   options.batch_size = report.batch_size;
-  data::Pipeline full(dataset, data::transforms().get(dataset_name)(settings.transform), options);
+  const std::shared_ptr<const data::Transform> transform = data::transforms().get(dataset_name)(settings.transform);
+  data::Pipeline full(dataset, transform, options);
   full.next();
   report.first_batch_seconds = seconds_since(start);
 
@@ -141,7 +147,7 @@ DataBenchReport bench_data(const core::FlagValues& values) {
   report.peak_memory_bytes = peak_memory_bytes();
   full.stop();
 
-  data::Pipeline decode_only(dataset, std::make_shared<DecodeOnly>(), options);
+  data::Pipeline decode_only(dataset, std::make_shared<DecodeOnly>(transform->size()), options);
   for (int b = 0; b < kWarmUpBatches; ++b) decode_only.next();
   report.rates.push_back({"decode only", take_for(decode_only, kPartForEachComparison * seconds).rate()});
   report.rates.push_back({"full", timed.rate()});

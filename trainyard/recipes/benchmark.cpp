@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/build_info.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
@@ -35,6 +36,10 @@ BenchmarkOutcome run_mode(const core::FlagValues& values, const BenchmarkSetting
 BenchmarkOutcome run(const core::FlagValues& values, const BenchmarkSettings& settings, std::ostream& out,
                      const core::StopToken& stop) {
   const std::shared_ptr<void> on_device = settings.device.use();
+  if (settings.dialect == Dialect::kTfCnnBenchmarks) {
+    // Its lines do not say so.
+    core::log::info("Trainyard {} ({})", core::build_info().version, core::build_info().git_revision);
+  }
   print_run_header(run_header_rows(values, settings), out);
   // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
   const ThreadSettings& threads = settings.threads;
@@ -53,8 +58,9 @@ BenchmarkOutcome run(const core::FlagValues& values, const BenchmarkSettings& se
 
 }  // namespace
 
-BenchmarkOutcome run_benchmark(const core::FlagValues& values, std::ostream& out, const core::StopToken& stop) {
-  const BenchmarkSettings settings = read_benchmark_settings(values);
+BenchmarkOutcome run_benchmark(const core::FlagValues& values, Dialect dialect, std::ostream& out,
+                               const core::StopToken& stop) {
+  const BenchmarkSettings settings = read_benchmark_settings(values, dialect);
   parallel::Rendezvous* const processes = settings.device.processes.get();
   if (processes == nullptr) return run(values, settings, out, stop);
   std::ostream nowhere(nullptr);

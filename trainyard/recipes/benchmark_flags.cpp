@@ -1,5 +1,7 @@
 #include "trainyard/recipes/benchmark_flags.h"
 
+#include <array>
+
 #include "trainyard/core/core_flags.h"
 #include "trainyard/data/flags.h"
 #include "trainyard/models/flags.h"
@@ -9,21 +11,56 @@
 #include "trainyard/train/flags.h"
 
 namespace trainyard::recipes {
+namespace {
 
-const core::FlagTable& benchmark_flags() {
+struct Default {
+  const char* flag;
+  const char* value;
+};
+
+// What `trainyard train` and `trainyard eval` do otherwise than tf_cnn_benchmarks unless a flag says so.
+constexpr std::array<Default, 4> kTrainyardDefaults = {{
+    {"eval_exact", "true"},
+    {"keep_best", "top_1"},
+    {"on_nan", "stop"},
+    {"summary_verbosity", "1"},
+}};
+
+// The same where the default is a rule.
+constexpr std::array<Default, 2> kTrainyardRules = {{
+    {"num_warmup_batches", "0; with forward_only max(10, 5 autotune_threshold^2)"},
+    {"save_summaries_steps", "the steps that are displayed"},
+}};
+
+core::FlagTable declare_all() {
   // In the order of --help: what every run needs first.
-  static const core::FlagTable joined = [] {
-    core::FlagTable table;
-    models::declare_flags(table);
-    data::declare_input_flags(table);
-    train::declare_flags(table);
-    optim::declare_flags(table);
-    nn::declare_flags(table);
-    parallel::declare_flags(table);
-    core::declare_flags(table);
+  core::FlagTable table;
+  models::declare_flags(table);
+  data::declare_input_flags(table);
+  train::declare_flags(table);
+  optim::declare_flags(table);
+  nn::declare_flags(table);
+  parallel::declare_flags(table);
+  core::declare_flags(table);
+  return table;
+}
+
+}  // namespace
+
+const core::FlagTable& benchmark_flags(Dialect dialect) {
+  static const core::FlagTable tf_cnn_benchmarks = declare_all();
+  static const core::FlagTable trainyard = [] {
+    core::FlagTable table = declare_all();
+    for (const Default& own : kTrainyardDefaults) table.set_default(own.flag, own.value);
+    for (const Default& own : kTrainyardRules) table.set_automatic(own.flag, own.value);
     return table;
   }();
-  return joined;
+  return dialect == Dialect::kTrainyard ? trainyard : tf_cnn_benchmarks;
+}
+
+std::string benchmark_flags_page() {
+  return core::help_markdown(benchmark_flags(Dialect::kTfCnnBenchmarks),
+                             {.command = "trainyard train", .table = &benchmark_flags(Dialect::kTrainyard)});
 }
 
 }  // namespace trainyard::recipes

@@ -2,10 +2,15 @@
 #pragma once
 
 #include "trainyard/core/flags.h"
+#include "trainyard/recipes/dialect.h"
 
 namespace trainyard::recipes {
 
-// Made at the first call; lives as long as the program. Thread-safe.
-const core::FlagTable& benchmark_flags();
+// Returns the flags with the defaults of the dialect. Made at the first call; lives as long as the program.
+// Thread-safe.
+const core::FlagTable& benchmark_flags(Dialect dialect = Dialect::kTfCnnBenchmarks);
+
+// Returns docs/flags.md: the flags with the defaults of both dialects.
+std::string benchmark_flags_page();
 
 }  // namespace trainyard::recipes

@@ -100,7 +100,17 @@ TEST(BenchmarkFlags, OnlyTheFlagsOfOtherRuntimesWarn) {
 }
 
 TEST(BenchmarkFlags, TheReferencePageIsCurrent) {
-  EXPECT_TRUE(core::matches_golden(core::help_markdown(benchmark_flags()), "docs/flags.md"));
+  EXPECT_TRUE(core::matches_golden(benchmark_flags_page(), "docs/flags.md"));
+}
+
+TEST(BenchmarkFlags, DialectsHaveTheSameFlagsAndOtherDefaults) {
+  const core::FlagTable& own = benchmark_flags(Dialect::kTrainyard);
+  EXPECT_EQ(own.names(), benchmark_flags(Dialect::kTfCnnBenchmarks).names());
+  EXPECT_FALSE(core::FlagValues(benchmark_flags(Dialect::kTfCnnBenchmarks)).boolean("eval_exact"));
+  EXPECT_TRUE(core::FlagValues(own).boolean("eval_exact"));
+  EXPECT_EQ(core::FlagValues(benchmark_flags(Dialect::kTfCnnBenchmarks)).text("on_nan"), "ignore");
+  EXPECT_EQ(core::FlagValues(own).text("on_nan"), "stop");
+  EXPECT_FALSE(core::parse_flags(own, {"--eval_exact=false"}).boolean("eval_exact"));
 }
 
 // A value of the flag's kind that is not its default.

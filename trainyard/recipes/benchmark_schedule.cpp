@@ -30,11 +30,22 @@ optim::LearningRate model_learning_rate(const core::FlagValues& values, const Be
 
 train::StepPlan make_step_plan(const core::FlagValues& values, const BenchmarkSettings& settings) {
   train::StepPlanOptions options = read_step_plan_options(values);
+  // Each update of `trainyard train` counts, so that none has to go in front of the others.
+  const bool open = !values.given("num_warmup_batches") && !values.given("autotune_threshold");
+  if (settings.dialect == Dialect::kTrainyard && open && settings.mode != BenchmarkMode::kForwardOnly) {
+    options.num_warmup_batches = 0;
+  }
   options.global_batch_size = settings.examples_per_step();
   options.global_eval_batch_size = settings.eval_batch_size * settings.replicas;
   options.train_examples = settings.train_examples;
   options.eval_examples = settings.validation_examples;
-  return train::make_step_plan(options);
+  train::StepPlan plan = train::make_step_plan(options);
+  if (settings.eval_exact) {
+    plan.num_eval_batches =
+        (options.eval_examples + options.global_eval_batch_size - 1) / options.global_eval_batch_size;
+    plan.num_eval_epochs = 1;
+  }
+  return plan;
 }
 
 optim::LearningRate make_learning_rate(const core::FlagValues& values, const BenchmarkSettings& settings) {
@@ -50,8 +61,9 @@ optim::LearningRate make_learning_rate(const core::FlagValues& values, const Ben
   const double rate = *initial;
   optim::LearningRate schedule = optim::constant(rate);
   if (values.text("learning_rate_schedule") == "cosine") {
-    // The warm-up steps of the benchmark train too: they count.
-    schedule = optim::cosine(rate, settings.plan.num_warmup_batches + settings.plan.num_batches, warmup_steps);
+    // The warm-up of tf_cnn_benchmarks trains too and comes in front of num_batches; ours is a part of them.
+    const int64_t untimed = settings.dialect == Dialect::kTfCnnBenchmarks ? settings.plan.num_warmup_batches : 0;
+    schedule = optim::cosine(rate, untimed + settings.plan.num_batches, warmup_steps);
   } else if (values.real("num_epochs_per_decay") > 0) {
     schedule =
         optim::exponential_staircase(rate, static_cast<int64_t>(per_epoch * values.real("num_epochs_per_decay")),

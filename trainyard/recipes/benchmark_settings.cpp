@@ -21,6 +21,13 @@ BenchmarkMode mode_of(const core::FlagValues& values) {
   return evaluates_during_training(values) ? BenchmarkMode::kTrainingAndEvaluation : BenchmarkMode::kTraining;
 }
 
+// A default of exact evaluation gives way to a length that was asked for, and to synthetic images, which have no end.
+bool evaluates_exactly(const core::FlagValues& values, bool synthetic) {
+  if (values.given("eval_exact")) return values.boolean("eval_exact");
+  const bool length = values.given("num_eval_batches") || values.given("num_eval_epochs");
+  return values.boolean("eval_exact") && !length && !synthetic;
+}
+
 nn::KernelOptions kernel_options_of(const core::FlagValues& values) {
   const std::string algorithm = values.text("conv_algorithm"), recompute = values.text("recompute");
   nn::KernelOptions options;
@@ -51,25 +58,20 @@ std::string_view benchmark_mode_name(BenchmarkMode mode) {
   return "training";
 }
 
-std::vector<std::string> BenchmarkSettings::label_names() const {
-  return train_data ? train_data->label_names() : std::vector<std::string>();
-}
-
-BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
+BenchmarkSettings read_benchmark_settings(const core::FlagValues& values, Dialect dialect) {
   validate_benchmark_flags(values);
   for (const std::string& warning : core::check_dispositions(values)) core::log::warning("{}", warning);
 
   const std::string dataset = benchmark_dataset_name(values);
   const models::ModelInfo& model = models::find_model(values.text("model"), dataset);
   BenchmarkSettings settings{read_input_settings(values, dataset, model.image_size)};
+  settings.dialect = dialect;
   settings.mode = mode_of(values);
+  settings.dataset_label = dataset_label(values, dataset, dialect);
   settings.train_dir = values.text("train_dir");
   settings.weights = values.text("weights");
   settings.eval_dir = values.text("eval_dir");
   settings.model = &model;
-  settings.num_classes =
-      values.optional_integer("num_classes").value_or(models::find_dataset(settings.dataset).benchmark_classes);
-  settings.graph = models::build_model(settings.model->name, settings.dataset, {.num_classes = settings.num_classes});
   settings.device = open_device(values);
   // Each process has an order, distortions and dropout of its own; the values that they start with are rank 0's.
   settings.seed += static_cast<uint64_t>(settings.device.rank());
@@ -89,24 +91,14 @@ BenchmarkSettings read_benchmark_settings(const core::FlagValues& values) {
       values.integer("batch_size") > 0 ? values.integer("batch_size") : settings.model->default_batch_size;
   settings.eval_batch_size =
       values.integer("eval_batch_size") > 0 ? values.integer("eval_batch_size") : settings.batch_size;
-  settings.eval_exact = values.boolean("eval_exact");
+  settings.eval_exact = evaluates_exactly(values, settings.synthetic());
   const int cores = core::available_cores();
   const int64_t intra = values.optional_integer("num_intra_threads").value_or(0);
   settings.threads = read_thread_settings(values, settings.replicas, intra > 0 ? static_cast<int>(intra) : cores,
                                           settings.input_threads);
 
-  if (!settings.synthetic()) {
-    if (settings.mode != BenchmarkMode::kEvaluation) settings.train_data = open_dataset(settings, data::Subset::kTrain);
-    if (settings.mode != BenchmarkMode::kTraining && settings.mode != BenchmarkMode::kForwardOnly) {
-      settings.validation_data = open_dataset(settings, data::Subset::kValidation);
-    }
-  }
-  // An epoch of what is there; of synthetic images, as many as the data set has.
-  const models::DatasetInfo& info = models::find_dataset(settings.dataset);
-  settings.train_examples = settings.train_data ? settings.train_data->size() : info.train_examples;
-  settings.validation_examples = settings.validation_data ? settings.validation_data->size() : info.validation_examples;
-  settings.plan = make_step_plan(values, settings);
-  if (settings.plan.warmup_was_rounded) {
+  open_data(values, settings);
+  if (settings.plan.warmup_was_rounded && dialect == Dialect::kTrainyard) {
     core::log::info("Round up warm up steps to {} to match batch_group_size", settings.plan.num_warmup_batches);
   }
   return settings;
@@ -151,6 +143,12 @@ std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings
     };
   }
   pipeline.repeat = subset == data::Subset::kTrain || !settings.eval_exact;
+  if (subset == data::Subset::kTrain) {
+    pipeline.label_texts = settings.label_texts;
+  } else {
+    pipeline.label_texts = std::make_shared<data::LabelTexts>();
+    pipeline.known_texts = settings.label_texts;
+  }
   const auto& dataset = subset == data::Subset::kTrain ? settings.train_data : settings.validation_data;
   pipeline.label_offset = label_offset(*dataset, models::find_dataset(settings.dataset), settings.num_classes);
   return std::make_shared<data::Pipeline>(dataset, make_transform(settings, transform), pipeline);

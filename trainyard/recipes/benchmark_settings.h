@@ -12,9 +12,12 @@
 #include "trainyard/core/flags.h"
 #include "trainyard/data/batch_source.h"
 #include "trainyard/data/dataset.h"
+#include "trainyard/data/label_texts.h"
 #include "trainyard/models/model_registry.h"
 #include "trainyard/nn/executor.h"
+#include "trainyard/recipes/class_names.h"
 #include "trainyard/recipes/device_settings.h"
+#include "trainyard/recipes/dialect.h"
 #include "trainyard/recipes/input_settings.h"
 #include "trainyard/recipes/thread_settings.h"
 #include "trainyard/train/single_cost_trainer.h"
@@ -26,14 +29,22 @@ enum class BenchmarkMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForw
 std::string_view benchmark_mode_name(BenchmarkMode mode);  // upstream's: "training", "training + evaluation", ...
 
 struct BenchmarkSettings : InputSettings {
+  Dialect dialect = Dialect::kTfCnnBenchmarks;
   BenchmarkMode mode = BenchmarkMode::kTraining;
+  std::string dataset_label;  // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
   const models::ModelInfo* model = nullptr;
   nn::Graph graph;
   std::string executor;               // what runs it: a name of nn::executors()
   at::ScalarType dtype = at::kFloat;  // of activations
   nn::KernelOptions kernels;
   DeviceSettings device;
-  int64_t num_classes = 0;
+  int64_t num_classes = 0;  // outputs of the model
+  ClassNames classes;       // of the training data, or of the checkpoint that is evaluated
+  int64_t class_count = 0;  // of the training data, with names or without; 0: there are none
+  // What the checkpoint that is evaluated said when the data were opened. None: there was no checkpoint.
+  std::optional<SavedClasses> saved_classes;
+  // What the training's records call their classes; an evaluation compares its own with it.
+  std::shared_ptr<data::LabelTexts> label_texts;
   int replicas = 1, micro_steps = 1;
   int64_t batch_size = 0, eval_batch_size = 0;                       // a device
   std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic, or not needed
@@ -48,13 +59,17 @@ struct BenchmarkSettings : InputSettings {
   int64_t global_batch_size() const { return batch_size * replicas * micro_steps; }
   // The same, over all processes: what an epoch is counted in.
   int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
-  // Of the training data; empty where there are none.
-  std::vector<std::string> label_names() const;
+  // Returns false where five guesses are always right: with five classes or fewer. tf_cnn_benchmarks shows them anyway.
+  bool shows_top_5() const { return dialect == Dialect::kTfCnnBenchmarks || num_classes > 5; }
 };
+
+// Opens the data that the mode needs and decides what depends on them: the number of classes, the graph, the plan.
+// Throws kInvalidArgument where the classes of training (or of the checkpoint) and validation do not fit each other.
+void open_data(const core::FlagValues& values, BenchmarkSettings& settings);
 
 // Validates everything that can be known before data is read, in upstream's order. Opens the device; logs the line on
 // it and the warnings of warned flags.
-BenchmarkSettings read_benchmark_settings(const core::FlagValues& values);
+BenchmarkSettings read_benchmark_settings(const core::FlagValues& values, Dialect dialect);
 
 // The input of training or of evaluation; an exact evaluation ends after one pass.
 std::shared_ptr<data::BatchSource> make_source(const BenchmarkSettings& settings, data::Subset subset);

@@ -6,12 +6,16 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/lock_file.h"
 #include "trainyard/core/stateful.h"
 #include "trainyard/recipes/benchmark_settings.h"
+#include "trainyard/train/best_checkpoint.h"
 #include "trainyard/train/checkpoint_callback.h"
 #include "trainyard/train/trainer.h"
 
 namespace trainyard::recipes {
+
+train::CheckpointIdentity identity_of(const BenchmarkSettings& settings);
 
 class BenchmarkState : public core::Stateful {
  public:
@@ -19,7 +23,8 @@ class BenchmarkState : public core::Stateful {
       : trainer_(&trainer),
         trains_(settings.mode != BenchmarkMode::kForwardOnly),
         input_(settings.transform),
-        label_names_(settings.label_names()) {}
+        classes_(settings.classes),
+        identity_(identity_of(settings)) {}
 
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
@@ -28,21 +33,32 @@ class BenchmarkState : public core::Stateful {
   train::Trainer* trainer_;
   bool trains_;  // a run that does not leaves the input as the model was trained with it
   data::TransformOptions input_;
-  std::vector<std::string> label_names_;
+  ClassNames classes_;
+  train::CheckpointIdentity identity_;
 };
 
-// Makes train_dir and loads the newest checkpoint there, if there is one, into `state` and its trainer.
-void resume(const BenchmarkSettings& settings, BenchmarkState& state);
+// Makes train_dir and takes its lock, for the one process of a run that writes there; held until the run has closed its
+// files. Throws kInvalidArgument when another run has it.
+std::unique_ptr<core::LockFile> lock_train_dir(const BenchmarkSettings& settings);
+
+// Makes train_dir and loads the newest checkpoint there, if there is one, into `state` and its trainer. Throws
+// kInvalidArgument when the run's data have other classes than those that the checkpoint was trained on.
+void resume(const core::FlagValues& values, const BenchmarkSettings& settings, BenchmarkState& state);
+
+// What --ignore_damaged_checkpoints asks for. writes: this process writes into the directory.
+train::DamagedCheckpoints damaged_checkpoints(const core::FlagValues& values, bool writes);
 
 // Saves into train_dir by the flags, and at the end.
 std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const core::FlagValues& values,
                                                                     const BenchmarkSettings& settings,
                                                                     std::shared_ptr<const BenchmarkState> state);
 
-// Steps after the warm-up that a run from `first_step` has to do; none is logged.
-int64_t remaining_steps(const BenchmarkSettings& settings, int64_t first_step);
+// Keeps the best by --keep_best in train_dir; null for none.
+std::unique_ptr<train::BestKeeper> make_best_keeper(const core::FlagValues& values, const BenchmarkSettings& settings,
+                                                    std::shared_ptr<const BenchmarkState> state);
 
-// Label names of a checkpoint; empty where it has none.
-std::vector<std::string> load_label_names(const core::StateReader& reader);
+// Steps after the warm-up that a run from `first_step` has to do. Where none are left, the log says what was done and
+// what the flags want.
+int64_t remaining_steps(const core::FlagValues& values, const BenchmarkSettings& settings, int64_t first_step);
 
 }  // namespace trainyard::recipes

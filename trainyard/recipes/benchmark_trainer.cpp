@@ -66,6 +66,7 @@ train::SingleCostOptions make_trainer_options(const core::FlagValues& values, co
   options.accelerators = settings.device.accelerators;
   options.capture_steps = settings.device.capture_steps;
   options.loss_scale = settings.device.loss_scale;
+  options.on_nan = train::on_nan_from_name(values.text("on_nan"));
   options.replicas = settings.replicas;
   options.micro_steps = settings.micro_steps;
   options.intra_op_threads = settings.threads.intra_op_threads;

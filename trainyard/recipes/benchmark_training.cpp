@@ -12,27 +12,21 @@
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/compute_rate.h"
 #include "trainyard/recipes/rank_agreement.h"
+#include "trainyard/recipes/run_files.h"
+#include "trainyard/recipes/run_report.h"
+#include "trainyard/recipes/run_steps.h"
 #include "trainyard/recipes/step_recording.h"
 #include "trainyard/recipes/validation_run.h"
 #include "trainyard/train/benchmark_log.h"
 #include "trainyard/train/checkpoint_callback.h"
-#include "trainyard/train/csv_monitor.h"
-#include "trainyard/train/curve_svg.h"
 #include "trainyard/train/evaluation_callback.h"
-#include "trainyard/train/json_lines_monitor.h"
 #include "trainyard/train/progress_callback.h"
 #include "trainyard/train/run_summary.h"
 #include "trainyard/train/summary_callback.h"
-#include "trainyard/train/tensorboard_monitor.h"
 #include "trainyard/train/time_shares.h"
 
 namespace trainyard::recipes {
 namespace {
-
-constexpr const char* kMetricsJson = "metrics.jsonl";
-constexpr const char* kMetricsCsv = "metrics.csv";
-constexpr const char* kSummary = "run_summary.json";
-constexpr const char* kCurve = "curve.svg";
 
 // Time shares of the steps after the warm-up, for the summary of the run.
 class ShareCounter : public train::Callback {
@@ -58,6 +52,7 @@ class TrainingRun {
       : values_(values),
         settings_(settings),
         out_(out),
+        stop_(stop),
         print_([this](std::string_view lines) {
           progress_->clear();
           out_ << lines << std::endl;
@@ -70,32 +65,40 @@ class TrainingRun {
     } else {
       agreement_ = std::make_shared<RankAgreement>(settings.device.processes, stop);
     }
-    const std::string progress = values.text("progress");
-    const bool shows = progress == "on" || (progress == "auto" && core::ProgressBar::stderr_is_terminal());
-    progress_ = std::make_shared<train::ProgressCallback>(settings.model->name, shows && settings.device.is_chief());
+    progress_ = std::make_shared<train::ProgressCallback>(
+        train::ProgressOptions{.model = settings.model->name,
+                               .enabled = shows_progress(values) && settings.device.is_chief(),
+                               .batch_size = settings.examples_per_step(),
+                               .examples_per_epoch = settings.train_examples,
+                               .learning_rate = [this] { return trainer_.current_learning_rate(); }});
   }
 
   void run();
 
  private:
-  void add_monitors();
   void add_callbacks();
+  void run_steps();
   void finish();
+  std::string epoch_and_rate() const;
   double reported_loss() const {
     return values_.text("loss_type_to_report") == "base_loss" ? trainer_.last_base_loss() : trainer_.last_total_loss();
   }
-  int64_t warmup_steps() const { return settings_.plan.num_warmup_batches; }
+  int64_t warmup_steps() const { return steps_.warmup; }
+  bool own_dialect() const { return settings_.dialect == Dialect::kTrainyard; }
   bool saves() const { return !settings_.train_dir.empty() && settings_.device.is_chief(); }
   std::string in_train_dir(const char* name) const { return core::join_path(settings_.train_dir, name); }
 
   const core::FlagValues& values_;
   const BenchmarkSettings& settings_;
   std::ostream& out_;
+  const core::StopToken& stop_;
+  std::unique_ptr<core::LockFile> lock_;  // of train_dir; outlives all that writes there
   train::Print print_;
   std::shared_ptr<data::BatchSource> source_;
   train::SingleCostTrainer trainer_;
   std::shared_ptr<BenchmarkState> state_;
-  int64_t first_step_ = 0, end_local_step_ = 0;
+  RunSteps steps_;
+  std::optional<RunReport> report_;  // in `trainyard train` with a train_dir
   std::optional<ValidationRun> validation_;
   std::unique_ptr<train::BenchmarkLog> benchmark_log_;
   train::StepAccuracies accuracies_;
@@ -104,14 +107,15 @@ class TrainingRun {
   std::shared_ptr<ShareCounter> share_counter_;
   std::shared_ptr<train::EvaluationCallback> evaluation_;
   std::shared_ptr<train::CheckpointCallback> checkpoint_;
+  std::unique_ptr<train::BestKeeper> best_;
   std::shared_ptr<RankAgreement> agreement_;  // with other processes
 };
 
-void TrainingRun::add_monitors() {
-  if (!saves()) return;
-  trainer_.monitors().add(std::make_unique<train::JsonLinesMonitor>(in_train_dir(kMetricsJson)));
-  trainer_.monitors().add(std::make_unique<train::CsvMonitor>(in_train_dir(kMetricsCsv)));
-  trainer_.monitors().add(std::make_unique<train::TensorBoardMonitor>(settings_.train_dir, first_step_));
+// The cells that `trainyard train` has behind those of tf_cnn_benchmarks.
+std::string TrainingRun::epoch_and_rate() const {
+  return fmt::format("\t{:.2f}\t{:.4g}",
+                     train::epoch_of(trainer_, settings_.examples_per_step(), settings_.train_examples),
+                     trainer_.current_learning_rate());
 }
 
 void TrainingRun::add_callbacks() {
@@ -130,9 +134,19 @@ void TrainingRun::add_callbacks() {
   if (values_.boolean("print_training_accuracy")) {
     log.accuracies = [this](const train::StepView& view) { return accuracies_.of(view); };
   }
+  log.top_5 = settings_.shows_top_5();
   log.print = print_;
+  if (own_dialect()) {
+    log.displayed = displayed_steps(values_, settings_);
+    log.print_warmup = warmup_steps() > 0;
+    log.more_columns = "\tepoch\tlearning_rate";
+    log.more_cells = [this] { return epoch_and_rate(); };
+  }
+  log.on_line = [this](const train::StepReport& report) {
+    progress_->set_loss(report.loss);
+    if (benchmark_log_) benchmark_log_->write(report);
+  };
   if (benchmark_log_) {
-    log.on_line = [this](const train::StepReport& report) { benchmark_log_->write(report); };
     log.on_total = [this](double speed) { benchmark_log_->write_total(speed, trainer_.global_step()); };
   }
   step_log_ = std::make_shared<train::StepLog>(log);
@@ -141,9 +155,7 @@ void TrainingRun::add_callbacks() {
   trainer_.add(share_counter_);
   trainer_.add(progress_);
 
-  if (saves() && values_.integer("summary_verbosity") > 0 && values_.integer("save_summaries_steps") > 0) {
-    train::SummaryOptions summary;
-    summary.every_steps = values_.integer("save_summaries_steps");
+  if (train::SummaryOptions summary; set_recorded_steps(values_, settings_, summary)) {
     summary.batch_size = settings_.examples_per_step();
     summary.examples_per_epoch = settings_.train_examples;
     summary.warmup_steps = warmup_steps();
@@ -155,8 +167,9 @@ void TrainingRun::add_callbacks() {
     if (log.accuracies) {
       summary.values.emplace_back("top_1_accuracy",
                                   [this](const train::StepView& view) { return accuracies_.of(view).top_1; });
-      summary.values.emplace_back("top_5_accuracy",
-                                  [this](const train::StepView& view) { return accuracies_.of(view).top_5; });
+      if (settings_.shows_top_5())
+        summary.values.emplace_back("top_5_accuracy",
+                                    [this](const train::StepView& view) { return accuracies_.of(view).top_5; });
     }
     trainer_.add(std::make_shared<train::SummaryCallback>(summary));
   }
@@ -165,27 +178,33 @@ void TrainingRun::add_callbacks() {
         trainer_, [this](train::StepRecorder* recorder) { trainer_.record(recorder); },
         {.executor = trainer_.options().executor,
          .replicas = settings_.replicas,
-         .images = settings_.batch_size * settings_.micro_steps},
+         .images = settings_.batch_size * settings_.micro_steps,
+         .warmup_steps = warmup_steps()},
         values_, settings_, print_);
   }
   if (settings_.mode == BenchmarkMode::kTrainingAndEvaluation) {
-    validation_.emplace(settings_, trainer_.parameters(), values_.integer("display_every"), print_);
+    validation_.emplace(
+        settings_, trainer_.parameters(), values_.integer("display_every"), print_,
+        [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
     train::EvaluationCallbackOptions evaluation;
     evaluation.evaluate = [this] {
       trainer_.wait();
       return validation_->run();
     };
-    evaluation.due = [this](int64_t done) { return settings_.plan.evaluate_after(done, end_local_step_); };
+    evaluation.over_all_runs = steps_.over_all_runs;
+    evaluation.due = [this](int64_t done) {
+      return settings_.plan.evaluate_after(done, steps_.over_all_runs ? steps_.end() : steps_.timed);
+    };
     evaluation.stop_at_top_1_accuracy = values_.optional_real("stop_at_top_1_accuracy");
     evaluation.warmup_steps = warmup_steps();
     evaluation.batch_size = batch_size;
     evaluation.examples_per_epoch = settings_.train_examples;
     evaluation.print = print_;
-    if (benchmark_log_) {
-      evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
-        benchmark_log_->write(result, step);
-      };
-    }
+    if (saves()) best_ = make_best_keeper(values_, settings_, state_);
+    evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
+      if (benchmark_log_) benchmark_log_->write(result, step);
+      if (best_) best_->offer(result, step);
+    };
     evaluation_ = std::make_shared<train::EvaluationCallback>(evaluation);
     trainer_.add(evaluation_);
   }
@@ -200,15 +219,12 @@ void TrainingRun::finish() {
   trainer_.monitors().close();
   if (benchmark_log_) benchmark_log_->close();
   const train::ComputeRate compute = compute_rate(settings_, step_log_->images_per_second());
-  if (!saves()) {
+  if (!report_) {
     log_compute_rate(compute);
+    core::log::info("time: {}", train::time_shares_text(share_counter_->shares()));
     return;
   }
-  core::FileSystem& files = core::local_file_system();
   train::RunSummary summary;
-  summary.model = settings_.model->name;
-  summary.dataset = settings_.dataset + (settings_.synthetic() ? " (synthetic)" : "");
-  summary.mode = benchmark_mode_name(settings_.mode);
   summary.global_step = trainer_.global_step();
   summary.steps = step_log_->steps();
   summary.seconds = step_log_->elapsed_seconds();
@@ -216,42 +232,59 @@ void TrainingRun::finish() {
   summary.compute = compute;
   summary.shares = share_counter_->shares();
   summary.bad_samples = source_->bad_samples();
+  summary.skipped_steps = trainer_.skipped_steps();
   summary.stopped_by = trainer_.stop_reason();
-  if (trainer_.global_step() > first_step_)
+  if (trainer_.global_step() > steps_.first)
     summary.metrics.emplace_back(values_.text("loss_type_to_report"), reported_loss());
   if (evaluation_ && evaluation_->last()) {
     summary.metrics.emplace_back("eval_top_1_accuracy", evaluation_->last()->top_1);
-    summary.metrics.emplace_back("eval_top_5_accuracy", evaluation_->last()->top_5);
+    if (settings_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", evaluation_->last()->top_5);
   }
   if (checkpoint_->last_saved()) summary.checkpoint = checkpoint_->last_saved()->path;
-  summary.tensorboard_directory = settings_.train_dir;
-  summary.metrics_json = in_train_dir(kMetricsJson);
-  summary.metrics_csv = in_train_dir(kMetricsCsv);
-  train::write_run_summary(summary, in_train_dir(kSummary));
-  if (files.exists(summary.metrics_json)) {
-    const std::string curve = train::curve_svg(fmt::format("{} on {}", summary.model, summary.dataset),
-                                               train::curve_panels(files.read_file(summary.metrics_json)));
-    if (!curve.empty()) files.write_file_atomically(in_train_dir(kCurve), curve);
+  if (best_) summary.best = best_->best();
+  if (records_metrics(values_, settings_)) {
+    summary.tensorboard_directory = settings_.train_dir;
+    summary.metrics_json = in_train_dir(kMetricsJson);
+    summary.metrics_csv = in_train_dir(kMetricsCsv);
+    summary.curve = write_curve(settings_);
   }
-  out_ << train::run_summary_text(summary, in_train_dir(kSummary)) << std::endl;
+  report_->end(summary);
+  out_ << train::run_summary_text(summary, report_->path()) << std::endl;
+}
+
+void TrainingRun::run_steps() {
+  // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
+  trainer_.train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
+  finish();
 }
 
 void TrainingRun::run() {
+  // Before anything is read there that another run may be changing, and before anything is written.
+  if (saves()) lock_ = lock_train_dir(settings_);
   out_ << "Generating training model\n";
-  if (!settings_.train_dir.empty()) resume(settings_, *state_);
-  first_step_ = trainer_.global_step();
-  if (agreement_) agreement_->require_same_start(first_step_);
-  end_local_step_ = remaining_steps(settings_, first_step_);
+  if (!own_dialect() && settings_.mode == BenchmarkMode::kTrainingAndEvaluation) {
+    out_ << "Generating evaluation model\n";
+  }
+  if (!settings_.train_dir.empty()) resume(values_, settings_, *state_);
+  steps_ = make_run_steps(values_, settings_, trainer_.global_step());
+  if (agreement_) agreement_->require_same_start(steps_.first);
   if (settings_.device.is_chief()) {
     benchmark_log_ = open_benchmark_log(values_, settings_, settings_.global_batch_size());
   }
-  add_monitors();
+  add_monitors(values_, settings_, steps_.first, trainer_.monitors());
   add_callbacks();
   out_ << "Initializing graph\n";
-  if (end_local_step_ == 0) return;
-  // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
-  trainer_.train({.steps_per_epoch = first_step_ + warmup_steps() + end_local_step_, .starting_step = first_step_});
-  finish();
+  print_rounded_warmup(settings_, out_);
+  if (steps_.none()) return;
+  if (!own_dialect() || !saves()) return run_steps();
+  report_.emplace(values_, settings_);
+  report_->begin(steps_.first);
+  try {
+    run_steps();
+  } catch (const core::Error& error) {
+    report_->fail(error, trainer_.global_step());
+    throw;
+  }
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "trainyard/optim/learning_rate.h"
 #include "trainyard/parallel/all_reduce_spec.h"
 #include "trainyard/recipes/dataset_choice.h"
+#include "trainyard/recipes/flag_ranges.h"
 #include "trainyard/recipes/step_plan_flags.h"
 
 namespace trainyard::recipes {
@@ -43,26 +44,6 @@ bool contains(const std::string& text, std::string_view part) {
 size_t worker_count(const FlagValues& values) {
   if (!truthy(values, "job_name")) return 1;
   return core::split_list(values.text("worker_hosts")).size();
-}
-
-// Ours: values that no bound of the flag reference excludes and with which nothing can run.
-void check_ranges(const FlagValues& values) {
-  for (const char* name : {"num_gpus", "batch_group_size", "display_every", "datasets_prefetch_buffer_size",
-                           "multi_device_iterator_max_buffer_size", "datasets_num_private_threads"}) {
-    refuse_if(is_set(values, name) && values.integer(name) < 1,
-              fmt::format("--{} must be at least 1, not {}", name, values.optional_integer(name).value_or(0)));
-  }
-  for (const char* name : {"num_batches", "num_eval_batches", "num_warmup_batches", "save_model_secs",
-                           "save_model_steps", "save_summaries_steps", "num_intra_threads", "summary_verbosity"}) {
-    refuse_if(is_set(values, name) && values.integer(name) < 0,
-              fmt::format("--{} must not be negative, as {} is", name, values.optional_integer(name).value_or(0)));
-  }
-  for (const char* name :
-       {"num_epochs", "num_eval_epochs", "eval_during_training_every_n_epochs", "num_epochs_per_decay",
-        "num_learning_rate_warmup_epochs", "weight_decay", "gradient_clip"}) {
-    refuse_if(is_set(values, name) && values.real(name) < 0,
-              fmt::format("--{} must not be negative, as {} is", name, values.optional_real(name).value_or(0)));
-  }
 }
 
 void check_gpu_threads(const FlagValues& values) {
@@ -238,7 +219,7 @@ void check_named_schedule(const FlagValues& values) {
 void validate_benchmark_flags(const FlagValues& values) {
   check_compliance_logging(values);
   check_gpu_threads(values);
-  benchmark_dataset_name(values);
+  benchmark_dataset_name(values, false);
   check_learning_rate_decay(values);
   check_precision_and_horovod(values);
   check_single_flags(values);
@@ -253,7 +234,7 @@ void validate_benchmark_flags(const FlagValues& values) {
             "Only one of --train_dir and --weights can be evaluated");
   check_piecewise_learning_rate(values);
   check_named_schedule(values);
-  check_ranges(values);
+  check_flag_ranges(values);
 }
 
 void validate_all_reduce_benchmark_flags(const FlagValues& values) {

@@ -1,11 +1,15 @@
 #include "trainyard/recipes/benchmark_validation.h"
 
+#include <algorithm>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error_for_test.h"
 #include "trainyard/core/flag_value.h"
+#include "trainyard/core/thread.h"
+#include "trainyard/core/thread_limit.h"
 #include "trainyard/recipes/benchmark_flags.h"
 #include "trainyard/recipes/dataset_choice.h"
 
@@ -166,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"33", "--gpu_thread_mode=global --per_gpu_thread_count=2",
             "Invalid per_gpu_thread_count with gpu_thread_mode=global: 2",
             "--gpu_thread_mode=gpu_shared --per_gpu_thread_count=2"},
-        Row{"34", "--data_dir=/some/where",
+        Row{"34", "--data_dir=/proc/sys",  // is there, and holds no images
             "Could not identify name of dataset. Please specify with --data_name option.",
             "--data_dir=/some/where --data_name=cifar10"},
         Row{"34", "--data_name=mnist", "Unknown dataset. Must be one of cifar10, coco, imagenet, librispeech, shapes",
@@ -239,7 +243,7 @@ TEST(BenchmarkValidationOrder, TheFirstConditionInUpstreamsOrderIsReported) {
   EXPECT_EQ(problem_of(line), kMinimum);
   line += " --num_epochs_per_decay=1";
   EXPECT_EQ(problem_of(line), kDecay);
-  line += " --data_dir=/x";
+  line += " --data_dir=/proc/sys";
   EXPECT_EQ(problem_of(line), "Could not identify name of dataset. Please specify with --data_name option.");
 }
 
@@ -266,6 +270,35 @@ TEST(BenchmarkDatasetName, ByNameByPathOrSynthetic) {
   EXPECT_EQ(choose("--data_dir=/data/shapes"), "shapes");
   EXPECT_EQ(choose("--data_dir=/cifar10/imagenet"), "imagenet");  // the first of the list, not of the path
   EXPECT_EQ(choose("--data_dir=/data/imagenet --data_name=shapes"), "shapes");
+}
+
+TEST(BenchmarkDatasetName, SaysThatAFolderIsNotThere) {
+  const core::Error error = core::thrown_by([] { benchmark_dataset_name(parse("--data_dir=/no/where")); });
+  EXPECT_EQ(error.code(), core::ErrorCode::kNotFound);
+  EXPECT_EQ(error.detail().problem, "data directory does not exist");
+  EXPECT_EQ(error.detail().where, "/no/where");
+}
+
+// Beyond the end of its meaning, each with the nearest value that is inside.
+TEST(FlagRanges, EndWhereTheMeaningEnds) {
+  const std::vector<std::pair<std::string, std::string>> refused = {
+      {"--batch_size=-1", "--batch_size must not be negative, as -1 is"},
+      {"--batch_size=1048577", "--batch_size must be at most 1048576, not 1048577"},
+      {"--batch_size=4611686018427387904", "--batch_size must be at most 1048576, not 4611686018427387904"},
+      {"--max_ckpts_to_keep=-1", "--max_ckpts_to_keep must not be negative, as -1 is"},
+      {"--autotune_threshold=-1", "--autotune_threshold must not be negative, as -1 is"},
+      {"--num_gpus=1000000",
+       fmt::format("--num_gpus must be at most {}, not 1000000", std::max(64, core::available_cores()))},
+      {"--num_intra_threads=100000",
+       fmt::format("--num_intra_threads must be at most {}, not 100000", core::most_threads())},
+      {"--eval_interval_secs=-1", "--eval_interval_secs must not be negative, as -1 is"},
+      {"--num_epochs_per_decay=1e300 --learning_rate_decay_factor=.5 --init_learning_rate=1",
+       "--num_epochs_per_decay must be at most 1000000000, not 1e+300"}};
+  for (const auto& [line, problem] : refused) EXPECT_EQ(problem_of(line), problem);
+  for (const char* line : {"--batch_size=1048576", "--max_ckpts_to_keep=0", "--autotune_threshold=0", "--num_gpus=64",
+                           "--num_intra_threads=256", "--eval_interval_secs=0"}) {
+    EXPECT_EQ(problem_of(line), "") << line;
+  }
 }
 
 TEST(BenchmarkDatasetName, RefusesWhatIsNotCovered) {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/build_info.h"
+#include "trainyard/core/cpu_isa.h"
 #include "trainyard/core/error.h"
 #include "trainyard/core/flag_value.h"
 #include "trainyard/core/log.h"
@@ -256,7 +257,23 @@ std::shared_ptr<parallel::Rendezvous> meet(const FlagValues& values, const paral
   return std::make_shared<parallel::Rendezvous>(process, kDeadline);
 }
 
+// Says what the CPU computes with where that is not all that it has. A limit by flag must be in force by now:
+// libraries read it when they are first used.
+void check_cpu_isa(const FlagValues& values) {
+  const std::string wanted = values.text("max_cpu_isa");
+  const core::CpuIsaLimit limit = core::cpu_isa_limit();
+  if (wanted != "auto" && core::parse_cpu_isa_limit(wanted) != limit) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--max_cpu_isa must be known when the process begins",
+                       .expected = wanted,
+                       .actual = core::to_string(limit),
+                       .remedy = fmt::format("set {}={} in the environment", core::kMaxCpuIsaVariable, wanted)});
+  }
+  if (limit != core::CpuIsaLimit::kNone) core::log::info("instruction set: {}", core::describe_cpu_isa());
+}
+
 DeviceSettings open_device(const FlagValues& values) {
+  check_cpu_isa(values);
   parallel::ProcessRank process;
   const bool processes = values.text("variable_update") == "horovod";
   const int gpus = nn::accelerator_count(kKind);

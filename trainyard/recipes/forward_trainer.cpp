@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/clone.h>
+
 #include "trainyard/core/scoped_state.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/train/device_room.h"
@@ -65,12 +67,16 @@ void ForwardTrainer::load(const core::StateReader& reader) {
   }
 }
 
-void ForwardTrainer::run_forward(const data::Batch& batch) {
+at::Tensor ForwardTrainer::run_forward(const data::Batch& batch) {
+  at::Tensor output;
   const auto work = [&] {
-    executor_->forward(batch.images,
-                       {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
+    output = executor_->forward(batch.images,
+                                {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
   };
-  if (options_.accelerator == nullptr) return work();
+  if (options_.accelerator == nullptr) {
+    work();
+    return output;
+  }
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
   train::run_or_explain(
       *options_.accelerator,
@@ -79,6 +85,7 @@ void ForwardTrainer::run_forward(const data::Batch& batch) {
        .bytes_per_image = nn::activation_bytes_per_image(options_.graph, element_bytes, /*training=*/false)},
       work);
   options_.accelerator->wait();
+  return output;
 }
 
 void ForwardTrainer::run_step(train::StepView& view) {
@@ -99,8 +106,12 @@ void ForwardTrainer::run_step(train::StepView& view) {
   for (const data::Batch& batch : batches) {
     const RecordedPart forward(replica, StepPart::kForward);
     const auto begin_batch = Clock::now();
-    run_forward(batch);
+    const at::Tensor output = run_forward(batch);
     batch_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin_batch).count());
+    if (!options_.keep_outputs) continue;
+    view.replicas.push_back(
+        {.batch = batch, .output = output.clone()});  // the next batch is computed in the same memory
+    view.replicas.back().batch.labels = batch.labels.to(output.device());
   }
   const auto end = Clock::now();
   view.times.total = std::chrono::duration<double>(end - begin).count();

@@ -22,6 +22,7 @@ struct ForwardOptions {
   nn::KernelOptions kernels;
   std::shared_ptr<nn::Accelerator> accelerator;  // where it runs; null: the CPU
   uint64_t seed = 0;
+  bool keep_outputs = false;                     // callbacks are shown each batch with its outputs
   std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
 };
 
@@ -45,8 +46,8 @@ class ForwardTrainer : public train::Trainer {
   void end_training() override { source_->stop(); }
 
  private:
-  // To the end, on an accelerator.
-  void run_forward(const data::Batch& batch);
+  // To the end, on an accelerator. Returns the logits, valid until the next call.
+  at::Tensor run_forward(const data::Batch& batch);
 
   ForwardOptions options_;
   std::shared_ptr<data::BatchSource> source_;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/random.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/data/cached_dataset.h"
 #include "trainyard/data/dataset_form.h"
@@ -101,6 +102,7 @@ InputSettings read_input_settings(const core::FlagValues& values, const std::str
   settings.transform = read_image_options(values, dataset, image_size);
   settings.bad_samples = {.policy = data::on_bad_sample(values.text("on_bad_sample")),
                           .budget = values.real("bad_sample_budget")};
+  settings.on_unknown_class = data::on_unknown_class(values.text("on_unknown_class"));
   // One batch is always in the making; the others wait to be taken by the devices.
   settings.prefetch_batches = 1;
   if (values.boolean("datasets_use_prefetch")) settings.prefetch_batches += batches_ahead(values);
@@ -117,9 +119,25 @@ InputSettings read_input_settings(const core::FlagValues& values, const std::str
   return settings;
 }
 
-std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset) {
-  std::shared_ptr<const data::Dataset> dataset = data::datasets().get(settings.dataset)(
-      {.directory = settings.data_dir, .subset = subset, .index_directory = settings.data_index_dir});
+namespace {
+
+// The cache keeps labels by sample: another list of classes is another numbering, one without some has other samples.
+std::string identity_of_labels(const data::Dataset& dataset) {
+  const std::vector<std::string> names = dataset.label_names();
+  if (names.empty()) return "";
+  return fmt::format(", {} samples of {} classes, {:016x}", dataset.size(), names.size(),
+                     core::stable_hash(data::encode_class_names(names)));
+}
+
+}  // namespace
+
+std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset,
+                                                  const data::KnownClasses& classes) {
+  std::shared_ptr<const data::Dataset> dataset =
+      data::datasets().get(settings.dataset)({.directory = settings.data_dir,
+                                              .subset = subset,
+                                              .index_directory = settings.data_index_dir,
+                                              .classes = classes});
   if (settings.record_cache_bytes > 0) {
     dataset = std::make_shared<data::CachedDataset>(std::move(dataset), settings.record_cache_bytes);
   }
@@ -129,8 +147,9 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
   if (!settings.decoded_cache_dir.empty()) {
     cache.directory = core::join_path(settings.decoded_cache_dir, data::subset_name(subset));
     cache.identity = fmt::format(
-        "{}, {}{}: {}", settings.dataset, data::subset_name(subset), cache.exif_orientation ? ", turned by EXIF" : "",
-        data::identity_of_files(*cache.files, data::paths_named(*cache.files, settings.data_dir)));
+        "{}, {}{}: {}{}", settings.dataset, data::subset_name(subset), cache.exif_orientation ? ", turned by EXIF" : "",
+        data::identity_of_files(*cache.files, data::paths_named(*cache.files, settings.data_dir)),
+        identity_of_labels(*dataset));
   }
   return std::make_shared<data::DecodedDataset>(std::move(dataset), cache);
 }

@@ -20,6 +20,7 @@ struct InputSettings {
   int input_threads = 1;
   data::TransformOptions transform;
   data::BadSampleOptions bad_samples;
+  data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
   int64_t prefetch_batches = 1;  // of all devices together, the one in the making included
   int64_t shuffle_buffer = 10000;
   bool repeat_cached_sample = false;
@@ -35,8 +36,9 @@ struct InputSettings {
 InputSettings read_input_settings(const core::FlagValues& values, const std::string& dataset, int64_t image_size);
 
 // The data set in data_dir, behind the caches that the flags ask for. Throws what a data set's constructor does, and
-// kInvalidArgument for a cache of other data.
-std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset);
+// kInvalidArgument for a cache of other data. The names of `classes`, if there are any, number the labels.
+std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset,
+                                                  const data::KnownClasses& classes = {});
 
 // What the flags say of a pipeline; batch sizes and replicas are the caller's.
 data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);

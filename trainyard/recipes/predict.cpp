@@ -1,7 +1,9 @@
 #include "trainyard/recipes/predict.h"
 
 #include <algorithm>
+#include <optional>
 #include <ostream>
+#include <sstream>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -14,31 +16,83 @@
 
 #include "trainyard/core/error.h"
 #include "trainyard/core/file_system.h"
+#include "trainyard/core/log.h"
+#include "trainyard/core/parallel.h"
+#include "trainyard/core/thread.h"
 #include "trainyard/data/dataset.h"
 #include "trainyard/data/transform.h"
 #include "trainyard/formats/npy.h"
+#include "trainyard/recipes/image_paths.h"
 
 namespace trainyard::recipes {
 namespace {
 
 constexpr uint64_t kLargestImageFile = uint64_t{256} << 20;  // bytes
 constexpr int64_t kArrayBatch = 64;                          // images of an array that run at a time
+constexpr size_t kImagesAtATime = 32;                        // of files
 
-// float [1, 3, H, W] as the evaluation of the model's data set makes it.
-at::Tensor load_image(const std::string& path, const data::Transform& transform, const nn::Shape& shape) {
-  data::Record record;
-  const std::string content = core::local_file_system().read_file(path, kLargestImageFile);
-  const auto bytes = std::as_bytes(std::span(content));
-  record.bytes.assign(bytes.begin(), bytes.end());
-  record.where = path;
-  at::Tensor image = at::empty({1, shape[0], shape[1], shape[2]});
-  transform.apply(record, {}, image.data_ptr<float>()).value();
-  return image;
+// An image that was named, and what became of it.
+struct Loaded {
+  std::string path;
+  std::optional<core::Error> error;
+};
+
+// Fills `out`, float [3, H, W], as the evaluation of the model's data set makes it.
+std::optional<core::Error> load_image(const std::string& path, const data::Transform& transform, float* out) {
+  try {
+    data::Record record;
+    const std::string content = core::local_file_system().read_file(path, kLargestImageFile);
+    const auto bytes = std::as_bytes(std::span(content));
+    record.bytes.assign(bytes.begin(), bytes.end());
+    record.where = path;
+    const core::Result<bool> made = transform.apply(record, {}, out);
+    if (made.ok()) return std::nullopt;
+    return made.error();
+  } catch (const core::Error& error) {
+    if (error.code() == core::ErrorCode::kInternal || error.code() == core::ErrorCode::kNoSpace) throw;
+    return error;
+  }
+}
+
+// The next images of `paths`, as many as run at a time.
+std::vector<Loaded> take(ImagePaths& paths) {
+  std::vector<Loaded> taken;
+  while (taken.size() < kImagesAtATime) {
+    auto path = paths.next();
+    if (!path) break;
+    if (path->ok()) {
+      taken.push_back({path->value(), std::nullopt});
+    } else {
+      taken.push_back({"", path->error()});
+    }
+  }
+  return taken;
+}
+
+// float [images that could be read, 3, H, W]. Notes the errors of the others.
+at::Tensor load(std::vector<Loaded>& images, const data::Transform& transform, const nn::Shape& shape) {
+  const int64_t numbers = shape[0] * shape[1] * shape[2];
+  at::Tensor batch = at::empty({static_cast<int64_t>(images.size()), shape[0], shape[1], shape[2]});
+  auto* const begin = batch.mutable_data_ptr<float>();
+  core::for_each_parallel(images.size(), core::available_cores(), [&](size_t i) {
+    if (!images[i].error) {
+      images[i].error = load_image(images[i].path, transform, begin + static_cast<int64_t>(i) * numbers);
+    }
+  });
+  int64_t kept = 0;
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (images[i].error) continue;
+    if (kept != static_cast<int64_t>(i)) {
+      std::copy_n(begin + static_cast<int64_t>(i) * numbers, numbers, begin + kept * numbers);
+    }
+    ++kept;
+  }
+  return batch.narrow(0, 0, kept);
 }
 
 void print_top(const std::string& image, const at::Tensor& logits, const std::vector<std::string>& names,
                const PredictOptions& options, std::ostream& out) {
-  const at::Tensor probabilities = at::softmax(logits[0], 0);
+  const at::Tensor probabilities = at::softmax(logits, 0);
   const auto [values, indices] = at::topk(probabilities, std::min(options.top, probabilities.size(0)));
   const float* value = values.data_ptr<float>();
   const int64_t* index = indices.data_ptr<int64_t>();
@@ -48,7 +102,8 @@ void print_top(const std::string& image, const at::Tensor& logits, const std::ve
     const auto label = static_cast<size_t>(index[i]);
     const std::string name = label < names.size() ? names[label] : "";
     line["top"].push_back({{"class", index[i]}, {"name", name}, {"probability", value[i]}});
-    text += fmt::format("{} {} {}{:.4f}", i == 0 ? "" : ",", index[i], name.empty() ? "" : name + " ", value[i]);
+    text += fmt::format("{} {} {}{:.4f}", i == 0 ? "" : ",", index[i],
+                        name.empty() ? "" : data::printable_class(name) + " ", value[i]);
   }
   fmt::print(out, "{}\n", options.json ? line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : text);
 }
@@ -84,26 +139,49 @@ void PredictOptions::validate() const {
   if (array_input.empty() != array_output.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--input and --output belong together"});
   }
-  if (images.empty() == array_input.empty()) {
+  if ((images.empty() && images_from.empty()) == array_input.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "either images or --input must be given", .remedy = "see trainyard predict --help"});
   }
+  const bool lists = images_from == "-" || std::find(images.begin(), images.end(), "-") != images.end();
+  if (lists && standard_input == nullptr) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "there is no standard input to read a list from"});
+  }
 }
 
-void predict(const PredictOptions& options, std::ostream& out) {
+PredictOutcome predict(const PredictOptions& options, std::ostream& out, const core::StopToken& stop) {
   options.validate();
+  std::istringstream nothing;
+  ImagePaths paths(options.images, options.images_from,
+                   options.standard_input == nullptr ? nothing : *options.standard_input);
   TrainedModel trained = load_trained_model(options.model);
   if (!options.array_input.empty()) {
     predict_array(options, trained, out);
-    return;
+    return {};
   }
   const nn::Shape& shape = trained.executor->graph().input_shape();
   if (options.adjust_input) options.adjust_input(trained.input);
   const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
-  for (const std::string& image : options.images) {
-    const at::Tensor logits = trained.executor->forward(load_image(image, *transform, shape), {});
-    print_top(image, logits, trained.label_names, options, out);
+  PredictOutcome outcome;
+  for (std::vector<Loaded> images = take(paths); !images.empty(); images = take(paths)) {
+    const at::Tensor batch = load(images, *transform, shape);
+    at::Tensor logits;
+    if (batch.size(0) > 0) logits = trained.executor->forward(batch, {});
+    int64_t row = 0;
+    for (const Loaded& image : images) {
+      if (image.error) {
+        core::log::error("{}", image.error->what());
+        ++outcome.failed;
+      } else {
+        print_top(image.path, logits[row++], trained.label_names, options, out);
+        ++outcome.images;
+      }
+    }
+    out.flush();
+    outcome.stopped = stop.stop_requested();
+    if (outcome.stopped) break;
   }
+  return outcome;
 }
 
 }  // namespace trainyard::recipes

@@ -30,7 +30,7 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
                     const RecordedRun& run, const core::FlagValues& values, const BenchmarkSettings& settings,
                     const train::Print& print) {
   train::RecordingOptions options;
-  options.warmup_steps = settings.plan.num_warmup_batches;
+  options.warmup_steps = run.warmup_steps;
   options.replicas = run.replicas;
   options.accelerator = settings.device.accelerator();
   options.record = record;

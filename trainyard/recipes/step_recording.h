@@ -15,6 +15,7 @@ struct RecordedRun {
   std::string executor;
   int replicas = 1;
   int64_t images = 0;  // a replica and step
+  int64_t warmup_steps = 0;
 };
 
 // Adds the callback that the flags ask for: `record` tells the trainer. A trace holds the last but one step of the

@@ -6,8 +6,8 @@
 #include "trainyard/core/scoped_state.h"
 #include "trainyard/formats/tensor_file.h"
 #include "trainyard/models/model_registry.h"
-#include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/image_options.h"
+#include "trainyard/recipes/model_metadata.h"
 #include "trainyard/train/weights.h"
 
 namespace trainyard::recipes {
@@ -31,22 +31,29 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options) {
 }
 
 TrainedModel load_file(const TrainedModelOptions& options) {
-  if (options.model.empty()) {
+  const formats::TensorFile file = formats::open_tensor_file(options.path);
+  const train::CheckpointIdentity said = identity_in(file.metadata(), options.path);
+  const std::string model = options.model.empty() ? said.model : options.model;
+  if (model.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "a file of weights does not say which model they are of",
                        .where = options.path,
                        .remedy = "pass --model, one of `trainyard models`"});
   }
-  const formats::TensorFile file = formats::open_tensor_file(options.path);
   TrainedModel trained;
   trained.checkpoint.path = options.path;
-  trained.identity = {.model = options.model,
-                      .dataset = options.dataset.empty() ? "imagenet" : options.dataset,
-                      .num_classes = options.num_classes};
+  trained.identity = {.model = model,
+                      .dataset = !options.dataset.empty() ? options.dataset
+                                 : !said.dataset.empty()  ? said.dataset
+                                                          : "imagenet",
+                      .num_classes = options.num_classes != 0 ? options.num_classes : said.num_classes};
   if (trained.identity.num_classes == 0) {
     trained.identity.num_classes = models::find_dataset(trained.identity.dataset).num_classes;
   }
+  trained.classes = classes_in(file.metadata(), options.path);
+  trained.label_names = trained.classes.by_output();
   make_executor(trained, options);
+  read_input(file.metadata(), options.path, trained.input);
   const train::LoadedWeights loaded =
       train::load_weights(file, *trained.parameters, trained.identity.num_classes,
                           models::find_model(trained.identity.model, trained.identity.dataset).auxiliary);
@@ -61,29 +68,35 @@ TrainedModel load_file(const TrainedModelOptions& options) {
   return trained;
 }
 
+train::OpenedCheckpoint open(const TrainedModelOptions& options, const train::CheckpointIdentity& expected) try {
+  return train::open_newest_checkpoint(options.path, &expected, options.damaged);
+} catch (const core::Error& error) {
+  if (error.code() != core::ErrorCode::kNotFound || core::local_file_system().exists(options.path)) throw;
+  throw core::Error(core::ErrorCode::kNotFound, {.problem = "there is no such checkpoint, directory or file of weights",
+                                                 .where = options.path.empty() ? "an empty path" : options.path,
+                                                 .remedy = "check --weights or --train_dir"});
+}
+
 }  // namespace
 
 TrainedModel load_trained_model(const TrainedModelOptions& options) {
   core::FileSystem& files = core::local_file_system();
-  if (!files.exists(options.path)) {
-    throw core::Error(core::ErrorCode::kNotFound,
-                      {.problem = "there is no such checkpoint, directory or file of weights",
-                       .where = options.path.empty() ? "an empty path" : options.path,
-                       .remedy = "check --weights or --train_dir"});
-  }
-  if (!files.info(options.path).is_directory) return load_file(options);
+  if (files.exists(options.path) && !files.info(options.path).is_directory) return load_file(options);
+  const train::CheckpointIdentity expected{
+      .model = options.model, .dataset = options.dataset, .num_classes = options.num_classes};
+  const train::OpenedCheckpoint opened = open(options, expected);
+  const core::StateReader* const reader = opened.reader.get();
   TrainedModel trained;
-  trained.checkpoint = train::find_checkpoint(options.path);
-  trained.identity = train::read_checkpoint_identity(trained.checkpoint);
-  train::CheckpointIdentity expected = trained.identity;
-  if (!options.model.empty()) expected.model = options.model;
-  if (!options.dataset.empty()) expected.dataset = options.dataset;
-  if (options.num_classes != 0) expected.num_classes = options.num_classes;
-  const auto reader = train::open_checkpoint(trained.checkpoint, &expected);
+  trained.checkpoint = opened.info;
+  trained.identity = opened.identity;
   make_executor(trained, options);
   trained.parameters->load(core::ScopedReader(*reader, "model/"));
   if (options.kernels.choices != nullptr) options.kernels.choices->load(core::ScopedReader(*reader, "kernels/"));
-  trained.label_names = load_label_names(*reader);
+  trained.classes = load_class_names(*reader, trained.identity);
+  trained.label_names = trained.classes.by_output();
+  if (trained.label_names.empty() && reader->has(kSavedLabelTexts)) {
+    trained.label_names = names_of_texts(reader->text(kSavedLabelTexts));
+  }
   load_evaluation_options(*reader, trained.input);
   return trained;
 }

@@ -8,6 +8,7 @@
 #include "trainyard/data/transform.h"
 #include "trainyard/nn/executor.h"
 #include "trainyard/nn/parameter_set.h"
+#include "trainyard/recipes/class_names.h"
 #include "trainyard/train/checkpoint.h"
 
 namespace trainyard::recipes {
@@ -15,27 +16,31 @@ namespace trainyard::recipes {
 struct TrainedModel {
   train::CheckpointInfo checkpoint;  // of a file of weights: its path, and step 0
   train::CheckpointIdentity identity;
-  std::vector<std::string> label_names;  // may be empty
+  ClassNames classes;                    // without names where the training had none
+  std::vector<std::string> label_names;  // by output, an empty one for none; may be shorter than the outputs
   data::TransformOptions input;          // of evaluation
   std::unique_ptr<nn::ParameterSet> parameters;
   std::unique_ptr<nn::Executor> executor;  // in inference mode, bound to `parameters`
 };
 
 struct TrainedModelOptions {
-  // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth),
-  // which needs `model`, and whose images are those of torchvision's models where the input is not adjusted.
+  // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth).
+  // Where a file's metadata do not say it (model_metadata.h), it needs `model`, has no names, and its images are made
+  // as tf_cnn_benchmarks makes them where the input is not adjusted.
   std::string path;
   // Those that the caller expects, or empty: any checkpoint; imagenet for weights. Another one is an error that names
   // both.
   std::string model, dataset;
   int64_t num_classes = 0;  // of weights; 0: the data set's
+  // Where the newest checkpoint of a train directory is damaged; not kSetAside.
+  train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
   // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
   nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
   at::Device device = at::kCPU;
 };
 
-// Throws kNotFound when there is no checkpoint or file, kInvalidArgument for weights without a model, or of another one
-// or another number of classes.
+// Throws kNotFound when there is no checkpoint or file, kCorruptData for a damaged one, kInvalidArgument for weights
+// without a model, or of another one or another number of classes.
 TrainedModel load_trained_model(const TrainedModelOptions& options);
 
 }  // namespace trainyard::recipes

@@ -1,42 +1,43 @@
 #include "trainyard/recipes/validation_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "trainyard/core/log.h"
 #include "trainyard/core/thread.h"
 #include "trainyard/train/step_lines.h"
 
 namespace trainyard::recipes {
-namespace {
-
-int64_t batches_of(const BenchmarkSettings& settings) {
-  const int64_t batch = settings.eval_batch_size * settings.replicas;
-  return settings.eval_exact ? (settings.validation_examples + batch - 1) / batch : settings.plan.num_eval_batches;
-}
-
-}  // namespace
 
 ValidationRun::ValidationRun(const BenchmarkSettings& settings, nn::ParameterSet& parameters, int64_t display_every,
-                             train::Print print)
-    : batches_(batches_of(settings)),
+                             train::Print print, std::function<void(int64_t, int64_t)> progress,
+                             const core::StopToken& stop)
+    : batches_(settings.plan.num_eval_batches),
       display_every_(std::max<int64_t>(1, display_every)),
+      shows_top_5_(settings.shows_top_5()),
       print_(std::move(print)),
+      progress_(std::move(progress)),
       source_(make_source(settings, data::Subset::kValidation)),
       evaluator_({.graph = settings.graph,
                   .executor = settings.executor,
                   .dtype = settings.dtype,
-                  .kernels = settings.kernels},
+                  .kernels = settings.kernels,
+                  .stops = [stop] { return stop.stop_requested(); }},
                  parameters) {}
 
 train::Evaluation ValidationRun::run() {
   core::settle_team();
   source_->seek({});
-  train::Evaluation all;
+  train::Evaluation all{.shows_top_5 = shows_top_5_};
   for (int64_t done = 0; done < batches_;) {
+    if (progress_) progress_(done, batches_);
     const int64_t count = std::min(display_every_, batches_ - done);
     const train::Evaluation part = evaluator_.run(*source_, count);
     all.samples += part.samples;
+    all.not_finite += part.not_finite;
     all.seconds += part.seconds;
     all.input_seconds += part.input_seconds;
     // Running means over samples.
@@ -44,6 +45,11 @@ train::Evaluation ValidationRun::run() {
     all.loss += weight * (part.loss - all.loss);
     all.top_1 += weight * (part.top_1 - all.top_1);
     all.top_5 += weight * (part.top_5 - all.top_5);
+    all.classes.resize(part.classes.size());
+    for (size_t i = 0; i < part.classes.size(); ++i) {
+      all.classes[i].right += part.classes[i].right;
+      all.classes[i].total += part.classes[i].total;
+    }
     done += count;
     if (count == display_every_) {
       print_(train::evaluation_step_line(done, static_cast<double>(part.samples) / part.seconds));
@@ -52,6 +58,12 @@ train::Evaluation ValidationRun::run() {
   if (source_->bad_samples() > 0) {
     core::log::warning("{} bad samples in the evaluation's data; {} images were evaluated", source_->bad_samples(),
                        all.samples);
+  }
+  if (all.not_finite > 0 || !std::isfinite(all.loss)) {
+    core::log::warning(
+        "the evaluation's loss is {}: the model's outputs for {} of {} images are not finite, which counts "
+        "as wrong",
+        std::isnan(all.loss) ? "NaN" : fmt::format("{}", all.loss), all.not_finite, all.samples);
   }
   return all;
 }

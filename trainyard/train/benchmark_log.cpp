@@ -6,8 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/core/build_info.h"
-#include "trainyard/core/machine_info.h"
+#include "trainyard/train/run_record_json.h"
 #include "trainyard/train/summary_callback.h"
 
 namespace trainyard::train {
@@ -15,13 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr auto kReplaceInvalid = Json::error_handler_t::replace;
-
-Json versions() {
-  const core::BuildInfo& build = core::build_info();
-  Json json{{"trainyard", build.version}, {"git_revision", build.git_revision}, {"compiler", build.compiler}};
-  for (const core::LibraryVersion& library : build.libraries) json[std::string(library.name)] = library.version;
-  return json;
-}
 
 }  // namespace
 
@@ -41,7 +33,6 @@ BenchmarkLog::BenchmarkLog(std::string directory, core::FileSystem& files, std::
       metrics_(core::join_path(directory_, "metric.log"), files) {}
 
 void BenchmarkLog::write_run(const BenchmarkRun& run) {
-  const core::MachineInfo machine = core::machine_info();
   Json configuration = Json::object();
   for (const auto& [name, value] : run.configuration) configuration[name] = value;
   const Json json{{"model", run.model},
@@ -58,13 +49,8 @@ void BenchmarkLog::write_run(const BenchmarkRun& run) {
                   {"rewrite_config", run.rewrite_config},
                   {"configuration", configuration},
                   {"test_id", run.test_id},
-                  {"machine",
-                   {{"name", machine.name},
-                    {"cpu", machine.processor},
-                    {"cores", machine.cores},
-                    {"memory_bytes", machine.memory_bytes},
-                    {"gpus", run.gpus}}},
-                  {"versions", versions()},
+                  {"machine", machine_json(run.gpus)},
+                  {"versions", versions_json()},
                   {"run_date", utc_date(wall_clock_())}};
   files_.write_file_atomically(core::join_path(directory_, "benchmark_run.log"),
                                json.dump(-1, ' ', false, kReplaceInvalid) + "\n");
@@ -83,7 +69,7 @@ void BenchmarkLog::write(const StepReport& report) {
   write_metric("current_examples_per_sec", report.speed.mean, "examples/s", report.global_step);
   if (!report.accuracies) return;
   write_metric("top_1_accuracy", report.accuracies->top_1, "", report.global_step);
-  write_metric("top_5_accuracy", report.accuracies->top_5, "", report.global_step);
+  if (report.accuracies->shows_top_5) write_metric("top_5_accuracy", report.accuracies->top_5, "", report.global_step);
 }
 
 void BenchmarkLog::write_total(double images_per_second, int64_t global_step) {
@@ -92,7 +78,7 @@ void BenchmarkLog::write_total(double images_per_second, int64_t global_step) {
 
 void BenchmarkLog::write(const Evaluation& evaluation, int64_t global_step) {
   write_metric("eval_top_1_accuracy", evaluation.top_1, "", global_step);
-  write_metric("eval_top_5_accuracy", evaluation.top_5, "", global_step);
+  if (evaluation.shows_top_5) write_metric("eval_top_5_accuracy", evaluation.top_5, "", global_step);
   write_metric("eval_average_examples_per_sec", examples_per_second(evaluation), "examples/s", global_step);
 }
 

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +65,8 @@ TRAINYARD_CALLBACK_CONFORMANCE(Evaluation, [] {
   return std::make_shared<EvaluationCallback>(
       EvaluationCallbackOptions{.evaluate = [] { return Evaluation{.samples = 1}; }, .print = print_nothing});
 });
-TRAINYARD_CALLBACK_CONFORMANCE(Progress, [] { return std::make_shared<ProgressCallback>("training", false); });
+TRAINYARD_CALLBACK_CONFORMANCE(Progress,
+                               [] { return std::make_shared<ProgressCallback>(ProgressOptions{.enabled = false}); });
 
 TEST(StepLog, PrintsARunAsUpstreamDoes) {
   std::string text;
@@ -80,6 +83,42 @@ TEST(StepLog, PrintsARunAsUpstreamDoes) {
   EXPECT_EQ(reports[2].global_step, 13);
   EXPECT_NEAR(reports[2].speed.mean, 320, 1e-9);
   EXPECT_NEAR(reports[2].loss, 1.0 / 13, 1e-6);
+}
+
+// Over all runs: the same steps as of a training that was not interrupted, and the first of each run.
+TEST(StepLog, CanShowTheStepsOfTheWholeTraining) {
+  std::string text;
+  std::vector<int64_t> shown;
+  StepLogOptions options = step_log_options(text);
+  options.displayed = DisplayedSteps{.every = 5, .last = 13};
+  options.print_warmup = false;
+  options.more_columns = "\tepoch";
+  options.more_cells = [] { return "\t0.5"; };
+  options.on_line = [&](const StepReport& report) { shown.push_back(report.local_step); };
+  PretendTrainer trainer;
+  run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 7});
+  EXPECT_THAT(shown, ElementsAre(1, 5));
+  EXPECT_TRUE(
+      text.starts_with("Step\tImg/sec\ttotal_loss\tepoch\n1\timages/sec: 320.0 +/- 0.0 (jitter = 0.0)\t1.000\t0.5\n"))
+      << text;
+  EXPECT_THAT(text, HasSubstr("\n5\timages/sec: "));
+  shown.clear();
+  trainer.train({.steps_per_epoch = 13, .starting_step = 7});  // global steps 8 .. 13
+  EXPECT_THAT(shown, ElementsAre(8, 10, 13));
+}
+
+TEST(SummaryCallback, CanChooseItsStepsByTheGlobalOne) {
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  trainer.monitors().add(std::make_unique<Record>(rows));
+  const DisplayedSteps displayed{.every = 5, .last = 12};
+  SummaryOptions options{
+      .every_steps = 2, .due = [=](int64_t step) { return displayed.shows(step); }, .batch_size = 32};
+  run_callback(trainer, std::make_shared<SummaryCallback>(options), {.steps_per_epoch = 7});
+  trainer.train({.steps_per_epoch = 12, .starting_step = 7});
+  std::vector<int64_t> steps;
+  for (const Scalars& row : rows) steps.push_back(row.global_step);
+  EXPECT_THAT(steps, ElementsAre(1, 5, 10, 12));
 }
 
 TEST(StepLog, CountsFromTheRunsOwnBeginningAfterAResume) {
@@ -163,6 +202,18 @@ TEST(CheckpointCallback, SavesEveryNStepsAfterTheWarmUpAndAtTheEnd) {
   EXPECT_EQ(resumed.global_step(), 11);
 }
 
+TEST(CheckpointCallback, CanCountTheStepsOfAllRuns) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  trainer.train({.steps_per_epoch = 3});
+  run_callback(trainer,
+               std::make_shared<CheckpointCallback>(
+                   CheckpointStore(directory.path(), 0),
+                   CheckpointCallbackOptions{.save_steps = 4, .warmup_steps = 2, .over_all_runs = true}),
+               {.steps_per_epoch = 10, .starting_step = 3});
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(4, 8, 10));
+}
+
 TEST(CheckpointCallback, SavesEveryNSeconds) {
   const core::TempDir directory;
   PretendTrainer trainer;
@@ -202,6 +253,46 @@ TEST(CheckpointCallback, SavesNothingAfterAStepThatThrew) {
                             {.steps_per_epoch = 100}),
                core::Error);
   EXPECT_THAT(saved_steps(directory.path()), ElementsAre(2, 4));
+}
+
+// Weights that are NaN from some step on.
+class FailingWeights : public core::Stateful {
+ public:
+  FailingWeights(const Trainer& trainer, int64_t first_bad) : trainer_(&trainer), first_bad_(first_bad) {}
+  void save(core::StateWriter& writer) const override {
+    const bool bad = trainer_->global_step() >= first_bad_;
+    writer.tensor("model/weights", at::full({3}, bad ? std::nan("") : 1.0));
+  }
+  void load(const core::StateReader&) override {}
+
+ private:
+  const Trainer* trainer_;
+  int64_t first_bad_;
+};
+
+TEST(CheckpointCallback, KeepsTheLastGoodCheckpointsWhenWeightsAreNan) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  CheckpointCallbackOptions options{.save_steps = 2, .non_finite_is_error = false};
+  options.state = std::make_shared<FailingWeights>(trainer, 5);
+  const auto callback = std::make_shared<CheckpointCallback>(CheckpointStore(directory.path(), 1), options);
+  ::testing::internal::CaptureStderr();
+  run_callback(trainer, callback, {.steps_per_epoch = 9});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(4));
+  EXPECT_EQ(callback->last_saved()->global_step, 4);
+  for (const char* step : {"6", "8", "9"}) {
+    EXPECT_THAT(log, HasSubstr(std::string("not finite: step ") + step + ", tensor model/weights"));
+  }
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3) << log;
+
+  options.non_finite_is_error = true;
+  PretendTrainer other;
+  options.state = std::make_shared<FailingWeights>(other, 5);
+  EXPECT_THROW(run_callback(other, std::make_shared<CheckpointCallback>(CheckpointStore(directory.path(), 1), options),
+                            {.steps_per_epoch = 9}),
+               core::Error);
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(4));
 }
 
 TEST(CheckpointCallback, RefusesTwoIntervals) {
@@ -315,6 +406,16 @@ TEST_F(EvaluationRun, DoesNotCountTheWarmUp) {
   run(20);
   ASSERT_EQ(rows_.size(), 1U);
   EXPECT_EQ(rows_[0].global_step, 15);
+}
+
+TEST_F(EvaluationRun, CanCountTheStepsOfAllRuns) {
+  trainer_.train({.steps_per_epoch = 7});
+  options_.over_all_runs = true;
+  options_.at_end = false;
+  run_callback(trainer_, std::make_shared<EvaluationCallback>(options_), {.steps_per_epoch = 25, .starting_step = 7});
+  ASSERT_EQ(rows_.size(), 2U);
+  EXPECT_EQ(rows_[0].global_step, 10);
+  EXPECT_EQ(rows_[1].global_step, 20);
 }
 
 TEST_F(EvaluationRun, RefusesBadOptions) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/log.h"
 
 namespace trainyard::train {
 
@@ -23,7 +24,9 @@ void CheckpointCallbackOptions::validate() const {
 }
 
 CheckpointCallback::CheckpointCallback(CheckpointStore store, CheckpointCallbackOptions options)
-    : store_(std::move(store)), options_(std::move(options)), local_steps_(options_.warmup_steps) {
+    : store_(std::move(store)),
+      options_(std::move(options)),
+      local_steps_(options_.warmup_steps, options_.over_all_runs) {
   options_.validate();
   if (!options_.clock) {
     options_.clock = [] {
@@ -44,11 +47,11 @@ void CheckpointCallback::before_step(Trainer&) {
 }
 
 void CheckpointCallback::after_step(Trainer& trainer, const StepView& view) {
-  in_step_ = false;
   const int64_t done = local_steps_.of(view) + 1;
   const bool by_steps = options_.save_steps > 0 && done > 0 && done % options_.save_steps == 0;
   const bool by_time = options_.save_seconds > 0 && options_.clock() - last_time_ >= options_.save_seconds;
   if (by_steps || by_time) save_now(trainer);
+  in_step_ = false;  // here: what cannot be saved is not tried again at the end
 }
 
 void CheckpointCallback::after_train(Trainer& trainer) {
@@ -58,7 +61,12 @@ void CheckpointCallback::after_train(Trainer& trainer) {
 }
 
 void CheckpointCallback::save_now(const Trainer& trainer) {
-  last_saved_ = store_.save(trainer.global_step(), options_.identity, options_.state ? *options_.state : trainer);
+  try {
+    last_saved_ = store_.save(trainer.global_step(), options_.identity, options_.state ? *options_.state : trainer);
+  } catch (const NonFiniteState& error) {
+    if (options_.non_finite_is_error) throw;
+    core::log::warning("{}", error.what());
+  }
   last_time_ = options_.clock();
 }
 

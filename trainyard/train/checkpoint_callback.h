@@ -15,10 +15,12 @@ namespace trainyard::train {
 
 struct CheckpointCallbackOptions {
   CheckpointIdentity identity;
-  int64_t save_steps = 0;    // 0: off; else after every so many steps, counted from the end of the warm-up
-  double save_seconds = 0;   // 0: off
-  int64_t warmup_steps = 0;  // only for the count
+  int64_t save_steps = 0;      // 0: off; else after every so many steps, counted from the end of the warm-up
+  double save_seconds = 0;     // 0: off
+  int64_t warmup_steps = 0;    // only for the count
+  bool over_all_runs = false;  // count the steps of all runs instead: the global step
   bool save_at_end = true;
+  bool non_finite_is_error = true;              // else one warning each time that NonFiniteState keeps it from saving
   std::shared_ptr<const core::Stateful> state;  // what is saved; default: the trainer
   std::function<double()> clock;                // seconds; default: a steady clock
   void validate() const;                        // throws kInvalidArgument

@@ -67,7 +67,7 @@ TEST_F(CheckpointDamage, EveryFlippedBitIsSeen) {
     const std::string content = files_.read_file(path(file));
     ASSERT_GT(content.size(), 200U);
     for (size_t i = 0; i < content.size(); ++i) {
-      for (const int bit : {0, 3, 7}) {
+      for (int bit = 0; bit < 8; ++bit) {
         put_byte(file, i, static_cast<char>(content[i] ^ (1 << bit)));
         const auto error = opening();
         ASSERT_TRUE(error) << file << " byte " << i << " bit " << bit;
@@ -89,15 +89,12 @@ TEST_F(CheckpointDamage, EveryTruncationIsSeen) {
       ASSERT_TRUE(error) << file << " of " << size << " bytes";
       ASSERT_EQ(error->code(), core::ErrorCode::kCorruptData) << error->what();
     }
-    write(file, content + "x");
-    ASSERT_TRUE(opening());
+    for (const char* more : {"x", "\n", " ", "}"}) {
+      write(file, content + more);
+      ASSERT_TRUE(opening());
+    }
     write(file, content);
   }
-  files_.remove_file(path(kTensorFile));
-  const auto error = opening();
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->code(), core::ErrorCode::kNotFound);
-  EXPECT_THAT(error->what(), HasSubstr("tensors.bin"));
 }
 
 TEST_F(CheckpointDamage, AMessageNamesFileTensorExpectedActualAndRemedy) {
@@ -106,8 +103,9 @@ TEST_F(CheckpointDamage, AMessageNamesFileTensorExpectedActualAndRemedy) {
   write(kTensorFile, content);
   EXPECT_THAT(
       opening()->what(),
-      ::testing::MatchesRegex("tensor checksum differs: .*/model.ckpt-5/tensors.bin, tensor weights at offset 16: "
-                              "expected crc32c 0x[0-9a-f]{8}, got 0x[0-9a-f]{8}; move this checkpoint away.*"));
+      ::testing::MatchesRegex(
+          "damaged checkpoint: tensor checksum differs: .*/model.ckpt-5/tensors.bin, tensor weights at offset 16: "
+          "expected crc32c 0x[0-9a-f]{8}, got 0x[0-9a-f]{8}; copy the checkpoint here again, or pass --ignore_.*"));
 }
 
 // What the checksums are for: without them a changed weight is loaded and nobody knows.
@@ -119,13 +117,6 @@ TEST_F(CheckpointDamage, WithoutChecksumsAFlippedBitGoesUnseen) {
   const CheckpointReader trusting(saved_.path, files_, Checksums::kIgnore);
   EXPECT_NE(trusting.tensor("weights").const_data_ptr<float>()[0], 5.0F);
   EXPECT_EQ(trusting.tensor("weights").const_data_ptr<float>()[1], 5.0F);
-}
-
-TEST_F(CheckpointDamage, ADamagedManifestIsPassedOverInFavourOfTheOneBefore) {
-  CheckpointStore store(directory_.path());
-  const CheckpointInfo newer = store.save(6, {}, VersionedState(6));
-  files_.open_write(core::join_path(newer.path, kManifestFile))->close();
-  EXPECT_EQ(latest_version(directory_.path()), 5);
 }
 
 TEST_F(CheckpointDamage, AnotherVersionIsUnsupported) {

@@ -97,7 +97,10 @@ void load_checkpoint(const CheckpointInfo& checkpoint, const CheckpointIdentity*
     detail.problem = fmt::format("checkpoint does not fit ({}): {}", different.substr(1), detail.problem);
     throw core::Error(error.code(), std::move(detail));
   }
-  if (const std::vector<std::string> unread = reader->unread(); !unread.empty()) {
+  std::vector<std::string> unread = reader->unread();
+  // What a best checkpoint is the best by, where it was given the name of its step.
+  std::erase_if(unread, [](const std::string& name) { return name.starts_with("best/"); });
+  if (!unread.empty()) {
     core::log::warning("{}:{} this run has no use for them", checkpoint.path, listed("only in the checkpoint", unread));
   }
 }

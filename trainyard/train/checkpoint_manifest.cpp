@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "trainyard-checkpoint";
+constexpr std::string_view kDamage = "damaged checkpoint: ";
 constexpr int kMaxDepth = 8;  // a manifest's own is 4
 
 constexpr std::array<std::pair<at::ScalarType, std::string_view>, 10> kDtypes{{
@@ -303,11 +304,16 @@ std::string describe_tensor(at::ScalarType dtype, const std::vector<int64_t>& sh
 
 core::Error damaged_checkpoint(std::string problem, std::string where, std::string expected, std::string actual) {
   return {core::ErrorCode::kCorruptData,
-          {.problem = std::move(problem),
+          {.problem = std::string(kDamage) + std::move(problem),
            .where = std::move(where),
            .expected = std::move(expected),
            .actual = std::move(actual),
-           .remedy = "move this checkpoint away to go on from the one before it, or copy it here again"}};
+           .remedy = "copy the checkpoint here again, or pass --ignore_damaged_checkpoints to go on from the newest "
+                     "intact one"}};
+}
+
+bool is_damage(const core::Error& error) {
+  return error.code() == core::ErrorCode::kCorruptData && error.detail().problem.starts_with(kDamage);
 }
 
 }  // namespace trainyard::train

@@ -63,7 +63,9 @@ std::string_view dtype_name(at::ScalarType dtype);
 // "float32 [64, 3, 7, 7]"
 std::string describe_tensor(at::ScalarType dtype, const std::vector<int64_t>& shape);
 
-// kCorruptData with what to do about a damaged checkpoint.
+// kCorruptData: "damaged checkpoint: <problem>", and what to do about it.
 core::Error damaged_checkpoint(std::string problem, std::string where, std::string expected, std::string actual);
+// Whether an error is one of these.
+bool is_damage(const core::Error& error);
 
 }  // namespace trainyard::train

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/crc32c.h"
 #include "trainyard/core/registry.h"
+#include "trainyard/train/checkpoint_finite.h"
+#include "trainyard/train/checkpoint_names.h"
+#include "trainyard/train/name_list.h"
 
 namespace trainyard::train {
 namespace {
@@ -15,25 +19,58 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
+// The result of `work` on a file of the checkpoint. A checkpoint without the file, or with one that ends early or is
+// too long, is damaged.
+template <typename Work>
+auto with_file(const std::string& directory, std::string_view name, core::FileSystem& files, Work work) {
+  const std::string path = core::join_path(directory, name);
+  try {
+    return work(path);
+  } catch (const core::Error& error) {
+    if (error.code() == core::ErrorCode::kCorruptData && !is_damage(error)) {
+      throw damaged_checkpoint(error.detail().problem, path, error.detail().expected, error.detail().actual);
+    }
+    if (error.code() != core::ErrorCode::kNotFound || !files.exists(directory)) throw;
+    throw damaged_checkpoint("a file of the checkpoint is missing", path, "a file", "none");
+  }
+}
+
+void require_length(const Manifest& manifest, const std::string& path, uint64_t bytes) {
+  if (bytes == manifest.tensor_file_bytes) return;
+  throw damaged_checkpoint("tensor file is cut off or has grown", path,
+                           fmt::format("{} bytes", manifest.tensor_file_bytes), fmt::format("{}", bytes));
+}
+
 }  // namespace
 
 Manifest read_manifest(const std::string& directory, core::FileSystem& files) {
-  const std::string path = core::join_path(directory, kManifestFile);
-  return decode_manifest(files.read_file(path, kMaxManifestBytes), path);
+  const auto read = [&](const std::string& path) {
+    return decode_manifest(files.read_file(path, kMaxManifestBytes), path);
+  };
+  Manifest manifest = with_file(directory, kManifestFile, files, read);
+  const std::string called = core::base_name(directory);
+  const std::optional<CheckpointName> name = parse_checkpoint_name(called);
+  if (name && name->step && *name->step != manifest.global_step) {
+    throw damaged_checkpoint("the checkpoint is of another step than its name says", directory,
+                             fmt::format("step {}", *name->step), fmt::format("{}", manifest.global_step));
+  }
+  return manifest;
+}
+
+void require_tensor_file(const Manifest& manifest, const std::string& directory, core::FileSystem& files) {
+  const auto size = [&](const std::string& path) { return files.info(path).size; };
+  require_length(manifest, core::join_path(directory, kTensorFile), with_file(directory, kTensorFile, files, size));
 }
 
 CheckpointReader::CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums)
     : directory_(directory), checksums_(checksums), manifest_(read_manifest(directory, files)) {
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) tensors_[manifest_.tensors[i].name] = i;
-  file_ = files.open_read(core::join_path(directory, kTensorFile));
+  file_ = with_file(directory, kTensorFile, files, [&](const std::string& path) { return files.open_read(path); });
   verify_tensor_file();
 }
 
 void CheckpointReader::verify_tensor_file() const {
-  if (file_->size() != manifest_.tensor_file_bytes) {
-    throw damaged_checkpoint("tensor file is cut off or has grown", file_->path(),
-                             fmt::format("{} bytes", manifest_.tensor_file_bytes), fmt::format("{}", file_->size()));
-  }
+  require_length(manifest_, file_->path(), file_->size());
   std::string header(kTensorFileHeader.size(), '\0');
   file_->read_at(0, std::as_writable_bytes(std::span(header)));
   if (header != kTensorFileHeader) {
@@ -41,16 +78,32 @@ void CheckpointReader::verify_tensor_file() const {
   }
   if (checksums_ == Checksums::kIgnore) return;
   std::vector<std::byte> buffer(std::min<uint64_t>(kChunkBytes, manifest_.tensor_file_bytes));
+  std::vector<std::string> not_finite;
   for (const TensorEntry& entry : manifest_.tensors) {
+    const bool looks = must_be_finite(entry.name, entry.dtype, static_cast<int64_t>(entry.shape.size()));
     uint32_t checksum = 0;
+    int64_t count = 0;
     for (uint64_t done = 0; done < entry.bytes;) {
       const std::span chunk(buffer.data(), std::min<uint64_t>(buffer.size(), entry.bytes - done));
       file_->read_at(entry.offset + done, chunk);
       checksum = core::crc32c(chunk, checksum);
+      if (looks) count += count_non_finite(entry.dtype, chunk);
       done += chunk.size();
     }
     check(entry, checksum);
+    if (count > 0) {
+      not_finite.push_back(
+          fmt::format("{} ({} of {})", entry.name, count, entry.bytes / c10::elementSize(entry.dtype)));
+    }
   }
+  if (not_finite.empty()) return;
+  throw core::Error(core::ErrorCode::kCorruptData,
+                    {.problem = "checkpoint holds NaN or infinity",
+                     .where = directory_,
+                     .expected = "finite values",
+                     .actual = fmt::format("{} tensors with others: {}", not_finite.size(), first_names(not_finite)),
+                     .remedy = "use an earlier checkpoint; --ignore_damaged_checkpoints goes on from the newest one "
+                               "that is sound"});
 }
 
 void CheckpointReader::check(const TensorEntry& entry, uint32_t checksum) const {

@@ -19,7 +19,9 @@ enum class Checksums { kVerify, kIgnore };
 // Stays valid when the checkpoint is removed. One thread at a time.
 class CheckpointReader : public core::StateReader {
  public:
-  // Reads the manifest, then all of the tensor file once to compare checksums. Throws kNotFound, kCorruptData.
+  // Reads the manifest, then all of the tensor file once to compare checksums. Throws kNotFound when there is no such
+  // directory, kCorruptData for whatever else is missing or changed in it, and for tensors that are not finite
+  // (must_be_finite()), with their names.
   CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums = Checksums::kVerify);
 
   const Manifest& manifest() const { return manifest_; }
@@ -56,7 +58,11 @@ class CheckpointReader : public core::StateReader {
   mutable std::set<std::string> read_;
 };
 
-// The manifest alone, without a look at the tensor file.
+// The manifest alone, without a look at the tensor file. Throws kNotFound when there is no such directory, kCorruptData
+// when it has no manifest or a damaged one, or when the directory is called as the checkpoint of another step.
 Manifest read_manifest(const std::string& directory, core::FileSystem& files);
+
+// Throws kCorruptData unless the tensor file is there with the length that the manifest says.
+void require_tensor_file(const Manifest& manifest, const std::string& directory, core::FileSystem& files);
 
 }  // namespace trainyard::train

@@ -44,11 +44,13 @@ class AnyState : public core::Stateful {
   }
 };
 
+// Bytes of every kind; a bit of each exponent is zero, so that numbers are finite.
 at::Tensor patterned(at::IntArrayRef shape, at::ScalarType dtype) {
   at::Tensor tensor = at::empty(shape, dtype);
   auto* bytes = static_cast<unsigned char*>(tensor.mutable_data_ptr());
   for (size_t i = 0; i < tensor.nbytes(); ++i) {
     bytes[i] = static_cast<unsigned char>(dtype == at::kBool ? i % 2 : (i * 2654435761U) >> 11);
+    if (at::isFloatingType(dtype) && (i + 1) % c10::elementSize(dtype) == 0) bytes[i] &= 0xbf;
   }
   return tensor;
 }
@@ -294,11 +296,9 @@ TEST(FindCheckpoint, TakesACheckpointOrADirectoryOfThem) {
   EXPECT_EQ(find_checkpoint(directory.path() + "/").global_step, 12);
   EXPECT_EQ(find_checkpoint(directory.file("model.ckpt-3")).global_step, 3);
   EXPECT_EQ(find_checkpoint(directory.file("model.ckpt-3/")).global_step, 3);
-  EXPECT_EQ(checkpoint_step("/path/to/checkpoints/model.ckpt-1243"), 1243);
-  EXPECT_EQ(checkpoint_step("/path/to/checkpoints/best"), 0);
 
   core::local_file_system().rename(directory.file("model.ckpt-12"), directory.file("best"));
-  EXPECT_EQ(find_checkpoint(directory.file("best")).global_step, 0);
+  EXPECT_EQ(find_checkpoint(directory.file("best")).global_step, 12);
   core::local_file_system().make_directories(directory.file("empty"));
   for (const char* name : {"empty", "none"}) {
     const auto error = error_of([&] { find_checkpoint(directory.file(name)); });

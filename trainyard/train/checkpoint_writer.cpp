@@ -1,21 +1,28 @@
 #include "trainyard/train/checkpoint_writer.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/crc32c.h"
+#include "trainyard/train/checkpoint_finite.h"
 
 namespace trainyard::train {
 
 // Tensors are written as they lie in memory, and the format says little-endian.
 static_assert(std::endian::native == std::endian::little);
 
-CheckpointWriter::CheckpointWriter(std::string directory, core::FileSystem& files)
+namespace {
+constexpr size_t kChunkBytes = size_t{256} << 10;
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(std::string directory, int64_t global_step, core::FileSystem& files)
     : directory_(std::move(directory)),
       files_(files),
       tensors_(files.open_write(core::join_path(directory_, kTensorFile))) {
+  manifest_.global_step = global_step;
   tensors_->write(kTensorFileHeader);
 }
 
@@ -45,14 +52,33 @@ void CheckpointWriter::tensor(const std::string& name, const at::Tensor& value) 
   dtype_name(value.scalar_type());  // throws for a type that is not held
   const at::Tensor plain = value.detach().cpu().contiguous();
   const std::span bytes(static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes());
+  TensorEntry entry{.name = name,
+                    .dtype = plain.scalar_type(),
+                    .shape = plain.sizes().vec(),
+                    .offset = manifest_.tensor_file_bytes,
+                    .bytes = bytes.size()};
+  const bool looks = must_be_finite(name, entry.dtype, plain.dim());
+  int64_t not_finite = 0;
+  // Chunk by chunk: what the checksum has brought into the cache is looked at there.
+  for (size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
+    const std::span chunk = bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin));
+    entry.checksum = core::crc32c(chunk, entry.checksum);
+    if (looks) not_finite += count_non_finite(entry.dtype, chunk);
+  }
+  if (not_finite > 0) refuse_non_finite(entry, not_finite);
   tensors_->write(bytes);
-  manifest_.tensors.push_back({.name = name,
-                               .dtype = plain.scalar_type(),
-                               .shape = plain.sizes().vec(),
-                               .offset = manifest_.tensor_file_bytes,
-                               .bytes = bytes.size(),
-                               .checksum = core::crc32c(bytes)});
   manifest_.tensor_file_bytes += bytes.size();
+  manifest_.tensors.push_back(std::move(entry));
+}
+
+void CheckpointWriter::refuse_non_finite(const TensorEntry& entry, int64_t count) const {
+  throw NonFiniteState(
+      core::ErrorCode::kCorruptData,
+      {.problem = "no checkpoint of values that are not finite",
+       .where = fmt::format("step {}, tensor {}", manifest_.global_step, entry.name),
+       .expected = "finite values",
+       .actual = fmt::format("{} of {} NaN or infinite", count, entry.bytes / c10::elementSize(entry.dtype)),
+       .remedy = "lower the learning rate or clip gradients; the checkpoints before it are still there"});
 }
 
 void CheckpointWriter::integer(const std::string& name, int64_t value) {
@@ -70,10 +96,9 @@ void CheckpointWriter::text(const std::string& name, std::string_view value) {
   manifest_.values[name] = std::string(value);
 }
 
-void CheckpointWriter::finish(int64_t global_step, const CheckpointIdentity& identity) {
+void CheckpointWriter::finish(const CheckpointIdentity& identity) {
   tensors_->sync();
   tensors_->close();
-  manifest_.global_step = global_step;
   manifest_.identity = identity;
   const std::string text = encode_manifest(manifest_);
   if (text.size() > kMaxManifestBytes) {

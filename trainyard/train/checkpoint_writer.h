@@ -12,10 +12,11 @@
 namespace trainyard::train {
 
 // Tensors go to the file as they come: of those that do not lie contiguous in CPU memory, one copy at a time is made.
-// Throws kInvalidArgument for a name that is empty, too long or used twice.
+// Throws kInvalidArgument for a name that is empty, too long or used twice, NonFiniteState for a tensor with NaN or
+// infinity (must_be_finite()).
 class CheckpointWriter : public core::StateWriter {
  public:
-  CheckpointWriter(std::string directory, core::FileSystem& files);
+  CheckpointWriter(std::string directory, int64_t global_step, core::FileSystem& files);
 
   void tensor(const std::string& name, const at::Tensor& value) override;
   void integer(const std::string& name, int64_t value) override;
@@ -23,10 +24,11 @@ class CheckpointWriter : public core::StateWriter {
   void text(const std::string& name, std::string_view value) override;
 
   // Makes both files and their names durable: tensors, then the manifest, then the directory.
-  void finish(int64_t global_step, const CheckpointIdentity& identity);
+  void finish(const CheckpointIdentity& identity);
 
  private:
   void claim(const std::string& name);
+  void refuse_non_finite(const TensorEntry& entry, int64_t count) const;
 
   std::string directory_;
   core::FileSystem& files_;

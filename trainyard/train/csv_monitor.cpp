@@ -1,6 +1,8 @@
 #include "trainyard/train/csv_monitor.h"
 
 #include <algorithm>
+#include <charconv>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -55,7 +57,8 @@ std::vector<std::string> split_csv_line(std::string_view line) {
   return cells;
 }
 
-CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files) : path_(std::move(path)), files_(files) {
+CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files, int64_t start_step)
+    : path_(std::move(path)), files_(files) {
   lines_.emplace(path_, files_);
   if (files_.info(path_).size == 0) return;
   const std::string content = files_.read_file(path_);
@@ -69,6 +72,14 @@ CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files) : path_(std::m
                        .actual = content.substr(0, std::min<size_t>(content.find('\n'), 80)),
                        .remedy = "move it away"});
   }
+  if (start_step == std::numeric_limits<int64_t>::max()) return;
+  lines_->close();
+  keep_lines(path_, files_, [start_step](std::string_view line) {
+    int64_t step = 0;
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+    return error != std::errc() || step <= start_step;  // the header, too
+  });
+  lines_.emplace(path_, files_);
 }
 
 void CsvMonitor::add_columns(const Scalars& scalars) {

@@ -4,6 +4,8 @@
 //   100,0.5,1700000000.250,train,0.1,2.25
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,8 +21,10 @@ namespace trainyard::train {
 // row is an empty cell.
 class CsvMonitor : public Monitor {
  public:
-  // Throws kCorruptData when there is a file that does not begin with the four columns above.
-  explicit CsvMonitor(std::string path, core::FileSystem& files = core::local_file_system());
+  // Rows of steps after `start_step` are taken out first, as JsonLinesMonitor does. Throws kCorruptData when there is a
+  // file that does not begin with the four columns above.
+  explicit CsvMonitor(std::string path, core::FileSystem& files = core::local_file_system(),
+                      int64_t start_step = std::numeric_limits<int64_t>::max());
 
   // Throws kInvalidArgument for a name with a line break, or of one of the first four columns.
   void write(const Scalars& scalars) override;

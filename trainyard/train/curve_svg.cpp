@@ -16,6 +16,8 @@ namespace trainyard::train {
 namespace {
 
 constexpr double kPanelWidth = 420, kPanelHeight = 260, kLeft = 56, kTop = 64, kGap = 76, kBottom = 44;
+constexpr double kRowHeight = kPanelHeight + kBottom + 40;
+constexpr size_t kColumns = 2;
 constexpr std::array kColours = {"#1f5fbf", "#d9650b", "#2b8a3e", "#862e9c"};
 constexpr int kTicks = 5;
 
@@ -43,7 +45,7 @@ Range rounded(Range range) {
 
 class PanelDrawing {
  public:
-  PanelDrawing(const CurvePanel& panel, double left) : panel_(panel), left_(left) {
+  PanelDrawing(const CurvePanel& panel, double left, double top) : panel_(panel), left_(left), top_(top) {
     Range x, y;
     for (const auto& series : panel.series) {
       for_points(series, [&](double px, double py) {
@@ -56,7 +58,7 @@ class PanelDrawing {
   }
 
   std::string svg() const {
-    std::string out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"panel\">{}</text>\n", left_, kTop - 12,
+    std::string out = fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\" class=\"panel\">{}</text>\n", left_, top_ - 12,
                                   core::xml_text(panel_.title));
     axes(out);
     for (size_t i = 0; i < panel_.series.size(); ++i) line(out, panel_.series[i], kColours[i % kColours.size()]);
@@ -72,7 +74,7 @@ class PanelDrawing {
     }
   }
   double place_x(double x) const { return left_ + (x - x_.low) / (x_.high - x_.low) * kPanelWidth; }
-  double place_y(double y) const { return kTop + kPanelHeight - (y - y_.low) / (y_.high - y_.low) * kPanelHeight; }
+  double place_y(double y) const { return top_ + kPanelHeight - (y - y_.low) / (y_.high - y_.low) * kPanelHeight; }
 
   void axes(std::string& out) const {
     auto each_tick = [](Range range, auto visit) {
@@ -88,10 +90,10 @@ class PanelDrawing {
     });
     each_tick(x_, [&](double v) {
       fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"middle\">{:.6g}</text>\n",
-                     place_x(v), kTop + kPanelHeight + 18, v);
+                     place_x(v), top_ + kPanelHeight + 18, v);
     });
     fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"middle\">step</text>\n",
-                   left_ + kPanelWidth / 2, kTop + kPanelHeight + 36);
+                   left_ + kPanelWidth / 2, top_ + kPanelHeight + 36);
   }
 
   void line(std::string& out, const CurveSeries& series, const char* colour) const {
@@ -117,13 +119,13 @@ class PanelDrawing {
     for (size_t i = panel_.series.size(); i-- > 0;) {
       fmt::format_to(std::back_inserter(out),
                      "<text x=\"{:.1f}\" y=\"{:.0f}\" class=\"name\" text-anchor=\"end\" style=\"fill:{}\">{}</text>\n",
-                     x, kTop - 12, kColours[i % kColours.size()], core::xml_text(panel_.series[i].name));
+                     x, top_ - 12, kColours[i % kColours.size()], core::xml_text(panel_.series[i].name));
       x -= 9.0 * static_cast<double>(panel_.series[i].name.size()) + 12;
     }
   }
 
   const CurvePanel& panel_;
-  double left_;
+  double left_, top_;
   Range x_, y_;
 };
 
@@ -140,14 +142,17 @@ bool has_points(const CurvePanel& panel) {
 
 std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& panels) {
   std::string body;
-  double left = kLeft;
+  size_t count = 0;
   for (const CurvePanel& panel : panels) {
     if (!has_points(panel)) continue;
-    body += PanelDrawing(panel, left).svg();
-    left += kPanelWidth + kGap;
+    const auto column = static_cast<double>(count % kColumns), row = static_cast<double>(count / kColumns);
+    body += PanelDrawing(panel, kLeft + column * (kPanelWidth + kGap), kTop + row * kRowHeight).svg();
+    ++count;
   }
-  if (body.empty()) return "";
-  const double width = left - kGap + 24, height = kTop + kPanelHeight + kBottom;
+  if (count == 0) return "";
+  const auto columns = static_cast<double>(std::min(count, kColumns));
+  const double width = kLeft + columns * (kPanelWidth + kGap) - kGap + 24;
+  const double height = kTop + static_cast<double>((count - 1) / kColumns) * kRowHeight + kPanelHeight + kBottom;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
       "{1:.0f}\">\n"
@@ -162,20 +167,24 @@ std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& p
 std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl) {
   CurvePanel loss{"loss", {{"train", {}, {}}, {"validation", {}, {}}}};
   CurvePanel accuracy{"top-1 accuracy", {{"train", {}, {}}, {"validation", {}, {}}}};
+  CurvePanel rate{"learning rate", {{"", {}, {}}}}, speed{"images/s", {{"", {}, {}}}};
   std::istringstream lines(metrics_jsonl);
   for (std::string line; std::getline(lines, line);) {
     const auto row = nlohmann::json::parse(line, nullptr, false);
     if (!row.is_object() || !row.contains("global_step") || !row["global_step"].is_number()) continue;
-    const size_t series = row.value("phase", "") == "eval" ? 1 : 0;
+    const size_t phase = row.value("phase", "") == "eval" ? 1 : 0;
     auto take = [&](CurvePanel& panel, const char* name) {
       if (!row.contains(name) || !row[name].is_number()) return;
+      const size_t series = std::min(phase, panel.series.size() - 1);
       panel.series[series].x.push_back(row["global_step"].get<double>());
       panel.series[series].y.push_back(row[name].get<double>());
     };
     for (const char* name : {"total_loss", "base_loss", "loss"}) take(loss, name);
     take(accuracy, "top_1_accuracy");
+    take(rate, "learning_rate");
+    take(speed, "images_per_second");
   }
-  return {loss, accuracy};
+  return {loss, accuracy, rate, speed};
 }
 
 }  // namespace trainyard::train

@@ -1,4 +1,4 @@
-// The curves of a run as an SVG picture: panels side by side, each with a few series over the global step.
+// The curves of a run as an SVG picture: panels in rows of two, each with a few series over the global step.
 //
 //   std::string svg = curve_svg("resnet20 on cifar10", {{"loss", "total loss", {{"train", steps, losses}}}});
 #pragma once
@@ -21,8 +21,8 @@ struct CurvePanel {
 // Panels without a point are left out; without any panel the result is empty.
 std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& panels);
 
-// The loss and accuracy panels of a metrics.jsonl text (docs/formats/metrics.md). Lines that are not metrics are
-// skipped.
+// The panels of a metrics.jsonl text: loss, accuracy, learning rate, images a second (docs/formats/metrics.md). Lines
+// that are not metrics are skipped.
 std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl);
 
 }  // namespace trainyard::train

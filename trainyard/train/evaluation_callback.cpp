@@ -19,7 +19,7 @@ void EvaluationCallbackOptions::validate() const {
 }
 
 EvaluationCallback::EvaluationCallback(EvaluationCallbackOptions options)
-    : options_(std::move(options)), local_steps_(options_.warmup_steps) {
+    : options_(std::move(options)), local_steps_(options_.warmup_steps, options_.over_all_runs) {
   options_.validate();
   if (!options_.wall_clock) options_.wall_clock = system_wall_clock;
 }
@@ -42,7 +42,7 @@ void EvaluationCallback::after_step(Trainer& trainer, const StepView& view) {
   const int64_t steps_done = local_steps_.of(view) + 1;
   if (done || trainer.stopping() || steps_done <= 0 || !options_.due || !options_.due(steps_done)) return;
   options_.print(fmt::format("Running evaluation at global_step {}", trainer.global_step()));
-  evaluate(trainer);
+  if (!evaluate(trainer)) return;
   if (const std::optional<std::string> reached = goal_reached()) {
     options_.print(*reached);
     trainer.stop(*reached);
@@ -61,9 +61,14 @@ void EvaluationCallback::after_train(Trainer& trainer) {
   evaluate(trainer);
 }
 
-void EvaluationCallback::evaluate(Trainer& trainer) {
-  last_ = options_.evaluate();
-  options_.print(evaluation_line({last_->top_1, last_->top_5}, last_->samples));
+bool EvaluationCallback::evaluate(Trainer& trainer) {
+  try {
+    last_ = options_.evaluate();
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kCancelled) throw;
+    return false;  // a part of an evaluation is none; the training ends and saves behind this step
+  }
+  options_.print(evaluation_line({last_->top_1, last_->top_5, last_->shows_top_5}, last_->samples));
   Scalars scalars{.global_step = trainer.global_step(),
                   .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
                   .wall_time = options_.wall_clock(),
@@ -72,9 +77,11 @@ void EvaluationCallback::evaluate(Trainer& trainer) {
                              {"top_5_accuracy", last_->top_5},
                              {"loss", last_->loss},
                              {"examples_per_second", examples_per_second(*last_)}}};
+  if (!last_->shows_top_5) std::erase_if(scalars.values, [](const auto& v) { return v.first == "top_5_accuracy"; });
   trainer.monitors().write(scalars);
   trainer.monitors().flush();
   if (options_.on_evaluation) options_.on_evaluation(*last_, trainer.global_step());
+  return true;
 }
 
 std::optional<std::string> EvaluationCallback::goal_reached() const {

@@ -26,7 +26,8 @@ struct EvaluationCallbackOptions {
   std::function<bool()> reached_target;  // a goal of the model's own
 
   int64_t warmup_steps = 0;
-  int64_t batch_size = 0;  // for the epoch of each row, as SummaryOptions
+  bool over_all_runs = false;  // `due` is asked with the global step instead
+  int64_t batch_size = 0;      // for the epoch of each row, as SummaryOptions
   int64_t examples_per_epoch = 0;
   Print print = print_to_stdout;
   std::function<void(const Evaluation&, int64_t global_step)> on_evaluation;
@@ -51,7 +52,8 @@ class EvaluationCallback : public Callback {
   const std::optional<Evaluation>& last() const { return last_; }
 
  private:
-  void evaluate(Trainer& trainer);
+  // Returns false when the evaluation was stopped.
+  bool evaluate(Trainer& trainer);
   // The line to print when the goal is reached, which ends the run.
   std::optional<std::string> goal_reached() const;
 

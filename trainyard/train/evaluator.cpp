@@ -16,6 +16,26 @@ namespace trainyard::train {
 using core::Error;
 using core::ErrorCode;
 
+namespace {
+
+// Adds the samples to their classes and returns how many were right.
+int64_t count_classes(const at::Tensor& hits, const at::Tensor& labels, int64_t outputs,
+                      std::vector<ClassCount>& classes) {
+  classes.resize(static_cast<size_t>(outputs));
+  const bool* const hit = hits.const_data_ptr<bool>();
+  const int64_t* const label = labels.const_data_ptr<int64_t>();
+  int64_t right = 0;
+  for (int64_t i = 0; i < labels.size(0); ++i) {
+    ClassCount& count = classes[static_cast<size_t>(label[i])];
+    ++count.total;
+    count.right += hit[i] ? 1 : 0;
+    right += hit[i] ? 1 : 0;
+  }
+  return right;
+}
+
+}  // namespace
+
 Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : options_(std::move(options)) {
   if (!parameters.allocated()) {
     throw Error(ErrorCode::kInvalidArgument, "an evaluation needs a parameter set that is allocated");
@@ -38,6 +58,7 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
   double loss_sum = 0;
   int64_t top_1 = 0, top_5 = 0, done = 0;
   for (; batches == 0 || done < batches; ++done) {
+    if (options_.stops && options_.stops()) throw Error(ErrorCode::kCancelled, "an evaluation was stopped");
     const std::vector<data::Batch> next = source.next();
     if (next.empty()) break;
     for (const data::Batch& batch : next) {
@@ -48,8 +69,10 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
       const at::Tensor labels = batch.labels.to(output.device());
       const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
       loss_sum += loss.item<double>() * static_cast<double>(count);
-      top_1 += nn::top_k_correct(output, labels, 1).item<int64_t>();
+      const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
+      top_1 += count_classes(hits, batch.labels.contiguous(), output.size(1), result.classes);
       top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
+      result.not_finite += count - output.isfinite().all(1).sum().item<int64_t>();
       result.samples += count;
     }
   }

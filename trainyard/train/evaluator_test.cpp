@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/error_for_test.h"
 #include "trainyard/train/tiny_model_for_test.h"
 
 namespace trainyard::train {
@@ -43,7 +44,7 @@ struct Samples {
 Evaluation by_definition(LinearModel& model, const Samples& samples, int64_t count) {
   const at::Tensor weight = model.set.value(*model.set.find("fc.weight")),
                    bias = model.set.value(*model.set.find("fc.bias"));
-  Evaluation result{.samples = count};
+  Evaluation result{.samples = count, .classes = std::vector<ClassCount>(7)};
   for (int64_t i = 0; i < count; ++i) {
     std::vector<double> logits;
     for (int64_t c = 0; c < 7; ++c) {
@@ -55,6 +56,9 @@ Evaluation by_definition(LinearModel& model, const Samples& samples, int64_t cou
     double sum = 0;
     for (const double logit : logits) sum += std::exp(logit);
     const auto larger = std::count_if(logits.begin(), logits.end(), [&](double logit) { return logit > own; });
+    ClassCount& of_class = result.classes[static_cast<size_t>(samples.labels[i].item<int64_t>())];
+    ++of_class.total;
+    of_class.right += larger < 1 ? 1 : 0;
     result.loss += (std::log(sum) - own) / static_cast<double>(count);
     result.top_1 += (larger < 1 ? 1.0 : 0.0) / static_cast<double>(count);
     result.top_5 += (larger < 5 ? 1.0 : 0.0) / static_cast<double>(count);
@@ -67,6 +71,11 @@ void expect_equal(const Evaluation& actual, const Evaluation& expected) {
   EXPECT_NEAR(actual.top_1, expected.top_1, 1e-12);
   EXPECT_NEAR(actual.top_5, expected.top_5, 1e-12);
   EXPECT_EQ(actual.samples, expected.samples);
+  ASSERT_EQ(actual.classes.size(), expected.classes.size());
+  for (size_t i = 0; i < expected.classes.size(); ++i) {
+    EXPECT_EQ(actual.classes[i].right, expected.classes[i].right) << i;
+    EXPECT_EQ(actual.classes[i].total, expected.classes[i].total) << i;
+  }
   EXPECT_GT(actual.seconds, 0.0);
 }
 
@@ -91,8 +100,21 @@ TEST(Evaluator, CountsBatchesAndWraps) {
   expect_equal(evaluator.run(source, 1), by_definition(model, samples, 5));
   Evaluation three_times = by_definition(model, samples, 10);
   three_times.samples = 30;
+  for (ClassCount& of_class : three_times.classes) of_class = {3 * of_class.right, 3 * of_class.total};
   source.seek({});
   expect_equal(evaluator.run(source, 6), three_times);
+}
+
+TEST(Evaluator, StopsBeforeABatchWhenItIsAsked) {
+  LinearModel model;
+  const Samples samples;
+  int asked = 0;
+  Evaluator evaluator({.graph = model.graph, .stops = [&asked] { return ++asked > 3; }}, model.set);
+  MemorySource source(samples.images, samples.labels, 5);
+  const auto error = core::error_of([&] { evaluator.run(source, 1000000); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), core::ErrorCode::kCancelled);
+  EXPECT_EQ(asked, 4);
 }
 
 TEST(Evaluator, OnlyReadsTheSet) {

@@ -18,7 +18,16 @@ void declare_run_flags(core::FlagTable& table) {
   table.integer("autotune_threshold", std::nullopt, "how often kernels are tried before one is chosen")
       .group(kGroup)
       .translated("it sizes the warm-up, in which kernels are chosen");
-  table.integer("micro_steps", 1, "batches of each device that are averaged into one update").bounds(1).group(kGroup);
+  table.integer("micro_steps", 1, "batches of each device that are averaged into one update")
+      .bounds(1, 65'536)
+      .group(kGroup);
+  table
+      .choice(
+          "on_nan", "ignore", {"stop", "skip", "ignore"},
+          "when the loss or a gradient is not finite. stop: end the run, naming the step and the first layer, and save "
+          "nothing; skip: leave parameters and statistics as they were, a hundred such steps in a row end the run; "
+          "ignore: go on with one warning")
+      .group(kGroup);
   table.integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
       .group(kGroup);
 }
@@ -76,6 +85,17 @@ void declare_output_flags(core::FlagTable& table) {
   table.integer("save_model_secs", 0, "seconds between two checkpoints; 0: only at the end").group(kGroup);
   table.integer("save_model_steps", std::nullopt, "steps between two checkpoints").group(kGroup);
   table.integer("max_ckpts_to_keep", 5, "older checkpoints are removed").group(kGroup);
+  table
+      .choice(
+          "keep_best", "none", {"top_1", "loss", "none"},
+          "keep the checkpoint of the best evaluation as train_dir/best: of the highest top-1 accuracy or the lowest "
+          "loss")
+      .group(kGroup);
+  table
+      .boolean("ignore_damaged_checkpoints", false,
+               "where the newest checkpoint is damaged, take the newest intact one, or start from the beginning when "
+               "there is none; training keeps the damaged ones under other names")
+      .group(kGroup);
   table.integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none").group(kGroup);
   constexpr const char* kHistograms = "histograms and images in summaries";
   table.integer("summary_verbosity", 0, "0: no summaries; 1: scalars; 2, 3: with histograms of gradients and variables")

@@ -28,6 +28,23 @@ std::string json_line(const Scalars& scalars) {
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+namespace {
+
+const std::string& without_later_rows(const std::string& path, core::FileSystem& files, int64_t start_step) {
+  if (start_step == std::numeric_limits<int64_t>::max()) return path;
+  keep_lines(path, files, [start_step](std::string_view line) {
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    const auto step = row.is_object() ? row.find("global_step") : row.end();
+    return !row.is_object() || step == row.end() || !step->is_number_integer() || step->get<int64_t>() <= start_step;
+  });
+  return path;
+}
+
+}  // namespace
+
+JsonLinesMonitor::JsonLinesMonitor(const std::string& path, core::FileSystem& files, int64_t start_step)
+    : lines_(without_later_rows(path, files, start_step), files) {}
+
 void JsonLinesMonitor::write(const Scalars& scalars) {
   lines_.append(json_line(scalars));
 }

@@ -1,5 +1,7 @@
 #include "trainyard/train/line_file.h"
 
+#include <algorithm>
+
 namespace trainyard::train {
 namespace {
 
@@ -15,6 +17,19 @@ void remove_torn_line(const std::string& path, core::FileSystem& files) {
 }
 
 }  // namespace
+
+void keep_lines(const std::string& path, core::FileSystem& files, const std::function<bool(std::string_view)>& keep) {
+  if (!files.exists(path)) return;
+  const std::string content = files.read_file(path);
+  std::string kept;
+  for (std::string_view rest = content; !rest.empty();) {
+    const size_t end = std::min(rest.find('\n'), rest.size() - 1) + 1;
+    const std::string_view line = rest.substr(0, end);
+    if (keep(line.ends_with('\n') ? line.substr(0, line.size() - 1) : line)) kept += line;
+    rest.remove_prefix(end);
+  }
+  if (kept.size() != content.size()) files.write_file_atomically(path, kept);
+}
 
 LineFile::LineFile(const std::string& path, core::FileSystem& files) {
   files.make_directories(core::parent_path(path));

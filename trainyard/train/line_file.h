@@ -1,6 +1,7 @@
 // A text file that grows by whole lines over several runs, each line visible to other processes when append() returns.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,5 +24,9 @@ class LineFile {
  private:
   std::unique_ptr<core::WritableFile> file_;
 };
+
+// Takes out the lines that `keep` refuses, all or nothing; the file is written again only where there are any. Does
+// nothing where there is no file. Throws kIo, kNoSpace.
+void keep_lines(const std::string& path, core::FileSystem& files, const std::function<bool(std::string_view)>& keep);
 
 }  // namespace trainyard::train

@@ -144,6 +144,53 @@ TEST(CsvMonitor, RefusesOtherFilesAndNamesThatBreakTheTable) {
   monitor.write(scalars);
 }
 
+// A run that was killed had got further than its checkpoint; the run that goes on does those steps again.
+TEST(Monitors, RowsAfterTheStepWhereARunGoesOnAreTakenOut) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string csv = directory.file("metrics.csv"), json = directory.file("metrics.jsonl");
+  {
+    CsvMonitor table(csv);
+    JsonLinesMonitor lines(json);
+    for (const int64_t step : {4, 8, 12}) {
+      table.write(train_values(step, 1));
+      lines.write(train_values(step, 1));
+    }
+    table.write(eval_values(12));
+    lines.write(eval_values(12));
+    const auto other = files.open_append(json);
+    other->write("a note of somebody\n[1, 2]\n");
+    other->close();
+  }
+  CsvMonitor table(csv, files, 8);
+  JsonLinesMonitor lines(json, files, 8);
+  table.write(train_values(12, 0.5));
+  lines.write(train_values(12, 0.5));
+  EXPECT_EQ(files.read_file(csv),
+            "global_step,epoch,wall_time,phase,learning_rate,total_loss,top_1_accuracy,top_5_accuracy\n"
+            "4,0.5,1700000000.250,train,0.1,1,,\n"
+            "8,1,1700000000.250,train,0.1,1,,\n"
+            "12,1.5,1700000000.250,train,0.1,0.5,,\n");
+  EXPECT_EQ(files.read_file(json), json_line(train_values(4, 1)) + "\n" + json_line(train_values(8, 1)) +
+                                       "\na note of somebody\n[1, 2]\n" + json_line(train_values(12, 0.5)) + "\n");
+}
+
+// A run from the start takes out all that a run without a checkpoint has left, and a step beyond the last row nothing.
+TEST(Monitors, ARunFromTheStartBeginsAnewAndACompleteOneKeepsAll) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string csv = directory.file("metrics.csv"), json = directory.file("metrics.jsonl");
+  for (const bool keeps : {true, false}) {
+    CsvMonitor(csv).write(train_values(1, 1));
+    JsonLinesMonitor(json).write(train_values(1, 1));
+    const std::string table = files.read_file(csv), lines = files.read_file(json);
+    CsvMonitor(csv, files, keeps ? 1 : 0).close();
+    JsonLinesMonitor(json, files, keeps ? 1 : 0).close();
+    EXPECT_EQ(files.read_file(csv), keeps ? table : "global_step,epoch,wall_time,phase,learning_rate,total_loss\n");
+    EXPECT_EQ(files.read_file(json), keeps ? lines : "");
+  }
+}
+
 // Every system call of a run of monitors fails once; the rows that were there before stay.
 TEST(Monitors, AFailedWriteIsToldAndOldLinesStay) {
   for (int n = 1;; ++n) {
@@ -197,7 +244,7 @@ TEST(TensorBoardMonitor, WritesUpstreamsTags) {
   while (const auto event = reader.next()) {
     if (event->session_start) {
       ++sessions;
-      EXPECT_EQ(event->step, 3);
+      EXPECT_EQ(event->step, 4);  // what an earlier run said of step 3 stays
     }
     for (const auto& value : event->values) {
       values.emplace_back(event->step, value.tag, std::get<float>(value.value));

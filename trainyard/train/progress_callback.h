@@ -1,42 +1,54 @@
-// A progress bar over the steps of a run, on a terminal only.
+// The line of a run's progress on a terminal, and nothing where stderr is none (train/progress_line.h).
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "trainyard/core/progress.h"
 #include "trainyard/train/callback.h"
+#include "trainyard/train/progress_line.h"
 #include "trainyard/train/trainer.h"
 
 namespace trainyard::train {
 
+struct ProgressOptions {
+  std::string model = "training";
+  bool enabled = core::ProgressBar::stderr_is_terminal();
+  int64_t batch_size = 0;                 // images a step, over all workers; 0: no speed is shown
+  int64_t examples_per_epoch = 0;         // 0: no epochs are shown
+  std::function<double()> learning_rate;  // of the last step; none: it is not shown
+  std::function<double()> clock;          // seconds; default: a steady clock
+};
+
 class ProgressCallback : public Callback {
  public:
-  explicit ProgressCallback(std::string label = "training", bool enabled = core::ProgressBar::stderr_is_terminal())
-      : label_(std::move(label)), enabled_(enabled) {}
+  explicit ProgressCallback(ProgressOptions options = {});
 
   std::string name() const override { return "progress"; }
   bool chief_only() const override { return true; }
 
-  void before_train(Trainer& trainer) override {
-    const LoopOptions& loop = trainer.loop();
-    bar_.emplace(label_, loop.max_epoch * loop.steps_per_epoch, enabled_);
-  }
-  void after_step(Trainer& trainer, const StepView&) override {
-    bar_->advance_to((trainer.epoch() - 1) * trainer.loop().steps_per_epoch + trainer.step_in_epoch());
-  }
-  void after_train(Trainer&) override { bar_.reset(); }
+  void before_train(Trainer& trainer) override;
+  void after_step(Trainer& trainer, const StepView&) override;
+  // Others may still evaluate.
+  void after_train(Trainer&) override { clear(); }
 
-  // Clears the line, so that other output can be written. Does nothing outside of a run.
+  // The loss to show from here on. It is told, not asked for: reading it back can cost more than a step.
+  void set_loss(double loss) { progress_.loss = loss; }
+  // Shows that training pauses: "evaluating 12/40".
+  void show_evaluation(int64_t batches_done, int64_t batches);
+  // Clears the line, so that other output can be written. Does nothing before a run.
   void clear() {
     if (bar_) bar_->clear();
   }
 
  private:
-  std::string label_;
-  bool enabled_;
+  ProgressOptions options_;
   std::optional<core::ProgressBar> bar_;
+  RunProgress progress_;
+  int64_t timed_steps_ = 0;  // of this run, without its first one, which is slower
+  double first_step_at_ = 0;
 };
 
 }  // namespace trainyard::train

@@ -4,15 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <utility>
-#include <variant>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/scoped_state.h"
 #include "trainyard/core/thread.h"
+#include "trainyard/train/foreign_random.h"
 #include "trainyard/train/training_replicas.h"
 
 namespace trainyard::train {
@@ -22,22 +20,9 @@ using core::ErrorCode;
 
 namespace {
 
-constexpr const char* kAtenGenerator = "random/aten_cpu";
+constexpr const char* kAtenGeneratorState = "random/aten_cpu";
 constexpr const char* kKernels = "kernels/";
 constexpr const char* kLossScaler = "loss_scaler/";
-
-bool has_foreign_modules(const nn::Graph& graph) {
-  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                     [](const nn::Node& node) { return std::holds_alternative<nn::Foreign>(node.op); });
-}
-
-// Before the executors are made: foreign modules may draw their first values.
-void seed_foreign_modules(const SingleCostOptions& options) {
-  if (!has_foreign_modules(options.graph)) return;
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(options.seed);
-}
 
 }  // namespace
 
@@ -57,6 +42,12 @@ void SingleCostOptions::validate() const {
   require(!loss_scale || !loss_scale->automatic || replicas == 1 || variable_update != "independent",
           "an automatic loss scale", "replicas that exchange gradients", variable_update);
   if (loss_scale) loss_scale->validate();
+  if (on_nan == OnNan::kSkip && !accelerators.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "steps that are not finite are not skipped on accelerators yet",
+                                          .where = "--on_nan",
+                                          .expected = "stop or ignore",
+                                          .actual = "skip"});
+  }
   require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
   require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
           "none, or one a replica", std::to_string(placement.size()));
@@ -77,7 +68,8 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
                  .actual = source_ == nullptr ? "no input" : std::to_string(source_->replicas())});
   }
   if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
-  seed_foreign_modules(options_);
+  // Before the executors are made: foreign modules may draw their first values.
+  if (has_foreign_modules(options_.graph)) seed_aten_random(options_.seed);
   replicas_ = std::make_unique<Replicas>(options_);
 }
 
@@ -93,6 +85,10 @@ double SingleCostTrainer::current_learning_rate() const {
 
 std::optional<double> SingleCostTrainer::loss_scale() const {
   return replicas_->loss_scale();
+}
+
+int64_t SingleCostTrainer::skipped_steps() const {
+  return replicas_->skipped_steps();
 }
 
 double SingleCostTrainer::last_base_loss() const {
@@ -139,11 +135,7 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   options_.kernels.choices->save(kernels);
   core::ScopedWriter scaler(writer, kLossScaler);
   replicas_->save_loss_scale(scaler);
-  if (has_foreign_modules(options_.graph)) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    writer.tensor(kAtenGenerator, generator.get_state());
-  }
+  if (has_foreign_modules(options_.graph)) writer.tensor(kAtenGeneratorState, aten_random_state());
 }
 
 void SingleCostTrainer::load(const core::StateReader& reader) {
@@ -153,11 +145,7 @@ void SingleCostTrainer::load(const core::StateReader& reader) {
   source_->load(core::ScopedReader(reader, "input/"));
   options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
   replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
-  if (has_foreign_modules(options_.graph)) {
-    at::Generator generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(reader.tensor(kAtenGenerator));
-  }
+  if (has_foreign_modules(options_.graph)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
 }
 
 }  // namespace trainyard::train

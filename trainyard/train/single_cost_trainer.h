@@ -24,6 +24,7 @@
 #include "trainyard/optim/learning_rate.h"
 #include "trainyard/optim/loss_scaler.h"
 #include "trainyard/parallel/variable_update.h"
+#include "trainyard/train/on_nan.h"
 #include "trainyard/train/run_memory.h"
 #include "trainyard/train/trainer.h"
 
@@ -56,6 +57,10 @@ struct SingleCostOptions {
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
   bool capture_steps = false;  // record a step on the accelerator and replay it (train/step_capture.h)
   std::optional<optim::LossScalerOptions> loss_scale;  // for 16-bit gradients; none: the loss is as it is
+  // About losses and gradients (after their reduction and update_pre) that are not finite, but for gradients where an
+  // automatic loss scale treats them. On accelerators kSkip is refused, and the others look at the loss of every
+  // hundredth step, after its update.
+  OnNan on_nan = OnNan::kStop;
   int replicas = 1;
   int micro_steps = 1;                           // gradients of this many batches are averaged into one update
   int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use
@@ -77,6 +82,9 @@ struct SingleCostOptions {
 
 // A graph with foreign modules draws from ATen's default generator, which the constructor seeds and which is saved; on
 // more than one replica the order of its draws is the threads'.
+//
+// A step that on_nan ends leaves parameters, slots and statistics as they were before it (independent replicas whose
+// own numbers were finite have updated theirs), and the source one step further: it is not a state to save.
 //
 // A replica that throws ends the step for all: train() throws the first error with replica and step, and the trainer
 // cannot train again. StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving
@@ -100,6 +108,10 @@ class SingleCostTrainer : public Trainer {
   double last_base_loss() const;
   // What the next step's loss is multiplied by; nullopt without options().loss_scale.
   std::optional<double> loss_scale() const;
+
+  // Steps of this trainer that were skipped for a loss or a gradient that was not finite: on some replica, where each
+  // decides for itself. Those that an automatic loss scale skips are not counted.
+  int64_t skipped_steps() const;
 
   // Steps from the next one on write what they do into `recorder`, of options().replicas replicas; null: no longer.
   // Between steps. The recorder outlives them.

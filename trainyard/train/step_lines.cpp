@@ -50,17 +50,19 @@ SpeedStatistics speed_statistics(double batch, std::span<const double> seconds, 
           .jitter = 1.4826 * median(std::move(speeds))};
 }
 
-std::string step_header(std::string_view loss_name, bool with_accuracies) {
+std::string step_header(std::string_view loss_name, bool with_accuracies, bool with_top_5) {
   std::string name(loss_name);
   std::replace(name.begin(), name.end(), '/', ' ');
-  return fmt::format("Step\tImg/sec\t{}{}", name, with_accuracies ? "\ttop_1_accuracy\ttop_5_accuracy" : "");
+  return fmt::format("Step\tImg/sec\t{}{}{}", name, with_accuracies ? "\ttop_1_accuracy" : "",
+                     with_accuracies && with_top_5 ? "\ttop_5_accuracy" : "");
 }
 
 std::string step_line(int64_t step, const SpeedStatistics& speed, double loss,
                       const std::optional<Accuracies>& accuracies) {
   std::string line = fmt::format("{}\timages/sec: {:.1f} +/- {:.1f} (jitter = {:.1f})\t{:.3f}", step, speed.mean,
                                  speed.uncertainty, speed.jitter, loss);
-  if (accuracies) line += fmt::format("\t{:.3f}\t{:.3f}", accuracies->top_1, accuracies->top_5);
+  if (accuracies) line += fmt::format("\t{:.3f}", accuracies->top_1);
+  if (accuracies && accuracies->shows_top_5) line += fmt::format("\t{:.3f}", accuracies->top_5);
   return line;
 }
 
@@ -74,8 +76,8 @@ std::string evaluation_step_line(int64_t step, double examples_per_second) {
 }
 
 std::string evaluation_line(const Accuracies& accuracies, int64_t examples) {
-  return fmt::format("Accuracy @ 1 = {:.4f} Accuracy @ 5 = {:.4f} [{} examples]", accuracies.top_1, accuracies.top_5,
-                     examples);
+  const std::string top_5 = accuracies.shows_top_5 ? fmt::format(" Accuracy @ 5 = {:.4f}", accuracies.top_5) : "";
+  return fmt::format("Accuracy @ 1 = {:.4f}{} [{} examples]", accuracies.top_1, top_5, examples);
 }
 
 std::string python_number(double value) {

@@ -15,6 +15,7 @@ namespace trainyard::train {
 
 struct Accuracies {
   double top_1 = 0, top_5 = 0;  // 0 .. 1
+  bool shows_top_5 = true;      // false: it is in no line, as among five classes it says nothing
 };
 
 struct SpeedStatistics {
@@ -28,7 +29,7 @@ struct SpeedStatistics {
 SpeedStatistics speed_statistics(double batch, std::span<const double> seconds,
                                  std::optional<double> ewma_weight = std::nullopt);
 
-std::string step_header(std::string_view loss_name, bool with_accuracies);
+std::string step_header(std::string_view loss_name, bool with_accuracies, bool with_top_5 = true);
 // `step` counts from 1.
 std::string step_line(int64_t step, const SpeedStatistics& speed, double loss,
                       const std::optional<Accuracies>& accuracies = std::nullopt);

@@ -77,14 +77,15 @@ void StepLog::before_train(Trainer& trainer) {
   ended_at_.reset();
   steps_ = 0;
   in_step_ = false;
-  options_.print("Running warm up");
+  if (options_.print_warmup) options_.print("Running warm up");
 }
 
 void StepLog::before_step(Trainer& trainer) {
   in_step_ = true;
   if (local_steps_.next(trainer) != 0) return;
-  options_.print("Done warm up");
-  options_.print(step_header(options_.loss_name, static_cast<bool>(options_.accuracies)));
+  if (options_.print_warmup) options_.print("Done warm up");
+  options_.print(step_header(options_.loss_name, static_cast<bool>(options_.accuracies), options_.top_5) +
+                 options_.more_columns);
   started_at_ = options_.clock();
 }
 
@@ -94,14 +95,20 @@ void StepLog::after_step(Trainer& trainer, const StepView& view) {
   if (local_step < 0) return;
   steps_ = local_step + 1;
   step_seconds_.push_back(view.times.total);
-  if (local_step != 0 && steps_ % options_.display_every != 0) return;
+  const bool shown =
+      options_.displayed ? options_.displayed->shows(trainer.global_step()) : steps_ % options_.display_every == 0;
+  if (local_step != 0 && !shown) return;
   StepReport report{
-      .local_step = steps_,
+      .local_step = options_.displayed ? trainer.global_step() : steps_,
       .global_step = trainer.global_step(),
       .speed = speed_statistics(static_cast<double>(options_.batch_size), step_seconds_, options_.display_perf_ewma),
       .loss = options_.loss(view)};
-  if (options_.accuracies) report.accuracies = options_.accuracies(view);
-  options_.print(step_line(report.local_step, report.speed, report.loss, report.accuracies));
+  if (options_.accuracies) {
+    report.accuracies = options_.accuracies(view);
+    report.accuracies->shows_top_5 = options_.top_5;
+  }
+  options_.print(step_line(report.local_step, report.speed, report.loss, report.accuracies) +
+                 (options_.more_cells ? options_.more_cells() : ""));
   if (options_.on_line) options_.on_line(report);
 }
 

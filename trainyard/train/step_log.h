@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainyard/train/callback.h"
+#include "trainyard/train/displayed_steps.h"
 #include "trainyard/train/local_steps.h"
 #include "trainyard/train/step_lines.h"
 
@@ -21,7 +22,7 @@ void print_to_stdout(std::string_view lines);
 
 // What one step line says, for others who want the same numbers.
 struct StepReport {
-  int64_t local_step = 0;   // from 1
+  int64_t local_step = 0;   // from 1, as the line shows it
   int64_t global_step = 0;  // steps done
   SpeedStatistics speed;
   double loss = 0;
@@ -34,6 +35,10 @@ struct StepLogOptions {
   int64_t display_every = 10;
   std::optional<double> display_perf_ewma;
   int64_t warmup_steps = 0;  // not shown, not timed
+  // Lines carry the global step, at those that it shows and the run's first. None: the steps of this run, from 1 after
+  // the warm-up, of which the first and each multiple of display_every are shown.
+  std::optional<DisplayedSteps> displayed;
+  bool print_warmup = true;  // "Running warm up", "Done warm up"
   std::string loss_name = "total_loss";
   bool print_total = true;  // upstream prints none when it evaluates during training
 
@@ -41,6 +46,10 @@ struct StepLogOptions {
   std::function<double(const StepView&)> loss;
   // Of the step's batch, for the two accuracy columns. Default: no columns.
   std::function<Accuracies(const StepView&)> accuracies;
+  // Columns behind all others, as text with tabs in front: "\tepoch", "\t0.40".
+  std::string more_columns;
+  std::function<std::string()> more_cells;
+  bool top_5 = true;  // false: there is no column of it
 
   Print print = print_to_stdout;
   std::function<void(const StepReport&)> on_line;          // after each step line

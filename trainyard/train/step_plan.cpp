@@ -11,7 +11,8 @@ namespace trainyard::train {
 namespace {
 
 constexpr int64_t kDefaultBatches = 100;
-constexpr double kStepLimit = 9e15;  // up to here a double counts single steps
+constexpr double kStepLimit = 9e15;              // up to here a double counts single steps
+constexpr int64_t kMostEvaluations = 1'000'000;  // by epochs, whose steps are listed
 
 void require(bool holds, std::string problem) {
   if (!holds) throw core::Error(core::ErrorCode::kInvalidArgument, std::move(problem));
@@ -36,6 +37,9 @@ void plan_evaluations(const StepPlanOptions& options, StepPlan& plan) {
     plan.eval_every_n_steps = 1;  // every step reaches the next multiple
     return;
   }
+  require(plan.num_epochs / period < kMostEvaluations,
+          fmt::format("{} epochs with an evaluation every {} are more than {} evaluations", plan.num_epochs, period,
+                      kMostEvaluations));
   for (int64_t i = 1; static_cast<double>(i) * period < plan.num_epochs; ++i) {
     plan.eval_steps.insert(
         step_of_epoch(static_cast<double>(i) * period, options.global_batch_size, options.train_examples));
@@ -52,7 +56,9 @@ void StepPlanOptions::validate() const {
   require(eval_examples >= 0, fmt::format("examples must not be negative, as {} is", eval_examples));
   require(num_warmup_batches.value_or(0) >= 0,
           fmt::format("num_warmup_batches must not be negative, as {} is", num_warmup_batches.value_or(0)));
-  require(std::abs(autotune_threshold.value_or(0)) < 1'000'000,
+  require(autotune_threshold.value_or(0) >= 0,
+          fmt::format("autotune_threshold must not be negative, as {} is", autotune_threshold.value_or(0)));
+  require(autotune_threshold.value_or(0) < 1'000'000,
           fmt::format("autotune_threshold {} is too large", autotune_threshold.value_or(0)));
   require(batch_group_size > 0, fmt::format("batch_group_size must be positive, not {}", batch_group_size));
   require(eval_every_n_steps.value_or(1) > 0,

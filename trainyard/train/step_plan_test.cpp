@@ -97,6 +97,10 @@ TEST(StepPlan, EvaluationsDuringTraining) {
   options.eval_every_n_epochs = 1e-12;
   EXPECT_EQ(evaluations(options), (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
 
+  options.num_batches = int64_t{1} << 53;
+  options.eval_every_n_epochs = 1;
+  EXPECT_NE(problem_of(options).find("more than 1000000 evaluations"), std::string::npos) << problem_of(options);
+
   options = small_run();
   options.eval_at_steps = {2, 3, 5, 7, 1000};
   EXPECT_EQ(evaluations(options), (std::vector<int64_t>{2, 3, 5}));
@@ -127,6 +131,7 @@ TEST(StepPlan, RefusesWhatMakesNoSense) {
   EXPECT_EQ(with([](auto& o) { o.num_batches.reset(), o.num_epochs = 1e300; }),
             "1e+300 epochs of 10 examples are too many");
   EXPECT_EQ(with([](auto& o) { o.num_warmup_batches = -1; }), "num_warmup_batches must not be negative, as -1 is");
+  EXPECT_EQ(with([](auto& o) { o.autotune_threshold = -1; }), "autotune_threshold must not be negative, as -1 is");
   EXPECT_EQ(with([](auto& o) { o.autotune_threshold = int64_t{1} << 40; }),
             "autotune_threshold 1099511627776 is too large");
   EXPECT_EQ(with([](auto& o) { o.batch_group_size = 0; }), "batch_group_size must be positive, not 0");

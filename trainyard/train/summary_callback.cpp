@@ -45,7 +45,9 @@ void SummaryCallback::before_train(Trainer& trainer) {
 
 void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
   times_.add(view.times);
-  if (options_.every_steps == 0 || (local_steps_.of(view) + 1) % options_.every_steps != 0) return;
+  const bool due = options_.due ? options_.due(trainer.global_step())
+                                : options_.every_steps > 0 && (local_steps_.of(view) + 1) % options_.every_steps == 0;
+  if (!due) return;
   Scalars scalars{.global_step = trainer.global_step(),
                   .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
                   .wall_time = options_.wall_clock(),

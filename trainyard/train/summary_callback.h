@@ -15,7 +15,9 @@
 namespace trainyard::train {
 
 struct SummaryOptions {
-  int64_t every_steps = 0;         // where (local step + 1) is a multiple, warm-up included; 0: off
+  int64_t every_steps = 0;  // where (local step + 1) is a multiple, warm-up included; 0: off
+  // Chooses the steps instead, by how many are done over all runs; none: every_steps does.
+  std::function<bool(int64_t global_step)> due;
   int64_t batch_size = 0;          // images a step, over all workers
   int64_t examples_per_epoch = 0;  // for the epoch of each row; 0: the epoch is what the trainer counts
   int64_t warmup_steps = 0;

@@ -18,7 +18,7 @@ TensorBoardMonitor::TensorBoardMonitor(std::string directory, int64_t start_step
 void TensorBoardMonitor::write(const Scalars& scalars) {
   if (!events_) {
     events_.emplace(files_, directory_, options_);
-    events_->write({.wall_time = scalars.wall_time, .step = start_step_, .session_start = true});
+    events_->write({.wall_time = scalars.wall_time, .step = start_step_ + 1, .session_start = true});
   }
   formats::Event event{.wall_time = scalars.wall_time, .step = scalars.global_step};
   for (const auto& [name, value] : scalars.values) {

@@ -15,7 +15,8 @@ namespace trainyard::train {
 class TensorBoardMonitor : public Monitor {
  public:
   // `start_step`: where the run begins or goes on; TensorBoard then drops what earlier files of the directory say of
-  // later steps, which a run that was cut off has left there.
+  // later steps, which a run that was cut off has left there. It drops those of the step that a session starts with,
+  // too, so this says the one after.
   TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files = core::local_file_system(),
                      formats::EventFileOptions options = {});
 

@@ -41,6 +41,17 @@ void call(Callback& callback, Trainer& trainer, Event event, const StepView* vie
   }
 }
 
+// Calls `work`; what it throws gets the place in front.
+template <typename Work>
+void in_step(int64_t epoch, int64_t step, const Work& work) {
+  const std::string place = fmt::format("epoch {}, step {}", epoch, step);
+  try {
+    work();
+  } catch (...) {
+    throw as_error(std::current_exception()).in(place);
+  }
+}
+
 }  // namespace
 
 void LoopOptions::validate() const {
@@ -129,16 +140,12 @@ void Trainer::train(const LoopOptions& options) {
 }
 
 void Trainer::run_loop() {
-  try {
-    notify_all(Event::kBeforeTrain);
-    while (begin_epoch()) {
-      notify_all(Event::kBeforeEpoch);
-      while (step_in_epoch_ < loop_.steps_per_epoch && !stopping()) one_step();
-      if (step_in_epoch_ < loop_.steps_per_epoch) break;
-      notify_all(Event::kAfterEpoch);
-    }
-  } catch (...) {
-    throw as_error(std::current_exception()).in(fmt::format("epoch {}, step {}", epoch_, step_in_epoch_ + 1));
+  in_step(epoch_, step_in_epoch_ + 1, [&] { notify_all(Event::kBeforeTrain); });
+  while (begin_epoch()) {
+    in_step(epoch_, step_in_epoch_ + 1, [&] { notify_all(Event::kBeforeEpoch); });
+    while (step_in_epoch_ < loop_.steps_per_epoch && !stopping()) one_step();
+    if (step_in_epoch_ < loop_.steps_per_epoch) break;
+    in_step(epoch_, step_in_epoch_, [&] { notify_all(Event::kAfterEpoch); });
   }
   note_stop_reason();
 }
@@ -154,13 +161,15 @@ bool Trainer::begin_epoch() {
 }
 
 void Trainer::one_step() {
-  notify_all(Event::kBeforeStep);
-  StepView view;
-  view.global_step = global_step_;
-  run_step(view);
-  ++global_step_;
-  ++step_in_epoch_;
-  notify_all(Event::kAfterStep, &view);
+  in_step(epoch_, step_in_epoch_ + 1, [&] {
+    notify_all(Event::kBeforeStep);
+    StepView view;
+    view.global_step = global_step_;
+    run_step(view);
+    ++global_step_;
+    ++step_in_epoch_;
+    notify_all(Event::kAfterStep, &view);
+  });
 }
 
 void Trainer::note_stop_reason() {

@@ -212,6 +212,22 @@ TEST(Trainer, AnErrorOfACallbackNamesItAndTheFirstOneIsThrown) {
   EXPECT_EQ(log.at(log.size() - 2), "good after_train 1:0 of 0") << "the others still run";
 }
 
+// The step that has run, although the counters have moved on.
+TEST(Trainer, AnErrorAfterAStepNamesThatStep) {
+  for (const Event failing : {Event::kAfterStep, Event::kAfterEpoch, Event::kBeforeStep}) {
+    Log log;
+    CountingTrainer trainer(&log);
+    auto bad = std::make_shared<Recorder>("bad", log);
+    bad->on_event = [failing](Trainer& t, Event event) {
+      if (event == failing && t.step_in_epoch() >= 2) throw core::Error(core::ErrorCode::kIo, "full");
+    };
+    trainer.add(bad);
+    const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 3}); });
+    const std::string step = failing == Event::kAfterStep ? "2" : "3";
+    EXPECT_EQ(error.what(), "full: epoch 1, step " + step + ": callback 'bad', " + std::string(event_name(failing)));
+  }
+}
+
 TEST(Trainer, OnlyTheChiefRunsChiefOnlyCallbacks) {
   class ChiefOnly : public Recorder {
    public:

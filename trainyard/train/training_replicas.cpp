@@ -11,6 +11,7 @@
 #include "trainyard/core/log.h"
 #include "trainyard/core/numa_memory.h"
 #include "trainyard/nn/loss.h"
+#include "trainyard/train/foreign_random.h"
 
 namespace trainyard::train {
 
@@ -40,7 +41,16 @@ std::string capture_obstacle(const SingleCostOptions& options) {
 
 }  // namespace
 
-SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options) : options_(options) {
+bool exchange_gradients(const SingleCostOptions& options) {
+  return options.variable_update != "independent" && (options.replicas > 1 || options.make_communicators);
+}
+
+SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options)
+    : options_(options),
+      nan_guard_({.on_nan = options.on_nan,
+                  .replicas = options.replicas,
+                  .exchange = exchange_gradients(options),
+                  .scaler_owns_gradients = options.loss_scale && options.loss_scale->automatic}) {
   const std::shared_ptr<void> on_devices = use_devices();
   const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
   update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
@@ -196,6 +206,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(0);
   last_learning_rate_ = options_.learning_rate(view.global_step);
+  if (has_foreign_modules(options_.graph)) aten_random_ = aten_random_state();
 
   double input_seconds = 0;
   for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
@@ -218,6 +229,11 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& 
     if (recorder_ != nullptr) accelerator->wait();
   }
   update_->check();
+  if (on_cpu() ? nan_guard_.found() : view.global_step % kStepsBetweenDeviceLooks == 0) {
+    treat_non_finite(view.global_step);
+  } else {
+    skipped_in_a_row_ = 0;
+  }
   in_step_ = false;
   const Clock::time_point end = Clock::now();
   StepTimes& times = view.times;
@@ -249,13 +265,18 @@ DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(int r, cons
 
 void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_step, const data::Batch& batch) {
   const bool last = micro_step == options_.micro_steps - 1;
-  const auto work = [&](const data::Batch& placed) {
-    forward_backward(r, step, micro_step, placed);
+  Replica& own = replicas_[static_cast<size_t>(r)];
+  const auto work = [&](data::Batch placed) {
+    if (options_.hooks.input_pre) options_.hooks.input_pre(r, placed);
+    if (on_cpu() && options_.on_nan != OnNan::kIgnore) own.batches.push_back(placed);
+    forward_backward(r, step, micro_step, std::move(placed));
     if (last) reduce_and_update(r);
   };
   const std::shared_ptr<void> on_device = use(r);
   if (micro_step == 0) {
-    replicas_[static_cast<size_t>(r)].state.write({.learning_rate = *last_learning_rate_, .step = step});
+    own.state.write({.learning_rate = *last_learning_rate_, .step = step});
+    own.batches.clear();
+    if (on_cpu()) nan_guard_.begin_step(r, update_->parameters(r));
   }
   on_cpu() ? work(batch) : run_on_device(r, batch, work);
 }
@@ -289,7 +310,6 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
   Replica& replica = replicas_[static_cast<size_t>(r)];
   const StepHooks& hooks = options_.hooks;
   replica.sink->begin(micro_step, options_.micro_steps);
-  if (hooks.input_pre) hooks.input_pre(r, batch);
   at::Tensor output, loss;
   {
     const RecordedPart recorded(record_of(r), StepPart::kForward);
@@ -330,11 +350,13 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   nn::ParameterSet& parameters = update_->parameters(r);
   {
     const RecordedPart recorded(record_of(r), StepPart::kReduce);
+    if (on_cpu()) nan_guard_.look_at_loss(r, replica.view.loss, parameters);
     update_->reduce(r);
   }
   if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   if (r == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
   if (replica.loss_scaler) replica.loss_scaler->end_step(parameters.gradients(), replica.state);
+  if (on_cpu()) nan_guard_.look_at_gradients(r, parameters, replica.state);
 
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(r);

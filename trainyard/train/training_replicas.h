@@ -4,17 +4,22 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/loss_scaler.h"
 #include "trainyard/optim/step_state.h"
 #include "trainyard/train/device_step.h"
+#include "trainyard/train/nan_guard.h"
 #include "trainyard/train/replica_threads.h"
 #include "trainyard/train/single_cost_trainer.h"
 #include "trainyard/train/step_recorder.h"
 
 namespace trainyard::train {
+
+// Between replicas, or with other processes.
+bool exchange_gradients(const SingleCostOptions& options);
 
 class SingleCostTrainer::Replicas {
  public:
@@ -37,6 +42,7 @@ class SingleCostTrainer::Replicas {
   double base_loss() const;
   double l2_loss() const;
   std::optional<double> loss_scale() const;
+  int64_t skipped_steps() const { return skipped_steps_; }
   // Replica 0's, which loading gives to all; a state without one leaves them as they are.
   void save_loss_scale(core::StateWriter& writer) const;
   void load_loss_scale(const core::StateReader& reader);
@@ -58,6 +64,7 @@ class SingleCostTrainer::Replicas {
     std::unique_ptr<nn::GradientSink> sink;
     std::unique_ptr<nn::Executor> executor;
     ReplicaView view;
+    std::vector<data::Batch> batches;  // of this step's micro-steps, where a search may need them
     optim::StepState state;
     std::optional<optim::LossScaler> loss_scaler;  // all see the same gradients, so all scale alike
     std::optional<DeviceStep> device_step;         // on an accelerator, from the first step on
@@ -81,9 +88,22 @@ class SingleCostTrainer::Replicas {
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
   void reduce_and_update(int replica);
 
+  // After a step, in training_replicas_nan.cpp: stops the run, counts a skipped step, or warns.
+  void treat_non_finite(int64_t step);
+  void look_at_devices(int64_t step);
+  void warn_once(const std::string& where, const std::string& what);
+  // What was not finite, and where that began: runs the step again, with all that it changes put back.
+  std::string describe_non_finite(int64_t step);
+  std::string first_non_finite_result() const;
+  std::optional<std::string> find_origin(int replica, int64_t step);
+  std::optional<std::string> run_again(int replica, int64_t step);
+
   const SingleCostOptions& options_;
   std::unique_ptr<parallel::VariableUpdate> update_;
   std::vector<Replica> replicas_;  // after update_: recordings of an exchange go before what exchanges
+  NanGuard nan_guard_;
+  int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
+  at::Tensor aten_random_;  // before this step, with foreign modules
   std::optional<double> last_learning_rate_;
   std::optional<RunMemory> memory_;            // once prepared
   std::optional<optim::L2Loss> l2_of_values_;  // with weight decay

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -13,6 +14,7 @@
 #include "trainyard/core/error.h"
 #include "trainyard/core/log.h"
 #include "trainyard/formats/safetensors.h"
+#include "trainyard/train/checkpoint_finite.h"
 #include "trainyard/train/name_list.h"
 
 namespace trainyard::train {
@@ -105,11 +107,23 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
          .remedy = "pass the --model that the weights belong to; `trainyard models` names them"});
   }
   const at::NoGradGuard no_grad;
+  std::vector<std::string> not_finite;
   for (auto& [tensor, stored] : same) {
     std::vector<float> values = file.read_floats(*stored);
+    if (const int64_t count = count_non_finite(at::kFloat, std::as_bytes(std::span(values))); count > 0) {
+      not_finite.push_back(fmt::format("{} ({} of {})", stored->name, count, values.size()));
+    }
     tensor.copy_(at::from_blob(values.data(), stored->shape));
   }
   set.values_changed();
+  if (!not_finite.empty()) {
+    throw core::Error(core::ErrorCode::kCorruptData,
+                      {.problem = "weights hold NaN or infinity",
+                       .where = file.path(),
+                       .expected = "finite values",
+                       .actual = fmt::format("{} tensors with others: {}", not_finite.size(), first_names(not_finite)),
+                       .remedy = "export them again from a checkpoint that is finite"});
+  }
   if (left_out > 0) {
     core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}*)", file.path(), left_out,
                     fmt::join(auxiliary, "*, "));
@@ -117,7 +131,7 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
   return {.tensors = static_cast<int64_t>(same.size()), .file_classes = classes, .head = std::move(head)};
 }
 
-void save_weights(const std::string& path, const nn::ParameterSet& set) {
+void save_weights(const std::string& path, const nn::ParameterSet& set, std::map<std::string, std::string> metadata) {
   std::vector<at::Tensor> copies;  // contiguous float32
   std::vector<formats::FloatTensor> tensors;
   for (const auto& [name, tensor] : variables(set)) {
@@ -126,7 +140,8 @@ void save_weights(const std::string& path, const nn::ParameterSet& set) {
                        tensor.sizes().vec(),
                        {copies.back().const_data_ptr<float>(), static_cast<size_t>(copies.back().numel())}});
   }
-  formats::write_safetensors(path, tensors);
+  metadata["format"] = "pt";
+  formats::write_safetensors(path, tensors, metadata);
 }
 
 }  // namespace trainyard::train

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,13 @@ struct LoadedWeights {
 // a head of another number of classes (one layer, all of whose tensors have num_classes as their first size here and
 // one other number in the file) stays as it is. Tensors whose names begin with one of `auxiliary` (models::ModelInfo)
 // are left out and a line says so. Throws kInvalidArgument with the missing, unexpected and misshapen names; then
-// nothing was copied.
+// nothing was copied. Throws kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
                            const std::vector<std::string>& auxiliary = {});
 
 // Writes all parameters and statistics as safetensors in float32, in the order of their declaration.
-void save_weights(const std::string& path, const nn::ParameterSet& set);
+// `metadata` stands beside {"format": "pt"}.
+void save_weights(const std::string& path, const nn::ParameterSet& set,
+                  std::map<std::string, std::string> metadata = {});
 
 }  // namespace trainyard::train

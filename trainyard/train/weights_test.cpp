@@ -1,5 +1,6 @@
 #include "trainyard/train/weights.h"
 
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 
@@ -52,6 +53,20 @@ TEST(Weights, ComeBackAsTheyWere) {
   EXPECT_TRUE(at::equal(saved.set.values(), loaded.set.values()));
   EXPECT_EQ(loaded.set.buffer(*loaded.set.find_buffer("bn.running_mean")).sum().item<float>(), 4);
   EXPECT_NE(loaded.set.version(), version) << "packed copies would stay";
+}
+
+TEST(Weights, NanIsRefusedNamingTheTensors) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(6), 2);
+  saved.set.value(*saved.set.find("conv.weight")).view({-1}).slice(0, 3, 5).fill_(std::nan(""));
+  saved.set.buffer(*saved.set.find_buffer("bn.running_var")).slice(0, 0, 1).fill_(HUGE_VAL);
+  save_weights(temp.file("w"), saved.set);
+  const core::Error error =
+      core::thrown_by([&] { load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6); });
+  EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+  EXPECT_THAT(error.what(), ::testing::HasSubstr("weights hold NaN or infinity: " + temp.file("w")));
+  EXPECT_THAT(error.what(),
+              ::testing::HasSubstr("2 tensors with others: conv.weight (2 of 216), bn.running_var (1 of 8)"));
 }
 
 TEST(Weights, LeaveAHeadForOtherClassesNew) {

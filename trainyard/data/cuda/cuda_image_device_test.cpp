@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/error.h"
+#include "trainyard/core/skip_reasons.h"
 #include "trainyard/data/device_transform.h"
 #include "trainyard/data/jpeg.h"
 #include "trainyard/data/pipeline.h"
@@ -38,7 +39,7 @@ double part_within_a_level(const TransformOptions& options, const std::shared_pt
 
 TEST(CudaImageDevice, PixelsAreTheCpusWithinALevel) {
   const auto device = device_of(at::kFloat);
-  if (device == nullptr) GTEST_SKIP() << "this machine has no GPU";
+  if (device == nullptr) GTEST_SKIP() << core::skip::kNeedsGpu;
   for (const ChromaSubsampling chroma : {ChromaSubsampling::k444, ChromaSubsampling::k420}) {
     for (const auto& [height, width] : {std::pair{375, 500}, {333, 251}, {64, 64}, {17, 9}}) {
       const Record record{
@@ -57,7 +58,7 @@ TEST(CudaImageDevice, PixelsAreTheCpusWithinALevel) {
 
 TEST(CudaImageDevice, TheSameFileGivesTheSameBits) {
   const auto device = device_of(at::kHalf);
-  if (device == nullptr) GTEST_SKIP() << "this machine has no GPU";
+  if (device == nullptr) GTEST_SKIP() << core::skip::kNeedsGpu;
   const TransformOptions options{.height = 64, .width = 64, .distortions = false};
   const auto transform = make_device_transform(options, device);
   const Record record{.bytes = encode_jpeg(noisy_image(200, 300)), .label = 1, .where = "generated"};
@@ -72,7 +73,7 @@ TEST(CudaImageDevice, TheSameFileGivesTheSameBits) {
 
 TEST(CudaImageDevice, DamagedFilesAreTheCpusToJudge) {
   const auto device = device_of(at::kFloat);
-  if (device == nullptr) GTEST_SKIP() << "this machine has no GPU";
+  if (device == nullptr) GTEST_SKIP() << core::skip::kNeedsGpu;
   TransformOptions options = in_levels(32);
   options.training = false;
   Record record{.bytes = encode_jpeg(noisy_image(80, 80)), .label = 1, .where = "generated"};

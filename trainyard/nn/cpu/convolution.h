@@ -58,6 +58,10 @@ class ConvolutionKernel {
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
   virtual const char* implementation() const = 0;  // for people: oneDNN's name of it, or "lanes"
+  // Whether the activation makes a number of NaN (steps/nan_guard.h).
+  virtual bool hides_nan() const { return false; }
+  // Whether channels of a group are multiplied by zeros for other groups' sums, in which NaN and infinity leave NaN.
+  virtual bool mixes_groups() const { return false; }
 
   // plain: float, contiguous.
   virtual void pack(const float* plain, void* packed) const = 0;

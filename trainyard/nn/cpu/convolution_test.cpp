@@ -3,12 +3,12 @@
 #include "trainyard/nn/cpu/convolution.h"
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
-#include <string_view>
 
+#include <ATen/Version.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/cpu_isa.h"
 #include "trainyard/nn/cpu/convolution_for_test.h"
 #include "trainyard/nn/cpu/isa.h"
 #include "trainyard/nn/cpu/lane_convolution.h"
@@ -158,13 +158,14 @@ TEST(Convolution, IsNullWithoutAKernel) {
 
 // The tests of smaller instruction sets lean on it: CMakeLists.txt sets the limit.
 TEST(Isa, ObeysTheLimit) {
-  const char* const limit = std::getenv("DNNL_MAX_CPU_ISA");
-  const std::string_view name = limit != nullptr ? limit : "";
-  if (name == "AVX2") {
+  const core::CpuIsaLimit limit = core::cpu_isa_limit();
+  if (limit == core::CpuIsaLimit::kAvx2) {
     EXPECT_EQ(isa(), Isa::kAvx2);
-  } else if (name == "AVX512_CORE") {
+  } else if (limit == core::CpuIsaLimit::kAvx512) {
     EXPECT_NE(isa(), Isa::kAvx512Bf16);
   }
+  // LibTorch, too.
+  EXPECT_EQ(at::get_cpu_capability(), core::cpu_has_avx512() ? "AVX512" : "AVX2");
   EXPECT_EQ(channel_block(), isa() == Isa::kAvx2 ? 8 : 16);
   EXPECT_STREQ(to_string(Isa::kAvx512Bf16), "AVX-512 with BF16");
 }

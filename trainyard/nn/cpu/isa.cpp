@@ -2,6 +2,8 @@
 
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "trainyard/core/cpu_isa.h"
+
 namespace trainyard::nn::cpu {
 namespace {
 
@@ -11,6 +13,7 @@ bool includes(dnnl::cpu_isa isa, dnnl::cpu_isa wanted) {
 }
 
 Isa detect() {
+  core::cpu_isa_limit();  // refuses an unknown one; what is known oneDNN obeys, too
   const dnnl::cpu_isa effective = dnnl::get_effective_cpu_isa();
   if (includes(effective, dnnl::cpu_isa::avx512_core_bf16)) return Isa::kAvx512Bf16;
   return includes(effective, dnnl::cpu_isa::avx512_core) ? Isa::kAvx512 : Isa::kAvx2;

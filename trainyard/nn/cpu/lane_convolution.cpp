@@ -76,6 +76,7 @@ class LaneKernel : public ConvolutionKernel {
     return bias_bytes() + (weights ? LaneConvolutionBackwardWeights{task_}.scratch_bytes() : task_.scratch_bytes());
   }
   const char* implementation() const override { return "lanes"; }
+  bool mixes_groups() const override { return shape_.groups > 1 && !fills_lanes(shape_); }
 
   void pack(const float* plain, void* packed) const override {
     auto* const to = static_cast<float*>(packed);

@@ -165,8 +165,8 @@ struct Prepared {
 
 class OneDnnKernel : public ConvolutionKernel {
  public:
-  OneDnnKernel(const ConvolutionShape& shape, const WholeGroups& groups, Prepared prepared)
-      : shape_(shape), groups_(groups), prepared_(std::move(prepared)) {
+  OneDnnKernel(const ConvolutionShape& shape, const WholeGroups& groups, UnitActivation activation, Prepared prepared)
+      : shape_(shape), groups_(groups), activation_(activation), prepared_(std::move(prepared)) {
     expands_ = groups.count != shape.groups || groups.count * groups.in != shape.in_channels ||
                groups.count * groups.out != shape.out_channels;
     if (!expands_ || !shape.bias) return;
@@ -179,6 +179,11 @@ class OneDnnKernel : public ConvolutionKernel {
     return static_cast<int64_t>(prepared_.scratch.get_size()) + bias_floats_ * int64_t{sizeof(float)};
   }
   const char* implementation() const override { return prepared_.implementation.c_str(); }
+  // oneDNN's max(x, 0) and min(x, 6) give the bound where x is NaN. Its SiLU and hard swish multiply by x.
+  bool hides_nan() const override {
+    return activation_ == UnitActivation::kRelu || activation_ == UnitActivation::kRelu6;
+  }
+  bool mixes_groups() const override { return groups_.count != shape_.groups; }
 
   void pack(const float* plain, void* packed) const override {
     std::vector<float> expanded;
@@ -269,6 +274,7 @@ class OneDnnKernel : public ConvolutionKernel {
 
   ConvolutionShape shape_;
   WholeGroups groups_;
+  UnitActivation activation_;
   Prepared prepared_;
   bool expands_ = false;     // between the plain weights and those of whole groups
   int64_t bias_floats_ = 0;  // of a bias in scratch; 0: the caller's serves
@@ -317,7 +323,7 @@ std::unique_ptr<ConvolutionKernel> make_onednn_convolution(const ConvolutionShap
     throw core::Error(core::ErrorCode::kInternal,
                       {.problem = "oneDNN could not prepare a convolution", .actual = error.what()});
   }
-  return std::make_unique<OneDnnKernel>(shape, groups, std::move(made));
+  return std::make_unique<OneDnnKernel>(shape, groups, options.activation, std::move(made));
 }
 
 }  // namespace trainyard::nn::cpu

@@ -6,27 +6,37 @@
 #include <ATen/ops/from_blob.h>
 
 #include "trainyard/nn/cpu/plan_builder.h"
+#include "trainyard/nn/value_observer.h"
 
 namespace trainyard::nn::cpu {
 namespace {
 
 using Clock = NodeRun::Clock;
 
-// Runs `work`, and tells the observer what it was.
-template <typename Work>
-void observed(NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase, const Work& work) {
-  if (observer == nullptr) return work();
-  const Clock::time_point begin = Clock::now();
-  work();
-  NodeRun run{.phase = phase, .kernel = "sum of gradients", .begin = begin, .end = Clock::now()};
-  if (step != nullptr) {
-    run.nodes = step->nodes;
-    run.kernel = step->kernel;
-  }
-  observer->ran(run);
+at::Tensor view_of(const Run& run, BufferId buffer, int64_t elements, DataType dtype) {
+  return at::from_blob(run.at(buffer), {elements}, dtype == DataType::kBfloat16 ? at::kBFloat16 : at::kFloat);
 }
 
 }  // namespace
+
+template <typename Work>
+void Plan::observed(Run& run, NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase,
+                    std::span<const Made> made, const Work& work) {
+  if (observer == nullptr) return work();
+  const Clock::time_point begin = Clock::now();
+  work();
+  NodeRun node_run{.phase = phase, .kernel = "sum of gradients", .begin = begin, .end = Clock::now()};
+  if (step != nullptr) {
+    node_run.nodes = step->nodes;
+    node_run.kernel = step->kernel;
+  }
+  observer->ran(node_run);
+  auto* const value_observer = dynamic_cast<ValueObserver*>(observer);
+  if (value_observer == nullptr) return;
+  std::vector<at::Tensor> values;
+  for (const Made& each : made) values.push_back(view_of(run, each.buffer, each.elements, each.dtype));
+  value_observer->made(node_run, values);
+}
 
 Plan::Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options)
     : options_(options) {
@@ -56,8 +66,11 @@ at::Tensor Plan::forward(Run& run, const at::Tensor& images, const StepRandom& r
   run.random = random;
   run.image = images;
   run.pointers[static_cast<size_t>(image_.index)] = reinterpret_cast<std::byte*>(images.data_ptr());
-  for (const auto& step : steps_) {
-    observed(observer, step.get(), NodeRun::Phase::kForward, [&] { step->forward(run); });
+  run.bounds.assign(value_count_, kUnbounded);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    observed(run, observer, steps_[i].get(), NodeRun::Phase::kForward, {&outputs_[i], 1},
+             [&] { steps_[i]->forward(run); });
+    run.bounds[static_cast<size_t>(steps_[i]->output())] = steps_[i]->bound(run);
   }
   return at::from_blob(run.at(logits_), logits_shape_, at::kFloat).clone();
 }
@@ -66,7 +79,7 @@ at::Tensor Plan::backward(Run& run, const at::Tensor& logits_gradient, NodeObser
   at::from_blob(run.at(logits_gradient_), logits_shape_, at::kFloat).copy_(logits_gradient);
   for (const BackwardEntry& entry : backward_) {
     const PlanStep* const step = entry.step == kNoStep ? nullptr : steps_[static_cast<size_t>(entry.step)].get();
-    observed(observer, step, NodeRun::Phase::kBackward, [&] { entry.run(run); });
+    observed(run, observer, step, NodeRun::Phase::kBackward, entry.made, [&] { entry.run(run); });
   }
   if (!image_gradient_.valid()) return {};
   return at::from_blob(run.at(image_gradient_), image_shape_, at::kFloat).clone();

@@ -9,7 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,8 @@ struct Run {
   StepRandom random;
   at::Tensor image;                           // what the plan's input points to
   std::vector<std::vector<at::Tensor>> kept;  // by step: tensors of steps that run through ATen
+  // By ValueId: no element is larger than this, whatever its sign. Infinity or NaN: not known, or one is not finite.
+  std::vector<float> bounds;
 
   template <typename T = void>
   T* at(BufferId buffer) const {
@@ -40,6 +44,9 @@ struct Run {
 class PlanBuilder;
 using ValueId = int;  // of PlanBuilder's values
 
+constexpr float kUnbounded = std::numeric_limits<float>::infinity();
+constexpr float kRoundingUp = 1.01F;  // what bounds are multiplied by: results may be rounded up, to 8 bits in bfloat16
+
 // What it costs to make a step's output once more.
 enum class Remake : uint8_t { kNever, kCheap, kCostly };
 
@@ -49,6 +56,9 @@ class PlanStep {
   virtual ValueId output() const = 0;
   virtual std::vector<ValueId> inputs() const = 0;  // what forward() reads
   virtual void forward(Run& run) = 0;
+
+  // Called after forward(): what to enter in run.bounds for the output.
+  virtual float bound(const Run& /*run*/) const { return kUnbounded; }
 
   // The values that backward() reads. They are there again, not always where forward() had them, when plan_backward()
   // asks for their place.
@@ -106,18 +116,31 @@ class Plan {
  private:
   friend class PlanBuilder;
   static constexpr int kNoStep = -1;
+  // A buffer that a piece of work fills, for observers that look into it.
+  struct Made {
+    BufferId buffer;
+    int64_t elements = 0;
+    DataType dtype = DataType::kFloat;
+  };
   struct BackwardEntry {
     int step = kNoStep;  // that it belongs to
     std::function<void(Run&)> run;
+    std::vector<Made> made;  // gradients
   };
   void bind(Run& run) const;
+  // Runs `work`, and tells the observer, which may be null, what it was and what it made.
+  template <typename Work>
+  static void observed(Run& run, NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase,
+                       std::span<const Made> made, const Work& work);
 
   PlanOptions options_;
   MemoryPlan memory_;
   std::vector<std::unique_ptr<PlanStep>> steps_;
+  std::vector<Made> outputs_;  // by step, where its forward leaves them
   std::vector<BackwardEntry> backward_;
   BufferId image_, logits_, logits_gradient_, image_gradient_;
   std::vector<int64_t> image_shape_, logits_shape_;
+  size_t value_count_ = 0;
 };
 
 }  // namespace trainyard::nn::cpu

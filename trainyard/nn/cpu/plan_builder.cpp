@@ -76,6 +76,7 @@ void PlanBuilder::build() {
     give_gradient(logits, plan_.logits_gradient_);
     plan_backward();
   }
+  plan_.value_count_ = values_.size();
   plan_.memory_.place();
 }
 
@@ -89,7 +90,7 @@ void PlanBuilder::make_again(ValueId id) {
   add_sources(*step, sources);
   for (ValueId source : sources) make_again(source);
   ++moment_;
-  plan_.backward_.push_back({producer, step->plan_again(*this, sources)});
+  plan_.backward_.push_back({producer, step->plan_again(*this, sources), {}});
 }
 
 // A concatenation of a concatenation is made of the parts where those are all that was kept: all the joined values of a
@@ -119,8 +120,9 @@ void PlanBuilder::plan_backward() {
       for (ValueId id : planned->kept()) make_again(id);
     }
     ++moment_;
+    given_.clear();
     planned->plan_backward(*this);
-    plan_.backward_.push_back({step, [planned](Run& run) { planned->backward(run); }});
+    plan_.backward_.push_back({step, [planned](Run& run) { planned->backward(run); }, given_});
   }
   if (!options().image_gradient) return;
   ++moment_;
@@ -191,6 +193,11 @@ int64_t PlanBuilder::bytes_of(ValueId id) const {
                                      : product(v.shape) * size_of(DataType::kFloat);
 }
 
+Plan::Made PlanBuilder::made(ValueId id, BufferId buffer) const {
+  const DataType dtype = value(id).kind == Value::Kind::kMap ? value(id).dtype : DataType::kFloat;
+  return {.buffer = buffer, .elements = bytes_of(id) / size_of(dtype), .dtype = dtype};
+}
+
 ValueId PlanBuilder::map_of(int node) {
   return convert(node, Value::Kind::kMap);
 }
@@ -239,7 +246,8 @@ std::vector<BufferId> PlanBuilder::take_gradients(ValueId id, int most) {
   }
   const std::vector<BufferId> terms(gradients.begin() + (own != gradients.end() ? 1 : 0), gradients.end() - (most - 1));
   const bool copy = own == gradients.end();
-  plan_.backward_.push_back({Plan::kNoStep, [value = taken, sum, terms, copy, bytes = bytes_of(id)](Run& run) {
+  plan_.backward_.push_back({Plan::kNoStep,
+                             [value = taken, sum, terms, copy, bytes = bytes_of(id)](Run& run) {
                                std::vector<void*> pointers{run.at(sum)};
                                for (BufferId term : terms) pointers.push_back(run.at(term));
                                if (copy) {
@@ -247,7 +255,8 @@ std::vector<BufferId> PlanBuilder::take_gradients(ValueId id, int most) {
                                  pointers.erase(pointers.begin() + 1);
                                }
                                add_up(value, pointers);
-                             }});
+                             },
+                             {made(id, sum)}});
   std::vector<BufferId> result{sum};
   result.insert(result.end(), gradients.end() - (most - 1), gradients.end());
   return result;
@@ -259,6 +268,7 @@ PlanBuilder::Given PlanBuilder::give_gradient(ValueId id, bool can_accumulate) {
     for (BufferId gradient : given.gradients) {
       if (holders_[static_cast<size_t>(gradient.index)] != 1) continue;
       use(gradient);
+      given_.push_back(made(id, gradient));
       return {gradient, true};
     }
   }
@@ -274,6 +284,7 @@ PlanBuilder::Given PlanBuilder::give_gradient_if_needed(ValueId id) {
 
 void PlanBuilder::give_gradient(ValueId id, BufferId buffer) {
   use(buffer);
+  given_.push_back(made(id, buffer));
   values_[static_cast<size_t>(id)].gradients.push_back(buffer);
   ++holders_[static_cast<size_t>(buffer.index)];
 }
@@ -290,6 +301,7 @@ void PlanBuilder::add_step(std::unique_ptr<PlanStep> step, std::vector<int> node
   step->nodes = std::move(nodes);
   step->kernel = std::move(kernel);
   step->index = static_cast<int>(plan_.steps_.size());
+  plan_.outputs_.push_back(made(step->output(), value(step->output()).data));
   plan_.steps_.push_back(std::move(step));
   ++moment_;
 }

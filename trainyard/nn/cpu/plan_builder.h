@@ -93,6 +93,7 @@ class PlanBuilder {
  private:
   void plan_backward();
   void make_again(ValueId id);
+  Plan::Made made(ValueId id, BufferId buffer) const;
   void add_sources(const PlanStep& step, std::vector<ValueId>& sources) const;
   ValueId convert(int node, Value::Kind kind);
   void find_last_readers(const std::vector<Unit>& units);
@@ -106,6 +107,7 @@ class PlanBuilder {
   std::vector<ValueId> node_values_, converted_;
   std::vector<bool> forgotten_;    // by ValueId, in the backward: what has to be made again before it is used
   std::vector<int> producers_;     // by ValueId: the step; kNoStep for the image
+  std::vector<Plan::Made> given_;  // gradients that the step whose backward is planned now gives
   std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet
   std::vector<int> last_readers_;  // by node: the last unit that reads its output; of one that is none, of its origin
   int unit_ = 0;                   // that is made now

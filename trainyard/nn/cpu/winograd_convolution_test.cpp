@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/skip_reasons.h"
 #include "trainyard/nn/cpu/convolution_for_test.h"
 #include "trainyard/nn/cpu/isa.h"
 
@@ -52,7 +53,7 @@ double relative_error(const std::vector<float>& actual, const std::vector<double
 class WinogradConvolution : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (isa() != Isa::kAvx512Bf16) GTEST_SKIP() << "this processor has no AVX512_BF16, or may not use it";
+    if (isa() != Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
   }
 };
 

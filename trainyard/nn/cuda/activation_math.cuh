@@ -60,12 +60,13 @@ __device__ inline float other_activation(Activation::Function function, float z)
   return z;
 }
 
-// At the corners as ATen: 0 for relu at 0, relu6 and hard sigmoid at both ends; hard swish 0 at -3 and 1 from 3 on.
+// At the corners as ATen: 0 for relu at 0, relu6 and hard sigmoid at both ends; hard swish 0 at -3 and 1 from 3 on. Of
+// NaN relu and hard swish pass the gradient on.
 __device__ inline float other_derivative(Activation::Function function, float z) {
   using Function = Activation::Function;
   switch (function) {
     case Function::kRelu:
-      return z > 0.0F ? 1.0F : 0.0F;
+      return z <= 0.0F ? 0.0F : 1.0F;
     case Function::kRelu6:
       return z > 0.0F && z < 6.0F ? 1.0F : 0.0F;
     case Function::kSilu: {
@@ -73,7 +74,7 @@ __device__ inline float other_derivative(Activation::Function function, float z)
       return s * (1.0F + z * (1.0F - s));
     }
     case Function::kHardSwish:
-      return z <= -3.0F ? 0.0F : z >= 3.0F ? 1.0F : (2.0F * z + 3.0F) / 6.0F;
+      return z <= -3.0F ? 0.0F : z < 3.0F ? (2.0F * z + 3.0F) / 6.0F : 1.0F;
     case Function::kHardSigmoid:
       return z > -3.0F && z < 3.0F ? 1.0F / 6.0F : 0.0F;
     case Function::kSigmoid: {

@@ -3,13 +3,12 @@
 #include <utility>
 
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/convolution.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty_like.h>
 
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/held.h"
 #include "trainyard/nn/cuda/unit_layer.h"
+#include "trainyard/nn/libtorch_convolution.h"
 
 namespace trainyard::nn::cuda {
 namespace {
@@ -80,10 +79,7 @@ at::Tensor ConvolutionLayer::forward(AutogradContext* autograd, const at::Tensor
     x = channels_innermost(at::constant_pad_nd(x, {padding_.left, padding_.right, padding_.top, padding_.bottom}));
     pad = {0, 0};
   }
-  at::Tensor y = at::convolution(x, weight(), {}, {op_.stride.height, op_.stride.width}, pad,
-                                 {op_.dilation.height, op_.dilation.width}, /*transposed=*/false,
-                                 /*output_padding=*/{0, 0}, op_.groups);
-  y = channels_innermost(y);
+  const at::Tensor y = channels_innermost(libtorch_convolution(op_, pad, x, weight(), {}));
   if (op_.bias || nonlinearity_.present) {
     scale_shift_activate(row_shape({y}), y.const_data_ptr(), nullptr, {.offset = pointer<float>(bias_)}, nonlinearity_,
                          y.data_ptr(), current_stream());
@@ -114,10 +110,7 @@ variable_list ConvolutionLayer::backward(AutogradContext& autograd, const at::Te
   const bool wants_input = autograd.needs_input_grad(0), wants_weight = context_.gradients();
   const std::array<int64_t, 2> pad =
       symmetric_ ? std::array<int64_t, 2>{padding_.top, padding_.left} : std::array<int64_t, 2>{0, 0};
-  auto [dx, dw, unused] =
-      at::convolution_backward(g, x, weight(), c10::nullopt, {op_.stride.height, op_.stride.width}, pad,
-                               {op_.dilation.height, op_.dilation.width}, /*transposed=*/false,
-                               /*output_padding=*/{0, 0}, op_.groups, {wants_input, wants_weight, false});
+  auto [dx, dw] = libtorch_convolution_backward(op_, pad, g, x, weight(), wants_input, wants_weight);
   if (wants_weight) context_.build.gradients->write(weight_id_, dw.reshape(context_.weights.at(weight_).sizes()));
   if (wants_input && !symmetric_) {
     dx = at::constant_pad_nd(dx, {-padding_.left, -padding_.right, -padding_.top, -padding_.bottom});

@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/skip_reasons.h"
 #include "trainyard/nn/accelerator.h"
 
 #define TRAINYARD_NEEDS_GPU() \
-  if (::trainyard::nn::accelerator_count("cuda") == 0) GTEST_SKIP() << "needs a GPU"
+  if (::trainyard::nn::accelerator_count("cuda") == 0) GTEST_SKIP() << ::trainyard::core::skip::kNeedsGpu

@@ -35,9 +35,9 @@ __device__ inline float gradient_of(const Source<T>& source, const Operands<T, k
   if constexpr (kForm == Form::kNone) {
     return dy;
   } else {
-    if (source.y != nullptr) return to_float(operands.y.value[v]) > 0.0F ? dy : 0.0F;
+    if (source.y != nullptr) return to_float(operands.y.value[v]) <= 0.0F ? 0.0F : dy;
     const float z = constants.apply(v, to_float(operands.x.value[v]));
-    if constexpr (kForm == Form::kRelu) return z > 0.0F ? dy : 0.0F;
+    if constexpr (kForm == Form::kRelu) return z <= 0.0F ? 0.0F : dy;
     return to_float(from_float<T>(dy * other_derivative(source.function, z)));
   }
 }

@@ -4,6 +4,13 @@
 namespace trainyard::nn::cuda {
 namespace {
 
+// The value that sums of a channel are taken from. An infinite one would make NaN of the mean, which is infinite, too.
+template <typename T>
+__device__ inline float pivot(T first) {
+  const float value = to_float(first);
+  return isfinite(value) ? value : 0.0F;
+}
+
 template <typename T, int kVector>
 __global__ void moments_kernel(const T* x, int64_t rows, int channels, float* partial) {
   const Lane<kVector> lane(channels);
@@ -15,7 +22,7 @@ __global__ void moments_kernel(const T* x, int64_t rows, int channels, float* pa
         [&](int64_t, const Pack<T, kVector>& pack) {
 #pragma unroll
           for (int v = 0; v < kVector; ++v) {
-            const float difference = to_float(pack.value[v]) - to_float(first.value[v]);
+            const float difference = to_float(pack.value[v]) - pivot(first.value[v]);
             sum[v] += difference;
             squares[v] = fmaf(difference, difference, squares[v]);
           }
@@ -35,7 +42,7 @@ __global__ __launch_bounds__(kFinishThreads) void finish_moments_kernel(const T*
   const double shifted_mean = sums.x / count;
   double variance = sums.y / count - shifted_mean * shifted_mean;
   if (variance < 0) variance = 0;  // rounding; not a number stays one
-  const double mean = static_cast<double>(to_float(x[channel])) + shifted_mean;
+  const double mean = static_cast<double>(pivot(x[channel])) + shifted_mean;
   const double inverse_deviation = 1.0 / sqrt(variance + s.epsilon);
   s.mean[channel] = static_cast<float>(mean);
   s.inverse_deviation[channel] = static_cast<float>(inverse_deviation);

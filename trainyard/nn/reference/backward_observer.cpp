@@ -11,6 +11,8 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
+#include "trainyard/nn/value_observer.h"
+
 namespace trainyard::nn::reference {
 namespace {
 
@@ -21,6 +23,7 @@ struct Stopwatch {
   std::string kernel;
   int node;
   NodeObserver* observer;
+  ValueObserver* value_observer;  // the same, where it is one
   NodeRun::Clock::time_point begin;
 };
 
@@ -37,11 +40,13 @@ struct StartHook : torch::autograd::FunctionPreHook {
 struct StopHook : torch::autograd::FunctionPostHook {
   explicit StopHook(std::shared_ptr<Stopwatch> stopwatch) : watch(std::move(stopwatch)) {}
   variable_list operator()(const variable_list& results, const variable_list&) override {
-    watch->observer->ran({.nodes = {&watch->node, 1},
-                          .phase = NodeRun::Phase::kBackward,
-                          .kernel = watch->kernel,
-                          .begin = watch->begin,
-                          .end = NodeRun::Clock::now()});
+    const NodeRun run{.nodes = {&watch->node, 1},
+                      .phase = NodeRun::Phase::kBackward,
+                      .kernel = watch->kernel,
+                      .begin = watch->begin,
+                      .end = NodeRun::Clock::now()};
+    watch->observer->ran(run);
+    if (watch->value_observer != nullptr) watch->value_observer->made(run, results);
     return results;
   }
   std::shared_ptr<Stopwatch> watch;
@@ -54,7 +59,8 @@ std::string kernel_name(const torch::autograd::Node& function) {
 }
 
 void observe(torch::autograd::Node& function, int node, NodeObserver& observer) {
-  const auto watch = std::make_shared<Stopwatch>(Stopwatch{kernel_name(function), node, &observer, {}});
+  const auto watch = std::make_shared<Stopwatch>(
+      Stopwatch{kernel_name(function), node, &observer, dynamic_cast<ValueObserver*>(&observer), {}});
   function.add_pre_hook(std::make_unique<StartHook>(watch));
   function.add_post_hook(std::make_unique<StopHook>(watch));
 }

@@ -6,10 +6,25 @@ namespace {
 using Value = GraphBuilder::Value;
 using Function = Activation::Function;
 
+// The convolution with its padding as a layer of its own.
+Value convolution_of_padded(GraphBuilder& b, const std::string& name, Value x, Convolution op) {
+  const Shape image = b.shape(x);
+  const Padding padding = resolve_padding(op.padding, {image[1], image[2]}, op.kernel, op.stride, op.dilation);
+  op.padding = Padding::valid();
+  return b.convolution(
+      name,
+      b.spatial_pad(name + ".padding", x,
+                    {.top = padding.top, .bottom = padding.bottom, .left = padding.left, .right = padding.right}),
+      op);
+}
+
 LayerCase convolution(std::string name, Shape image, Convolution op) {
   op.weight_init = Initializer::normal(0.5);
   op.bias_init = Initializer::normal(0.5);
-  return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.convolution("layer", x, op); }};
+  return {.name = std::move(name),
+          .image = std::move(image),
+          .build = [op](GraphBuilder& b, Value x) { return b.convolution("layer", x, op); },
+          .padded = [op](GraphBuilder& b, Value x) { return convolution_of_padded(b, "layer", x, op); }};
 }
 
 LayerCase norm(std::string name, Shape image, BatchNorm op) {
@@ -35,11 +50,33 @@ LayerCase other(std::string name, Shape image, std::function<Value(GraphBuilder&
 }
 
 // Convolution, norm, ReLU and a shortcut around them: joins, values used twice, results that may be overwritten.
-Value residual_block(GraphBuilder& b, Value x) {
+template <typename Convolve>
+Value residual_block_of(GraphBuilder& b, Value x, const Convolve& convolve) {
   const Convolution op{.out_channels = b.shape(x)[0], .kernel = 3, .padding = Padding::all(1)};
-  Value y = b.activation("relu1", b.batch_norm("norm1", b.convolution("conv1", x, op)));
-  y = b.batch_norm("norm2", b.convolution("conv2", y, op));
+  Value y = b.activation("relu1", b.batch_norm("norm1", convolve(b, "conv1", x, op)));
+  y = b.batch_norm("norm2", convolve(b, "conv2", y, op));
   return b.activation("relu2", b.add("add", {y, x}));
+}
+Value residual_block(GraphBuilder& b, Value x) {
+  return residual_block_of(b, x,
+                           [](GraphBuilder& builder, const std::string& name, Value input, const Convolution& op) {
+                             return builder.convolution(name, input, op);
+                           });
+}
+Value residual_block_of_padded(GraphBuilder& b, Value x) {
+  return residual_block_of(b, x, convolution_of_padded);
+}
+
+// What networks without norms are made of: a convolution that takes the ReLU behind it.
+LayerCase convolution_relu(std::string name, Shape image, Convolution op, Function function = Function::kRelu) {
+  LayerCase layer = convolution(std::move(name), std::move(image), op);
+  layer.sixteen_bits = false;  // rounding moves some inputs of ReLU to the other side of zero
+  for (LayerCase::Build* build : {&layer.build, &layer.padded}) {
+    *build = [inner = *build, function](GraphBuilder& b, Value x) {
+      return b.activation("after", inner(b, x), function);
+    };
+  }
+  return layer;
 }
 
 Value squeeze_and_excitation(GraphBuilder& b, Value x) {
@@ -95,6 +132,12 @@ std::vector<LayerCase> layer_cases() {
                   {.out_channels = 19, .kernel = 7, .padding = Padding::all(3), .groups = 19, .bias = true}),
       convolution("ConvolutionDepthwise", {7, 6, 6},
                   {.out_channels = 7, .kernel = 3, .stride = 2, .padding = Padding::all(1), .groups = 7}),
+      convolution_relu("ConvolutionRelu", {19, 6, 5}, {.out_channels = 35, .kernel = 3, .padding = Padding::all(1)}),
+      convolution_relu("ConvolutionBiasRelu", {16, 5, 6}, {.out_channels = 32, .kernel = 1, .bias = true}),
+      convolution_relu("ConvolutionStemRelu", {3, 11, 9},
+                       {.out_channels = 16, .kernel = 3, .stride = 2, .padding = Padding::all(1), .bias = true}),
+      convolution_relu("ConvolutionDepthwiseRelu6", {19, 6, 5},
+                       {.out_channels = 19, .kernel = 3, .padding = Padding::all(1), .groups = 19}, Function::kRelu6),
       convolution("ConvolutionOnePixel", {5, 1, 1}, {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
       norm("BatchNorm", {5, 4, 3}, {}),
       norm("BatchNormNoScale", {3, 5, 2}, {.epsilon = 1e-3, .decay = 0.999, .scale = false}),
@@ -204,7 +247,11 @@ std::vector<LayerCase> layer_cases() {
       attention("AttentionOfSomePixels", {96, 3, 6}, {.heads = 2, .queries = 5}),
       attention("AttentionOfSomeNarrow", {12, 3, 2}, {.heads = 2, .queries = 2}),
       other("PatchMerge", {3, 5, 4}, [](auto& b, Value x) { return b.patch_merge("layer", x); }),
-      {.name = "ResidualBlock", .image = {4, 5, 6}, .build = residual_block, .sixteen_bits = false},
+      {.name = "ResidualBlock",
+       .image = {4, 5, 6},
+       .build = residual_block,
+       .sixteen_bits = false,
+       .padded = residual_block_of_padded},
   };
 }
 

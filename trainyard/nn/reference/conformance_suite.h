@@ -11,6 +11,15 @@
 //   float against double         2e-6 * sqrt(terms)
 //   bf16 against double          2^-7 * sqrt(layers), its sums being kept in float
 // where `terms` is the length of the longest sum in the graph, over the batch included.
+//
+// One element that is not finite, of the input or of a parameter, makes the same elements of outputs not finite, NaN or
+// the same infinity, as in the reference, and the same elements of gradients not finite. NaN may be beyond that
+//   in a plane that a convolution's spoiled weight reaches: PyTorch's own kernels differ in whether zeros of a padding
+//     meet the weight (0 * NaN = NaN) or take no part
+//   beside a spoiled pixel, in 16-bit convolutions: they multiply pairs, some of them made up with zeros
+//   instead of an infinity, where a norm's infinite factor is folded
+//   in the tile of a Winograd convolution
+// and a shifted window's attention may give infinity for NaN: 0 or a weight of e^-100, times infinity.
 #pragma once
 
 #include <functional>
@@ -21,18 +30,23 @@
 #include <ATen/core/Tensor.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/skip_reasons.h"
 #include "trainyard/nn/accelerator.h"
 #include "trainyard/nn/executor.h"
 
 namespace trainyard::nn {
 
 struct LayerCase {
+  using Build = std::function<GraphBuilder::Value(GraphBuilder&, GraphBuilder::Value)>;
+
   std::string name;  // CamelCase
   Shape image;       // [C, H, W]
-  std::function<GraphBuilder::Value(GraphBuilder&, GraphBuilder::Value)> build;
+  Build build;
   double range = 2;  // inputs lie in (-range, range), all different, none at zero
   // False for layers in a row whose gradients nearly cancel: 16 bits cannot say anything about those.
   bool sixteen_bits = true;
+  // The same layer with the zeros of its padding as numbers of the image; none where it pads nothing.
+  Build padded = {};
 };
 
 // Every layer with odd shapes, paddings, strides, groups: the list that a new layer joins.
@@ -55,7 +69,7 @@ std::string conformance_name(const ::testing::TestParamInfo<ConformanceCase>& in
 class LayerConformance : public ::testing::TestWithParam<ConformanceCase> {
  protected:
   void SetUp() override {
-    if (GetParam().executor.device.is_cuda() && accelerator_count("cuda") == 0) GTEST_SKIP() << "needs a GPU";
+    if (GetParam().executor.device.is_cuda() && accelerator_count("cuda") == 0) GTEST_SKIP() << core::skip::kNeedsGpu;
   }
 };
 

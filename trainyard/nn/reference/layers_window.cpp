@@ -7,10 +7,10 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/convolution.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>
 
+#include "trainyard/nn/libtorch_convolution.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::reference {
@@ -63,9 +63,7 @@ at::Tensor run(const Convolution& op, const LayerCall& call) {
   }
   at::Tensor weight = call.variable(0);
   if (weight.dim() == 2) weight = weight.view({weight.size(0), weight.size(1), 1, 1});
-  return at::convolution(x, weight, call.variable(1), {op.stride.height, op.stride.width}, {padding.top, padding.left},
-                         {op.dilation.height, op.dilation.width}, /*transposed=*/false,
-                         /*output_padding=*/{0, 0}, op.groups);
+  return libtorch_convolution(op, {padding.top, padding.left}, x, weight, call.variable(1));
 }
 
 at::Tensor run(const Pool& op, const LayerCall& call) {

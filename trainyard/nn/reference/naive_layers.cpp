@@ -110,7 +110,8 @@ Values run(const Pool& op, const Call& call) {
         const bool padded = row < in[1] + pad.bottom && column < in[2] + pad.right;  // or real
         if (call.inside(row, column)) {
           sum += call.pixel(n, c, row, column);
-          largest = std::max(largest, call.pixel(n, c, row, column));
+          const double value = call.pixel(n, c, row, column);
+          if (value > largest || std::isnan(value)) largest = value;
           ++counted;
         } else if (op.count_padding && padded) {
           ++counted;

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "trainyard/nn/reference/backward_observer.h"
+#include "trainyard/nn/value_observer.h"
 
 namespace trainyard::nn {
 namespace {
@@ -70,7 +71,11 @@ void ReferenceExecutor::run_observed(size_t index, std::vector<at::Tensor>& valu
   observer()->begins();
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
   values[index] = run(index, values, random);
-  observer()->ran({.nodes = {&node.id, 1}, .kernel = node.kind(), .begin = begin, .end = NodeRun::Clock::now()});
+  const NodeRun ran{.nodes = {&node.id, 1}, .kernel = node.kind(), .begin = begin, .end = NodeRun::Clock::now()};
+  observer()->ran(ran);
+  if (auto* values_too = dynamic_cast<ValueObserver*>(observer()); values_too != nullptr) {
+    values_too->made(ran, {&values[index], 1});
+  }
   reference::observe_backward(values[index], before, node.id, *observer());
 }
 

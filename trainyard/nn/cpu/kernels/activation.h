@@ -18,9 +18,9 @@ template <typename... Rest>
   }
 }
 
-// Of the number nearest to x in [-87, 88]. After expf of Moshier's Cephes library.
+// 0 and infinity beyond the floats. After expf of Moshier's Cephes library.
 [[gnu::always_inline]] inline Floats exponential(Floats x) {
-  x = at_most(88.0F, at_least(-87.0F, x));
+  x = at_most(130.0F, at_least(-130.0F, x));
   const Floats round = fill(12582912.0F);  // 1.5 * 2^23: adding it rounds to a whole number
   const Floats power = multiply_add(x, fill(1.44269504088896341F), round) - round;
   Floats r = multiply_add(power, fill(-0.693359375F), x);
@@ -28,7 +28,7 @@ template <typename... Rest>
   const Floats tail = polynomial(r, fill(1.9875691500e-4F), 1.3981999507e-3F, 8.3334519073e-3F, 4.1665795894e-2F,
                                  1.6666665459e-1F, 5.0000001201e-1F);
   const Floats value = multiply_add(tail, r * r, r + fill(1.0F));
-  return value * __builtin_bit_cast(Floats, (__builtin_convertvector(power, Ints) + 127) << 23);
+  return times_power_of_two(value, power);
 }
 
 [[gnu::always_inline]] inline Floats sigmoid(Floats x) {
@@ -88,7 +88,7 @@ template <UnitActivation kind>
 [[gnu::always_inline]] inline Floats pass_back(Floats gradient, Floats x) {
   const Floats zero = fill(0.0F), one = fill(1.0F);
   if constexpr (kind == UnitActivation::kNone) return gradient;
-  if constexpr (kind == UnitActivation::kRelu) return x > zero ? gradient : zero;
+  if constexpr (kind == UnitActivation::kRelu) return x <= zero ? zero : gradient;  // NaN passes it
   if constexpr (kind == UnitActivation::kRelu6) return ((x > zero) & (x < fill(6.0F))) ? gradient : zero;
   if constexpr (kind == UnitActivation::kSilu) {
     const Floats e = exponential(-x), s = one / (one + e);  // 1 - s = s * e without cancellation
@@ -96,14 +96,14 @@ template <UnitActivation kind>
   }
   if constexpr (kind == UnitActivation::kHardSwish) {
     const Floats middle = gradient * multiply_add(x, fill(1.0F / 3), fill(0.5F));
-    const Floats right = x >= fill(3.0F) ? gradient : middle;
+    const Floats right = x < fill(3.0F) ? middle : gradient;
     return x <= fill(-3.0F) ? zero : right;
   }
   if constexpr (kind == UnitActivation::kHardSigmoid) {
     return ((x > fill(-3.0F)) & (x < fill(3.0F))) ? gradient * fill(1.0F / 6) : zero;
   }
   if constexpr (kind == UnitActivation::kSigmoid) {
-    const Floats e = exponential(-x), s = one / (one + e);
+    const Floats e = exponential(-absolute(x)), s = one / (one + e);  // even in x
     return gradient * (s * (s * e));
   }
   if constexpr (kind == UnitActivation::kGelu) {

@@ -55,7 +55,7 @@ void sum(const SumForward& a) {
       in_pieces(a.shape, [&](const Piece& piece) {
         each_pixel(piece, [&](int64_t at) {
           const Floats total = inputs.sum(at);
-          store_bits(a.mask, at, positive(total));
+          store_bits(a.mask, at, passing(total));
           output.put(at, activate<UnitActivation::kRelu>(total));
         });
       });
@@ -70,10 +70,7 @@ void forward(const ActivationForward& a) {
   with_activation(a.activation, [&](auto kind) {
     in_pieces(a.shape, [&](const Piece& piece) {
       const Bits lanes = channel_lanes(a.shape, piece.plane % a.shape.blocks());
-      each_pixel(piece, [&](int64_t at) {
-        const Floats value = activate<kind.kValue>(load(input + at));
-        output.put(at, keeps_zero(kind.kValue) ? value : keep(value, lanes));
-      });
+      each_pixel(piece, [&](int64_t at) { output.put(at, keep(activate<kind.kValue>(load(input + at)), lanes)); });
     });
   });
 }

@@ -214,6 +214,39 @@ TYPED_TEST(ElementwiseTest, KeepsNan) {
   }
 }
 
+// As PyTorch's threshold_backward: not where the input is 0 or less.
+TYPED_TEST(ElementwiseTest, GradientPassesNan) {
+  const MapShape shape = this->shape(1, 5, 1, 1);
+  for (DataType dtype : kDataTypes) {
+    const TestMap input = TestMap::of(shape, dtype, [](int64_t, int64_t c, int64_t, int64_t) {
+      return c == 2 ? std::nan("") : c == 3 ? -1.0 : 1.0;
+    });
+    const auto expected = [](int64_t, int64_t c, int64_t, int64_t) { return c == 3 ? 0.0 : 4.0; };
+    const TestMap gradient = TestMap::of(shape, dtype, [](auto...) { return 4.0; });
+    TestMap output(shape, dtype), by_input(shape, dtype), by_mask(shape, dtype);
+    TestBytes mask(shape.elements() / 8);
+    TypeParam::sum_forward({.shape = shape,
+                            .dtype = dtype,
+                            .activation = UnitActivation::kRelu,
+                            .inputs = {input.data()},
+                            .input_count = 1,
+                            .mask = mask.data(),
+                            .output = output.data()});
+    ActivationBackward a{.shape = shape,
+                         .dtype = dtype,
+                         .activation = UnitActivation::kRelu,
+                         .gradients = {gradient.data()},
+                         .input = input.data(),
+                         .input_gradient = by_input.data()};
+    TypeParam::activation_backward(a);
+    a.mask = mask.data();
+    a.input_gradient = by_mask.data();
+    TypeParam::activation_backward(a);
+    by_input.expect(expected, 0);
+    by_mask.expect(expected, 0);
+  }
+}
+
 TYPED_TEST(ElementwiseTest, IsTheSameForAnyThreads) {
   const MapShape shape = this->shape(1, 17, 29, 37);
   const TestMap input = TestMap::random(shape, DataType::kFloat, 1);

@@ -45,8 +45,8 @@ template <int pixels>
   _mm_stream_si128(reinterpret_cast<__m128i*>(to + kLanes), _mm256_extracti128_si256(bits, 1));
 #endif
 }
-// Two pixels at a time are rounded without a look for NaN. One survives if its lower 16 bits are zero, as of all that
-// come from bfloat16 or from arithmetic.
+// Two pixels at a time are rounded without a look for NaN. One survives if its lower 16 bits are zero, as of those from
+// maps, from arithmetic, and from PerLane.
 template <int pixels>
 [[gnu::always_inline]] inline void store_group(Bfloat16* to, const Floats* parts, bool past_caches) {
   if constexpr (pixels == 1) {
@@ -68,13 +68,13 @@ template <int pixels>
 
 // The bits of parts of a group of T in the order of memory, and back.
 template <typename T, int pixels>
-[[gnu::always_inline]] inline void store_positive(uint8_t* mask, int64_t element, const Floats* parts) {
+[[gnu::always_inline]] inline void store_passing(uint8_t* mask, int64_t element, const Floats* parts) {
   if constexpr (pixels == 1) {
-    store_bits(mask, element, positive(parts[0]));
+    store_bits(mask, element, passing(parts[0]));
   } else if constexpr (sizeof(T) == 4) {
-    for (int k = 0; k < pixels; ++k) store_bits(mask, element + k * kLanes, positive(parts[k]));
+    for (int k = 0; k < pixels; ++k) store_bits(mask, element + k * kLanes, passing(parts[k]));
   } else {
-    const uint32_t bits = _pdep_u32(positive(parts[0]), 0x55555555) | _pdep_u32(positive(parts[1]), 0xAAAAAAAA);
+    const uint32_t bits = _pdep_u32(passing(parts[0]), 0x55555555) | _pdep_u32(passing(parts[1]), 0xAAAAAAAA);
     __builtin_memcpy(mask + element / 8, &bits, 2 * sizeof(Bits));
   }
 }
@@ -96,10 +96,11 @@ class PerLane {
  public:
   explicit PerLane(const float* lanes) : one_(load(lanes)), two_{one_, one_} {
     if constexpr (sizeof(T) == 2) {
-      float even[kLanes], odd[kLanes];
+      float even[kLanes], odd[kLanes], plain[kLanes];
+      store(plain, one_ == one_ ? one_ : fill(__builtin_nanf("")));  // NaN without lower bits: see store_group
       for (int64_t c = 0; c < kLanes; ++c) {
-        even[c] = lanes[c * 2 % kLanes];
-        odd[c] = lanes[c * 2 % kLanes + 1];
+        even[c] = plain[c * 2 % kLanes];
+        odd[c] = plain[c * 2 % kLanes + 1];
       }
       two_[0] = load(even);
       two_[1] = load(odd);

@@ -25,7 +25,8 @@ constexpr int64_t kTilePixels = 16;
       f * square;
   const Floats low = multiply_add(exponent, fill(-2.12194440e-4F), tail) - fill(0.5F) * square;
   const Floats value = multiply_add(exponent, fill(0.693359375F), f + low);
-  return x >= Floats{} ? value : fill(__builtin_nanf(""));
+  const Floats infinite = fill(__builtin_inff());
+  return x >= Floats{} ? (x == infinite ? infinite : value) : fill(__builtin_nanf(""));
 }
 
 enum class Power : uint8_t { kHalf, kThreeQuarters, kAny };

@@ -15,7 +15,9 @@
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "trainyard/core/cpu_isa.h"
 #include "trainyard/core/random.h"
+#include "trainyard/core/skip_reasons.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
 
 namespace trainyard::nn::cpu {
@@ -35,10 +37,7 @@ struct Avx2 {
 struct Avx512 {
   static constexpr const char* kName = "Avx512";
   static constexpr int64_t kBlock = 16;
-  static bool runs() {
-    return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-           __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
-  }
+  static bool runs() { return core::cpu_has_avx512(); }
 #define TRAINYARD_NAMESPACE avx512
   TRAINYARD_CPU_KERNELS(TRAINYARD_CALL)
 #undef TRAINYARD_NAMESPACE
@@ -57,7 +56,7 @@ template <typename Kernels>
 class KernelTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!Kernels::runs()) GTEST_SKIP() << "this processor has no AVX-512";
+    if (!Kernels::runs()) GTEST_SKIP() << core::skip::kNeedsAvx512;
   }
   static MapShape shape(int64_t batch, int64_t channels, int64_t height = 1, int64_t width = 1) {
     return {batch, channels, height, width, Kernels::kBlock};

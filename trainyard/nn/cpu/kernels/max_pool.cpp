@@ -35,9 +35,9 @@ template <typename T>
       largest.place.set_where_equal(pixel(i, j), largest.value, i * kernel_width + j);
     }
   }
-  if (__builtin_expect(nan != 0, 0)) {  // it is the maximum
-    for (int64_t i = rows.last - 1; i >= rows.first; --i) {
-      for (int64_t j = columns.last - 1; j >= columns.first; --j) {
+  if (__builtin_expect(nan != 0, 0)) {  // it is the maximum, and the last one's place counts, as in PyTorch
+    for (int64_t i = rows.first; i < rows.last; ++i) {
+      for (int64_t j = columns.first; j < columns.last; ++j) {
         const Floats x = pixel(i, j);
         largest.value = x != x ? x : largest.value;
         largest.place.set_where_nan(x, i * kernel_width + j);

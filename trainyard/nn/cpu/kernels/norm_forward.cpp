@@ -10,8 +10,9 @@ namespace {
 template <typename T>
 void collect(const T* input, const T* block_pivot, const Span& span, Sums& sums) {
   float from[kLanes], to[kLanes], sum[kLanes], squares[kLanes];
-  store(from, load(input + span.begin));
-  store(to, load(block_pivot));
+  // An infinite pivot would make NaN of the mean, which is infinite, too.
+  store(from, finite_or_zero(load(input + span.begin)));
+  store(to, finite_or_zero(load(block_pivot)));
   const PerLane<T> pivot(from);
   LaneSums<T> first, second;
   each_pixel(
@@ -39,13 +40,14 @@ template <typename T>
 Affine combine(const NormForward& a, int64_t block, const Sums& total) {
   Affine affine = {.input = a.input, .residual = a.residual, .output = a.output, .mask = a.mask};
   affine.past_caches = a.output != a.input && a.output != a.residual && goes_past_caches<T>(a.shape, a.output);
-  const T* const pivot = static_cast<const T*>(a.input) + block * a.shape.pixels() * kLanes;
+  float pivot[kLanes];
+  store(pivot, finite_or_zero(load(static_cast<const T*>(a.input) + block * a.shape.pixels() * kLanes)));
   const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
   for (int64_t c = 0; c < kLanes; ++c) {
     const int64_t channel = block * kLanes + c;
     const bool inside = channel < a.shape.channels;
     const double offset = total.first[c] / count;
-    const double mean = offset + widen(pivot[c]);
+    const double mean = offset + pivot[c];
     const double spread = total.second[c] / count - offset * offset;
     const double variance = spread < 0 ? 0 : spread;  // NaN stays
     const double weight = !inside ? 0 : a.weight != nullptr ? a.weight[channel] : 1;

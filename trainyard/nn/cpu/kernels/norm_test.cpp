@@ -386,5 +386,29 @@ TYPED_TEST(NormTest, LetsNanThrough) {
   }
 }
 
+// A checkpoint may hold any. Rounded to 16 bits as a number, all ones would become -0.
+TYPED_TEST(NormTest, LetsNanOfAnyBitsThrough) {
+  const MapShape s = this->shape(1, 2, 1, 5);
+  for (const uint32_t bits : {0x7FFFFFFFU, 0xFFFFFFFFU, 0x7F800001U, 0xFFC00000U}) {
+    std::vector<float> scale(s.padded_channels()), shift(s.padded_channels());
+    scale[0] = scale[1] = 1;
+    shift[1] = std::bit_cast<float>(bits);
+    for (DataType dtype : kDataTypes) {
+      const TestMap input = TestMap::random(s, dtype, 1);
+      TestMap output(s, dtype);
+      TypeParam::scale_shift({.shape = s,
+                              .dtype = dtype,
+                              .activation = UnitActivation::kRelu,
+                              .input = input.data(),
+                              .scale = scale.data(),
+                              .shift = shift.data(),
+                              .output = output.data()});
+      output.expect([&](int64_t, int64_t c, int64_t, int64_t x) {
+        return c == 1 ? std::nan("") : std::max(input.at(0, 0, 0, x), 0.0);
+      });
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::nn::cpu

@@ -215,6 +215,33 @@ TYPED_TEST(PoolTest, MaximumOfNanIsNan) {
   }
 }
 
+// PyTorch takes the last one, and -infinity where there is nothing else.
+TYPED_TEST(PoolTest, GradientGoesToTheLastNan) {
+  const MapShape in = this->shape(1, 2, 1, 3), out = this->shape(1, 2, 1, 1);
+  const TestMap input = TestMap::of(in, DataType::kFloat, [&](int64_t, int64_t c, int64_t, int64_t x) {
+    if (c == 1) return -std::numeric_limits<double>::infinity();
+    return x < 2 ? std::numeric_limits<double>::quiet_NaN() : 1.0;
+  });
+  TestMap output(out, DataType::kFloat), gradient = TestMap::of(out, DataType::kFloat, [](auto...) { return 5.0; });
+  TestMap target(in, DataType::kFloat);
+  TestBytes place(out.elements());
+  const Window window{.kernel_width = 3};
+  TypeParam::max_pool_forward({.input_shape = in,
+                               .output_shape = out,
+                               .window = window,
+                               .input = input.data(),
+                               .output = output.data(),
+                               .place = place.data()});
+  TypeParam::max_pool_backward({.input_shape = in,
+                                .output_shape = out,
+                                .window = window,
+                                .gradient = gradient.data(),
+                                .place = place.data(),
+                                .input_gradient = target.data()});
+  EXPECT_EQ(output.at(0, 1), -std::numeric_limits<double>::infinity());
+  target.expect([](int64_t, int64_t c, int64_t, int64_t x) { return x == (c == 0 ? 1 : 0) ? 5.0 : 0.0; });
+}
+
 TYPED_TEST(PoolTest, MeansOfWholeImages) {
   std::vector<MapShape> shapes;
   for (int64_t channels : {1, 3, 16, 17, 40}) shapes.push_back(this->shape(3, channels, 7, 7));

@@ -21,7 +21,7 @@ void apply(const Affine& a, const Span& span) {
           u[k] = multiply_add(u[k], scale.template part<pixels>(k), shift.template part<pixels>(k));
           if constexpr (has_residual) u[k] += added[k];
         }
-        if constexpr (has_mask) store_positive<T, pixels>(mask, at, u);
+        if constexpr (has_mask) store_passing<T, pixels>(mask, at, u);
         for (int k = 0; k < pixels; ++k) {
           u[k] = activate<kind>(u[k]);
           if constexpr (!keeps_zero(kind)) u[k] *= inside.template part<pixels>(k);

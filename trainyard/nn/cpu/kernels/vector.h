@@ -60,8 +60,26 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Floats maximum(Floats a, Floats b) {
   return TRAINYARD_VECTOR(max_ps)(a, b);
 }
+// 0 where `value` is infinite or NaN.
+[[gnu::always_inline]] inline Floats finite_or_zero(Floats value) {
+  return value - value == Floats{} ? value : Floats{};
+}
 [[gnu::always_inline]] inline Floats square_root(Floats value) {
   return TRAINYARD_VECTOR(sqrt_ps)(value);
+}
+// value * 2^power, for `value` from 1/2 to 2 and a whole `power` in [-200, 200]; infinity beyond the floats, and 0
+// where a subnormal number would slow all that follows down.
+[[gnu::always_inline]] inline Floats times_power_of_two(Floats value, Floats power) {
+#if defined(TRAINYARD_KERNELS_AVX512)
+  const __mmask16 normal = _mm512_cmp_ps_mask(power, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);  // or NaN
+  return _mm512_maskz_scalef_ps(normal, value, power);
+#else
+  // Two factors, each of which is a float.
+  const Ints whole = __builtin_convertvector(power, Ints), half = whole >> 1;
+  const auto factor = [](Ints exponent) { return __builtin_bit_cast(Floats, (exponent + 127) << 23); };
+  const Floats product = value * factor(half) * factor(whole - half);
+  return power < fill(-126.0F) ? Floats{} : product;
+#endif
 }
 
 [[gnu::always_inline]] inline Floats load(const float* from) {
@@ -94,8 +112,9 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline void stream(Bfloat16* to, Floats value) {
   _mm256_stream_si256(reinterpret_cast<__m256i*>(to), rounded(value));
 }
-[[gnu::always_inline]] inline Bits positive(Floats value) {
-  return _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_GT_OQ);
+// Lanes where ReLU lets a gradient through, as in PyTorch: not where the value is 0 or less. NaN does.
+[[gnu::always_inline]] inline Bits passing(Floats value) {
+  return _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_NLE_UQ);
 }
 [[gnu::always_inline]] inline Floats keep(Floats value, Bits lanes) {
   return _mm512_maskz_mov_ps(lanes, value);
@@ -133,8 +152,8 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline void stream(Bfloat16* to, Floats value) {
   _mm_stream_si128(reinterpret_cast<__m128i*>(to), rounded(value));
 }
-[[gnu::always_inline]] inline Bits positive(Floats value) {
-  return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_GT_OQ)));
+[[gnu::always_inline]] inline Bits passing(Floats value) {
+  return static_cast<Bits>(_mm256_movemask_ps(_mm256_cmp_ps(value, _mm256_setzero_ps(), _CMP_NLE_UQ)));
 }
 [[gnu::always_inline]] inline __m256i all_bits(Bits lanes) {
   const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);

@@ -1,5 +1,6 @@
 // An activation that follows nothing it could be fused with, on a map.
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/steps/nan_guard.h"
 #include "trainyard/nn/cpu/steps/single_input_step.h"
 
 namespace trainyard::nn::cpu {
@@ -11,6 +12,8 @@ class ActivationStep : public SingleInputStep {
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
         activation_(unit_activation(std::get<Activation>(node_.op).function)) {
     keeps_input_ = true;
+    keeps_bound_ = true;
+    least_bound_ = least_bound(activation_);
   }
 
   Remake remake() const override { return Remake::kCheap; }

@@ -1,4 +1,5 @@
 // Concatenation along channels, zeros around them, and some of them.
+#include <cmath>
 #include <utility>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
@@ -60,6 +61,14 @@ class ConcatStep : public PlanStep {
   }
 
   void forward(Run& run) override { join(run, parts_, data_); }
+  float bound(const Run& run) const override {
+    float largest = 0;
+    for (const Part& part : parts_) {
+      const float one = run.bounds[static_cast<size_t>(part.value)];
+      if (!(one <= largest)) largest = std::isfinite(one) ? one : kUnbounded;
+    }
+    return largest;
+  }
 
   bool joins() const override { return true; }
 
@@ -120,7 +129,9 @@ class ChannelPadStep : public SingleInputStep {
  public:
   ChannelPadStep(PlanBuilder& builder, const Unit& unit)
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
-        slice_{input_map_, output_map_, dtype_, std::get<ChannelPad>(node_.op).before} {}
+        slice_{input_map_, output_map_, dtype_, std::get<ChannelPad>(node_.op).before} {
+    keeps_bound_ = true;
+  }
 
   Remake remake() const override { return Remake::kCheap; }
 
@@ -137,7 +148,9 @@ class ChannelSliceStep : public SingleInputStep {
  public:
   ChannelSliceStep(PlanBuilder& builder, const Unit& unit)
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
-        slice_{output_map_, input_map_, dtype_, std::get<ChannelSlice>(node_.op).begin} {}
+        slice_{output_map_, input_map_, dtype_, std::get<ChannelSlice>(node_.op).begin} {
+    keeps_bound_ = true;
+  }
 
   Remake remake() const override { return Remake::kCheap; }
 

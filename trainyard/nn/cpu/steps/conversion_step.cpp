@@ -24,6 +24,7 @@ class ConversionStep : public PlanStep {
   std::vector<ValueId> inputs() const override { return {from_}; }
 
   void forward(Run& run) override { convert(run, to_map_, source_, target_); }
+  float bound(const Run& run) const override { return run.bounds[static_cast<size_t>(from_)] * kRoundingUp; }
 
   Remake remake() const override { return Remake::kCheap; }
   std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {

@@ -1,5 +1,6 @@
 // A convolution, with its bias and the ReLU behind it.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -11,6 +12,8 @@
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/packed_weights.h"
 #include "trainyard/nn/cpu/steps/convolution_shape.h"
+#include "trainyard/nn/cpu/steps/group_by_group.h"
+#include "trainyard/nn/cpu/steps/nan_guard.h"
 #include "trainyard/nn/cpu/steps/steps.h"
 
 namespace trainyard::nn::cpu {
@@ -31,7 +34,8 @@ class ConvolutionStep : public PlanStep {
   // Finds a kernel for each direction that is needed.
   void prepare(PlanBuilder& builder) {
     const ValueId source = builder.value_of(source_node_);
-    shape_.plain_input = builder.is_image(source) && !builder.options().image_gradient && shape_.in_channels <= 4;
+    shape_.plain_input =
+        builder.is_image(source) && !builder.options().image_gradient && shape_.in_channels <= 4 && shape_.groups == 1;
     if (choose(builder)) return;
     shape_.plain_input = false;
     if (choose(builder)) return;
@@ -52,6 +56,7 @@ class ConvolutionStep : public PlanStep {
     output_map_ = builder.value(output_).map;
     output_data_ = builder.value(output_).data;
     workspace_ = workspace(builder);
+    guard_ = NanGuard(shape_, {.inference = !builder.options().gradients, .activation = activation_}, *forward_);
     if (!builder.options().gradients) packed_weights_ = PackedWeights(forward_->weights_bytes());
   }
 
@@ -61,6 +66,7 @@ class ConvolutionStep : public PlanStep {
     return activation_ == UnitActivation::kNone ? std::vector<ValueId>{source_}
                                                 : std::vector<ValueId>{source_, output_};
   }
+  float bound(const Run& run) const override { return guard_.bound(run, source_, -1, activation_); }
   int64_t packed_bytes() const override { return packed_weights_.bytes(); }
   std::string description() const {
     return convolution_name(shape_, *forward_) + (activation_ == UnitActivation::kNone ? "" : " + relu");
@@ -117,9 +123,7 @@ class ConvolutionStep : public PlanStep {
       activation_backward(a);
     }
     if (backward_data_ != nullptr) {
-      void* const packed = run.at(backward_packed_);
-      backward_data_->pack(weight(), packed);
-      backward_data_->backward_data(run.at(gradient_), packed, run.at(source_gradient_), run.at(backward_scratch_));
+      send_back(run);
     }
     backward_weights_->backward_weights(run.at(kept_source_), run.at(gradient_), run.at(packed_gradient_),
                                         run.at<float>(bias_gradient_), run.at(backward_scratch_));
@@ -130,6 +134,16 @@ class ConvolutionStep : public PlanStep {
   }
 
  private:
+  void send_back(const Run& run) const {
+    const void* const gradient = run.at(gradient_);
+    if (backward_data_->mixes_groups() && !std::isfinite(largest_of(gradient, output_map_.elements(), shape_.dtype))) {
+      return convolve_groups_backward_data(shape_, weight(), gradient, run.at(source_gradient_));
+    }
+    void* const packed = run.at(backward_packed_);
+    backward_data_->pack(weight(), packed);
+    backward_data_->backward_data(gradient, packed, run.at(source_gradient_), run.at(backward_scratch_));
+  }
+
   // What a forward needs beside its input and output. In training values change with every step, so that packed weights
   // live as long as the step's forward; without a backward they are kept.
   struct Workspace {
@@ -147,12 +161,26 @@ class ConvolutionStep : public PlanStep {
     return source_data_;
   }
 
-  void convolve(const Run& run, BufferId source, BufferId output, const Workspace& work) {
+  void convolve(Run& run, BufferId source, BufferId output, const Workspace& work) {
     const void* packed = run.at(work.packed);
+    const auto pack = [&](void* to) {
+      // Before a batch norm in training nobody asks for a bound.
+      if (forward_->hides_nan() || !work.packed.valid()) guard_.set_weights(weight(), bias());
+      forward_->pack(weight(), to);
+    };
     if (work.packed.valid()) {
-      forward_->pack(weight(), run.at(work.packed));
+      pack(run.at(work.packed));
     } else {
-      packed = packed_weights_.get(context_.parameters->version(), [&](void* to) { forward_->pack(weight(), to); });
+      packed = packed_weights_.get(context_.parameters->version(), pack);
+    }
+    if (!guard_.is_safe(run, {.source = source_, .source_data = run.at(source)})) {
+      guard_.run_without_activation(weight(), bias(), run.at(source), run.at(output));
+      activation_forward({.shape = output_map_,
+                          .dtype = shape_.dtype,
+                          .activation = activation_,
+                          .input = run.at(output),
+                          .output = run.at(output)});
+      return;
     }
     forward_->forward(run.at(source), packed, bias(), run.at(output), run.at(work.scratch));
   }
@@ -200,6 +228,7 @@ class ConvolutionStep : public PlanStep {
   UnitActivation activation_ = UnitActivation::kNone;
   Kernel forward_, backward_data_, backward_weights_;
   PackedWeights packed_weights_;
+  NanGuard guard_;
   Workspace workspace_;
   ParameterId weight_, bias_;
   ValueId source_ = -1, output_ = -1;

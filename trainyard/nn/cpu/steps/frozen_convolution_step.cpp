@@ -9,6 +9,7 @@
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/packed_weights.h"
 #include "trainyard/nn/cpu/steps/convolution_shape.h"
+#include "trainyard/nn/cpu/steps/nan_guard.h"
 #include "trainyard/nn/cpu/steps/norm_constants.h"
 #include "trainyard/nn/cpu/steps/steps.h"
 
@@ -36,7 +37,8 @@ class FrozenConvolutionStep : public PlanStep {
     }
     const bool own_addition = unit_.residual >= 0 && !adds_in_place_;
     activates_ = !own_addition && ConvolutionKernel::is_fusable(activation_);
-    shape_.plain_input = builder.is_image(builder.value_of(node_.inputs[0])) && shape_.in_channels <= 4;
+    shape_.plain_input =
+        builder.is_image(builder.value_of(node_.inputs[0])) && shape_.in_channels <= 4 && shape_.groups == 1;
     if (choose() || (std::exchange(shape_.plain_input, false) && choose())) return;
     activates_ = false;
     if (choose()) return;
@@ -59,6 +61,8 @@ class FrozenConvolutionStep : public PlanStep {
     output_data_ = builder.value(output_).data;
     scratch_ = builder.acquire(kernel_->scratch_bytes());
     weights_ = PackedWeights(kernel_->weights_bytes());
+    const UnitActivation fused = activates_ ? activation_ : UnitActivation::kNone;
+    guard_ = NanGuard(shape_, {.inference = true, .sum = adds_in_place_, .activation = fused}, *kernel_);
     bias_ = std::vector<float>(static_cast<size_t>(shape_.out_channels));
   }
 
@@ -66,6 +70,7 @@ class FrozenConvolutionStep : public PlanStep {
   std::vector<ValueId> inputs() const override {
     return residual_ >= 0 ? std::vector<ValueId>{source_, residual_} : std::vector<ValueId>{source_};
   }
+  float bound(const Run& run) const override { return guard_.bound(run, source_, residual_, activation_); }
   int64_t packed_bytes() const override { return weights_.bytes(); }
   std::string description() const {
     std::string text = convolution_name(shape_, *kernel_);
@@ -76,22 +81,29 @@ class FrozenConvolutionStep : public PlanStep {
   }
 
   void forward(Run& run) override {
-    const void* const weights = weights_.get(context_.parameters->version(), [&](void* target) { pack(target); });
+    const void* const weights = weights_.get(context_.parameters->version(), [&](void* target) {
+      const at::Tensor folded = fold();
+      guard_.set_weights(folded.const_data_ptr<float>(), bias());
+      kernel_->pack(folded.const_data_ptr<float>(), target);
+    });
     if (rounded_) round_image(shape_, run.image, run.at(source_data_));
-    kernel_->forward(run.at(source_data_), weights, shape_.bias ? bias_.data() : nullptr, run.at(output_data_),
-                     run.at(scratch_));
+    const bool safe = guard_.is_safe(run, {.source = source_,
+                                           .source_data = run.at(source_data_),
+                                           .residual = adds_in_place_ ? residual_ : -1,
+                                           .residual_data = run.at(output_data_)});
+    if (safe) {
+      kernel_->forward(run.at(source_data_), weights, bias(), run.at(output_data_), run.at(scratch_));
+    } else {
+      guard_.run_without_activation(fold().const_data_ptr<float>(), bias(), run.at(source_data_), run.at(output_data_));
+    }
     if (residual_data_.valid()) {
       sum_forward({.shape = output_map_,
                    .dtype = shape_.dtype,
                    .activation = activation_,
                    .inputs = {run.at(output_data_), run.at(residual_data_)},
                    .output = run.at(output_data_)});
-    } else if (!activates_ && activation_ != UnitActivation::kNone) {
-      activation_forward({.shape = output_map_,
-                          .dtype = shape_.dtype,
-                          .activation = activation_,
-                          .input = run.at(output_data_),
-                          .output = run.at(output_data_)});
+    } else if (!safe || (!activates_ && activation_ != UnitActivation::kNone)) {
+      activate(run);  // which clears pad lanes, too: zero weights make NaN of an infinite input
     }
   }
 
@@ -109,15 +121,25 @@ class FrozenConvolutionStep : public PlanStep {
     return kernel_ != nullptr;
   }
 
-  // Weights times the norm's factors, and the bias that goes with them: products in double, rounded once.
-  void pack(void* target) {
+  const float* bias() const { return shape_.bias ? bias_.data() : nullptr; }
+
+  void activate(const Run& run) const {
+    activation_forward({.shape = output_map_,
+                        .dtype = shape_.dtype,
+                        .activation = activation_,
+                        .input = run.at(output_data_),
+                        .output = run.at(output_data_)});
+  }
+
+  // Returns weights times the norm's factors and sets the bias that goes with them: products in double, rounded once.
+  at::Tensor fold() {
     const ParameterSet& set = *context_.parameters;
     const at::Tensor weight = set.value(context_.parameter(node_.parameters.at(0)));
     const at::Tensor bias = own_bias_ ? set.value(context_.parameter(node_.parameters.at(1))) : at::Tensor();
     const auto own_bias = [&](size_t c) { return own_bias_ ? bias.const_data_ptr<float>()[c] : 0.0F; };
     if (unit_.norm < 0) {
       for (size_t c = 0; c < bias_.size(); ++c) bias_[c] = own_bias(c);
-      return kernel_->pack(weight.const_data_ptr<float>(), target);
+      return weight;
     }
     const NormConstants norm = norm_constants(node(unit_.norm), context_);
     const at::Tensor folded = at::empty(weight.sizes(), at::kFloat);
@@ -128,7 +150,7 @@ class FrozenConvolutionStep : public PlanStep {
       for (int64_t i = 0; i < taps; ++i) *to++ = static_cast<float>(*from++ * norm.factor[c]);
       bias_[c] = static_cast<float>(own_bias(c) * norm.factor[c] + norm.shift[c]);
     }
-    kernel_->pack(folded.const_data_ptr<float>(), target);
+    return folded;
   }
 
   const Unit unit_;
@@ -143,6 +165,7 @@ class FrozenConvolutionStep : public PlanStep {
   bool rounded_ = false;        // source_data_ is the image in 16 bits
   std::unique_ptr<ConvolutionKernel> kernel_;
   PackedWeights weights_;
+  NanGuard guard_;
   std::vector<float> bias_;
   ValueId source_ = -1, residual_ = -1, output_ = -1;
   MapShape output_map_;

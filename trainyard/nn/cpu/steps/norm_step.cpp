@@ -5,7 +5,9 @@
 #include <ATen/ops/from_blob.h>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/kernels/magnitude.h"
 #include "trainyard/nn/cpu/packed_weights.h"
+#include "trainyard/nn/cpu/steps/nan_guard.h"
 #include "trainyard/nn/cpu/steps/norm_constants.h"
 #include "trainyard/nn/cpu/steps/steps.h"
 
@@ -80,6 +82,13 @@ class NormStep : public PlanStep {
     const auto* const scale =
         static_cast<const float*>(constants_.get(version, [&](void* target) { fold(static_cast<float*>(target)); }));
     apply(run, input_data_, residual_data_, output_data_, scale, scale + shape_.padded_channels());
+  }
+
+  float bound(const Run& run) const override {
+    if (context_.mode == Mode::kTraining) return kUnbounded;
+    const float added = residual_ >= 0 ? run.bounds[static_cast<size_t>(residual_)] : 0;
+    return std::max(least_bound(activation_),
+                    (run.bounds[static_cast<size_t>(input_)] * largest_factor_ + largest_shift_ + added) * kRoundingUp);
   }
 
   Remake remake() const override { return Remake::kCheap; }
@@ -182,7 +191,7 @@ class NormStep : public PlanStep {
   }
 
   // Factors of all channels, then shifts.
-  void fold(float* constants) const {
+  void fold(float* constants) {
     const NormConstants norm = norm_constants(node_, context_);
     const auto padded = static_cast<size_t>(shape_.padded_channels());
     std::fill_n(constants, 2 * padded, 0.0F);
@@ -190,6 +199,8 @@ class NormStep : public PlanStep {
       constants[c] = static_cast<float>(norm.factor[c]);
       constants[padded + c] = static_cast<float>(norm.shift[c]);
     }
+    largest_magnitude({.count = static_cast<int64_t>(padded), .values = constants, .result = &largest_factor_});
+    largest_magnitude({.count = static_cast<int64_t>(padded), .values = constants + padded, .result = &largest_shift_});
   }
 
   const Unit unit_;
@@ -205,6 +216,7 @@ class NormStep : public PlanStep {
   BufferId input_data_, residual_data_, output_data_, kept_input_, mask_, mean_, variance_, scale_, shift_;
   std::vector<BufferId> gradients_;
   PackedWeights constants_;  // of inference
+  float largest_factor_ = kUnbounded, largest_shift_ = kUnbounded;
   uint64_t forwards_ = 0;
   BufferId masked_, input_gradient_, weight_gradient_, bias_gradient_;
 };

@@ -28,6 +28,7 @@ class MaxPoolStep : public SingleInputStep {
   MaxPoolStep(PlanBuilder& builder, const Unit& unit, const Padding& padding)
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
         window_(window_of(std::get<Pool>(node_.op), padding)) {
+    keeps_bound_ = true;
     if (builder.options().gradients) place_ = builder.acquire(output_map_.elements());
   }
 
@@ -66,6 +67,7 @@ class AveragePoolStep : public SingleInputStep {
  public:
   AveragePoolStep(PlanBuilder& builder, const Unit& unit, const Padding& padding)
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap) {
+    keeps_bound_ = true;
     const auto& op = std::get<Pool>(node_.op);
     pool_ = {.input_shape = input_map_,
              .output_shape = output_map_,
@@ -100,7 +102,9 @@ class AveragePoolStep : public SingleInputStep {
 class GlobalAverageStep : public SingleInputStep {
  public:
   GlobalAverageStep(PlanBuilder& builder, const Unit& unit)
-      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kPlain) {}
+      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kPlain) {
+    keeps_bound_ = true;
+  }
 
   Remake remake() const override { return Remake::kCheap; }
 

@@ -11,6 +11,7 @@ class ChannelShuffleStep : public SingleInputStep {
  public:
   ChannelShuffleStep(PlanBuilder& builder, const Unit& unit)
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap) {
+    keeps_bound_ = true;
     const int64_t groups = std::get<ChannelShuffle>(node_.op).groups, columns = input_map_.channels / groups;
     for (int64_t c = 0; c < input_map_.channels; ++c) {
       from_.push_back(static_cast<int32_t>(c % groups * columns + c / groups));

@@ -1,6 +1,8 @@
 // What steps with one input and one output have in common: the two values, and the way their gradients are handed on.
 #pragma once
 
+#include <algorithm>
+
 #include "trainyard/nn/cpu/steps/steps.h"
 
 namespace trainyard::nn::cpu {
@@ -10,6 +12,9 @@ class SingleInputStep : public PlanStep {
   ValueId output() const final { return output_; }
   std::vector<ValueId> inputs() const final { return {input_}; }
   void forward(Run& run) final { run_forward(run, input_data_, output_data_); }
+  float bound(const Run& run) const final {
+    return keeps_bound_ ? std::max(run.bounds[static_cast<size_t>(input_)], least_bound_) : kUnbounded;
+  }
 
   std::vector<ValueId> kept() const final {
     return keeps_input_ ? std::vector<ValueId>{input_} : std::vector<ValueId>();
@@ -67,6 +72,8 @@ class SingleInputStep : public PlanStep {
   bool keeps_input_ = false;  // the backward reads the input
   BufferId kept_input_;       // where it then is
   bool accumulate_ = false;   // into input_gradient_
+  bool keeps_bound_ = false;  // no output is larger than the largest input, or than this:
+  float least_bound_ = 0;
 
  private:
   BufferId input_data_, output_data_;

@@ -31,6 +31,11 @@ class SumStep : public PlanStep {
   std::vector<ValueId> inputs() const override { return inputs_; }
 
   void forward(Run& run) override { add(run, input_data_, output_data_, mask_); }
+  float bound(const Run& run) const override {
+    float sum = 0;
+    for (ValueId input : inputs_) sum += run.bounds[static_cast<size_t>(input)];
+    return sum * kRoundingUp;
+  }
 
   Remake remake() const override { return Remake::kCheap; }
   std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {

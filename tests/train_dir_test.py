@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""A train_dir as processes meet it: one run at a time, damage that stops a run, and rows that are nothing but rows.
+
+Usage: scripts/test_python tests/train_dir_test.py PROGRAM (build/trainyard).
+"""
+import json
+import math
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+program = os.path.abspath(sys.argv.pop(1))
+
+FLAGS = ["--model=trivial", "--data_name=shapes", "--device=cpu", "--batch_size=4", "--num_warmup_batches=0",
+         "--num_intra_threads=1", "--display_every=1", "--summary_verbosity=1", "--save_summaries_steps=1"]
+
+
+def crc32c(data):
+    """CRC32C by its definition (RFC 3720), bit by bit."""
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
+
+
+def put_nan(checkpoint, count):
+    """Makes the last `count` elements of the first float tensor NaN, with all checksums right. Returns its name."""
+    manifest, tensors = checkpoint / "manifest.json", checkpoint / "tensors.bin"
+    text, data = manifest.read_text(), bytearray(tensors.read_bytes())
+    (entry, *_) = [tensor for tensor in json.loads(text)["tensors"]
+                   if tensor["dtype"] == "float32" and 4 * count <= tensor["bytes"] < 100000]
+    end = entry["offset"] + entry["bytes"]
+    data[end - 4 * count:end] = struct.pack("<f", math.nan) * count
+    changed = crc32c(data[entry["offset"]:end])
+    text = text.replace(f'"crc32c":{entry["crc32c"]}}}', f'"crc32c":{changed}}}', 1)
+    head = text[:text.rindex('"crc32c": "')]
+    manifest.write_text(f'{head}"crc32c": "0x{crc32c(head.encode()):08x}"\n}}\n')
+    tensors.write_bytes(data)
+    return entry["name"]
+
+
+def run(*arguments, **kwargs):
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, **kwargs)
+
+
+class TrainDirectory(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.dir = self.root / "run"
+
+    def flags(self, *more):
+        return ["train", *FLAGS, f"--train_dir={self.dir}", *more]
+
+    def rows(self):
+        return [json.loads(line) for line in (self.dir / "metrics.jsonl").read_text().splitlines()]
+
+    def start(self, *more):
+        """A training that runs until it is ended, and has written a row."""
+        process = subprocess.Popen([program, *self.flags("--num_batches=100000000", *more)], stdout=subprocess.PIPE,
+                                   stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        shown = 0
+        for line in process.stdout:
+            shown += "\timages/sec: " in line
+            if shown == 2:  # the row of the step before is in the files
+                return process
+        self.fail("the training did not start")
+
+    def content(self):
+        """The bytes of all files in the train_dir but those that the running training writes."""
+        return {path: path.read_bytes() for path in sorted(self.dir.rglob("*"))
+                if path.is_file() and path.name not in ("metrics.jsonl", "metrics.csv") and "tfevents" not in path.name}
+
+    def test_a_second_run_is_refused_until_the_first_has_ended(self):
+        self.assertEqual(run(*self.flags("--num_batches=2")).returncode, 0)
+        first = self.start("--save_model_steps=100000000")
+        before = self.content()
+        for second in (self.flags("--num_batches=5"), ["--forward_only", *FLAGS, f"--train_dir={self.dir}", "--num_batches=5"]):
+            refused = run(*second)
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn(f"process {first.pid} on host {socket.gethostname()}, since 20", refused.stderr)
+            self.assertIn("another run writes into this folder", refused.stderr)
+        self.assertEqual(self.content(), before)
+        # Readers are not in its way.
+        read = run("eval", *FLAGS[:-2], f"--train_dir={self.dir}", "--num_eval_batches=1")
+        self.assertEqual(read.returncode, 0, read.stderr)
+
+        first.kill()
+        first.wait()
+        self.assertTrue((self.dir / "run.lock").exists())
+        taken_over = run(*self.flags("--num_batches=4"))
+        self.assertEqual(taken_over.returncode, 0, taken_over.stderr)
+        self.assertFalse((self.dir / "run.lock").exists())
+        steps = [row["global_step"] for row in self.rows() if row["phase"] == "train"]
+        self.assertEqual(steps, [1, 2, 3, 4])  # those of the killed run are done again
+
+    def test_a_run_that_a_signal_ends_gives_the_lock_back(self):
+        first = self.start()
+        first.send_signal(signal.SIGTERM)
+        first.stdout.read()
+        self.assertEqual(first.wait(timeout=60), 75)
+        self.assertFalse((self.dir / "run.lock").exists())
+
+    def test_closed_streams_leave_rows_alone(self):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            shutil.rmtree(self.dir, ignore_errors=True)
+            for steps in (6, 8):  # the second says in its log what it goes on from
+                done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", program, *self.flags(f"--num_batches={steps}")],
+                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=120)
+                self.assertEqual(done.returncode, 0, closed)
+            self.assertEqual([row["global_step"] for row in self.rows() if row["phase"] == "train"], list(range(1, 9)), closed)
+            text = b"".join(self.content().values())
+            self.assertNotIn(b"continuing from", text, closed)
+
+    def damage(self, kind):
+        (checkpoint,) = self.dir.glob("model.ckpt-*")
+        manifest, tensors = checkpoint / "manifest.json", checkpoint / "tensors.bin"
+        if kind == "deleted manifest":
+            manifest.unlink()
+        elif kind == "deleted tensors":
+            tensors.unlink()
+        elif kind == "cut tensors":
+            os.truncate(tensors, tensors.stat().st_size // 2)
+        elif kind == "another step":
+            checkpoint.rename(self.dir / "model.ckpt-7")
+        else:
+            file = manifest if kind == "flipped manifest" else tensors
+            data = bytearray(file.read_bytes())
+            data[len(data) // 2] ^= 16
+            file.write_bytes(data)
+
+    def test_a_damaged_checkpoint_stops_a_run_until_it_is_told_to_ignore_it(self):
+        self.assertEqual(run(*self.flags("--num_batches=2")).returncode, 0)
+        sound = self.root / "sound"
+        shutil.copytree(self.dir, sound)
+        for kind in ("flipped manifest", "deleted manifest", "flipped tensors", "deleted tensors", "cut tensors", "another step"):
+            with self.subTest(kind):
+                shutil.rmtree(self.dir)
+                shutil.copytree(sound, self.dir)
+                self.damage(kind)
+                before = self.content()
+                model = f"--train_dir={self.dir}"
+                for command in (self.flags("--num_batches=4"), ["eval", *FLAGS[:-2], model],
+                                ["predict", model, "x.jpg"], ["export", model, f"--output={self.root / 'w.safetensors'}"]):
+                    refused = run(*command)
+                    self.assertEqual(refused.returncode, 1, refused.stderr)
+                    self.assertIn("damaged checkpoint: ", refused.stderr)
+                    self.assertIn(str(self.dir / "model.ckpt-"), refused.stderr)
+                    self.assertIn("--ignore_damaged_checkpoints", refused.stderr)
+                    self.assertNotIn("not found", refused.stderr.lower())
+                self.assertEqual(self.content(), before)
+                ignoring = run(*self.flags("--num_batches=4", "--ignore_damaged_checkpoints"))
+                self.assertEqual(ignoring.returncode, 0, ignoring.stderr)
+                self.assertIn("starting from the beginning", ignoring.stderr)
+                self.assertEqual(len(list(self.dir.glob("model.ckpt-*.damaged-*"))), 1)
+                for path, bytes_ in before.items():
+                    if path.parent != self.dir:
+                        (kept,) = self.dir.glob(f"model.ckpt-*.damaged-*/{path.name}")
+                        self.assertEqual(kept.read_bytes(), bytes_)
+                self.assertTrue((self.dir / "model.ckpt-4").is_dir())
+
+    def test_weights_that_are_nan_are_not_saved_and_the_good_ones_stay(self):
+        self.assertEqual(run(*self.flags("--num_batches=2")).returncode, 0)
+        diverging = run(*FLAGS, f"--train_dir={self.dir}", "--num_batches=6", "--init_learning_rate=1e38",
+                        "--save_model_steps=2", "--max_ckpts_to_keep=1")
+        self.assertEqual(diverging.returncode, 0, diverging.stderr)
+        self.assertEqual([path.name for path in self.dir.glob("model.ckpt-*")], ["model.ckpt-2"])
+        self.assertRegex(diverging.stderr, "no checkpoint of values that are not finite: step 6, tensor [^ ]+: ")
+        self.assertEqual(run(*self.flags("--num_batches=3")).returncode, 0)
+
+    def test_checkpoints_with_nan_are_refused_by_name(self):
+        self.assertEqual(run(*self.flags("--num_batches=2")).returncode, 0)
+        name = put_nan(self.dir / "model.ckpt-2", 3)
+        model = f"--train_dir={self.dir}"
+        for command in (self.flags("--num_batches=4"), ["eval", *FLAGS[:-2], model], ["predict", model, "x.jpg"],
+                        ["export", model, f"--output={self.root / 'w.safetensors'}"]):
+            refused = run(*command)
+            self.assertEqual(refused.returncode, 1, refused.stderr)
+            self.assertIn("checkpoint holds NaN or infinity", refused.stderr)
+            self.assertIn(f"1 tensors with others: {name} (3 of ", refused.stderr)
+        self.assertEqual(len(list(self.dir.glob("model.ckpt-*"))), 1)
+
+    def test_the_best_checkpoint_is_kept(self):
+        data = self.root / "shapes"
+        self.assertEqual(run("data", "make-shapes", f"--output={data}", "--train_count=96", "--validation_count=60").returncode, 0)
+        flags = [f"--data_dir={data}", "--init_learning_rate=0.02", "--max_ckpts_to_keep=1",
+                 "--eval_during_training_every_n_steps=2"]
+
+        def best_by(name, better):
+            """(step, value) of the first best evaluation of all runs so far."""
+            rows = [row for row in self.rows() if row["phase"] == "eval"]
+            value = better(row[name] for row in rows)
+            return next((row["global_step"], row[name]) for row in rows if row[name] == value)
+
+        for metric, name, better in (("top_1", "top_1_accuracy", max), ("loss", "loss", min)):
+            shutil.rmtree(self.dir, ignore_errors=True)
+            for steps in (12, 24):  # the second goes on, and compares with what the first has kept
+                done = run(*self.flags(f"--num_batches={steps}", f"--keep_best={metric}", *flags))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                step, value = best_by(name, better)
+                manifest = json.loads((self.dir / "best" / "manifest.json").read_text())
+                kept = {entry["name"]: entry.get("real", entry.get("text")) for entry in manifest["values"]}
+                self.assertEqual((manifest["global_step"], kept["best/metric"]), (step, name))
+                self.assertAlmostEqual(kept["best/value"], value, places=5)
+                summary = json.loads((self.dir / "run_summary.json").read_text())["best_checkpoint"]
+                self.assertEqual((summary["path"], summary["global_step"], summary["metric"]),
+                                 (str(self.dir / "best"), step, name))
+                self.assertRegex(done.stdout, rf"Best: +{self.dir}/best \(step {step}, {name} {value:.4f}\)")
+            self.assertTrue((self.dir / "model.ckpt-24").is_dir())
+        evaluated = run("eval", *FLAGS[:-2], f"--data_dir={data}", f"--weights={self.dir / 'best'}")
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        rows = {row["global_step"]: row for row in self.rows() if row["phase"] == "eval"}
+        accuracy = float(evaluated.stdout.split("Accuracy @ 1 = ")[1].split()[0])
+        self.assertAlmostEqual(accuracy, rows[step]["top_1_accuracy"], places=3)
+        exported = run("export", f"--weights={self.dir / 'best'}", f"--output={self.root / 'w.safetensors'}")
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+
+        # The program's own default, and that of tf_cnn_benchmarks.
+        for command, expected in ((self.flags(), True), ([*FLAGS, f"--train_dir={self.dir}"], False)):
+            shutil.rmtree(self.dir)
+            self.assertEqual(run(*command, "--num_batches=2", *flags).returncode, 0)
+            self.assertEqual((self.dir / "best").is_dir(), expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

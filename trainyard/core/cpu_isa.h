@@ -1,0 +1,39 @@
+// Which of the processor's instruction sets this process uses. The environment variable TRAINYARD_MAX_CPU_ISA hides the
+// higher ones from everything, so that any machine can compute what a smaller one would:
+//
+//   value         our kernels, and oneDNN's   LibTorch's kernels, and MKL's
+//   avx2          AVX2                        AVX2
+//   avx512        AVX-512 without BF16        AVX-512
+//   auto, unset   all that the processor has
+//
+// When the library is loaded, it sets the variables that oneDNN, LibTorch and MKL obey accordingly, before they read
+// them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trainyard::core {
+
+inline constexpr const char* kMaxCpuIsaVariable = "TRAINYARD_MAX_CPU_ISA";
+
+enum class CpuIsaLimit { kNone, kAvx2, kAvx512 };
+
+// Reads "auto", "" (the same), "avx2" or "avx512". Throws kInvalidArgument for all else, with the allowed ones and the
+// name of what said so, `source`.
+CpuIsaLimit parse_cpu_isa_limit(std::string_view text, std::string_view source = kMaxCpuIsaVariable);
+const char* to_string(CpuIsaLimit limit);  // "auto", "avx2", "avx512"
+
+// The limit of this process, as the environment said when the library was loaded. Throws as above.
+CpuIsaLimit cpu_isa_limit();
+
+// Whether the processor has these and the limit leaves them: F, BW, VL and DQ; AVX512_BF16.
+bool cpu_has_avx512();
+bool cpu_has_avx512_bf16();
+
+// What the processor may be used for, in one line: "AVX2", "AVX2, limited by TRAINYARD_MAX_CPU_ISA=avx2 (the processor
+// has AVX-512 with BF16)".
+std::string describe_cpu_isa();
+
+}  // namespace trainyard::core

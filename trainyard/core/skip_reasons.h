@@ -1,0 +1,24 @@
+// Why tests are skipped: what this machine or build lacks. ./test.sh allows a skipped test by its reason, which stands
+// in tests/allowed_skips.txt, counts them by it, and refuses all others. For tests only.
+//
+//   if (accelerator_count("cuda") == 0) GTEST_SKIP() << core::skip::kNeedsGpu;
+#pragma once
+
+namespace trainyard::core::skip {
+
+inline constexpr const char* kNeedsGpu = "needs a GPU";
+inline constexpr const char* kNeedsNoGpu = "needs a machine without a GPU";
+inline constexpr const char* kNeedsNoNccl = "needs a build without NCCL";
+inline constexpr const char* kNeedsImageFormats = "needs a build with all image formats";
+// The processor lacks it, or TRAINYARD_MAX_CPU_ISA hides it.
+inline constexpr const char* kNeedsAvx512 = "needs a processor with AVX-512";
+inline constexpr const char* kNeedsAvx512Bf16 = "needs a processor with AVX512_BF16";
+// AddressSanitizer must see every block.
+inline constexpr const char* kNeedsOwnAllocator = "needs a build without AddressSanitizer";
+// ThreadSanitizer does not see libgomp's synchronisation and reports correct teams.
+inline constexpr const char* kNeedsOpenMpTeams = "needs a build without ThreadSanitizer";
+
+// core/test_data.h has the reason for data from outside the tree, scripts/test_python the one for what the tests' own
+// Python lacks.
+
+}  // namespace trainyard::core::skip

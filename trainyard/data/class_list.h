@@ -1,0 +1,45 @@
+// Which class a label stands for. Class folders and labels that are words are numbered by their place among all names,
+// so two subsets of which one lacks a class would number differently: training's names number all of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainyard::data {
+
+enum class OnUnknownClass { kFail, kSkip };
+// Reads "fail" or "skip". Throws kNotFound for other texts.
+OnUnknownClass on_unknown_class(const std::string& name);
+
+// The classes that a model was or will be trained on.
+struct KnownClasses {
+  std::vector<std::string> names;  // by label from 0; empty: a data set's own names number its labels
+  std::string origin;              // who says so, for messages: "out/run1/model.ckpt-500"
+  OnUnknownClass on_unknown = OnUnknownClass::kFail;
+};
+
+// Returns the label of each of the different `names`, found in `where`, or -1 for one that is unknown and skipped.
+// Throws kInvalidArgument with the unknown ones and what is known, unless they are skipped. A line says how many known
+// classes are not among the names.
+std::vector<int64_t> labels_of_classes(std::span<const std::string> names, const KnownClasses& known,
+                                       const std::string& where);
+
+// Returns the name for a line of text: control characters as \n or \x1b, and only the beginning of a very long one.
+std::string printable_class(std::string_view name);
+// The same in quotes.
+std::string quoted_class(std::string_view name);
+// Returns "'cat', 'dog', ... (12 in all)": the first five.
+std::string quoted_classes(std::span<const std::string> names);
+
+// Returns in what `now` differs from `before`: "renamed: 'cat' is now 'felis'; added: 'fox'; removed: 'dog'". Empty:
+// not at all. A name at the same place of as many is renamed.
+std::string class_difference(std::span<const std::string> before, std::span<const std::string> now);
+
+// Names as one text and back: one a line, with \n and \\ for line breaks and backslashes in them.
+std::string encode_class_names(std::span<const std::string> names);
+std::vector<std::string> decode_class_names(std::string_view text);
+
+}  // namespace trainyard::data

@@ -1,0 +1,109 @@
+#include "trainyard/recipes/run_report.h"
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/cpu_isa.h"
+#include "trainyard/core/file_system.h"
+#include "trainyard/core/log.h"
+#include "trainyard/data/dataset_form.h"
+#include "trainyard/data/decoded_store.h"
+#include "trainyard/recipes/run_files.h"
+#include "trainyard/train/summary_callback.h"
+
+namespace trainyard::recipes {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(1);  // of the begin of a run with the digest of its data
+
+std::string full_path(const std::string& path) {
+  std::error_code unknown;
+  const std::filesystem::path full = std::filesystem::absolute(path, unknown);
+  return unknown ? path : full.lexically_normal().string();
+}
+
+std::string digest_of(const std::string& data_dir) {
+  core::FileSystem& files = core::local_file_system();
+  try {
+    return data::identity_of_files(files, data::paths_named(files, data_dir));
+  } catch (const core::Error& error) {
+    return fmt::format("not known: {}", error.what());
+  }
+}
+
+}  // namespace
+
+train::RunRecord make_run_record(const core::FlagValues& values, const BenchmarkSettings& settings) {
+  train::RunRecord record;
+  record.command = settings.dialect == Dialect::kTrainyard ? "trainyard train" : "trainyard";
+  for (const core::FlagSpec& flag : values.table().all()) {
+    record.flags.emplace_back(flag.name, values.value(flag.name));
+    if (values.given(flag.name)) record.given_flags.push_back(flag.name);
+  }
+  record.choices = {{"device", settings.device.device_name(0)},
+                    {"executor", settings.executor},
+                    {"batch_size", std::to_string(settings.batch_size)},
+                    {"eval_batch_size", std::to_string(settings.eval_batch_size)},
+                    {"num_batches", std::to_string(settings.plan.num_batches)},
+                    {"num_warmup_batches", std::to_string(settings.plan.num_warmup_batches)},
+                    {"eval_exact", settings.eval_exact ? "true" : "false"}};
+  if (!settings.synthetic()) record.data_dir = full_path(settings.data_dir);
+  record.num_classes = settings.num_classes;
+  record.train_examples = settings.train_examples;
+  record.validation_examples = settings.validation_examples;
+  record.seed = settings.seed;
+  record.instruction_set = core::describe_cpu_isa();
+  for (const auto& gpu : settings.device.accelerators) record.gpus.push_back(gpu->name());
+  record.started_at = train::system_wall_clock();
+  return record;
+}
+
+RunReport::RunReport(const core::FlagValues& values, const BenchmarkSettings& settings)
+    : settings_(settings),
+      path_(core::join_path(settings.train_dir, kSummary)),
+      record_(make_run_record(values, settings)) {
+  if (!settings.synthetic()) digest_ = std::async(std::launch::async, digest_of, settings.data_dir);
+}
+
+void RunReport::begin(int64_t global_step) {
+  if (digest_.valid() && digest_.wait_for(kPatience) == std::future_status::ready) record_.data_digest = digest_.get();
+  train::RunSummary summary;
+  summary.status = train::RunStatus::kRunning;
+  summary.global_step = global_step;
+  complete(summary);
+  train::write_run_summary(summary, path_);
+}
+
+void RunReport::end(train::RunSummary& summary) {
+  if (digest_.valid()) record_.data_digest = digest_.get();
+  summary.status = summary.stopped_by.empty() ? train::RunStatus::kFinished : train::RunStatus::kStopped;
+  summary.ended_at = train::system_wall_clock();
+  complete(summary);
+  train::write_run_summary(summary, path_);
+}
+
+void RunReport::fail(const core::Error& error, int64_t global_step) {
+  train::RunSummary summary;
+  summary.status = train::RunStatus::kFailed;
+  summary.error = error.what();
+  summary.global_step = global_step;
+  summary.ended_at = train::system_wall_clock();
+  complete(summary);
+  try {
+    train::write_run_summary(summary, path_);
+  } catch (const core::Error& second) {
+    core::log::warning("the end of the run is not in its summary: {}", second.what());
+  }
+}
+
+void RunReport::complete(train::RunSummary& summary) {
+  summary.record = record_;
+  summary.model = settings_.model->name;
+  summary.dataset = settings_.dataset_label;
+  summary.mode = benchmark_mode_name(settings_.mode);
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,39 @@
+// run_summary.json of `trainyard train`: written when a training begins and when it ends, however it does.
+#pragma once
+
+#include <future>
+#include <string>
+
+#include "trainyard/core/error.h"
+#include "trainyard/recipes/benchmark_settings.h"
+#include "trainyard/train/run_summary.h"
+
+namespace trainyard::recipes {
+
+// Writes into settings.train_dir, which exists. One thread.
+class RunReport {
+ public:
+  RunReport(const core::FlagValues& values, const BenchmarkSettings& settings);
+
+  // Replaces what an earlier run has left: status "running". Throws kIo, kNoSpace.
+  void begin(int64_t global_step);
+  // Completes `summary`, of a run that was not ended by an error, and writes it.
+  void end(train::RunSummary& summary);
+  // Writes status "failed" with the error's text. A file that cannot be written is a warning: the run's error counts.
+  void fail(const core::Error& error, int64_t global_step);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void complete(train::RunSummary& summary);
+
+  const BenchmarkSettings& settings_;
+  std::string path_;
+  train::RunRecord record_;
+  std::future<std::string> digest_;  // of the data's files, of which there may be millions
+};
+
+// What was asked for and what was chosen; without the data's digest.
+train::RunRecord make_run_record(const core::FlagValues& values, const BenchmarkSettings& settings);
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,24 @@
+// What a training does about a step whose loss or gradient is not finite (--on_nan).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace trainyard::train {
+
+enum class OnNan {
+  kStop,    // the step ends with an error that names the first layer whose numbers were not finite; nothing is updated
+  kSkip,    // the step leaves parameters, slots and statistics as they are; kMostSkips such steps in a row end the run
+  kIgnore,  // the update is applied; the first such step is warned about
+};
+
+// "stop", "skip" or "ignore"; throws kInvalidArgument for another name.
+OnNan on_nan_from_name(std::string_view name);
+
+inline constexpr int64_t kMostSkips = 100;
+
+// Steps between two looks at an accelerator's numbers, each of which waits for it. Only stop and ignore are built
+// there.
+inline constexpr int64_t kStepsBetweenDeviceLooks = 100;
+
+}  // namespace trainyard::train

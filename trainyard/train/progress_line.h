@@ -1,0 +1,32 @@
+// The line that a run draws at the bottom of a terminal while it trains. Text and nothing else;
+// train/progress_callback.h draws it.
+//
+//   resnet20 epoch 3/10 34 % 1234/3600 812 images/s loss 0.52 rate 0.05 left 1:23
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace trainyard::train {
+
+// What is not known is left out of the line.
+struct RunProgress {
+  std::string model;
+  int64_t step = 0, steps = 0;  // updates done, and of the whole training
+  int64_t epoch = 0,
+          epochs =
+              0;  // the pass over the data that the last step was in, from 1, and how many there will be; 0: not known
+  std::optional<double> images_per_second, loss, learning_rate, seconds_left;
+  std::string doing;  // "evaluating 12/40" in the place of speed, loss, rate and time
+};
+
+std::string progress_line(const RunProgress& progress);
+
+// The pass over the data, from 1, that step `step` (from 1) begins in.
+int64_t epoch_of_step(int64_t step, int64_t batch_size, int64_t examples_per_epoch);
+
+// "1:23", "1:02:03".
+std::string duration_text(double seconds);
+
+}  // namespace trainyard::train
