@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "trainyard/cli/command.h"
-#include "trainyard/core/cpu_allocator.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/signal_watcher.h"
-#include "trainyard/core/standard_streams.h"
-#include "trainyard/core/stop_token.h"
-#include "trainyard/core/thread.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/system/standard_streams.h"
+#include "trainyard/core/threads/signal_watcher.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/core/threads/thread.h"
 
 namespace {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "trainyard/cli/command.h"
-#include "trainyard/core/cpu_allocator.h"
-#include "trainyard/core/stop_token.h"
-#include "trainyard/models/model_registry.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/models/registry/model_registry.h"
 
 namespace {
 

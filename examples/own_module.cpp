@@ -12,12 +12,12 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/random.h"
-#include "trainyard/data/batch_source.h"
-#include "trainyard/nn/foreign_module.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/nn/graph/foreign_module.h"
 #include "trainyard/optim/optimizer.h"
-#include "trainyard/train/single_cost_trainer.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
 
 namespace {
 

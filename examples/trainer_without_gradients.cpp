@@ -12,9 +12,9 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/random.h"
-#include "trainyard/train/trainer.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/train/loop/trainer.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/file_system.h"
+#include "trainyard/core/files/file_system.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size);
 

@@ -183,7 +183,7 @@ class ReportTests(ScriptTest):
 
     def test_all_tests_skip_for_reasons_that_are_listed(self):
         root = SCRIPTS.parent
-        header = (root / "trainyard/core/skip_reasons.h").read_text()
+        header = (root / "trainyard/core/testing/skip_reasons.h").read_text()
         reasons = dict(re.findall(r'constexpr const char\* (\w+) = "(.*)";', header))
         listed = {line.split(None, 1)[1] for line in (root / "tests/allowed_skips.txt").read_text().splitlines() if line[:1] not in ("", "#")}
         self.assertEqual(set(reasons.values()) - listed, set())

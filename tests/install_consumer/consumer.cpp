@@ -6,12 +6,12 @@
 
 #include <ATen/ops/empty.h>
 
-#include "trainyard/core/build_info.h"
-#include "trainyard/core/error.h"
-#include "trainyard/data/batch_source.h"
-#include "trainyard/models/model_registry.h"
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/optimizer.h"
-#include "trainyard/train/single_cost_trainer.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
 
 namespace {
 

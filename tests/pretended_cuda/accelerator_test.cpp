@@ -1,5 +1,5 @@
 // CudaAccelerator on the pretended GPU: order, captures, memory.
-#include "trainyard/nn/accelerator.h"
+#include "trainyard/nn/execution/accelerator.h"
 
 #include <thread>
 

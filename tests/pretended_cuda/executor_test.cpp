@@ -1,6 +1,6 @@
 // The CUDA executor on the pretended GPU: what it hands over in a step, and what a recording leaves behind. What the
 // kernels compute: nn/cuda/cuda_conformance_test.cpp, on a GPU.
-#include "trainyard/nn/executor.h"
+#include "trainyard/nn/execution/executor.h"
 
 #include <map>
 #include <string>
@@ -10,10 +10,10 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/nn/accelerator.h"
-#include "trainyard/nn/gradient_sink.h"
-#include "trainyard/nn/graph.h"
-#include "trainyard/nn/loss.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/execution/gradient_sink.h"
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
 namespace {

@@ -8,13 +8,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/environment_for_test.h"
-#include "trainyard/nn/accelerator.h"
-#include "trainyard/train/device_time.h"
-#include "trainyard/train/layer_report.h"
-#include "trainyard/train/recording_callback.h"
-#include "trainyard/train/step_trace.h"
-#include "trainyard/train/tiny_model_for_test.h"
+#include "trainyard/core/testing/environment.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/train/callbacks/recording_callback.h"
+#include "trainyard/train/profile/device_time.h"
+#include "trainyard/train/profile/layer_report.h"
+#include "trainyard/train/profile/step_trace.h"
+#include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
 namespace {

@@ -1,7 +1,7 @@
 """Golden values of core::RandomStream, computed with Python integers from the definitions in the papers.
 
 Philox 4x32-10: Salmon et al., SC 2011. SplitMix64 finaliser: Steele et al., OOPSLA 2014. FNV-1a: draft-eastlake-fnv.
-Prints the arrays that trainyard/core/random_test.cpp holds.
+Prints the arrays that trainyard/core/random/random_test.cpp holds.
 """
 
 M32, M64 = (1 << 32) - 1, (1 << 64) - 1

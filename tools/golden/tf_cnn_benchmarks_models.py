@@ -1,4 +1,4 @@
-"""Trainable variables of tf_cnn_benchmarks' models, for trainyard/models/benchmark/benchmark_test.cpp.
+"""Trainable variables of tf_cnn_benchmarks' models, for trainyard/models/tf_cnn/benchmark_test.cpp.
 
 usage: tf_cnn_benchmarks_models.py FOLDER     scripts/tf_cnn_benchmarks of a checkout of tensorflow/benchmarks; needs
 TensorFlow 2. Prints `{"<model>", "<data set>", <parameters>},` at 1,000 and 10 classes. Its models on slim and on the

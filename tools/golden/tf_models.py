@@ -1,4 +1,4 @@
-"""What tf_cnn_benchmarks' networks compute, for trainyard/models/benchmark/networks_test.cpp.
+"""What tf_cnn_benchmarks' networks compute, for trainyard/models/tf_cnn/networks_test.cpp.
 
 usage: tf_models.py FOLDER [NAME...]     (tensorflow; tf_networks.py and tf_residual_networks.py have the networks)
 

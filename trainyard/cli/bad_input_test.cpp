@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/cli/cli_for_test.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/core/test_data.h"
-#include "trainyard/data/shapes.h"
-#include "trainyard/train/checkpoint.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/testing/test_data.h"
+#include "trainyard/data/datasets/shapes.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::cli {
 namespace {

@@ -8,15 +8,15 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/cli/cli_for_test.h"
-#include "trainyard/cli/weights_for_test.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/data/jpeg.h"
-#include "trainyard/data/test_images.h"
-#include "trainyard/formats/tar.h"
-#include "trainyard/formats/tf_example.h"
-#include "trainyard/formats/tfrecord.h"
-#include "trainyard/train/checkpoint.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/cli/testing/weights.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/records/tf_example.h"
+#include "trainyard/formats/records/tfrecord.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::cli {
 namespace {
@@ -249,7 +249,8 @@ TEST_F(ClassesOfRuns, PredictReadsTheFilesMetadata) {
   const std::string expected = run_command({"predict", "--json", "--train_dir=" + run, image}).out;
   EXPECT_THAT(expected, HasSubstr("\"green\""));
   EXPECT_EQ(run_command({"predict", "--json", "--weights=" + weights, image}).out, expected);
-  EXPECT_NE(run_command({"predict", "--json", "--weights=" + weights, "--normalization=symmetric", image}).out, expected)
+  EXPECT_NE(run_command({"predict", "--json", "--weights=" + weights, "--normalization=symmetric", image}).out,
+            expected)
       << "a flag stands over it";
 }
 

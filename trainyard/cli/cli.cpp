@@ -7,10 +7,10 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command.h"
-#include "trainyard/core/cpu_isa.h"
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/registry.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/core/system/cpu_isa.h"
 
 namespace trainyard::cli {
 namespace {

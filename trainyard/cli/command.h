@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/signal_watcher.h"
-#include "trainyard/core/stop_token.h"
+#include "trainyard/core/threads/signal_watcher.h"
+#include "trainyard/core/threads/stop_token.h"
 
 namespace trainyard::cli {
 

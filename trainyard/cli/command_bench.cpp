@@ -8,12 +8,12 @@
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
-#include "trainyard/core/error.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/machine_limits.h"
-#include "trainyard/core/registry.h"
-#include "trainyard/core/thread_limit.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/machine/machine_limits.h"
+#include "trainyard/core/threads/thread_limit.h"
 #include "trainyard/recipes/bench_data.h"
 #include "trainyard/recipes/bench_layers.h"
 

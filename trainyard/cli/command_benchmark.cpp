@@ -7,9 +7,9 @@
 #include <fmt/format.h>
 
 #include "trainyard/cli/command.h"
-#include "trainyard/core/cpu_isa.h"
-#include "trainyard/core/flags.h"
-#include "trainyard/core/log.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/recipes/benchmark.h"
 #include "trainyard/recipes/benchmark_flags.h"
 #include "trainyard/recipes/thread_settings.h"

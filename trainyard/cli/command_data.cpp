@@ -7,10 +7,10 @@
 
 #include <fmt/ostream.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/registry.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/core/thread_limit.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/core/threads/thread_limit.h"
 
 namespace trainyard::cli {
 namespace {

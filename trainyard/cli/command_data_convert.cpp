@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/cli/command_data.h"
-#include "trainyard/data/convert_dataset.h"
 #include "trainyard/data/flags.h"
+#include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/recipes/dataset_choice.h"
 
 namespace trainyard::cli {

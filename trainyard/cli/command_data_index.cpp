@@ -3,9 +3,9 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command_data.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/data/dataset_form.h"
-#include "trainyard/data/record_index_files.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/record_index_files.h"
 
 namespace trainyard::cli {
 

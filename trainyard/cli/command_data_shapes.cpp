@@ -3,7 +3,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command_data.h"
-#include "trainyard/data/shapes.h"
+#include "trainyard/data/datasets/shapes.h"
 
 namespace trainyard::cli {
 

@@ -4,13 +4,13 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command_data.h"
-#include "trainyard/core/error.h"
-#include "trainyard/data/contact_sheet.h"
-#include "trainyard/data/dataset_form.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/flags.h"
 #include "trainyard/data/image_flags.h"
-#include "trainyard/data/png_writer.h"
-#include "trainyard/models/model_registry.h"
+#include "trainyard/data/tools/contact_sheet.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/dataset_choice.h"
 #include "trainyard/recipes/image_options.h"
 

@@ -3,7 +3,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command_data.h"
-#include "trainyard/data/verify_dataset.h"
+#include "trainyard/data/tools/verify_dataset.h"
 #include "trainyard/recipes/dataset_choice.h"
 
 namespace trainyard::cli {

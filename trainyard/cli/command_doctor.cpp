@@ -5,8 +5,8 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/cli/doctor_report.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/machine_limits.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/machine/machine_limits.h"
 
 namespace trainyard::cli {
 

@@ -5,13 +5,13 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/cli/trained_model_flags.h"
-#include "trainyard/core/error.h"
-#include "trainyard/formats/hdf5.h"
-#include "trainyard/formats/onnx.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/formats/tensors/hdf5.h"
+#include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/export/keras_weights.h"
 #include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/recipes/model_metadata.h"
-#include "trainyard/train/weights.h"
+#include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::cli {
 namespace {

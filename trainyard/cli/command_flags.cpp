@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/file_system.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 
 namespace trainyard::cli {
 

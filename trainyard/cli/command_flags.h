@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "trainyard/cli/command.h"
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 
 namespace trainyard::cli {
 

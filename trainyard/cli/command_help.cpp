@@ -2,7 +2,7 @@
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/benchmark_flags.h"
 
 namespace trainyard::cli {

@@ -7,12 +7,12 @@
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
-#include "trainyard/core/error.h"
-#include "trainyard/core/file_system.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/models/flags.h"
-#include "trainyard/models/model_registry.h"
-#include "trainyard/nn/graph_drawing.h"
-#include "trainyard/nn/layer_table.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/graph/graph_drawing.h"
+#include "trainyard/nn/graph/layer_table.h"
 
 namespace trainyard::cli {
 namespace {

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/cli/cli_for_test.h"
 #include "trainyard/cli/doctor_report.h"
-#include "trainyard/core/golden.h"
-#include "trainyard/core/temp_dir.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/testing/golden.h"
+#include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::cli {
 namespace {

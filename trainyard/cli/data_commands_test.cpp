@@ -6,12 +6,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "trainyard/cli/cli_for_test.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/core/test_data.h"
-#include "trainyard/data/dataset.h"
-#include "trainyard/data/record_image.h"
-#include "trainyard/data/shapes.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/testing/test_data.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/datasets/shapes.h"
 
 namespace trainyard::cli {
 namespace {

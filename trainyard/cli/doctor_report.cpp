@@ -8,12 +8,12 @@
 #include <fmt/ostream.h>
 #include <sys/utsname.h>
 
-#include "trainyard/core/build_info.h"
-#include "trainyard/core/cpu_allocator.h"
-#include "trainyard/core/cpu_isa.h"
-#include "trainyard/core/machine_info.h"
-#include "trainyard/core/system_files.h"
-#include "trainyard/nn/cpu/isa.h"
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/machine/machine_info.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/system/system_files.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 
 namespace trainyard::cli {
 namespace {

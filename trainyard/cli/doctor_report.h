@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/machine_limits.h"
-#include "trainyard/nn/cpu/convolution_choice.h"
+#include "trainyard/core/machine/machine_limits.h"
+#include "trainyard/nn/cpu/convolution/convolution_choice.h"
 
 namespace trainyard::cli {
 

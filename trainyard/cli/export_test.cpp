@@ -3,13 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/cli/cli_for_test.h"
-#include "trainyard/cli/weights_for_test.h"
-#include "trainyard/core/build_info.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/random.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/formats/npy.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/cli/testing/weights.h"
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/tensors/npy.h"
 
 namespace trainyard::cli {
 namespace {

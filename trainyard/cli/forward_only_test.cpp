@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/cli/cli_for_test.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/train/checkpoint.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::cli {
 namespace {

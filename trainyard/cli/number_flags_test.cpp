@@ -10,11 +10,11 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "trainyard/cli/cli_for_test.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/data/png_writer.h"
-#include "trainyard/data/shapes.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/shapes.h"
 
 namespace trainyard::cli {
 namespace {

@@ -8,11 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/cli/cli_for_test.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/data/png_writer.h"
-#include "trainyard/data/shapes.h"
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/shapes.h"
 
 namespace trainyard::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainyard/cli/trained_model_flags.h"
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/models/flags.h"
 
 namespace trainyard::cli {

@@ -1,7 +1,7 @@
 // Which trained model a command works on: predict, export.
 #pragma once
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/trained_model.h"
 
 namespace trainyard::cli {

@@ -1,8 +1,8 @@
 #include "trainyard/data/flags.h"
 
-#include "trainyard/data/bad_samples.h"
 #include "trainyard/data/image_flags.h"
-#include "trainyard/data/sample_order.h"
+#include "trainyard/data/pipeline/bad_samples.h"
+#include "trainyard/data/pipeline/sample_order.h"
 
 namespace trainyard::data {
 

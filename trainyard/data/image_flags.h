@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 
 namespace trainyard::data {
 

@@ -17,12 +17,12 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/cpu_allocator.h"
-#include "trainyard/core/random.h"
-#include "trainyard/models/model_registry.h"
-#include "trainyard/nn/cpu/isa.h"
-#include "trainyard/nn/executor.h"
-#include "trainyard/nn/loss.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/loss.h"
 
 namespace trainyard::models {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 
 namespace trainyard::models {
 

@@ -9,11 +9,11 @@
 #include <ATen/ops/randn.h>
 #include <benchmark/benchmark.h>
 
-#include "trainyard/core/cpu_allocator.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/models/model_registry.h"
-#include "trainyard/nn/executor.h"
-#include "trainyard/nn/loss.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/loss.h"
 
 namespace trainyard::models {
 namespace {

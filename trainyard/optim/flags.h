@@ -1,7 +1,7 @@
 // The flags of this room.
 #pragma once
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 
 namespace trainyard::optim {
 

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/segment_parts.h"
 
 namespace trainyard::optim {

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::optim {
 namespace {

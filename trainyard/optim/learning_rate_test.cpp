@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error_for_test.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::optim {
 namespace {

@@ -5,7 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/optim/finite.h"
 #ifdef TRAINYARD_WITH_CUDA
 #include "trainyard/nn/cuda/device_tensor.h"

@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/stateful.h"
+#include "trainyard/core/base/stateful.h"
 #include "trainyard/optim/loss_scale_rule.h"
 #include "trainyard/optim/step_state.h"
 

@@ -5,8 +5,8 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/memory_state.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/memory_state.h"
 
 namespace trainyard::optim {
 namespace {

@@ -6,7 +6,7 @@
 #include <ATen/ops/full_like.h>
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::optim {
 

@@ -18,9 +18,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/registry.h"
-#include "trainyard/core/stateful.h"
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/segment_parts.h"
 #include "trainyard/optim/step_state.h"
 

@@ -11,9 +11,9 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/memory_state.h"
-#include "trainyard/core/random.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/optim/l2_loss.h"
 
 namespace trainyard::optim {

@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/segment_part.h"
 
 namespace trainyard::optim {

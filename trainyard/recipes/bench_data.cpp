@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/data/decode.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/flags.h"
-#include "trainyard/data/synthetic_source.h"
-#include "trainyard/models/model_registry.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/dataset_choice.h"
 #include "trainyard/recipes/flag_ranges.h"
 #include "trainyard/recipes/input_settings.h"

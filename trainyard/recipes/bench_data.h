@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/flags.h"
-#include "trainyard/data/stage_times.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/data/base/stage_times.h"
 
 namespace trainyard::recipes {
 

@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/data/synthetic_source.h"
-#include "trainyard/models/model_registry.h"
-#include "trainyard/nn/accelerator.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/recipes/forward_trainer.h"
-#include "trainyard/train/recording_callback.h"
-#include "trainyard/train/single_cost_trainer.h"
+#include "trainyard/train/callbacks/recording_callback.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "trainyard/train/layer_report.h"
+#include "trainyard/train/profile/layer_report.h"
 
 namespace trainyard::recipes {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::recipes {
 namespace {

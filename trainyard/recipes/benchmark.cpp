@@ -5,15 +5,15 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/build_info.h"
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/thread.h"
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/recipes/benchmark_evaluation.h"
 #include "trainyard/recipes/benchmark_settings.h"
 #include "trainyard/recipes/benchmark_training.h"
 #include "trainyard/recipes/run_header.h"
-#include "trainyard/train/device_room.h"
+#include "trainyard/train/step/device_room.h"
 
 namespace trainyard::recipes {
 

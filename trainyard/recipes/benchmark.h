@@ -8,8 +8,8 @@
 
 #include <iosfwd>
 
-#include "trainyard/core/flags.h"
-#include "trainyard/core/stop_token.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/dialect.h"
 
 namespace trainyard::recipes {

@@ -1,9 +1,9 @@
 // The data of a run and what follows from them: which classes there are, and how many outputs the model has.
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/data/dataset_form.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/recipes/benchmark_settings.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/dataset_choice.h"

@@ -12,18 +12,18 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/progress.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/progress.h"
 #include "trainyard/recipes/benchmark_log_file.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/class_accuracy.h"
 #include "trainyard/recipes/run_files.h"
 #include "trainyard/recipes/trained_model.h"
 #include "trainyard/recipes/validation_run.h"
-#include "trainyard/train/step_log.h"
-#include "trainyard/train/summary_callback.h"
-#include "trainyard/train/tensorboard_monitor.h"
+#include "trainyard/train/callbacks/step_log.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/monitors/tensorboard_monitor.h"
 
 namespace trainyard::recipes {
 namespace {

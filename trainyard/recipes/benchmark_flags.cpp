@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "trainyard/core/core_flags.h"
+#include "trainyard/core/flags/core_flags.h"
 #include "trainyard/data/flags.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/nn/flags.h"

@@ -1,7 +1,7 @@
 // The parameter table of the benchmark door: the 138 flags of tf_cnn_benchmarks and ours, from all rooms.
 #pragma once
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/dialect.h"
 
 namespace trainyard::recipes {

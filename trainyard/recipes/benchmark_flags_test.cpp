@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/flag_value.h"
-#include "trainyard/core/golden.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/testing/golden.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/log.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/recipes/benchmark_evaluation.h"
 #include "trainyard/recipes/benchmark_log_file.h"
 #include "trainyard/recipes/benchmark_state.h"
@@ -12,8 +12,8 @@
 #include "trainyard/recipes/forward_trainer.h"
 #include "trainyard/recipes/run_steps.h"
 #include "trainyard/recipes/step_recording.h"
-#include "trainyard/train/latency.h"
-#include "trainyard/train/step_log.h"
+#include "trainyard/train/callbacks/latency.h"
+#include "trainyard/train/callbacks/step_log.h"
 
 namespace trainyard::recipes {
 namespace {

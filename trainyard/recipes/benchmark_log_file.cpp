@@ -1,6 +1,6 @@
 #include "trainyard/recipes/benchmark_log_file.h"
 
-#include "trainyard/core/flag_value.h"
+#include "trainyard/core/flags/flag_value.h"
 
 namespace trainyard::recipes {
 

@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/benchmark_log.h"
+#include "trainyard/train/callbacks/benchmark_log.h"
 
 namespace trainyard::recipes {
 

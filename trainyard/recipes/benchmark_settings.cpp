@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/data/device_transform.h"
-#include "trainyard/data/pipeline.h"
-#include "trainyard/data/synthetic_source.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/device/device_transform.h"
+#include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/recipes/benchmark_validation.h"
 #include "trainyard/recipes/dataset_choice.h"
 #include "trainyard/recipes/step_plan_flags.h"

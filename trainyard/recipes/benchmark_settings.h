@@ -9,19 +9,19 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/flags.h"
-#include "trainyard/data/batch_source.h"
-#include "trainyard/data/dataset.h"
-#include "trainyard/data/label_texts.h"
-#include "trainyard/models/model_registry.h"
-#include "trainyard/nn/executor.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/label_texts.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/executor.h"
 #include "trainyard/recipes/class_names.h"
 #include "trainyard/recipes/device_settings.h"
 #include "trainyard/recipes/dialect.h"
 #include "trainyard/recipes/input_settings.h"
 #include "trainyard/recipes/thread_settings.h"
-#include "trainyard/train/single_cost_trainer.h"
-#include "trainyard/train/step_plan.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/loop/step_plan.h"
 
 namespace trainyard::recipes {
 

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/log.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/recipes/image_options.h"
 
 namespace trainyard::recipes {

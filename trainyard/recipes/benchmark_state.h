@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/lock_file.h"
-#include "trainyard/core/stateful.h"
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/core/files/lock_file.h"
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/best_checkpoint.h"
-#include "trainyard/train/checkpoint_callback.h"
-#include "trainyard/train/trainer.h"
+#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::recipes {
 

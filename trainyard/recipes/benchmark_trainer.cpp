@@ -2,11 +2,11 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/core/log.h"
-#include "trainyard/nn/loss.h"
-#include "trainyard/parallel/nccl_processes.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/parallel/nccl/nccl_processes.h"
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/weights.h"
+#include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::recipes {
 namespace {

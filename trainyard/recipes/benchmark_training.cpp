@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/log.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/recipes/benchmark_log_file.h"
 #include "trainyard/recipes/benchmark_state.h"
 #include "trainyard/recipes/compute_rate.h"
@@ -17,13 +17,13 @@
 #include "trainyard/recipes/run_steps.h"
 #include "trainyard/recipes/step_recording.h"
 #include "trainyard/recipes/validation_run.h"
-#include "trainyard/train/benchmark_log.h"
-#include "trainyard/train/checkpoint_callback.h"
-#include "trainyard/train/evaluation_callback.h"
-#include "trainyard/train/progress_callback.h"
-#include "trainyard/train/run_summary.h"
-#include "trainyard/train/summary_callback.h"
-#include "trainyard/train/time_shares.h"
+#include "trainyard/train/callbacks/benchmark_log.h"
+#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
+#include "trainyard/train/callbacks/progress_callback.h"
+#include "trainyard/train/callbacks/run_summary.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/loop/time_shares.h"
 
 namespace trainyard::recipes {
 namespace {

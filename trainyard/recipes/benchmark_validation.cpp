@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/flag_value.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flag_value.h"
 #include "trainyard/optim/learning_rate.h"
-#include "trainyard/parallel/all_reduce_spec.h"
+#include "trainyard/parallel/exchange/all_reduce_spec.h"
 #include "trainyard/recipes/dataset_choice.h"
 #include "trainyard/recipes/flag_ranges.h"
 #include "trainyard/recipes/step_plan_flags.h"

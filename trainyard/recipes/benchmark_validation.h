@@ -4,7 +4,7 @@
 // before core::check_dispositions: a mistake is reported as the mistake it is, even where a flag is not built yet.
 #pragma once
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 
 namespace trainyard::recipes {
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error_for_test.h"
-#include "trainyard/core/flag_value.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/core/thread_limit.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/core/threads/thread_limit.h"
 #include "trainyard/recipes/benchmark_flags.h"
 #include "trainyard/recipes/dataset_choice.h"
 

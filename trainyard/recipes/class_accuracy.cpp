@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/data/class_list.h"
+#include "trainyard/data/datasets/class_list.h"
 
 namespace trainyard::recipes {
 namespace {

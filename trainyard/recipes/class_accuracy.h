@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/train/checkpoint.h"
-#include "trainyard/train/evaluator.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/loop/evaluator.h"
 
 namespace trainyard::recipes {
 

@@ -7,14 +7,14 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/data/label_texts.h"
-#include "trainyard/formats/tensor_file.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/data/datasets/label_texts.h"
+#include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/recipes/dataset_choice.h"
 #include "trainyard/recipes/model_metadata.h"
-#include "trainyard/train/checkpoint_listing.h"
-#include "trainyard/train/checkpoint_reader.h"
+#include "trainyard/train/checkpoint/checkpoint_listing.h"
+#include "trainyard/train/checkpoint/checkpoint_reader.h"
 
 namespace trainyard::recipes {
 namespace {

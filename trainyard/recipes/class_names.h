@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/stateful.h"
-#include "trainyard/data/dataset.h"
-#include "trainyard/models/model_registry.h"
-#include "trainyard/train/checkpoint.h"
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::recipes {
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error_for_test.h"
-#include "trainyard/core/memory_state.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -1,7 +1,7 @@
 #include "trainyard/recipes/compute_rate.h"
 
-#include "trainyard/core/log.h"
-#include "trainyard/core/machine_limits.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/machine/machine_limits.h"
 
 namespace trainyard::recipes {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/run_summary.h"
+#include "trainyard/train/callbacks/run_summary.h"
 
 namespace trainyard::recipes {
 

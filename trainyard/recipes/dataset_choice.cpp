@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/log.h"
-#include "trainyard/data/dataset_form.h"
-#include "trainyard/data/recognise_tfrecords.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/recognise_tfrecords.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "trainyard/core/flags.h"
-#include "trainyard/data/dataset.h"
-#include "trainyard/models/model_registry.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/dialect.h"
 
 namespace trainyard::recipes {

@@ -9,11 +9,11 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/build_info.h"
-#include "trainyard/core/cpu_isa.h"
-#include "trainyard/core/error.h"
-#include "trainyard/core/flag_value.h"
-#include "trainyard/core/log.h"
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/system/cpu_isa.h"
 
 namespace trainyard::recipes {
 namespace {

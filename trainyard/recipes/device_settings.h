@@ -9,10 +9,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/core/flags.h"
-#include "trainyard/nn/accelerator.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/optim/loss_scaler.h"
-#include "trainyard/parallel/rendezvous.h"
+#include "trainyard/parallel/nccl/rendezvous.h"
 
 namespace trainyard::recipes {
 

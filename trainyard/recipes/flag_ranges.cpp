@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/core/thread_limit.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/core/threads/thread_limit.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -2,7 +2,7 @@
 // these here would run for ever, take all memory or mean nothing.
 #pragma once
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 
 namespace trainyard::recipes {
 

@@ -9,9 +9,9 @@
 
 #include <ATen/ops/clone.h>
 
-#include "trainyard/core/scoped_state.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/train/device_room.h"
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/train/step/device_room.h"
 
 namespace trainyard::recipes {
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/memory_state.h"
-#include "trainyard/data/batch_source.h"
-#include "trainyard/nn/accelerator.h"
-#include "trainyard/nn/executor.h"
-#include "trainyard/train/step_recorder.h"
-#include "trainyard/train/trainer.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/profile/step_recorder.h"
 
 namespace trainyard::recipes {
 

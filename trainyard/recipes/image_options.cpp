@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/scoped_state.h"
-#include "trainyard/data/input_preset.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/data/augment/input_preset.h"
 #include "trainyard/recipes/number_list.h"
 
 namespace trainyard::recipes {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "trainyard/core/flags.h"
-#include "trainyard/core/stateful.h"
-#include "trainyard/data/transform.h"
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/data/augment/transform.h"
 
 namespace trainyard::recipes {
 

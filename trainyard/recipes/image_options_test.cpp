@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/recipes/benchmark_flags.h"
 
 namespace trainyard::recipes {

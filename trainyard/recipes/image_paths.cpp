@@ -4,9 +4,9 @@
 #include <iterator>
 #include <utility>
 
-#include "trainyard/core/file_system.h"
-#include "trainyard/data/image_files.h"
-#include "trainyard/data/image_formats.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/data/codecs/image_formats.h"
+#include "trainyard/data/datasets/image_files.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::recipes {
 

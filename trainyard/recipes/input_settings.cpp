@@ -7,13 +7,13 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/random.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/data/cached_dataset.h"
-#include "trainyard/data/dataset_form.h"
-#include "trainyard/data/decoded_dataset.h"
-#include "trainyard/data/device_transform.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/cache/cached_dataset.h"
+#include "trainyard/data/cache/decoded_dataset.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/device/device_transform.h"
 #include "trainyard/recipes/image_options.h"
 
 namespace trainyard::recipes {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "trainyard/core/flags.h"
-#include "trainyard/data/dataset.h"
-#include "trainyard/data/pipeline.h"
-#include "trainyard/data/transform.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/pipeline/pipeline.h"
 
 namespace trainyard::recipes {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::recipes {
 namespace {

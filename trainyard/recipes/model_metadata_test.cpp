@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/core/error_for_test.h"
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/flag_value.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flag_value.h"
 
 namespace trainyard::recipes {
 

@@ -14,14 +14,14 @@
 #include <fmt/ostream.h>
 #include <nlohmann/json.hpp>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/log.h"
-#include "trainyard/core/parallel.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/data/dataset.h"
-#include "trainyard/data/transform.h"
-#include "trainyard/formats/npy.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/threads/parallel.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/formats/tensors/npy.h"
 #include "trainyard/recipes/image_paths.h"
 
 namespace trainyard::recipes {

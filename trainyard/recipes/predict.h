@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/stop_token.h"
-#include "trainyard/data/transform.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/recipes/trained_model.h"
 
 namespace trainyard::recipes {

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/train/trainer.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::recipes {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include "trainyard/core/stop_token.h"
-#include "trainyard/parallel/rendezvous.h"
-#include "trainyard/train/callback.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/parallel/nccl/rendezvous.h"
+#include "trainyard/train/loop/callback.h"
 
 namespace trainyard::recipes {
 

@@ -7,10 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/parallel/free_port_for_test.h"
-#include "trainyard/train/trainer.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/testing/free_port.h"
+#include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/progress.h"
-#include "trainyard/train/csv_monitor.h"
-#include "trainyard/train/curve_svg.h"
-#include "trainyard/train/json_lines_monitor.h"
-#include "trainyard/train/tensorboard_monitor.h"
+#include "trainyard/core/base/progress.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/monitors/csv_monitor.h"
+#include "trainyard/train/monitors/curve_svg.h"
+#include "trainyard/train/monitors/json_lines_monitor.h"
+#include "trainyard/train/monitors/tensorboard_monitor.h"
 
 namespace trainyard::recipes {
 

@@ -5,8 +5,8 @@
 
 #include "trainyard/recipes/benchmark_settings.h"
 #include "trainyard/recipes/run_steps.h"
-#include "trainyard/train/monitor.h"
-#include "trainyard/train/summary_callback.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/monitors/monitor.h"
 
 namespace trainyard::recipes {
 

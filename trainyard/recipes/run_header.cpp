@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include "trainyard/core/build_info.h"
+#include "trainyard/core/base/build_info.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/cpu_isa.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/core/log.h"
-#include "trainyard/data/dataset_form.h"
-#include "trainyard/data/decoded_store.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/data/cache/decoded_store.h"
+#include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/recipes/run_files.h"
-#include "trainyard/train/summary_callback.h"
+#include "trainyard/train/callbacks/summary_callback.h"
 
 namespace trainyard::recipes {
 namespace {

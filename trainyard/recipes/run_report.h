@@ -4,9 +4,9 @@
 #include <future>
 #include <string>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/run_summary.h"
+#include "trainyard/train/callbacks/run_summary.h"
 
 namespace trainyard::recipes {
 

@@ -5,7 +5,7 @@
 #include <iosfwd>
 
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/displayed_steps.h"
+#include "trainyard/train/loop/displayed_steps.h"
 
 namespace trainyard::recipes {
 

@@ -1,8 +1,8 @@
 // The flags that say how many steps a run has.
 #pragma once
 
-#include "trainyard/core/flags.h"
-#include "trainyard/train/step_plan.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/train/loop/step_plan.h"
 
 namespace trainyard::recipes {
 

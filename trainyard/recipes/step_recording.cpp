@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/file_system.h"
-#include "trainyard/train/layer_report.h"
-#include "trainyard/train/recording_callback.h"
-#include "trainyard/train/step_trace.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/callbacks/recording_callback.h"
+#include "trainyard/train/profile/layer_report.h"
+#include "trainyard/train/profile/step_trace.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -4,10 +4,10 @@
 #include <functional>
 #include <string>
 
-#include "trainyard/core/flags.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/step_log.h"
-#include "trainyard/train/step_recorder.h"
+#include "trainyard/train/callbacks/step_log.h"
+#include "trainyard/train/profile/step_recorder.h"
 
 namespace trainyard::recipes {
 

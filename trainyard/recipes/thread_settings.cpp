@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/core/affinity.h"
-#include "trainyard/core/flags.h"
-#include "trainyard/core/thread.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/threads/affinity.h"
+#include "trainyard/core/threads/thread.h"
 
 namespace trainyard::recipes {
 

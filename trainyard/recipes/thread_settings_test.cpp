@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/machine_for_test.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/machine.h"
 #include "trainyard/recipes/benchmark_flags.h"
 
 namespace trainyard::recipes {

@@ -2,13 +2,13 @@
 
 #include <utility>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/scoped_state.h"
-#include "trainyard/formats/tensor_file.h"
-#include "trainyard/models/model_registry.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/image_options.h"
 #include "trainyard/recipes/model_metadata.h"
-#include "trainyard/train/weights.h"
+#include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::recipes {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/data/transform.h"
-#include "trainyard/nn/executor.h"
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/recipes/class_names.h"
-#include "trainyard/train/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::recipes {
 

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/log.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/train/step_lines.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/train/callbacks/step_lines.h"
 
 namespace trainyard::recipes {
 

@@ -4,11 +4,11 @@
 #include <functional>
 #include <memory>
 
-#include "trainyard/core/stop_token.h"
-#include "trainyard/data/batch_source.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/recipes/benchmark_settings.h"
-#include "trainyard/train/evaluator.h"
-#include "trainyard/train/step_log.h"
+#include "trainyard/train/callbacks/step_log.h"
+#include "trainyard/train/loop/evaluator.h"
 
 namespace trainyard::recipes {
 

@@ -12,10 +12,10 @@
 #include <c10/util/Exception.h>
 #include <fmt/core.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/data/cuda/kernels.h"
 #include "trainyard/data/cuda/nvjpeg_decoder.h"
-#include "trainyard/data/image_device.h"
+#include "trainyard/data/device/image_device.h"
 
 namespace trainyard::data::cuda {
 namespace {

@@ -4,12 +4,12 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/skip_reasons.h"
-#include "trainyard/data/device_transform.h"
-#include "trainyard/data/jpeg.h"
-#include "trainyard/data/pipeline.h"
-#include "trainyard/data/test_images.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/device/device_transform.h"
+#include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/data/testing/test_images.h"
 
 namespace trainyard::data {
 namespace {

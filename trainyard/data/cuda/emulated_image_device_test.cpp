@@ -9,13 +9,13 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/cuda/kernels.h"
-#include "trainyard/data/device_transform.h"
-#include "trainyard/data/jpeg.h"
-#include "trainyard/data/jpeg_dataset_for_test.h"
-#include "trainyard/data/jpeg_encoder_for_test.h"
-#include "trainyard/data/pipeline.h"
-#include "trainyard/data/png_writer.h"
+#include "trainyard/data/device/device_transform.h"
+#include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/data/testing/jpeg_dataset.h"
+#include "trainyard/data/testing/jpeg_encoder.h"
 
 namespace trainyard::data {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "trainyard/data/tap.h"
+#include "trainyard/data/image/tap.h"
 
 namespace trainyard::data::cuda {
 

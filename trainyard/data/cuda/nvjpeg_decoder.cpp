@@ -4,7 +4,7 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::data::cuda {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "trainyard/data/cuda/nvjpeg_library.h"
-#include "trainyard/data/image.h"
+#include "trainyard/data/image/image.h"
 
 namespace trainyard::data::cuda {
 

@@ -6,7 +6,7 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <dlfcn.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::data::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/models/model_registry.h"
+#include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::models {
 namespace {

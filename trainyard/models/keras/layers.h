@@ -9,8 +9,8 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/models/reference_recipe.h"
-#include "trainyard/nn/graph.h"
+#include "trainyard/models/registry/reference_recipe.h"
+#include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::models::keras {
 

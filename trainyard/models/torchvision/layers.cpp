@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "trainyard/models/reference_recipe.h"
+#include "trainyard/models/registry/reference_recipe.h"
 
 namespace trainyard::models::torchvision {
 

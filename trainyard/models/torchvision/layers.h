@@ -10,8 +10,8 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/models/model_registry.h"
-#include "trainyard/nn/graph.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::models::torchvision {
 

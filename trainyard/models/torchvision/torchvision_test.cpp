@@ -10,10 +10,10 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/cpu_allocator.h"
-#include "trainyard/core/file_system.h"
-#include "trainyard/models/golden_network_for_test.h"
-#include "trainyard/models/model_registry.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/models/testing/golden_network.h"
 
 namespace trainyard::models {
 namespace {

@@ -1,6 +1,6 @@
 // The CPU plan in the conformance suite.
 
-#include "trainyard/nn/reference/conformance_suite.h"
+#include "trainyard/nn/testing/conformance_suite.h"
 
 namespace trainyard::nn {
 

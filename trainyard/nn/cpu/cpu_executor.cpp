@@ -7,9 +7,9 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/nn/cpu/isa.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 
 namespace trainyard::nn {
 namespace {

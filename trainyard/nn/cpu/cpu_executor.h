@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "trainyard/nn/cpu/plan.h"
-#include "trainyard/nn/executor.h"
+#include "trainyard/nn/cpu/plan/plan.h"
+#include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::nn {
 

@@ -12,9 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/random.h"
-#include "trainyard/nn/executor.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::nn {
 namespace {

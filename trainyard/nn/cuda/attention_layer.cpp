@@ -10,8 +10,8 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/tensor.h>
 
-#include "trainyard/nn/attention_windows.h"
 #include "trainyard/nn/cuda/unit_layer.h"
+#include "trainyard/nn/graph/attention_windows.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::cuda {

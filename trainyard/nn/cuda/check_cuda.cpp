@@ -1,7 +1,7 @@
 #include <string>
 
-#include "trainyard/core/error.h"
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::nn::cuda {
 

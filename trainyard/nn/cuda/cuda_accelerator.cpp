@@ -16,13 +16,13 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/log.h"
-#include "trainyard/nn/accelerator.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/nn/cuda/float_precision.h"
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/nn/cuda/managed_memory.h"
 #include "trainyard/nn/cuda/tracers.h"
+#include "trainyard/nn/execution/accelerator.h"
 
 namespace trainyard::nn::cuda {
 namespace {

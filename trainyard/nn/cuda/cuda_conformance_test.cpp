@@ -2,8 +2,8 @@
 
 #include <ATen/Context.h>
 
-#include "trainyard/nn/accelerator.h"
-#include "trainyard/nn/reference/conformance_suite.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/testing/conformance_suite.h"
 
 namespace trainyard::nn {
 namespace {

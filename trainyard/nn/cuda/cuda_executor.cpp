@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/float_precision.h"
 #include "trainyard/nn/reference/backward_observer.h"

@@ -9,7 +9,7 @@
 
 #include "trainyard/nn/cuda/unit_layer.h"
 #include "trainyard/nn/cuda/weights.h"
-#include "trainyard/nn/executor.h"
+#include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/reference/bound_layer.h"
 
 namespace trainyard::nn {

@@ -9,9 +9,9 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/nn/cuda/gpu_for_test.h"
-#include "trainyard/nn/loss.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/testing/gpu.h"
 
 namespace trainyard::nn {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cupti.h>
 
-#include "trainyard/nn/device_trace.h"
+#include "trainyard/nn/execution/device_trace.h"
 
 namespace trainyard::nn::cuda {
 

@@ -3,11 +3,11 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/nn/accelerator.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/cuda/cupti_reader.h"
-#include "trainyard/nn/cuda/gpu_for_test.h"
 #include "trainyard/nn/cuda/tracers.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/testing/gpu.h"
 
 namespace trainyard::nn::cuda {
 namespace {

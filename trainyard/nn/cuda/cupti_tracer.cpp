@@ -13,9 +13,9 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/cuda/cupti_reader.h"
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/nn/cuda/tracers.h"
 
 namespace trainyard::nn::cuda {

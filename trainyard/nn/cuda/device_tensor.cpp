@@ -6,7 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <fmt/core.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::nn::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::nn::cuda {
 

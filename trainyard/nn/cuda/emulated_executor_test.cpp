@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/cuda/cross_entropy.h"
-#include "trainyard/nn/reference/conformance_suite.h"
+#include "trainyard/nn/testing/conformance_suite.h"
 
 namespace trainyard::nn {
 namespace {

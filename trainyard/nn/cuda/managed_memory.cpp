@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/system_files.h"
-#include "trainyard/nn/cuda/kernels.h"
-#include "trainyard/nn/device_memory.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/system/system_files.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
+#include "trainyard/nn/execution/device_memory.h"
 
 namespace trainyard::nn::cuda {
 namespace {

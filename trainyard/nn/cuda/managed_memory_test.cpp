@@ -6,9 +6,9 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/nn/accelerator.h"
-#include "trainyard/nn/cuda/gpu_for_test.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/testing/gpu.h"
 
 namespace trainyard::nn {
 namespace {

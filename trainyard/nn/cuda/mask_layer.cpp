@@ -5,7 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "trainyard/core/random.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/unit_layer.h"
 

@@ -5,7 +5,7 @@
 
 #include <c10/cuda/CUDAStream.h>
 
-#include "trainyard/nn/device_trace.h"
+#include "trainyard/nn/execution/device_trace.h"
 
 namespace trainyard::nn::cuda {
 

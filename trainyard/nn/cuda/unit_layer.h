@@ -9,10 +9,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/nn/cuda/weights.h"
-#include "trainyard/nn/executor.h"
-#include "trainyard/nn/fusion.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/graph/fusion.h"
 #include "trainyard/nn/reference/bound_layer.h"
 
 namespace trainyard::nn::cuda {

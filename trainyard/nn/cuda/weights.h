@@ -7,8 +7,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/cuda/weight_copies.h"
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/nn/cuda/kernels/weight_copies.h"
+#include "trainyard/nn/execution/parameter_set.h"
 
 namespace trainyard::nn::cuda {
 

@@ -1,6 +1,6 @@
 #include "trainyard/nn/export/exported_tensor.h"
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::nn {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/nn/execution/parameter_set.h"
 
 namespace trainyard::nn {
 

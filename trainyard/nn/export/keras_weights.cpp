@@ -7,7 +7,7 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/export/exported_tensor.h"
 
 namespace trainyard::nn {

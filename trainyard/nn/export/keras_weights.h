@@ -9,9 +9,9 @@
 
 #include <vector>
 
-#include "trainyard/formats/hdf5.h"
-#include "trainyard/nn/graph.h"
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/formats/tensors/hdf5.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
 

@@ -6,8 +6,8 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error_for_test.h"
-#include "trainyard/nn/executor.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::nn {
 namespace {

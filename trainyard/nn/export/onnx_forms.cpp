@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::nn {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "trainyard/nn/attention_windows.h"
 #include "trainyard/nn/export/onnx_forms.h"
+#include "trainyard/nn/graph/attention_windows.h"
 
 namespace trainyard::nn {
 namespace {

@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/core/build_info.h"
+#include "trainyard/core/base/build_info.h"
 #include "trainyard/nn/export/onnx_forms.h"
 #include "trainyard/nn/export/onnx_node_builder.h"
 

@@ -7,9 +7,9 @@
 // that other programs can go on training; runtimes fold them by themselves. Dropout and stochastic depth are gone.
 #pragma once
 
-#include "trainyard/formats/onnx.h"
-#include "trainyard/nn/graph.h"
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/formats/tensors/onnx.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
 

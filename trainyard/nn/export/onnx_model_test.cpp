@@ -9,12 +9,12 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/core/random.h"
-#include "trainyard/core/temp_dir.h"
-#include "trainyard/formats/npy.h"
-#include "trainyard/nn/executor.h"
-#include "trainyard/nn/reference/conformance_suite.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/tensors/npy.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/testing/conformance_suite.h"
 
 namespace trainyard::nn {
 namespace {

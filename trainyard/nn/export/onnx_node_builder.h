@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "trainyard/formats/onnx.h"
-#include "trainyard/nn/graph.h"
-#include "trainyard/nn/parameter_set.h"
+#include "trainyard/formats/tensors/onnx.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
 

@@ -11,7 +11,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 
-#include "trainyard/nn/value_observer.h"
+#include "trainyard/nn/execution/value_observer.h"
 
 namespace trainyard::nn::reference {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/node_observer.h"
+#include "trainyard/nn/execution/node_observer.h"
 
 namespace trainyard::nn::reference {
 

@@ -11,8 +11,8 @@
 #include <ATen/ops/linspace.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/nn/executor.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::nn {
 namespace {

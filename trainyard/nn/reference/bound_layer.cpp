@@ -4,9 +4,9 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/sink_hook.h"
 #include "trainyard/nn/reference/layers.h"
-#include "trainyard/nn/sink_hook.h"
 
 namespace trainyard::nn {
 

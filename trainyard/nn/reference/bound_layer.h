@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "trainyard/nn/executor.h"
-#include "trainyard/nn/foreign_binding.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/foreign_binding.h"
 
 namespace trainyard::nn {
 

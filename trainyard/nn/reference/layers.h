@@ -7,7 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/executor.h"
+#include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::nn::reference {
 

@@ -15,7 +15,7 @@
 #include <ATen/ops/relu.h>
 #include <ATen/ops/silu.h>
 
-#include "trainyard/core/error.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::reference {

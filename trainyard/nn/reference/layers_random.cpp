@@ -4,7 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
-#include "trainyard/nn/keep_mask.h"
+#include "trainyard/nn/execution/keep_mask.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::reference {

@@ -10,7 +10,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 
-#include "trainyard/nn/attention_windows.h"
+#include "trainyard/nn/graph/attention_windows.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::reference {

@@ -10,7 +10,7 @@
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>
 
-#include "trainyard/nn/libtorch_convolution.h"
+#include "trainyard/nn/execution/libtorch_convolution.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::reference {

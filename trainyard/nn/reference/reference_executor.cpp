@@ -4,8 +4,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/reference/backward_observer.h"
-#include "trainyard/nn/value_observer.h"
 
 namespace trainyard::nn {
 namespace {

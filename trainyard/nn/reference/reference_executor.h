@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "trainyard/nn/executor.h"
+#include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/reference/bound_layer.h"
 
 namespace trainyard::nn {

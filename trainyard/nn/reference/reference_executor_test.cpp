@@ -15,9 +15,9 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error_for_test.h"
-#include "trainyard/core/thread.h"
-#include "trainyard/nn/loss.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/nn/execution/loss.h"
 
 namespace trainyard::nn {
 namespace {

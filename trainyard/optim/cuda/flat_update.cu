@@ -1,5 +1,5 @@
 // One launch updates all parameters: a block a part, 16 bytes a thread and access, each value read and written once.
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/optim/cuda/kernels.h"
 #include "trainyard/optim/formulas.h"
 

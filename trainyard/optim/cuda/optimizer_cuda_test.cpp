@@ -4,8 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/random.h"
-#include "trainyard/nn/cuda/gpu_for_test.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/nn/testing/gpu.h"
 #include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/loss_scaler.h"
 #include "trainyard/optim/optimizer.h"

@@ -1,6 +1,6 @@
 // What a step needs beside the update itself: sums of squares, the look for infinite gradients, the loss scale, the
 // step's numbers.
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/optim/cuda/kernels.h"
 
 namespace trainyard::optim::cuda {

@@ -2,10 +2,10 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/nn/accelerator.h"
-#include "trainyard/nn/cuda/gpu_for_test.h"
-#include "trainyard/parallel/nccl_communicator.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/testing/gpu.h"
+#include "trainyard/parallel/nccl/nccl_communicator.h"
 
 namespace trainyard::parallel {
 namespace {

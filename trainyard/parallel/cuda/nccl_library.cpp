@@ -1,6 +1,6 @@
 // NCCL itself, by nccl.h, loaded when it is first asked for: the copy that LibTorch's CUDA library has loaded. Its
 // communicators do not block ("nonblocking", NCCL >= 2.14), so that every wait is ours.
-#include "trainyard/parallel/nccl_library.h"
+#include "trainyard/parallel/nccl/nccl_library.h"
 
 #include <array>
 #include <cstring>
@@ -15,8 +15,8 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
-#include "trainyard/core/error.h"
-#include "trainyard/nn/cuda/kernels.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::parallel {
 namespace {

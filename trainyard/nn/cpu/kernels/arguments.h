@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "trainyard/nn/cpu/feature_map.h"
+#include "trainyard/nn/cpu/kernels/feature_map.h"
 #include "trainyard/nn/cpu/kernels/transformer_arguments.h"
 
 namespace trainyard::nn::cpu {

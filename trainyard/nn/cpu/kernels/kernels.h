@@ -4,8 +4,8 @@
 // keep their helpers in anonymous namespaces.
 #pragma once
 
-#include "trainyard/nn/cpu/isa.h"
 #include "trainyard/nn/cpu/kernels/arguments.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 
 // X(function, argument)
 #define TRAINYARD_CPU_KERNELS(X)                                       \

@@ -1,5 +1,5 @@
 // Against double by definition.
-#include "trainyard/nn/cpu/kernels/map_for_test.h"
+#include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {
 namespace {

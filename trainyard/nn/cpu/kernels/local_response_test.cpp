@@ -1,4 +1,4 @@
-#include "trainyard/nn/cpu/kernels/map_for_test.h"
+#include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {
 namespace {

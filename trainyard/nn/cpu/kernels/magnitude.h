@@ -1,7 +1,7 @@
 // How large numbers are: kernels as those of kernels.h.
 #pragma once
 
-#include "trainyard/nn/cpu/isa.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/cpu/kernels/magnitude_arguments.h"
 
 namespace trainyard::nn::cpu {

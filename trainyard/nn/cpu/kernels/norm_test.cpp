@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainyard/nn/cpu/kernels/map_for_test.h"
+#include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {
 namespace {

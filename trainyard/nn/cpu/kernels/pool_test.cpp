@@ -1,7 +1,7 @@
 // Pooling against its definition in double, window by window.
 #include <limits>
 
-#include "trainyard/nn/cpu/kernels/map_for_test.h"
+#include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {
 namespace {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "trainyard/nn/cpu/kernels/map_for_test.h"
+#include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainyard/nn/cpu/feature_map.h"
+#include "trainyard/nn/cpu/kernels/feature_map.h"
 
 namespace trainyard::nn::cpu {
 

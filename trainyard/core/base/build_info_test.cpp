@@ -1,0 +1,40 @@
+#include "trainyard/core/base/build_info.h"
+
+#include <cctype>
+#include <regex>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace trainyard::core {
+namespace {
+
+TEST(BuildInfoTest, NamesVersionRevisionAndCompiler) {
+  const BuildInfo& info = build_info();
+  EXPECT_TRUE(std::regex_match(std::string(info.version), std::regex(R"(\d+\.\d+\.\d+)"))) << info.version;
+  EXPECT_TRUE(std::regex_match(std::string(info.git_revision), std::regex(R"([0-9a-f]{7,}\+?|unknown)")))
+      << info.git_revision;
+  EXPECT_EQ(info.compiler, "GNU " + std::to_string(__GNUC__) + "." + std::to_string(__GNUC_MINOR__) + "." +
+                               std::to_string(__GNUC_PATCHLEVEL__));
+  EXPECT_FALSE(info.instruction_set.empty());
+}
+
+TEST(BuildInfoTest, EachLibraryHasAVersion) {
+  EXPECT_GE(build_info().libraries.size(), 9u);
+  for (const LibraryVersion& library : build_info().libraries)
+    EXPECT_TRUE(!library.version.empty() && std::isdigit(library.version[0]))
+        << library.name << ": " << library.version;
+}
+
+TEST(BuildInfoTest, EachOptionalPartSaysHowToGetIt) {
+  for (const OptionalPart& part : build_info().optional_parts) EXPECT_FALSE(part.how_to_get.empty()) << part.name;
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(BuildInfoTest, TellsOfSanitizers) {
+  EXPECT_NE(build_info().sanitizers.find("address"), std::string_view::npos);
+}
+#endif
+
+}  // namespace
+}  // namespace trainyard::core

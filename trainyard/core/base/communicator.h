@@ -1,0 +1,51 @@
+// Collectives between replicas or ranks. Implementations: parallel/thread_communicator (replicas on threads of one
+// process); MPI and NCCL join there.
+//
+// Every method below is collective: all ranks call the same ones in the same order, each communicator from one thread a
+// rank at a time. A call that waits longer than the deadline throws kTimeout; after abort() every waiter and every
+// later call throws kPeerFailed with the aborter's message. Collectives inside backward and bucket reductions use
+// separate communicators (split()).
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::core {
+
+enum class ReduceOp { kSum, kMean, kMax, kMin };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // In place; contiguous, same shape and dtype on all ranks. The result has the same bits on every rank.
+  virtual void all_reduce(at::Tensor tensor, ReduceOp op) = 0;
+  // In place, from `root` to all others.
+  virtual void broadcast(at::Tensor tensor, int root) = 0;
+  // One tensor a rank, in rank order. Same shape and dtype on all ranks.
+  virtual std::vector<at::Tensor> all_gather(const at::Tensor& tensor) = 0;
+  virtual void barrier() = 0;
+
+  // Not collective: any thread, any time. Wakes all waiters of all ranks with `error`. The first error stays.
+  virtual void abort(const Error& error) = 0;
+
+  // A communicator over the same ranks that shares nothing but abort() with this one. Collective.
+  virtual std::unique_ptr<Communicator> split() = 0;
+
+  // How long a call may wait for its peers.
+  void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }
+  std::chrono::milliseconds deadline() const { return deadline_; }
+
+ private:
+  std::chrono::milliseconds deadline_{std::chrono::minutes(10)};
+};
+
+}  // namespace trainyard::core

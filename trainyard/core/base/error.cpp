@@ -1,0 +1,96 @@
+#include "trainyard/core/base/error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace trainyard::core {
+namespace {
+
+// Names come from strangers' files: what would move the cursor, colour the terminal or begin a line of its own is '?'.
+std::string printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return text;
+}
+
+std::string compose(const ErrorDetail& detail) {
+  std::string text = detail.problem;
+  if (!detail.where.empty()) text += ": " + printable(detail.where);
+  if (!detail.expected.empty()) text += ": expected " + printable(detail.expected);
+  if (!detail.actual.empty()) text += (detail.expected.empty() ? ": got " : ", got ") + printable(detail.actual);
+  if (!detail.remedy.empty()) text += "; " + detail.remedy;
+  return text;
+}
+
+}  // namespace
+
+std::string_view error_code_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+      return "invalid_argument";
+    case ErrorCode::kNotFound:
+      return "not_found";
+    case ErrorCode::kCorruptData:
+      return "corrupt_data";
+    case ErrorCode::kIo:
+      return "io";
+    case ErrorCode::kNoSpace:
+      return "no_space";
+    case ErrorCode::kTimeout:
+      return "timeout";
+    case ErrorCode::kCancelled:
+      return "cancelled";
+    case ErrorCode::kPeerFailed:
+      return "peer_failed";
+    case ErrorCode::kUnsupported:
+      return "unsupported";
+    case ErrorCode::kInternal:
+      return "internal";
+  }
+  return "internal";
+}
+
+int exit_code(ErrorCode code) {
+  return code == ErrorCode::kInvalidArgument || code == ErrorCode::kUnsupported ? 2 : 1;
+}
+
+Error::Error(ErrorCode code, ErrorDetail detail)
+    : std::runtime_error(compose(detail)), code_(code), detail_(std::move(detail)) {}
+
+Error Error::in(std::string_view where) const {
+  ErrorDetail detail = detail_;
+  detail.where = detail.where.empty() ? std::string(where) : std::string(where) + ": " + detail.where;
+  return {code_, std::move(detail)};
+}
+
+Error system_error(int error_number, std::string_view operation, std::string_view path) {
+  ErrorCode code = ErrorCode::kIo;
+  std::string remedy;
+  switch (error_number) {
+    case ENOSPC:
+    case EDQUOT:
+    case ENOMEM:
+      code = ErrorCode::kNoSpace;
+      remedy = "free some space, or choose another place";
+      break;
+    case ENOENT:
+      code = ErrorCode::kNotFound;
+      remedy = "check the path";
+      break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      remedy = "check the permissions, or choose another place";
+      break;
+    default:
+      break;
+  }
+  return {code,
+          {.problem = std::string(operation) + " failed",
+           .where = std::string(path),
+           .actual = std::strerror(error_number),
+           .remedy = std::move(remedy)}};
+}
+
+}  // namespace trainyard::core

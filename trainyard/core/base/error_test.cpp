@@ -1,0 +1,89 @@
+#include "trainyard/core/base/error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace trainyard::core {
+namespace {
+
+TEST(ErrorTest, ReadsAsTheHeaderShows) {
+  const Error error(ErrorCode::kCorruptData, {.problem = "record checksum differs",
+                                              .where = "train-00000-of-00002 at offset 512",
+                                              .expected = "crc32c 0x1234abcd",
+                                              .actual = "0x00000000",
+                                              .remedy = "write the file again, or pass --on_bad_sample=skip"});
+  EXPECT_STREQ(
+      error.what(),
+      "record checksum differs: train-00000-of-00002 at offset 512: expected crc32c 0x1234abcd, got 0x00000000; "
+      "write the file again, or pass --on_bad_sample=skip");
+  EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+}
+
+TEST(ErrorTest, LeavesOutThePartsThatAreEmpty) {
+  EXPECT_STREQ(Error(ErrorCode::kIo, "disk is on fire").what(), "disk is on fire");
+  EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .actual = "a"}).what(), "p: got a");
+  EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .expected = "e"}).what(), "p: expected e");
+  EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .where = "w", .remedy = "r"}).what(), "p: w; r");
+}
+
+TEST(ErrorTest, NamesCannotDriveTheTerminal) {
+  EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .where = "a\x1b[31m\nerror b"}).what(), "p: a?[31m?error b");
+}
+
+TEST(ErrorTest, InPutsAnOuterPlaceInFront) {
+  const Error inner(ErrorCode::kIo, {.problem = "write failed", .where = "step 7", .remedy = "free some space"});
+  const Error outer = inner.in("epoch 3");
+  EXPECT_STREQ(outer.what(), "write failed: epoch 3: step 7; free some space");
+  EXPECT_EQ(outer.code(), ErrorCode::kIo);
+  EXPECT_STREQ(inner.what(), "write failed: step 7; free some space");
+  EXPECT_STREQ(Error(ErrorCode::kIo, "p").in("w").what(), "p: w");
+}
+
+TEST(ErrorTest, EachCodeHasItsOwnName) {
+  std::set<std::string_view> names;
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code)
+    names.insert(error_code_name(static_cast<ErrorCode>(code)));
+  EXPECT_EQ(names.size(), static_cast<size_t>(ErrorCode::kInternal) + 1);
+  EXPECT_EQ(error_code_name(ErrorCode::kPeerFailed), "peer_failed");
+}
+
+TEST(ErrorTest, ExitCodeTellsTheUsersMistakeFromAFailure) {
+  EXPECT_EQ(exit_code(ErrorCode::kInvalidArgument), 2);
+  EXPECT_EQ(exit_code(ErrorCode::kUnsupported), 2);
+  EXPECT_EQ(exit_code(ErrorCode::kIo), 1);
+  EXPECT_EQ(exit_code(ErrorCode::kInternal), 1);
+}
+
+TEST(SystemErrorTest, TellsAFullDiskAndAMissingFileFromOtherFailures) {
+  EXPECT_EQ(system_error(ENOSPC, "write", "/a").code(), ErrorCode::kNoSpace);
+  EXPECT_EQ(system_error(EDQUOT, "write", "/a").code(), ErrorCode::kNoSpace);
+  EXPECT_EQ(system_error(ENOENT, "open", "/a").code(), ErrorCode::kNotFound);
+  EXPECT_EQ(system_error(EACCES, "open", "/a").code(), ErrorCode::kIo);
+  EXPECT_EQ(system_error(EIO, "read", "/a").code(), ErrorCode::kIo);
+}
+
+TEST(SystemErrorTest, NamesOperationPathReasonAndRemedy) {
+  EXPECT_EQ(std::string(system_error(EIO, "read", "/data/x").what()),
+            std::string("read failed: /data/x: got ") + std::strerror(EIO));
+  EXPECT_EQ(system_error(EROFS, "write", "/a").detail().remedy, "check the permissions, or choose another place");
+}
+
+TEST(ResultTest, HoldsAValueOrThrowsItsError) {
+  Result<std::string> good = std::string("pixels");
+  ASSERT_TRUE(good.ok());
+  EXPECT_EQ(good.value(), "pixels");
+  EXPECT_EQ(std::move(good).value(), "pixels");
+
+  Result<std::string> bad = Error(ErrorCode::kCorruptData, "no image");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.error().code(), ErrorCode::kCorruptData);
+  EXPECT_THROW(bad.value(), Error);
+  EXPECT_THROW(std::move(bad).value(), Error);
+}
+
+}  // namespace
+}  // namespace trainyard::core

@@ -1,0 +1,80 @@
+// Names to factories: one template for models, optimizers, callbacks, transforms and data sources.
+//
+//   using ModelRegistry = core::Registry<std::function<nn::Graph(const ModelOptions&)>>;
+//   ModelRegistry& model_registry() {
+//     static auto* registry = new ModelRegistry("model");  // never destroyed
+//     return *registry;
+//   }
+//   const core::Registration kLenet(model_registry(), "lenet", build_lenet);  // in lenet.cpp, nothing else to touch
+//   const auto& build = model_registry().get("lenet");
+//
+// An unknown name is an error that lists the known ones and the nearest.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::core {
+
+// The known name with the smallest edit distance to `name`, or "" when none is near enough to be meant.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
+
+// "unknown KIND 'name'; did you mean 'nearest'? known: a, b, c" as a kNotFound error.
+Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
+
+// Thread-safe. Entries live as long as the registry.
+template <typename Entry>
+class Registry {
+ public:
+  explicit Registry(std::string kind) : kind_(std::move(kind)) {}
+
+  // Throws kInvalidArgument when the name is taken.
+  void add(const std::string& name, Entry entry) {
+    std::lock_guard lock(mutex_);
+    if (!entries_.emplace(name, std::move(entry)).second) {
+      throw Error(ErrorCode::kInvalidArgument, kind_ + " '" + name + "' is already registered");
+    }
+  }
+  bool has(const std::string& name) const {
+    std::lock_guard lock(mutex_);
+    return entries_.contains(name);
+  }
+  // The reference stays valid. Throws unknown_name().
+  const Entry& get(const std::string& name) const {
+    {
+      std::lock_guard lock(mutex_);
+      if (auto found = entries_.find(name); found != entries_.end()) return found->second;
+    }
+    throw unknown_name(kind_, name, names());
+  }
+  // Sorted.
+  std::vector<std::string> names() const {
+    std::lock_guard lock(mutex_);
+    std::vector<std::string> result;
+    for (const auto& [name, entry] : entries_) result.push_back(name);
+    return result;
+  }
+
+ private:
+  const std::string kind_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Entry> entries_;
+};
+
+// Adds an entry when the program starts, as a namespace-scope constant beside what it registers.
+template <typename Entry>
+class Registration {
+ public:
+  Registration(Registry<Entry>& registry, const std::string& name, std::type_identity_t<Entry> entry) {
+    registry.add(name, std::move(entry));
+  }
+};
+
+}  // namespace trainyard::core

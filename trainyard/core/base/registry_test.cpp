@@ -1,0 +1,74 @@
+#include "trainyard/core/base/registry.h"
+
+#include <functional>
+
+#include <gtest/gtest.h>
+
+namespace trainyard::core {
+namespace {
+
+const std::vector<std::string> kModels = {"lenet", "resnet20", "resnet50", "resnet50_v1.5", "trivial", "vgg16"};
+
+TEST(NearestName, FindsSlips) {
+  EXPECT_EQ(nearest_name("resnet5", kModels), "resnet50");    // a letter missing
+  EXPECT_EQ(nearest_name("resnet200", kModels), "resnet20");  // one too many
+  EXPECT_EQ(nearest_name("lanet", kModels), "lenet");         // a wrong one
+  EXPECT_EQ(nearest_name("rsenet50", kModels), "resnet50");   // swapped neighbours
+  EXPECT_EQ(nearest_name("ResNet50-v1.5", kModels), "resnet50_v1.5");
+  EXPECT_EQ(nearest_name("vgg16", kModels), "vgg16");
+}
+
+TEST(NearestName, SwapIsOneEdit) {
+  // By plain Levenshtein "ab" and "ba" are two edits apart, too far for two letters.
+  EXPECT_EQ(nearest_name("ba", {"ab"}), "ab");
+}
+
+TEST(NearestName, KeepsQuietWhenNothingIsNear) {
+  EXPECT_EQ(nearest_name("inception", kModels), "");
+  EXPECT_EQ(nearest_name("", kModels), "");
+  EXPECT_EQ(nearest_name("b", {"a"}), "");
+  EXPECT_EQ(nearest_name("lenet", {}), "");
+}
+
+TEST(UnknownName, MessageListsKnownNames) {
+  const Error error = unknown_name("model", "resnet5", {"lenet", "resnet50"});
+  EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+  EXPECT_STREQ(error.what(), "unknown model 'resnet5'; did you mean 'resnet50'? known: lenet, resnet50");
+  EXPECT_STREQ(unknown_name("model", "x", {}).what(), "unknown model 'x'; known: none");
+}
+
+TEST(Registry, GetsWhatWasAdded) {
+  Registry<std::function<int(int)>> registry("doubler");
+  const Registration twice(registry, "twice", [](int x) { return 2 * x; });
+  registry.add("fourfold", [](int x) { return 4 * x; });
+  EXPECT_EQ(registry.get("twice")(21), 42);
+  EXPECT_TRUE(registry.has("fourfold"));
+  EXPECT_FALSE(registry.has("thrice"));
+  EXPECT_EQ(registry.names(), (std::vector<std::string>{"fourfold", "twice"}));
+}
+
+TEST(Registry, UnknownAndTakenNamesAreErrors) {
+  Registry<int> registry("number");
+  registry.add("one", 1);
+  const int& one = registry.get("one");
+  for (int i = 0; i < 1000; ++i) registry.add("n" + std::to_string(i), i);
+  EXPECT_EQ(&one, &registry.get("one"));
+  try {
+    registry.get("noe");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kNotFound);
+    EXPECT_NE(std::string(error.what()).find("did you mean 'one'?"), std::string::npos) << error.what();
+  }
+  try {
+    registry.add("one", 2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_STREQ(error.what(), "number 'one' is already registered");
+  }
+  EXPECT_EQ(registry.get("one"), 1);
+}
+
+}  // namespace
+}  // namespace trainyard::core

@@ -1,0 +1,70 @@
+#include "trainyard/core/files/file_system.h"
+
+#include <atomic>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::core {
+namespace {
+
+// A name beside `path` that no other writer uses at the same time.
+std::string temporary_path(const std::string& path) {
+  static std::atomic<uint64_t> counter{0};
+  return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+}
+
+}  // namespace
+
+std::string FileSystem::read_file(const std::string& path, uint64_t limit_bytes) {
+  const std::unique_ptr<ReadableFile> file = open_read(path);
+  if (file->size() > limit_bytes) {
+    throw Error(ErrorCode::kCorruptData, {.problem = "file is too large",
+                                          .where = path,
+                                          .expected = fmt::format("at most {} bytes", limit_bytes),
+                                          .actual = fmt::format("{} bytes", file->size()),
+                                          .remedy = "check that it is the right file"});
+  }
+  std::string content(file->size(), '\0');
+  file->read_at(0, std::as_writable_bytes(std::span(content)));
+  return content;
+}
+
+void FileSystem::write_file_atomically(const std::string& path, std::string_view content) {
+  const std::string temporary = temporary_path(path);
+  try {
+    const std::unique_ptr<WritableFile> file = open_write(temporary);
+    file->write(content);
+    file->sync();
+    file->close();
+    rename(temporary, path);
+  } catch (...) {
+    try {
+      remove_file(temporary);
+    } catch (const Error&) {
+      // The first error is the one to tell; it may be that there is no file.
+    }
+    throw;
+  }
+  sync_directory(parent_path(path));
+}
+
+std::string join_path(std::string_view directory, std::string_view name) {
+  if (directory.empty() || name.starts_with('/')) return std::string(name);
+  return fmt::format("{}{}{}", directory, directory.ends_with('/') ? "" : "/", name);
+}
+
+std::string parent_path(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return ".";
+  return std::string(path.substr(0, slash == 0 ? 1 : slash));
+}
+
+std::string base_name(std::string_view path) {
+  const size_t slash = path.rfind('/');
+  return std::string(slash == std::string_view::npos ? path : path.substr(slash + 1));
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,265 @@
+#include "trainyard/core/files/lock_file.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/system/system_files.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/fault_injector.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A process that holds the lock until it is told to end, or is killed.
+class Holder {
+ public:
+  explicit Holder(const std::string& path, SystemCalls* system = nullptr) {
+    std::array<int, 2> ready{}, end{};
+    EXPECT_EQ(::pipe(ready.data()), 0);
+    EXPECT_EQ(::pipe(end.data()), 0);
+    process_ = ::fork();
+    if (process_ == 0) {
+      ::close(end[1]);
+      char byte = 'x';
+      try {
+        SystemCalls machine;
+        const LockFile lock(path, system == nullptr ? machine : *system);
+        if (::write(ready[1], &byte, 1) == 1) [[maybe_unused]]
+          const ssize_t got = ::read(end[0], &byte, 1);
+      } catch (const Error&) {
+        ::_exit(1);
+      }
+      ::_exit(0);
+    }
+    ::close(ready[1]);
+    ::close(end[0]);
+    char byte = 0;
+    EXPECT_EQ(::read(ready[0], &byte, 1), 1) << "the process did not get the lock";
+    ::close(ready[0]);
+    end_ = end[1];
+  }
+  ~Holder() { finish(); }
+
+  pid_t process() const { return process_; }
+  void kill() {
+    ::kill(process_, SIGKILL);
+    finish();
+  }
+  void finish() {
+    if (process_ == 0) return;
+    ::close(end_);
+    ::waitpid(process_, nullptr, 0);
+    process_ = 0;
+  }
+
+ private:
+  pid_t process_ = 0;
+  int end_ = -1;
+};
+
+// A file system of a network that does not know flock.
+class NoLocks : public SystemCalls {
+ public:
+  int flock(int, int) override {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+};
+
+class LockFileTest : public ::testing::Test {
+ protected:
+  std::optional<Error> taking() {
+    return error_of([&] { LockFile(path_, machine_); });
+  }
+  std::optional<Error> taking_by_text() {
+    return error_of([&] { LockFile(path_, no_locks_); });
+  }
+  void write(const std::string& text) const { local_file_system().write_file_atomically(path_, text); }
+  std::string text() const { return local_file_system().read_file(path_); }
+
+  TempDir directory_;
+  std::string path_ = directory_.file("run.lock");
+  SystemCalls machine_;
+  NoLocks no_locks_;
+};
+
+TEST_F(LockFileTest, ASecondProcessIsRefusedWithWhoHoldsIt) {
+  Holder first(path_);
+  const auto error = taking();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument);
+  std::array<char, 256> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size()), 0);
+  EXPECT_THAT(error->what(), HasSubstr("another run writes into this folder: " + path_));
+  EXPECT_THAT(error->what(), HasSubstr("process " + std::to_string(first.process()) + " on host " + host.data()));
+  EXPECT_THAT(error->what(), ::testing::ContainsRegex("since 20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9:]+Z: .*test"));
+  EXPECT_THAT(text(), HasSubstr("process: " + std::to_string(first.process()))) << "being refused changes nothing";
+}
+
+TEST_F(LockFileTest, AProcessThatEndsGivesItBackAndRemovesTheFile) {
+  Holder first(path_);
+  first.finish();
+  EXPECT_FALSE(local_file_system().exists(path_));
+  EXPECT_FALSE(taking());
+  EXPECT_FALSE(taking());
+  EXPECT_TRUE(local_file_system().list(directory_.path()).empty());
+}
+
+TEST_F(LockFileTest, TheLockOfAKilledProcessIsTakenOver) {
+  Holder first(path_);
+  const std::string killed = std::to_string(first.process());
+  first.kill();
+  EXPECT_THAT(text(), HasSubstr("process: " + killed));
+  const LockFile second(path_);
+  EXPECT_EQ(proc_value(text(), "process"), std::to_string(::getpid()));
+  EXPECT_TRUE(taking());
+}
+
+// Several take it in turns: the one that opened the file before it was removed must not think that it has the lock.
+TEST_F(LockFileTest, NeverTwoAtATime) {
+  const std::string inside = directory_.file("inside");
+  std::array<pid_t, 4> children{};
+  for (pid_t& child : children) {
+    child = ::fork();
+    if (child != 0) continue;
+    for (int held = 0; held < 50;) {
+      try {
+        const LockFile lock(path_);
+        if (::mkdir(inside.c_str(), 0700) != 0 || ::rmdir(inside.c_str()) != 0) ::_exit(1);
+        ++held;
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::kInvalidArgument) ::_exit(2);
+      }
+    }
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+TEST_F(LockFileTest, AChildThatWasForkedDoesNotGiveItBack) {
+  std::optional<LockFile> lock(std::in_place, path_);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    lock.reset();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(local_file_system().exists(path_));
+  EXPECT_TRUE(taking());
+}
+
+TEST_F(LockFileTest, EveryFaultIsReportedAndTheNextOneGetsTheLock) {
+  for (const Fault fault : {Fault::kIoError, Fault::kNoSpace, Fault::kInterrupted, Fault::kShort}) {
+    const bool harmless = fault == Fault::kInterrupted || fault == Fault::kShort;
+    int n = 1;
+    for (;; ++n) {
+      FaultInjector faults;
+      faults.fail_nth(n, fault);
+      // The last calls are those that give it back: what fails there is nobody's business.
+      const auto error = error_of([&] { LockFile(path_, faults); });
+      if (harmless) {
+        EXPECT_FALSE(error) << error->what();
+      }
+      if (error) {
+        EXPECT_TRUE(error->code() == ErrorCode::kIo || error->code() == ErrorCode::kNoSpace) << error->what();
+        EXPECT_THAT(error->what(), HasSubstr(path_));
+      }
+      ASSERT_FALSE(taking()) << "call " << n;
+      if (!faults.reached()) break;
+    }
+    EXPECT_GT(n, 6);
+  }
+  FaultInjector full;
+  full.fail_writes_from_nth(1, Fault::kNoSpace);
+  const auto error = error_of([&] { LockFile(path_, full); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kNoSpace);
+}
+
+TEST_F(LockFileTest, AFolderThatCannotBeWrittenIsReported) {
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0555), 0);
+  const uid_t user = ::geteuid();  // root may write everywhere, so root becomes somebody else meanwhile
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
+  const auto error = taking();
+  if (user == 0) {
+    ASSERT_EQ(::seteuid(user), 0);
+  }
+  ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kIo);
+  EXPECT_THAT(error->what(), HasSubstr(path_));
+}
+
+// Another user's lock file can only be read.
+TEST_F(LockFileTest, AnotherUsersLockIsRefusedWithWhoHoldsIt) {
+  class ReadOnly : public SystemCalls {
+    int open(const char* path, int flags, mode_t mode) override {
+      if ((flags & O_ACCMODE) == O_RDONLY) return SystemCalls::open(path, flags, mode);
+      errno = EACCES;
+      return -1;
+    }
+  };
+  ReadOnly other_user;
+  Holder first(path_);
+  const auto error = error_of([&] { LockFile(path_, other_user); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr("process " + std::to_string(first.process()) + " on host"));
+  first.kill();
+  EXPECT_EQ(error_of([&] { LockFile(path_, other_user); })->code(), ErrorCode::kIo) << "and cannot be taken over";
+}
+
+TEST_F(LockFileTest, WithoutLocksTheTextDecides) {
+  {
+    Holder first(path_, &no_locks_);
+    const auto error = taking_by_text();
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("process " + std::to_string(first.process())));
+    EXPECT_THAT(error->what(), HasSubstr("if it has ended, remove " + path_));
+    first.kill();
+  }
+  EXPECT_FALSE(taking_by_text()) << "the process is gone";
+  EXPECT_FALSE(local_file_system().exists(path_));
+
+  const LockFile own(path_, no_locks_);
+  const std::string text = this->text();
+  EXPECT_TRUE(taking_by_text());
+  const auto with = [&](const std::string& key, const std::string& value) {
+    std::string changed = text;
+    const size_t at = changed.find("\n" + key + ": ") + key.size() + 3;
+    return changed.replace(at, changed.find('\n', at) - at, value);
+  };
+  write("host: elsewhere" + text.substr(text.find('\n')));
+  EXPECT_TRUE(taking_by_text()) << "nothing is known of another machine";
+  write(with("numbering", "pid:[1]"));
+  EXPECT_TRUE(taking_by_text()) << "nothing is known of another container";
+  write(with("boot", "another"));
+  EXPECT_FALSE(taking_by_text()) << "the machine was started again";
+  write(with("started", "1"));
+  EXPECT_FALSE(taking_by_text()) << "the process of this number is another one";
+  write("");
+  EXPECT_FALSE(taking_by_text());
+}
+
+}  // namespace
+}  // namespace trainyard::core

@@ -1,0 +1,134 @@
+// Flags from and to YAML: one flat mapping, as a run writes it beside its results.
+#include <map>
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/flags/flags.h"
+
+namespace trainyard::core {
+namespace {
+
+constexpr uint64_t kConfigLimitBytes = 1 << 20;
+
+// These two are about the file itself.
+bool belongs_in_file(std::string_view name) {
+  return name != "config" && name != "dump_config";
+}
+
+std::string place(const std::string& path, const YAML::Mark& mark) {
+  return mark.is_null() ? path : fmt::format("{}:{}", path, mark.line + 1);
+}
+
+YAML::Node load(const std::string& path) {
+  try {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(local_file_system().read_file(path, kConfigLimitBytes));
+    if (documents.size() > 1) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = "config file holds more than one YAML document", .where = path});
+    }
+    return documents.empty() ? YAML::Node() : documents.front();
+  } catch (const YAML::Exception& error) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "config file is not valid YAML: " + error.msg, .where = place(path, error.mark)});
+  }
+}
+
+// The text of a scalar, or the elements of a sequence of scalars joined by commas; nothing for null.
+std::optional<std::string> value_text(const YAML::Node& node, const std::string& name, const std::string& where) {
+  if (node.IsNull()) return std::nullopt;
+  if (node.IsScalar()) return node.Scalar();
+  if (node.IsSequence()) {
+    std::string text;
+    for (const YAML::Node& element : node) {
+      if (!element.IsScalar()) break;
+      text += (text.empty() ? "" : ",") + element.Scalar();
+    }
+    if (node.size() == 0 || !text.empty()) return text;
+  }
+  throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("flag {} in a config file takes one value", name),
+                                            .where = where,
+                                            .remedy = "config files are one flat mapping of `flag: value`"});
+}
+
+std::string quoted(const std::string& text) {
+  YAML::Emitter emitter;
+  emitter << YAML::DoubleQuoted << text;
+  return emitter.c_str();
+}
+
+std::string yaml_value(const FlagValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    std::string text;
+    for (const std::string& element : *list) text += (text.empty() ? "" : ", ") + quoted(element);
+    return "[" + text + "]";
+  }
+  return format_flag_value(value);
+}
+
+}  // namespace
+
+void read_config_file(const std::string& path, FlagValues& values) {
+  const YAML::Node root = load(path);
+  if (root.IsNull()) return;
+  if (!root.IsMap()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "config file is not a mapping of `flag: value`", .where = place(path, root.Mark())});
+  }
+  std::map<std::string, int> seen;  // flag -> line
+  for (const auto& entry : root) {
+    const std::string where = place(path, entry.first.Mark());
+    if (!entry.first.IsScalar()) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "a key of a config file is not a name", .where = where});
+    }
+    const std::string& name = entry.first.Scalar();
+    const auto [first, inserted] = seen.emplace(name, entry.first.Mark().line + 1);
+    if (!inserted) {
+      throw Error(
+          ErrorCode::kInvalidArgument,
+          {.problem = fmt::format("flag {} is given twice, first in line {}", name, first->second), .where = where});
+    }
+    if (!belongs_in_file(name)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = fmt::format("flag {} cannot stand in a config file", name), .where = where});
+    }
+    const std::optional<std::string> text = value_text(entry.second, name, where);
+    const FlagSpec* spec = values.table().find(name);
+    if (!text && spec != nullptr && std::holds_alternative<std::monostate>(spec->default_value)) continue;
+    if (!text && spec != nullptr) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("flag {} has no value", name), .where = where});
+    }
+    try {
+      values.set(name, text.value_or(""), FlagSource::kFile);
+    } catch (const Error& error) {
+      throw error.in(where);
+    }
+  }
+}
+
+std::string dump_config(const FlagValues& values, bool only_given) {
+  std::string result, group;
+  for (const FlagSpec& spec : values.table().all()) {
+    const bool given = values.given(spec.name);
+    if (!belongs_in_file(spec.name) || (only_given && !given)) continue;
+    if (spec.group_name != group && !only_given) {
+      group = spec.group_name;
+      result += fmt::format("{}# {}\n", result.empty() ? "" : "\n", group);
+    }
+    const FlagValue& value = values.value(spec.name);
+    if (std::holds_alternative<std::monostate>(value)) {
+      result += fmt::format("# {}: not set\n", spec.name);
+    } else if (!given && !spec.automatic_rule.empty()) {
+      result += fmt::format("# {}: {}\n", spec.name, spec.automatic_rule);
+    } else {
+      result += fmt::format("{}: {}\n", spec.name, yaml_value(value));
+    }
+  }
+  return result;
+}
+
+}  // namespace trainyard::core

@@ -1,0 +1,145 @@
+// Help for a terminal and the reference page, both from the declarations.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/flags/flags.h"
+
+namespace trainyard::core {
+namespace {
+
+struct Group {
+  std::string name;
+  std::vector<const FlagSpec*> flags;
+};
+
+// Groups in order of their first flag; a group may be filled by several rooms.
+std::vector<Group> groups_of(const FlagTable& table) {
+  std::vector<Group> groups;
+  for (const FlagSpec& spec : table.all()) {
+    auto found =
+        std::find_if(groups.begin(), groups.end(), [&](const Group& group) { return group.name == spec.group_name; });
+    if (found == groups.end()) found = groups.insert(groups.end(), Group{spec.group_name, {}});
+    found->flags.push_back(&spec);
+  }
+  return groups;
+}
+
+std::string value_description(const FlagSpec& spec) {
+  std::string text(flag_kind_name(spec.kind));
+  if (spec.kind == FlagKind::kChoice) {
+    std::vector<std::string> shown = spec.choices;
+    for (std::string& choice : shown) choice = choice.empty() ? "''" : choice;
+    return fmt::format("{}", fmt::join(shown, " | "));
+  }
+  if (spec.lower_bound) text += fmt::format(", at least {}", *spec.lower_bound);
+  if (spec.upper_bound) text += fmt::format(", at most {}", *spec.upper_bound);
+  return text;
+}
+
+std::string default_description(const FlagSpec& spec) {
+  if (!spec.automatic_rule.empty()) return spec.automatic_rule;
+  if (std::holds_alternative<std::monostate>(spec.default_value)) return "not set";
+  const std::string text = format_flag_value(spec.default_value);
+  return text.empty() ? (spec.kind == FlagKind::kList ? "empty" : "''") : text;
+}
+
+// What becomes of the flag, for those whose meaning is not simply the documented one. One sentence a line.
+std::vector<std::string> notes(const FlagSpec& spec) {
+  std::vector<std::string> lines;
+  switch (spec.disposition) {
+    case Disposition::kImplemented:
+      break;
+    case Disposition::kTranslated:
+      lines.push_back("Here: " + spec.note + ".");
+      break;
+    case Disposition::kWarned:
+      lines.push_back("No effect here: " + spec.note + ".");
+      break;
+    case Disposition::kPending:
+      lines.push_back("Not available yet: " + spec.note + ".");
+      break;
+    case Disposition::kLater:
+      lines.push_back("Not covered: " + spec.note + ".");
+      break;
+  }
+  for (const auto& [value, what] : spec.pending_values) {
+    lines.push_back(fmt::format("{} is not available yet: {}.", value, what));
+  }
+  return lines;
+}
+
+std::string sentence(const std::string& help) {
+  return help.ends_with('.') ? help : help + '.';
+}
+
+// Words of `text` in lines of at most `width` columns, each after `indent` blanks.
+std::string wrapped(std::string_view text, size_t indent, size_t width) {
+  std::string result, line;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(' '), text.size());
+    const std::string_view word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (!line.empty() && indent + line.size() + 1 + word.size() > width) {
+      result += std::string(indent, ' ') + line + "\n";
+      line.clear();
+    }
+    if (!line.empty()) line += ' ';
+    line += word;
+  }
+  return result + std::string(indent, ' ') + line + "\n";
+}
+
+// '|' would end a table's cell.
+std::string cell(std::string text) {
+  for (size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) text.replace(at, 1, "\\|");
+  return text;
+}
+
+}  // namespace
+
+std::string help_text(const FlagTable& table, size_t width) {
+  std::string result;
+  for (const Group& group : groups_of(table)) {
+    result += fmt::format("{}{}\n", result.empty() ? "" : "\n", group.name);
+    for (const FlagSpec* spec : group.flags) {
+      result += spec->kind == FlagKind::kBoolean
+                    ? fmt::format("  --[no]{} (default: {})\n", spec->name, default_description(*spec))
+                    : wrapped(fmt::format("--{}=<{}> (default: {})", spec->name, value_description(*spec),
+                                          default_description(*spec)),
+                              2, width);
+      result += wrapped(sentence(spec->help), 6, width);
+      for (const std::string& note : notes(*spec)) result += wrapped(note, 6, width);
+    }
+  }
+  return result;
+}
+
+std::string help_markdown(const FlagTable& table, const OtherDefaults& other) {
+  const auto defaults = [&](const FlagSpec& spec) {
+    std::string text = default_description(spec);
+    if (other.table == nullptr) return text;
+    const std::string others = default_description(*other.table->find(spec.name));
+    return others == text ? text : fmt::format("{}; `{}`: {}", text, other.command, others);
+  };
+  std::string result =
+      "# Flags\n\n"
+      "Made by `trainyard help --markdown`; edit the declarations (`flags.cpp` of each room), not this page.\n\n"
+      "A flag is written `--name=value` or `--name value`; a boolean `--name`, `--noname` or `--name=false`. The same\n"
+      "names work in a YAML file given with `--config`; the command line stands over the file, the file over the "
+      "default.\n";
+  for (const Group& group : groups_of(table)) {
+    result += fmt::format("\n## {}\n\n| flag | type | default | meaning |\n|---|---|---|---|\n", group.name);
+    for (const FlagSpec* spec : group.flags) {
+      std::string meaning = sentence(spec->help);
+      for (const std::string& note : notes(*spec)) meaning += " " + note;
+      result += fmt::format("| `{}` | {} | {} | {} |\n", spec->name, cell(value_description(*spec)),
+                            cell(defaults(*spec)), cell(meaning));
+    }
+  }
+  return result;
+}
+
+}  // namespace trainyard::core

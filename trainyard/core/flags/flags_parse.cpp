@@ -1,0 +1,186 @@
+// The command line of a flag table. docs/design/flags.md says why it is not CLI11's.
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/flags/flags.h"
+
+namespace trainyard::core {
+namespace {
+
+bool is_boolean(const FlagSpec* spec) {
+  return spec != nullptr && spec->kind == FlagKind::kBoolean;
+}
+
+// "name" and "=value" parts of an argument without its dashes.
+struct Argument {
+  std::string_view name;
+  std::optional<std::string_view> value;
+};
+
+// Nothing when the argument is no flag: positional, "-" or "--".
+std::optional<Argument> split_argument(std::string_view argument) {
+  if (!argument.starts_with('-')) return std::nullopt;
+  argument.remove_prefix(argument.starts_with("--") ? 2 : 1);
+  if (argument.empty()) return std::nullopt;
+  const size_t equals = argument.find('=');
+  if (equals == std::string_view::npos) return Argument{argument, std::nullopt};
+  return Argument{argument.substr(0, equals), argument.substr(equals + 1)};
+}
+
+// The boolean flag that "nox" switches off.
+const FlagSpec* negated_flag(const FlagTable& table, std::string_view name) {
+  if (!name.starts_with("no") || table.find(name) != nullptr) return nullptr;
+  const FlagSpec* spec = table.find(name.substr(2));
+  return is_boolean(spec) ? spec : nullptr;
+}
+
+class ArgumentParser {
+ public:
+  ArgumentParser(const FlagTable& table, const std::vector<std::string>& arguments, Repeats repeats)
+      : table_(table), arguments_(arguments), repeats_(repeats), values_(table) {}
+
+  FlagValues run() {
+    for (next_ = 0; next_ < arguments_.size(); ++next_) {
+      if (arguments_[next_] == "--") {
+        positional_.insert(positional_.end(), arguments_.begin() + static_cast<std::ptrdiff_t>(next_) + 1,
+                           arguments_.end());
+        break;
+      }
+      if (const auto argument = split_argument(arguments_[next_])) {
+        read(*argument);
+      } else {
+        positional_.push_back(arguments_[next_]);
+        if (positional_remedy_.empty() && next_ > 0) positional_remedy_ = remedy_after(arguments_[next_ - 1]);
+      }
+    }
+    return std::move(values_);
+  }
+
+  void refuse_positional() const {
+    if (positional_.empty()) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("Received unknown positional arguments: {}", quoted_list(positional_)),
+                 .remedy = positional_remedy_});
+  }
+  std::vector<std::string>& positional() { return positional_; }
+
+ private:
+  void read(const Argument& argument) {
+    if (const FlagSpec* negated = negated_flag(table_, argument.name)) {
+      if (argument.value) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("Flag --{} does not take a value", argument.name),
+                     .remedy = fmt::format("write --{}={}", negated->name, *argument.value)});
+      }
+      set(negated->name, "false");
+      return;
+    }
+    const FlagSpec* spec = table_.find(argument.name);
+    if (argument.value) {
+      set(argument.name, *argument.value);
+    } else if (spec == nullptr || is_boolean(spec)) {
+      set(argument.name, "true");  // or the error of an unknown flag
+    } else {
+      set(argument.name, following_value(spec->name));
+    }
+  }
+
+  void set(std::string_view name, std::string_view text) {
+    std::optional<FlagValue> before;
+    if (table_.find(name) != nullptr && values_.given(name)) before = values_.value(name);
+    values_.set(name, text, FlagSource::kCommandLine);
+    if (repeats_ == Repeats::kLastStands || !before || *before == values_.value(name)) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is given twice with different values", name),
+                 .actual = fmt::format("{} and {}", format_flag_value(*before), format_flag_value(values_.value(name))),
+                 .remedy = "leave one of them out"});
+  }
+
+  // The argument after the flag. One that names a flag itself is a forgotten value: taking it would both lose that flag
+  // and set this one to nonsense, without a word.
+  const std::string& following_value(const std::string& name) {
+    if (next_ + 1 == arguments_.size()) {
+      throw Error(ErrorCode::kInvalidArgument, fmt::format("Missing value for flag --{}", name));
+    }
+    const std::string& value = arguments_[next_ + 1];
+    const auto argument = split_argument(value);
+    if (argument && (table_.find(argument->name) != nullptr || negated_flag(table_, argument->name) != nullptr)) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = fmt::format("Missing value for flag --{}", name),
+                   .actual = fmt::format("the flag {}", value),
+                   .remedy = fmt::format("write --{}={} if that is its value", name, value)});
+    }
+    ++next_;
+    return value;
+  }
+
+  // "--distortions False" is the usual reason of a positional argument.
+  std::string remedy_after(std::string_view before) const {
+    const auto argument = split_argument(before);
+    if (!argument || argument->value || !is_boolean(table_.find(argument->name))) return "";
+    return fmt::format("a boolean is written --{0}, --no{0} or --{0}=false", argument->name);
+  }
+
+  const FlagTable& table_;
+  const std::vector<std::string>& arguments_;
+  Repeats repeats_;
+  size_t next_ = 0;
+  FlagValues values_;
+  std::vector<std::string> positional_;
+  std::string positional_remedy_;
+};
+
+Error not_built(const FlagSpec& spec, std::string_view value, std::string_view what) {
+  const std::string shown = value.empty() ? spec.name : fmt::format("{}={}", spec.name, value);
+  return {ErrorCode::kUnsupported,
+          {.problem = fmt::format("--{} is not available yet: {}", shown, what),
+           .remedy = "leave it out, or see docs/flags.md for what is"}};
+}
+
+void check_pending(const FlagSpec& spec, const FlagValue& value) {
+  const std::string text = format_flag_value(value);
+  if (spec.disposition == Disposition::kPending || spec.disposition == Disposition::kLater) {
+    throw not_built(spec, text, spec.note);
+  }
+  if (const auto found = spec.pending_values.find(text); found != spec.pending_values.end()) {
+    throw not_built(spec, text, found->second);
+  }
+}
+
+}  // namespace
+
+FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments, Repeats repeats) {
+  ArgumentParser parser(table, arguments, repeats);
+  FlagValues values = parser.run();
+  parser.refuse_positional();
+  if (table.find("config") != nullptr && !values.text("config").empty()) {
+    read_config_file(values.text("config"), values);
+  }
+  return values;
+}
+
+FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
+                       std::vector<std::string>& positional, Repeats repeats) {
+  ArgumentParser parser(table, arguments, repeats);
+  FlagValues values = parser.run();
+  positional = parser.positional();
+  return values;
+}
+
+std::vector<std::string> check_dispositions(const FlagValues& values) {
+  std::vector<std::string> warnings;
+  for (const FlagSpec& spec : values.table().all()) {
+    // A file that dump_config wrote gives every flag but the automatic ones; only what differs from the default asks
+    // for something there.
+    const bool from_file = values.source(spec.name) == FlagSource::kFile;
+    const bool asked = spec.automatic_rule.empty() ? values.changed(spec.name) : values.given(spec.name);
+    if (asked) check_pending(spec, values.value(spec.name));
+    if (spec.disposition == Disposition::kWarned && (from_file ? values.changed(spec.name) : values.given(spec.name))) {
+      warnings.push_back(fmt::format("--{} has no effect here: {}", spec.name, spec.note));
+    }
+  }
+  return warnings;
+}
+
+}  // namespace trainyard::core

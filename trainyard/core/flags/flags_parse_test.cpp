@@ -1,0 +1,114 @@
+#include <gtest/gtest.h>
+
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/core/testing/flags_table.h"
+
+namespace trainyard::core {
+namespace {
+
+class FlagsParse : public ::testing::Test {
+ protected:
+  FlagValues parse(const std::vector<std::string>& arguments) { return parse_flags(table_, arguments); }
+  Thrown failure(const std::vector<std::string>& arguments) {
+    return thrown_by([&] { parse(arguments); });
+  }
+  const FlagTable table_ = small_table();
+};
+
+TEST_F(FlagsParse, BooleansInEverySpelling) {
+  EXPECT_TRUE(parse({"--eval"}).boolean("eval"));
+  EXPECT_TRUE(parse({"-eval"}).boolean("eval"));
+  EXPECT_TRUE(parse({"--eval=true"}).boolean("eval"));
+  EXPECT_FALSE(parse({"--eval=False"}).boolean("eval"));
+  EXPECT_FALSE(parse({"--eval", "--noeval"}).boolean("eval"));
+  EXPECT_FALSE(parse({"--nonormalize"}).boolean("normalize"));
+  EXPECT_TRUE(parse({"--normalize"}).boolean("normalize"));  // begins with "no", negates nothing
+  EXPECT_EQ(parse({"--nounified"}).optional_boolean("unified"), false);
+}
+
+TEST_F(FlagsParse, ValuesAfterEqualsOrBlank) {
+  EXPECT_EQ(parse({"--batch_size=8"}).integer("batch_size"), 8);
+  EXPECT_EQ(parse({"--batch_size", "8"}).integer("batch_size"), 8);
+  EXPECT_EQ(parse({"-batch_size", "8"}).integer("batch_size"), 8);
+  EXPECT_DOUBLE_EQ(parse({"--clip", "-1.5"}).real("clip"), -1.5);
+  EXPECT_EQ(parse({"--data_dir="}).optional_text("data_dir"), "");
+  EXPECT_EQ(parse({"--data_dir=a=b"}).text("data_dir"), "a=b");
+  EXPECT_EQ(parse({"--eval_steps=2,3,5"}).list("eval_steps"), (std::vector<std::string>{"2", "3", "5"}));
+}
+
+TEST_F(FlagsParse, TheLastOfSeveralStands) {
+  EXPECT_EQ(parse({"--batch_size=8", "--batch_size=16"}).integer("batch_size"), 16);
+}
+
+TEST_F(FlagsParse, DifferentValuesOfOneFlagCanBeRefused) {
+  const auto strict = [this](const std::vector<std::string>& arguments) {
+    return parse_flags(table_, arguments, Repeats::kRefused);
+  };
+  EXPECT_EQ(thrown_by([&] {
+              strict({"--batch_size=8", "--batch_size", "16"});
+            }).line,
+            "--batch_size is given twice with different values: got 8 and 16; leave one of them out");
+  EXPECT_EQ(thrown_by([&] {
+              strict({"--eval", "--clip=1", "--noeval"});
+            }).line,
+            "--eval is given twice with different values: got true and false; leave one of them out");
+  EXPECT_EQ(thrown_by([&] {
+              strict({"--eval_steps=1,2", "--eval_steps=1"});
+            }).problem,
+            "--eval_steps is given twice with different values");
+  EXPECT_EQ(strict({"--batch_size=8", "--batch_size=8"}).integer("batch_size"), 8);
+  EXPECT_TRUE(strict({"--eval", "--eval=true"}).boolean("eval"));
+  std::vector<std::string> positional;
+  EXPECT_EQ(thrown_by([&] {
+              parse_flags(table_, {"--clip=1", "x", "--clip=2"}, positional, Repeats::kRefused);
+            }).code,
+            "invalid_argument");
+}
+
+TEST_F(FlagsParse, PositionalArgumentsAreRefused) {
+  EXPECT_EQ(failure({"--batch_size=8", "x", "y"}).problem, "Received unknown positional arguments: ['x', 'y']");
+  EXPECT_EQ(failure({"--", "--eval"}).problem, "Received unknown positional arguments: ['--eval']");
+  EXPECT_EQ(failure({"-"}).problem, "Received unknown positional arguments: ['-']");
+  EXPECT_EQ(failure({"--normalize", "False"}).line,
+            "Received unknown positional arguments: ['False']; a boolean is written --normalize, --nonormalize or "
+            "--normalize=false");
+}
+
+TEST_F(FlagsParse, ForgottenValues) {
+  EXPECT_EQ(failure({"--data_dir"}).problem, "Missing value for flag --data_dir");
+  EXPECT_EQ(failure({"--data_dir", "--eval"}).line,
+            "Missing value for flag --data_dir: got the flag --eval; write --data_dir=--eval if that is its value");
+  EXPECT_EQ(parse({"--data_dir=--eval"}).text("data_dir"), "--eval");
+}
+
+TEST_F(FlagsParse, NegationsThatMakeNoSense) {
+  EXPECT_EQ(failure({"--noeval=true"}).line, "Flag --noeval does not take a value; write --eval=true");
+  EXPECT_EQ(failure({"--nobatch_size"}).problem, "Unknown flag 'nobatch_size'");
+}
+
+TEST_F(FlagsParse, UnknownNamesSuggestTheNearest) {
+  EXPECT_EQ(failure({"--batchsize=8"}).line, "Unknown flag 'batchsize'; did you mean --batch_size?");
+  EXPECT_EQ(failure({"--batch-size", "8"}).line, "Unknown flag 'batch-size'; did you mean --batch_size?");
+  EXPECT_EQ(failure({"--zzzzzz"}).line, "Unknown flag 'zzzzzz'; see --help for all flags");
+}
+
+TEST_F(FlagsParse, PendingAndLaterFlagsAreRefusedWhenTheyAskForSomething) {
+  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--fp16"})); }).line,
+            "--fp16=true is not available yet: fp16 compute; leave it out, or see docs/flags.md for what is");
+  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--fp16"})); }).code, "unsupported");
+  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--backbone=x"})); }).problem,
+            "--backbone=x is not available yet: needs ssd300");
+  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--optimizer=adam"})); }).problem,
+            "--optimizer=adam is not available yet: the adam optimizer");
+  EXPECT_TRUE(check_dispositions(parse({"--nofp16", "--optimizer=momentum", "--mkl"})).empty());
+}
+
+TEST_F(FlagsParse, FlagsOfAnotherRuntimeWarnOnce) {
+  EXPECT_EQ(check_dispositions(parse({"--barrier"})),
+            std::vector<std::string>{"--barrier has no effect here: barriers are ours"});
+  EXPECT_EQ(check_dispositions(parse({"--nobarrier"})).size(), 1u);
+  EXPECT_TRUE(check_dispositions(parse({})).empty());
+}
+
+}  // namespace
+}  // namespace trainyard::core

@@ -1,0 +1,49 @@
+// What this machine can do at most, measured: the roof that a run is compared with (Williams et al. 2009, the roofline
+// model). `trainyard doctor --limits` measures and keeps it; a run's summary reads it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::core {
+
+// Rates a second of one thread and of all together. 0: the processor lacks the instructions.
+struct MachineLimits {
+  int threads = 0;                                // of "all": the cores that the measuring process could use
+  double fp32_flops_one = 0, fp32_flops_all = 0;  // fused multiply-adds, a multiply-add counted as two
+  double bf16_flops_one = 0, bf16_flops_all = 0;  // products of bfloat16 added up in fp32 (AVX512_BF16; not AMX)
+  double read_bytes = 0, copy_bytes = 0, triad_bytes = 0;  // memory traffic of all; stores go around the caches
+  // The least part of the time that the threads had a core while they were measured: well below 1 on a busy machine,
+  // whose limits are higher than these.
+  double processor_share = 0;
+  int64_t measured_at = 0;  // seconds since the Unix epoch
+
+  bool measured_on_busy_machine() const { return processor_share < 0.9; }
+  // Of all threads, for computations in 16 or 32 bits.
+  double flops(bool sixteen_bits) const { return sixteen_bits && bf16_flops_all > 0 ? bf16_flops_all : fp32_flops_all; }
+};
+
+struct LimitOptions {
+  int threads = 0;          // 0: the cores that this process may use
+  double seconds = 0.2;     // of each of the three tries of each of the seven measurements; the best counts
+  int64_t array_bytes = 0;  // of each of three arrays; 0: four times the last-level cache, 64 to 512 MiB, no more than
+                            // 1/16 of the memory
+};
+
+// The machine should have nothing else to do. Throws kUnsupported without AVX2.
+MachineLimits measure_machine_limits(const LimitOptions& options = {});
+
+// Where limits are kept: a file in the user's cache folder, one for each kind of machine (processor, cores that this
+// process may use, instruction sets). `directory` empty: $XDG_CACHE_HOME/trainyard or ~/.cache/trainyard.
+// save: throws kIo, kNoSpace, and kInvalidArgument when there is no such folder; returns the file's path.
+std::string save_machine_limits(const MachineLimits& limits, std::string_view directory = {},
+                                FileSystem& files = local_file_system());
+// Empty when this kind of machine was not measured, or the file cannot be read.
+std::optional<MachineLimits> load_machine_limits(std::string_view directory = {},
+                                                 FileSystem& files = local_file_system());
+
+}  // namespace trainyard::core

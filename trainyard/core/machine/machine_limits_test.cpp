@@ -1,0 +1,138 @@
+#include "trainyard/core/machine/machine_limits.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/machine/machine_info.h"
+#include "trainyard/core/machine/peak_kernels.h"
+#include "trainyard/core/testing/environment.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::core {
+namespace {
+
+// The sum that a kernel returns counts the multiply-adds that it did: with a = b = 1 each adds one.
+TEST(PeakKernels, DoTheFlopsTheyClaim) {
+  int kernels = 0;
+  for (const auto& kernel : {fp32_kernel(), bf16_kernel()}) {
+    if (!kernel) continue;
+    ++kernels;
+    for (const int64_t iterations : {1, 7, 1000}) {
+      EXPECT_EQ(kernel->run(iterations, 1, 1), static_cast<double>(iterations * kernel->flops_per_iteration) / 2)
+          << kernel->name;
+      EXPECT_EQ(kernel->run(iterations, -0.5F, 0.25F),
+                -0.125 * static_cast<double>(iterations * kernel->flops_per_iteration) / 2)
+          << kernel->name;
+    }
+  }
+  EXPECT_GE(kernels, memory_kernels_available() ? 1 : 0);
+}
+
+TEST(PeakKernels, MoveTheBytesTheyClaim) {
+  constexpr int64_t kCount = 4096;
+  struct alignas(64) Line {
+    float values[16];
+  };
+  std::vector<Line> lines_a(kCount / 16), lines_b(kCount / 16), lines_c(kCount / 16 + 1);
+  float* const a = lines_a.front().values;
+  float* const b = lines_b.front().values;
+  float* const c = lines_c.front().values;
+  std::iota(a, a + kCount, 1.0F);
+  c[kCount] = -7;
+  EXPECT_EQ(read_floats(a, kCount), kCount * (kCount + 1) / 2.0) << "every float once, exact in 24 bits";
+  copy_floats(b, a, kCount);
+  EXPECT_TRUE(std::equal(a, a + kCount, b));
+  triad_floats(c, a, b, 0.5F, kCount);
+  for (int64_t i = 0; i < kCount; ++i) ASSERT_EQ(c[i], 1.5F * a[i]) << i;
+  EXPECT_EQ(c[kCount], -7);
+}
+
+TEST(MachineLimits, AreMeasured) {
+  const MachineLimits limits = measure_machine_limits({.threads = 2, .seconds = 0.002, .array_bytes = 1 << 20});
+  EXPECT_EQ(limits.threads, 2);
+  // What any processor with AVX2 does and none comes near, also under sanitizers on a busy machine.
+  for (const double flops : {limits.fp32_flops_one, limits.fp32_flops_all}) {
+    EXPECT_GT(flops, 1e8);
+    EXPECT_LT(flops, 1e13);
+  }
+  EXPECT_EQ(bf16_kernel().has_value(), limits.bf16_flops_one > 0 && limits.bf16_flops_all > 0);
+  for (const double bytes : {limits.read_bytes, limits.copy_bytes, limits.triad_bytes}) {
+    EXPECT_GT(bytes, 1e7);
+    EXPECT_LT(bytes, 1e13);
+  }
+  EXPECT_GT(limits.processor_share, 0);
+  EXPECT_LE(limits.processor_share, 1);
+  EXPECT_GT(limits.measured_at, 1'700'000'000);
+}
+
+constexpr MachineLimits kSample{.threads = 4,
+                                .fp32_flops_one = 1.25e11,
+                                .fp32_flops_all = 4.75e11,
+                                .bf16_flops_one = 0,
+                                .bf16_flops_all = 0,
+                                .read_bytes = 4e10 / 3,
+                                .copy_bytes = 2e10,
+                                .triad_bytes = 2.5e10,
+                                .processor_share = 0.75,
+                                .measured_at = 1'700'000'000};
+
+TEST(MachineLimits, ComeBack) {
+  const TempDir temp;
+  const std::string directory = temp.file("cache/trainyard");
+  EXPECT_FALSE(load_machine_limits(directory).has_value());
+  const std::string path = save_machine_limits(kSample, directory);
+  EXPECT_EQ(parent_path(path), directory);
+  const auto loaded = load_machine_limits(directory);
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->threads, 4);
+  EXPECT_EQ(loaded->fp32_flops_all, 4.75e11);
+  EXPECT_EQ(loaded->read_bytes, 4e10 / 3);
+  EXPECT_EQ(loaded->triad_bytes, 2.5e10);
+  EXPECT_EQ(loaded->processor_share, 0.75);
+  EXPECT_EQ(loaded->measured_at, 1'700'000'000);
+  EXPECT_EQ(loaded->flops(false), 4.75e11);
+  EXPECT_EQ(loaded->flops(true), 4.75e11) << "without instructions for it, 16 bits are no faster";
+  EXPECT_NE(local_file_system().read_file(path).find(machine_info().processor), std::string::npos);
+}
+
+TEST(MachineLimits, OfAnotherMachineOrDamagedAreNotTaken) {
+  const TempDir temp;
+  const std::string path = save_machine_limits(kSample, temp.path());
+  const std::string text = local_file_system().read_file(path);
+  const auto loads_after = [&](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    local_file_system().write_file_atomically(path, changed);
+    return load_machine_limits(temp.path()).has_value();
+  };
+  EXPECT_TRUE(loads_after("format: 1", "format: 1"));
+  EXPECT_FALSE(loads_after("format: 1", "format: 2"));
+  EXPECT_FALSE(loads_after("machine: ", "machine: another "));
+  EXPECT_FALSE(loads_after("read_bytes: ", "read_bytes: x"));
+  EXPECT_FALSE(loads_after("read_bytes: ", "read_bytes: -"));
+  EXPECT_FALSE(loads_after("triad_bytes", "triad_byte"));
+}
+
+TEST(MachineLimits, LiveInTheUsersCacheFolder) {
+  const TempDir temp;
+  const EnvironmentVariable home("HOME", temp.path()), cache("XDG_CACHE_HOME", temp.file("xdg"));
+  EXPECT_EQ(parent_path(save_machine_limits(kSample)), temp.file("xdg/trainyard"));
+  cache.set("relative");
+  EXPECT_FALSE(load_machine_limits().has_value());
+  EXPECT_EQ(parent_path(save_machine_limits(kSample)), temp.file(".cache/trainyard"));
+  EXPECT_TRUE(load_machine_limits().has_value());
+  cache.set(std::nullopt);
+  home.set(std::nullopt);
+  EXPECT_FALSE(load_machine_limits().has_value());
+  EXPECT_THROW(save_machine_limits(kSample), Error);
+}
+
+}  // namespace
+}  // namespace trainyard::core

@@ -1,0 +1,73 @@
+#include "trainyard/core/system/cpu_isa.h"
+
+#include <cstdlib>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/machine/peak_kernels.h"
+#include "trainyard/core/machine/user_cache.h"
+
+namespace trainyard::core {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+TEST(CpuIsa, NamesALimit) {
+  EXPECT_EQ(parse_cpu_isa_limit(""), CpuIsaLimit::kNone);
+  for (const CpuIsaLimit limit : {CpuIsaLimit::kNone, CpuIsaLimit::kAvx2, CpuIsaLimit::kAvx512}) {
+    EXPECT_EQ(parse_cpu_isa_limit(to_string(limit)), limit);
+  }
+}
+
+TEST(CpuIsa, RefusesUnknownOnesWithThoseThatAreKnown) {
+  for (const char* name : {"AVX2", "avx", "avx10", "avx2 ", "none"}) {
+    try {
+      parse_cpu_isa_limit(name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_THAT(error.what(), HasSubstr("auto, avx2 or avx512"));
+      EXPECT_THAT(error.what(), HasSubstr(kMaxCpuIsaVariable));
+      EXPECT_THAT(error.what(), HasSubstr(name));
+    }
+  }
+}
+
+// Run under each limit by CTest: CpuIsaLimitedTo.*
+TEST(CpuIsa, LimitHoldsForAll) {
+  const std::string given = variable(kMaxCpuIsaVariable);
+  EXPECT_EQ(cpu_isa_limit(), parse_cpu_isa_limit(given));
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0;
+  EXPECT_EQ(cpu_has_avx512(), has_avx512 && given != "avx2");
+  EXPECT_EQ(cpu_has_avx512_bf16(), __builtin_cpu_supports("avx512bf16") != 0 && (given.empty() || given == "auto"));
+  EXPECT_EQ(fp32_kernel()->name == std::string("fp32, AVX-512"), cpu_has_avx512());
+  EXPECT_EQ(bf16_kernel().has_value(), cpu_has_avx512_bf16());
+  // What is kept for later runs, kernels that were measured among it, is kept apart.
+  EXPECT_THAT(machine_kind(), HasSubstr(cpu_has_avx512() ? "avx512f true" : "avx512f false"));
+  EXPECT_THAT(machine_kind(), HasSubstr(cpu_has_avx512_bf16() ? "avx512_bf16 true" : "avx512_bf16 false"));
+  EXPECT_THAT(describe_cpu_isa(), HasSubstr(cpu_has_avx512() ? "AVX-512" : "AVX2"));
+  if (given == "avx2") {
+    EXPECT_EQ(variable("ONEDNN_MAX_CPU_ISA"), "AVX2");
+    EXPECT_EQ(variable("DNNL_MAX_CPU_ISA"), "AVX2");
+    EXPECT_EQ(variable("ATEN_CPU_CAPABILITY"), "avx2");
+    EXPECT_EQ(variable("MKL_ENABLE_INSTRUCTIONS"), "AVX2");
+    EXPECT_THAT(describe_cpu_isa(), HasSubstr("AVX2, limited by TRAINYARD_MAX_CPU_ISA=avx2 (the processor has "));
+  } else if (given == "avx512") {
+    EXPECT_EQ(variable("ONEDNN_MAX_CPU_ISA"), "AVX512_CORE");
+    EXPECT_EQ(variable("ATEN_CPU_CAPABILITY"), "avx512");
+  } else {
+    EXPECT_THAT(describe_cpu_isa(), Not(HasSubstr("limited")));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::core

@@ -1,0 +1,225 @@
+#include "trainyard/core/threads/thread.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <stdexcept>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
+
+namespace trainyard::core {
+namespace {
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThreadSanitizer = true;
+#else
+constexpr bool kThreadSanitizer = false;
+#endif
+
+// Members of an OpenMP team and of an ATen one, as the calling thread starts them.
+int openmp_team() {
+  int members = 0;
+#pragma omp parallel
+  {
+#pragma omp single
+    members = omp_get_num_threads();
+  }
+  return members;
+}
+
+int aten_team() {
+  std::atomic<int> highest = 0;
+  at::parallel_for(0, 64, 1, [&](int64_t, int64_t) {
+    int seen = highest;
+    while (seen < at::get_thread_num() && !highest.compare_exchange_weak(seen, at::get_thread_num())) {
+    }
+  });
+  return highest + 1;
+}
+
+// A denormal result, computed where the compiler cannot.
+bool flushes_to_zero() {
+  volatile float tiny = std::numeric_limits<float>::min();
+  return tiny * 0.5f == 0.0f;
+}
+
+TEST(Thread, IntraOpCountIsItsOwn) {
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
+  apply_thread_options({.intra_op_threads = 2});
+  EXPECT_EQ(openmp_team(), 2);
+  EXPECT_EQ(aten_team(), 2);
+  Thread thread({.name = "one", .intra_op_threads = 1}, [] {
+    EXPECT_EQ(at::get_num_threads(), 1);
+    EXPECT_EQ(openmp_team(), 1);
+    EXPECT_EQ(aten_team(), 1);
+  });
+  thread.join();
+  EXPECT_EQ(at::get_num_threads(), 2);
+  EXPECT_EQ(openmp_team(), 2);
+  EXPECT_EQ(aten_team(), 2);
+
+  Thread wide({.name = "three", .intra_op_threads = 3}, [] { EXPECT_EQ(openmp_team(), 3); });
+  wide.join();
+  EXPECT_EQ(at::get_num_threads(), 2);
+}
+
+// An owner that has not used ATen yet must not take over the count of a thread that it starts.
+TEST(Thread, OwnerKeepsItsCountWhenItUsesAtenLater) {
+  apply_thread_options({.intra_op_threads = 2});
+  std::atomic<int> count = 0;
+  std::thread owner([&] {
+    Thread thread({.name = "one", .intra_op_threads = 1}, [] { EXPECT_EQ(at::get_num_threads(), 1); });
+    thread.join();
+    count = at::get_num_threads();
+  });
+  owner.join();
+  EXPECT_EQ(count, 2);
+}
+
+TEST(Thread, BringsAnExceptionToItsOwnerOnce) {
+  Thread thread({.name = "throws"}, [] { throw Error(ErrorCode::kCorruptData, "bad record"); });
+  try {
+    thread.join();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+  }
+  EXPECT_NO_THROW(thread.join());
+}
+
+TEST(Thread, DestructorJoinsAndLogsTheError) {
+  std::atomic<bool> ran = false;
+  testing::internal::CaptureStderr();
+  {
+    Thread thread({.name = "lost"}, [&] {
+      ran = true;
+      throw std::runtime_error("went wrong");
+    });
+    Thread moved = std::move(thread);
+  }
+  EXPECT_TRUE(ran);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_NE(text.find("thread 'lost' ended with an error that nobody waited for: went wrong"), std::string::npos);
+}
+
+TEST(Thread, HasItsNameCutToTheSystemsLength) {
+  Thread thread({.name = "a name that is too long"}, [] {
+    char name[16];
+    ASSERT_EQ(pthread_getname_np(pthread_self(), name, sizeof name), 0);
+    EXPECT_STREQ(name, "a name that is ");
+  });
+  thread.join();
+}
+
+TEST(Thread, RunsOnItsCpusAndSoDoesItsTeam) {
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  int cpu = 0;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(i, &allowed)) cpu = i;
+  }
+  std::atomic<int> strays = 0;
+  Thread thread({.name = "pinned", .intra_op_threads = 2, .placement = {.cpus = {cpu}}}, [&] {
+#pragma omp parallel
+    {
+      if (sched_getcpu() != cpu) strays += 1;
+    }
+  });
+  thread.join();
+  EXPECT_EQ(strays, 0);
+}
+
+// The CPUs of each member of a team, as the kernel has them.
+std::vector<CpuList> team_cpus(int members) {
+  std::vector<CpuList> cpus(static_cast<size_t>(members));
+#pragma omp parallel num_threads(members)
+  cpus[static_cast<size_t>(omp_get_thread_num())] = allowed_cpus();
+  return cpus;
+}
+
+TEST(Thread, TeamRunsOnItsPlaces) {
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
+  const CpuList all = allowed_cpus();
+  const CpuList a{all.front()}, b{all.back()};
+  CpuList both = a;
+  if (b != a) both.push_back(b.front());
+  Thread thread({.name = "placed", .intra_op_threads = 3, .placement = {.places = {a, b}}}, [&] {
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, b, a}));
+    // gcc's runtime ends the third member here, and starts another one.
+    team_cpus(2);
+    settle_team();
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, b, a}));
+    // Placed anew, and let go.
+    apply_thread_options({.name = "placed", .intra_op_threads = 3, .placement = {.places = {b, a}}});
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{both, a, b}));
+    apply_thread_options({.name = "free", .intra_op_threads = 3});
+    EXPECT_EQ(team_cpus(3), (std::vector<CpuList>{all, all, all}));
+  });
+  thread.join();
+}
+
+TEST(Thread, AloneOnItsFirstPlaceAndItsOwnThreadsAnywhere) {
+  const CpuList all = allowed_cpus();
+  Thread thread({.name = "placed", .placement = {.places = {{all.back()}, {all.front()}}}}, [&] {
+    EXPECT_EQ(allowed_cpus(), CpuList{all.back()});
+    Thread free({.name = "free"}, [&] { EXPECT_EQ(allowed_cpus(), all); });
+    free.join();
+    EXPECT_EQ(allowed_cpus(), CpuList{all.back()});
+  });
+  thread.join();
+}
+
+TEST(Thread, BadOptionsAreErrorsOfJoin) {
+  const auto code_of = [](ThreadOptions options) {
+    Thread thread(std::move(options), [] { ADD_FAILURE() << "the body ran"; });
+    try {
+      thread.join();
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return ErrorCode::kInternal;
+  };
+  EXPECT_EQ(code_of({.placement = {.cpus = {-1}}}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.placement = {.cpus = {CPU_SETSIZE}}}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.placement = {.places = {{CPU_SETSIZE - 1}}}}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.intra_op_threads = 0}), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(code_of({.intra_op_threads = 100'000}), ErrorCode::kInvalidArgument);
+}
+
+TEST(Thread, FlushesDenormalsToZeroAlsoInItsTeam) {
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
+  std::atomic<int> kept = 0;
+  Thread flushing({.name = "flush", .intra_op_threads = 2}, [&] {
+    EXPECT_TRUE(flushes_to_zero());
+#pragma omp parallel
+    {
+      if (!flushes_to_zero()) kept += 1;
+    }
+  });
+  flushing.join();
+  EXPECT_EQ(kept, 0);
+  Thread keeping({.name = "keep", .flush_to_zero = false}, [] { EXPECT_FALSE(flushes_to_zero()); });
+  keeping.join();
+}
+
+TEST(AvailableCores, AtLeastOneAndWithinAffinity) {
+  EXPECT_GE(available_cores(), 1);
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  EXPECT_LE(available_cores(), CPU_COUNT(&allowed));
+  int first = 0;
+  while (!CPU_ISSET(first, &allowed)) ++first;
+  Thread pinned({.name = "pinned", .placement = {.cpus = {first}}}, [] { EXPECT_EQ(available_cores(), 1); });
+  pinned.join();
+}
+
+}  // namespace
+}  // namespace trainyard::core

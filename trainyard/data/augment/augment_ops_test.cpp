@@ -1,0 +1,109 @@
+#include "trainyard/data/augment/augment_ops.h"
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/tensors/npy.h"
+
+namespace trainyard::data {
+namespace {
+
+const std::string kFolder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata");
+
+// The image of tools/golden/augment.py.
+PlanarImage golden_image() {
+  PlanarImage image{.height = 32, .width = 44};
+  uint32_t state = 1;
+  for (int64_t i = 0; i < 3 * image.plane(); ++i) {
+    state = 1664525 * state + 1013904223;
+    image.pixels.push_back(static_cast<uint8_t>(30 + (state >> 24) * 190 / 256));
+  }
+  return image;
+}
+
+AugmentOp op_named(const std::string& name) {
+  for (int i = 0; i < kAugmentOps; ++i) {
+    if (augment_op_name(static_cast<AugmentOp>(i)) == name) return static_cast<AugmentOp>(i);
+  }
+  ADD_FAILURE() << "no operation " << name;
+  return AugmentOp::kIdentity;
+}
+
+PlanarImage augmented(AugmentOp op, float magnitude, const AugmentOptions& options, PlanarImage image) {
+  apply({op, magnitude}, options, image);
+  return image;
+}
+
+TEST(AugmentOps, AreTorchvisions) {
+  const formats::NpyArray golden =
+      formats::read_npy(*core::local_file_system().open_read(core::join_path(kFolder, "augment_ops.npy")));
+  const auto expected = golden.values<uint8_t>();
+  std::istringstream cases(core::local_file_system().read_file(core::join_path(kFolder, "augment_ops.txt")));
+  const PlanarImage image = golden_image();
+  std::string name, sampling;
+  float magnitude = 0, fill = 0;
+  size_t count = 0;
+  while (cases >> name >> magnitude >> sampling >> fill) {
+    SCOPED_TRACE(name + " " + std::to_string(magnitude) + " " + sampling);
+    const PlanarImage out =
+        augmented(op_named(name), magnitude, {.bilinear = sampling == "bilinear", .fill = {fill, fill, fill}}, image);
+    const auto wanted = expected.subspan(count * image.pixels.size(), image.pixels.size());
+    int worst = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) worst = std::max(worst, std::abs(out.pixels[i] - wanted[i]));
+    EXPECT_LE(worst, 1);
+    ++count;
+  }
+  EXPECT_EQ(count * image.pixels.size(), expected.size());
+  EXPECT_GT(count, 35u);
+}
+
+// Factor 1, shifts and angles of 0, all bits: the image as it was.
+TEST(AugmentOps, MagnitudeZeroChangesNothing) {
+  const PlanarImage image = golden_image();
+  for (int i = 0; i <= static_cast<int>(AugmentOp::kSharpness); ++i) {
+    for (bool bilinear : {false, true}) {
+      EXPECT_EQ(augmented(static_cast<AugmentOp>(i), 0, {.bilinear = bilinear}, image).pixels, image.pixels) << i;
+    }
+  }
+  EXPECT_EQ(augmented(AugmentOp::kPosterize, 8, {}, image).pixels, image.pixels);
+  EXPECT_EQ(augmented(AugmentOp::kSolarize, 256, {}, image).pixels, image.pixels);
+}
+
+TEST(AugmentOps, TranslationMovesWholePixels) {
+  const PlanarImage image = golden_image();
+  const PlanarImage right = augmented(AugmentOp::kTranslateX, 3.7F, {.fill = {9, 8, 7}}, image);
+  const PlanarImage up = augmented(AugmentOp::kTranslateY, -2, {.bilinear = true}, image);
+  for (int c = 0; c < 3; ++c) {
+    for (int y = 0; y < image.height; ++y) {
+      for (int x = 0; x < image.width; ++x) {
+        const auto at = [&](const PlanarImage& of, int row, int column) {
+          return static_cast<int>(of.pixels[c * of.plane() + static_cast<int64_t>(row) * of.width + column]);
+        };
+        ASSERT_EQ(at(right, y, x), x < 3 ? 9 - c : at(image, y, x - 3));
+        ASSERT_EQ(at(up, y, x), y + 2 < image.height ? at(image, y + 2, x) : 0);
+      }
+    }
+  }
+}
+
+TEST(AugmentOps, OddImagesWork) {
+  for (const auto& [height, width] : {std::pair{1, 1}, std::pair{1, 9}, std::pair{2, 2}, std::pair{3, 1}}) {
+    for (int i = 0; i < kAugmentOps; ++i) {
+      for (float magnitude : {-135.0F, 0.0F, 0.5F, 300.0F}) {
+        for (uint8_t value : {uint8_t{0}, uint8_t{77}, uint8_t{255}}) {
+          PlanarImage image{.height = height, .width = width};
+          image.pixels.assign(3 * image.plane(), value);
+          apply({static_cast<AugmentOp>(i), magnitude}, {.bilinear = magnitude > 0}, image);
+          EXPECT_EQ(static_cast<int64_t>(image.pixels.size()), 3 * image.plane());
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::data

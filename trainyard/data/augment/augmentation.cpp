@@ -1,0 +1,42 @@
+#include "trainyard/data/augment/augmentation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trainyard::data {
+namespace {
+
+core::RandomStream stream_of(const SampleKey& key, std::string_view name) {
+  return {key.seed, name, {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)}};
+}
+
+ImageSize size_of(const TransformOptions& options) {
+  return {static_cast<int>(options.height), static_cast<int>(options.width)};
+}
+
+}  // namespace
+
+void apply_auto_augment(const TransformOptions& options, const SampleKey& key, float* image) {
+  if (!options.training || options.auto_augment.policy == AutoAugmentPolicy::kNone) return;
+  core::RandomStream random = stream_of(key, "auto_augment");
+  const ImageSize size = size_of(options);
+  PlanarImage pixels{.height = size.height, .width = size.width};
+  const int64_t count = 3 * pixels.plane();
+  pixels.pixels.resize(count);
+  // Unlike lrint, nearbyint is done to eight values at once.
+  for (int64_t i = 0; i < count; ++i) {
+    pixels.pixels[i] = static_cast<uint8_t>(static_cast<int>(std::nearbyint(std::clamp(image[i], 0.0F, 255.0F))));
+  }
+  for (const AugmentStep& step : draw_steps(options.auto_augment, size, random)) {
+    apply(step, options.auto_augment.pixels, pixels);
+  }
+  for (int64_t i = 0; i < count; ++i) image[i] = pixels.pixels[i];
+}
+
+void apply_random_erasing(const TransformOptions& options, const SampleKey& key, float* image) {
+  if (!options.training || options.random_erasing.probability <= 0) return;
+  core::RandomStream random = stream_of(key, "random_erasing");
+  erase(options.random_erasing, size_of(options), random, image);
+}
+
+}  // namespace trainyard::data

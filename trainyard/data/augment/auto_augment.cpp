@@ -1,0 +1,89 @@
+#include "trainyard/data/augment/auto_augment.h"
+
+#include <cmath>
+
+#include <fmt/core.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr int kDrawn = 14;  // the operations before kInvert, in torchvision's order
+
+bool has_sign(AugmentOp op) {
+  return op >= AugmentOp::kShearX && op <= AugmentOp::kSharpness;
+}
+
+}  // namespace
+
+AutoAugmentPolicy auto_augment_policy(std::string_view name) {
+  if (name == "none") return AutoAugmentPolicy::kNone;
+  if (name == "rand") return AutoAugmentPolicy::kRand;
+  if (name == "trivial") return AutoAugmentPolicy::kTrivial;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "unknown augmentation policy",
+                                                        .expected = "none, rand or trivial",
+                                                        .actual = fmt::format("'{}'", name)});
+}
+
+void AutoAugmentOptions::validate() const {
+  if (num_ops < 1 || magnitude < 0 || magnitude >= kMagnitudeBins) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "augmentation options are out of range",
+                       .expected = fmt::format("at least 1 operation, a magnitude of 0 to {}", kMagnitudeBins - 1),
+                       .actual = fmt::format("{} and {}", num_ops, magnitude)});
+  }
+  for (const float value : pixels.fill) {
+    if (value >= 0 && value <= 255) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the fill of augmentations is no pixel",
+                                                          .expected = "values of 0 to 255",
+                                                          .actual = fmt::format("{}", value)});
+  }
+}
+
+float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize image) {
+  const bool wide = policy == AutoAugmentPolicy::kTrivial;
+  const double part = static_cast<double>(bin) / (kMagnitudeBins - 1);
+  const auto of = [&](double rand, double trivial) { return static_cast<float>(part * (wide ? trivial : rand)); };
+  switch (op) {
+    case AugmentOp::kShearX:
+    case AugmentOp::kShearY:
+      return of(0.3, 0.99);
+    case AugmentOp::kTranslateX:
+      return of(150.0 / 331 * image.width, 32);
+    case AugmentOp::kTranslateY:
+      return of(150.0 / 331 * image.height, 32);
+    case AugmentOp::kRotate:
+      return of(30, 135);
+    case AugmentOp::kBrightness:
+    case AugmentOp::kColor:
+    case AugmentOp::kContrast:
+    case AugmentOp::kSharpness:
+      return of(0.9, 0.99);
+    case AugmentOp::kPosterize:
+      return 8 - std::nearbyint(of(4, 6));
+    case AugmentOp::kSolarize:
+      return 255 - of(255, 255);
+    case AugmentOp::kIdentity:
+    case AugmentOp::kAutoContrast:
+    case AugmentOp::kEqualize:
+    case AugmentOp::kInvert:
+      return 0;
+  }
+  return 0;
+}
+
+std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random) {
+  if (options.policy == AutoAugmentPolicy::kNone) return {};
+  const bool wide = options.policy == AutoAugmentPolicy::kTrivial;
+  std::vector<AugmentStep> steps;
+  for (int i = 0; i < (wide ? 1 : options.num_ops); ++i) {
+    const auto op = static_cast<AugmentOp>(random.below(kDrawn));
+    const int bin = wide ? static_cast<int>(random.below(kMagnitudeBins)) : options.magnitude;
+    const float magnitude = magnitude_of(options.policy, op, bin, image);
+    steps.push_back({op, has_sign(op) && random.coin() ? -magnitude : magnitude});
+  }
+  return steps;
+}
+
+}  // namespace trainyard::data

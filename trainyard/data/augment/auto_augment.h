@@ -1,0 +1,38 @@
+// Policies that draw operations of augment_ops.h, with the spaces and magnitudes that torchvision gives them:
+//
+//   rand     RandAugment: num_ops times one operation of 14 at one magnitude (Cubuk, Zoph, Shlens, Le, "RandAugment:
+//            practical automated data augmentation with a reduced search space", 2020)
+//   trivial  TrivialAugmentWide: one operation of 14, at a magnitude drawn from a wide range (Mueller, Hutter,
+//            "TrivialAugment: tuning-free yet state-of-the-art data augmentation", 2021)
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/augment/augment_ops.h"
+#include "trainyard/data/image/image.h"
+
+namespace trainyard::data {
+
+enum class AutoAugmentPolicy { kNone, kRand, kTrivial };
+AutoAugmentPolicy auto_augment_policy(std::string_view name);  // "none", "rand", "trivial"; kInvalidArgument
+
+inline constexpr int kMagnitudeBins = 31;
+
+struct AutoAugmentOptions {
+  AutoAugmentPolicy policy = AutoAugmentPolicy::kNone;
+  int num_ops = 2;    // of rand
+  int magnitude = 9;  // of rand: [0, kMagnitudeBins)
+  AugmentOptions pixels;
+  void validate() const;  // throws kInvalidArgument
+};
+
+// Magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn. 0 for operations that have none.
+// `image`: the size that translations of rand are parts of.
+float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize image);
+
+// What one image goes through.
+std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random);
+
+}  // namespace trainyard::data

@@ -1,0 +1,86 @@
+#include "trainyard/data/augment/auto_augment.h"
+
+#include <array>
+#include <cmath>
+#include <map>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::data {
+namespace {
+
+TEST(AutoAugment, MagnitudesAreTorchvisions) {
+  std::istringstream lines(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata/augment_magnitudes.txt")));
+  std::map<std::string, AugmentOp> ops;
+  for (int i = 0; i < kAugmentOps; ++i) {
+    ops[std::string(augment_op_name(static_cast<AugmentOp>(i)))] = static_cast<AugmentOp>(i);
+  }
+  std::string policy, op;
+  int bin = 0, is_signed = 0, count = 0;
+  float magnitude = 0;
+  while (lines >> policy >> op >> bin >> magnitude >> is_signed) {
+    ASSERT_TRUE(ops.contains(op)) << op;
+    EXPECT_NEAR(magnitude_of(auto_augment_policy(policy), ops[op], bin, {200, 224}), magnitude, 2e-5)
+        << policy << " " << op << " " << bin;
+    ++count;
+  }
+  EXPECT_EQ(count, 2 * 14 * 6);
+}
+
+TEST(AutoAugment, RandDrawsEveryOperationAlikeAtOneMagnitude) {
+  const AutoAugmentOptions options{.policy = AutoAugmentPolicy::kRand, .num_ops = 3, .magnitude = 9};
+  core::RandomStream random(1, "auto_augment");
+  std::array<int, kAugmentOps> drawn{}, negative{};
+  constexpr int kImages = 20'000;
+  for (int i = 0; i < kImages; ++i) {
+    const auto steps = draw_steps(options, {224, 224}, random);
+    ASSERT_EQ(steps.size(), 3u);
+    for (const AugmentStep& step : steps) {
+      ++drawn[static_cast<size_t>(step.op)];
+      negative[static_cast<size_t>(step.op)] += step.magnitude < 0 ? 1 : 0;
+      EXPECT_EQ(std::abs(step.magnitude), magnitude_of(options.policy, step.op, 9, {224, 224}));
+    }
+  }
+  EXPECT_EQ(drawn[static_cast<size_t>(AugmentOp::kInvert)], 0);
+  const double expected = 3.0 * kImages / 14;
+  double chi_squared = 0;
+  for (int op = 0; op < 14; ++op) chi_squared += (drawn[op] - expected) * (drawn[op] - expected) / expected;
+  EXPECT_LT(chi_squared, 45);  // 13 degrees of freedom: one run in 50,000
+  for (int op = 0; op < 14; ++op) {
+    const bool has_sign = op >= static_cast<int>(AugmentOp::kShearX) && op <= static_cast<int>(AugmentOp::kSharpness);
+    EXPECT_NEAR(negative[op], has_sign ? drawn[op] / 2.0 : 0, 5 * std::sqrt(expected / 4)) << op;
+  }
+}
+
+TEST(AutoAugment, TrivialDrawsOneOperationAtEveryMagnitude) {
+  const AutoAugmentOptions options{.policy = AutoAugmentPolicy::kTrivial};
+  core::RandomStream random(1, "auto_augment");
+  std::map<float, int> angles;
+  for (int i = 0; i < 50'000; ++i) {
+    const auto steps = draw_steps(options, {224, 224}, random);
+    ASSERT_EQ(steps.size(), 1u);
+    if (steps[0].op == AugmentOp::kRotate) ++angles[steps[0].magnitude];
+  }
+  EXPECT_EQ(angles.size(), 61u);  // -135 to 135 in steps of 4.5, -0 and 0 as one
+  EXPECT_EQ(angles.begin()->first, -135);
+}
+
+TEST(AutoAugment, NoneDrawsNothing) {
+  core::RandomStream random(1, "auto_augment");
+  EXPECT_TRUE(draw_steps({}, {224, 224}, random).empty());
+}
+
+TEST(AutoAugment, RefusesBadOptions) {
+  EXPECT_NO_THROW(AutoAugmentOptions{}.validate());
+  EXPECT_THROW(AutoAugmentOptions{.num_ops = 0}.validate(), core::Error);
+  EXPECT_THROW(AutoAugmentOptions{.magnitude = kMagnitudeBins}.validate(), core::Error);
+  EXPECT_THROW(auto_augment_policy("fast"), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::data

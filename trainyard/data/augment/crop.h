@@ -1,0 +1,36 @@
+// Where a training image is cut out.
+#pragma once
+
+#include <vector>
+
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/image/image.h"
+
+namespace trainyard::data {
+
+enum class CropMethod {
+  // TensorFlow's sample_distorted_bounding_box: aspect ratio uniform, then height uniform between those that the area
+  // allows, then place uniform. Drawn again while it covers too little of every box; after max_attempts the whole
+  // image. No boxes: the image is the box.
+  kDistortedBoundingBox,
+  // torchvision's RandomResizedCrop: area uniform, logarithm of the aspect ratio uniform, place uniform. Drawn again
+  // while it is larger than the image; after max_attempts the largest centred window within the aspect ratios. Boxes
+  // have no influence.
+  kResizedCrop,
+};
+
+struct CropOptions {
+  CropMethod method = CropMethod::kDistortedBoundingBox;
+  float min_object_covered = 0.1F;                           // part of at least one box that must be inside
+  float min_aspect_ratio = 0.75F, max_aspect_ratio = 1.33F;  // width / height
+  float min_area = 0.05F, max_area = 1.0F;                   // part of the image
+  int max_attempts = 100;
+  void validate() const;  // throws kInvalidArgument
+};
+
+// A random window inside the image, which must not be empty.
+CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
+                       core::RandomStream& random);
+
+}  // namespace trainyard::data

@@ -1,0 +1,85 @@
+#include "trainyard/data/augment/imagenet_sampling.h"
+
+#include <algorithm>
+
+#include "trainyard/data/augment/crop.h"
+
+namespace trainyard::data {
+namespace {
+
+// Of the target's sides, at least, before the centre is cut out: 224 -> 256.
+constexpr float kEvaluationScale = 1.145F;
+// Of an image of a row of millions of pixels the centre is cut out of more than an int can count.
+constexpr int64_t kMaxScaledSide = int64_t{1} << 30;
+
+}  // namespace
+
+ImagenetSampling::ImagenetSampling(const TransformOptions& options)
+    : options_(options), target_{static_cast<int>(options.height), static_cast<int>(options.width)} {
+  options_.validate();
+}
+
+core::RandomStream ImagenetSampling::stream(const SampleKey& key) {
+  return {key.seed, "augment", {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)}};
+}
+
+bool ImagenetSampling::normalizes_as_it_resizes() const {
+  const bool changes_pixels = options_.distortions || options_.auto_augment.policy != AutoAugmentPolicy::kNone;
+  return scales() && !(options_.training && changes_pixels);
+}
+
+ResizeOptions ImagenetSampling::resize_options(int64_t batch_position, bool mirror) const {
+  ResizeOptions result{.antialias = options_.resize_antialias,
+                       .half_pixel_centers = options_.resize_half_pixel_centers,
+                       .mirror = mirror};
+  if (options_.resize_method == "round_robin") {
+    result.method = static_cast<ResizeMethod>(batch_position % 4);  // the enum is in upstream's order
+  } else if (scales()) {
+    result.method = resize_method(options_.resize_method);
+  }
+  if (normalizes_as_it_resizes()) {
+    result.scale = options_.normalization.scale;
+    result.shift = options_.normalization.shift;
+  }
+  return result;
+}
+
+ImageSampling ImagenetSampling::training(ImageSize image, const Record& record, const SampleKey& key,
+                                         core::RandomStream& random) const {
+  const CropWindow crop =
+      sample_crop(image, options_.use_boxes ? record.boxes : std::vector<Box>{}, options_.crop, random);
+  const bool mirror = random.coin();
+  return {.part = crop,
+          .size = target_,
+          .window = {0, 0, target_.height, target_.width},
+          .resize = resize_options(key.batch_position, mirror)};
+}
+
+ImageSampling ImagenetSampling::evaluation(ImageSize image, const SampleKey& key) const {
+  const ImageSize size = evaluation_size(image);
+  return {
+      .part = {0, 0, image.height, image.width},
+      .size = size,
+      .window = {(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height, target_.width},
+      .resize = resize_options(key.batch_position, false)};
+}
+
+// Not smaller than the target, whatever is rounded.
+ImageSize ImagenetSampling::evaluation_size(ImageSize image) const {
+  if (options_.eval_resize_size > 0) {
+    const int64_t shorter = std::min(image.height, image.width);
+    const auto scaled = [&](int64_t side) {
+      return static_cast<int>(std::min(side * options_.eval_resize_size / shorter, kMaxScaledSide));
+    };
+    return {scaled(image.height), scaled(image.width)};
+  }
+  const auto height = static_cast<float>(image.height);
+  const auto width = static_cast<float>(image.width);
+  const float ratio = std::max(static_cast<float>(target_.height) / height, static_cast<float>(target_.width) / width);
+  const auto scaled = [&](float side) {
+    return static_cast<int>(std::min(side * ratio * kEvaluationScale, static_cast<float>(kMaxScaledSide)));
+  };
+  return {std::max(scaled(height), target_.height), std::max(scaled(width), target_.width)};
+}
+
+}  // namespace trainyard::data

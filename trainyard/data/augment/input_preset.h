@@ -1,0 +1,22 @@
+// The input of well-known training programs, by name: values for TransformOptions.
+#pragma once
+
+#include "trainyard/core/base/registry.h"
+#include "trainyard/data/augment/transform.h"
+
+namespace trainyard::data {
+
+// Fills everything but the size and `training`. ImageNet's transform takes all of them, others "default" only.
+//
+// All but the first two decode JPEGs at a smaller size where the window allows it.
+//
+//   default                   tf_cnn_benchmarks
+//   official_models_imagenet  tensorflow/models, official/r1/resnet: no colours, 256 -> 224, minus channel means
+//   dali                      NVIDIA DALI's TensorFlow ResNet-N example
+//   paddle                    NVIDIA DALI's PaddlePaddle ResNet-50 example
+//   tensorpack                Tensorpack's ImageNetModels, without its jitter of brightness, contrast and lighting
+//   torchvision               torchvision's reference training of 2017, without colours
+using InputPresetRegistry = core::Registry<TransformOptions>;
+InputPresetRegistry& input_presets();
+
+}  // namespace trainyard::data

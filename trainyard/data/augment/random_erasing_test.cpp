@@ -1,0 +1,83 @@
+#include "trainyard/data/augment/random_erasing.h"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::data {
+namespace {
+
+// Area and the logarithm of height / width are uniform; the place is uniform over all that fit.
+TEST(RandomErasing, DrawsAsTorchvision) {
+  core::RandomStream random(1, "random_erasing");
+  const RandomErasingOptions options{.probability = 0.25F};
+  constexpr int kDraws = 40'000;
+  const ImageSize image{1000, 1000};
+  int erased = 0;
+  double area = 0, aspect = 0, place = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const auto part = draw_erased(options, image, random);
+    if (!part) continue;
+    ++erased;
+    ASSERT_TRUE(check_inside(*part, image).ok());
+    area += part->height * part->width / 1e6;
+    aspect += std::log(static_cast<double>(part->height) / part->width);
+    place += static_cast<double>(part->y) / (1000 - part->height);
+  }
+  EXPECT_NEAR(erased, kDraws / 4.0, 5 * std::sqrt(kDraws * 0.25 * 0.75));
+  // The 1.3 % of draws that stick out are those of large areas and extreme aspect ratios: a little off the mean.
+  EXPECT_NEAR(area / erased, (0.02 + 0.33) / 2, 0.005);
+  EXPECT_NEAR(aspect / erased, (std::log(0.3) + std::log(3.3)) / 2, 5 * 0.7 / std::sqrt(erased));
+  EXPECT_NEAR(place / erased, 0.5, 5 * 0.29 / std::sqrt(erased));
+}
+
+TEST(RandomErasing, OverwritesOnePartInAllChannels) {
+  const ImageSize size{20, 30};
+  for (bool noise : {false, true}) {
+    core::RandomStream random(2, "random_erasing"), again = random;
+    const RandomErasingOptions options{.probability = 1, .noise = noise};
+    std::vector<float> image(3 * 20 * 30, 5);
+    erase(options, size, random, image.data());
+    const auto part = draw_erased(options, size, again);
+    ASSERT_TRUE(part.has_value());
+    double sum = 0, squares = 0;
+    int changed = 0;
+    for (int i = 0; i < 3 * 20 * 30; ++i) {
+      const int y = i / 30 % 20, x = i % 30;
+      const bool inside = y >= part->y && y < part->y + part->height && x >= part->x && x < part->x + part->width;
+      EXPECT_EQ(image[i] != 5, inside) << i;
+      if (!inside) continue;
+      ++changed;
+      sum += image[i];
+      squares += image[i] * image[i];
+    }
+    EXPECT_EQ(changed, 3 * part->height * part->width);
+    if (!noise) {
+      EXPECT_EQ(squares, 0);
+    } else {
+      EXPECT_NEAR(sum / changed, 0, 5 / std::sqrt(changed));
+      EXPECT_NEAR(squares / changed, 1, 10 / std::sqrt(changed));
+    }
+  }
+}
+
+TEST(RandomErasing, NeverAndOnTinyImages) {
+  core::RandomStream random(3, "random_erasing");
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_FALSE(draw_erased({}, {100, 100}, random).has_value());
+    EXPECT_FALSE(draw_erased({.probability = 1, .min_area = 0.9F, .max_area = 1}, {1, 1}, random).has_value());
+  }
+}
+
+TEST(RandomErasing, RefusesBadOptions) {
+  EXPECT_NO_THROW(RandomErasingOptions{}.validate());
+  EXPECT_THROW(RandomErasingOptions{.probability = 1.5F}.validate(), core::Error);
+  EXPECT_THROW(RandomErasingOptions{.min_area = 0.5F}.validate(), core::Error);
+  EXPECT_THROW(RandomErasingOptions{.min_aspect_ratio = 0}.validate(), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::data

@@ -1,0 +1,34 @@
+#include "trainyard/data/augment/transform.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "trainyard/data/image/resize.h"
+
+namespace trainyard::data {
+
+void TransformOptions::validate() const {
+  if (height < 1 || width < 1) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "image size is out of range",
+                                                          .expected = "at least 1 x 1 pixels",
+                                                          .actual = fmt::format("{} x {}", width, height)});
+  }
+  if (resize_method != "round_robin" && resize_method != "crop") static_cast<void>(data::resize_method(resize_method));
+  crop.validate();
+  auto_augment.validate();
+  random_erasing.validate();
+  if (eval_resize_size != 0 && eval_resize_size < std::max(height, width)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "evaluation images are resized to less than is cut out of them",
+                       .expected = fmt::format("at least {} pixels, or 0", std::max(height, width)),
+                       .actual = fmt::format("{}", eval_resize_size)});
+  }
+}
+
+TransformRegistry& transforms() {
+  static TransformRegistry registry("transform");
+  return registry;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,77 @@
+// From a record to the numbers a model sees. A transform is a pure function of the record and of (seed, epoch, sample,
+// position): which thread runs it does not matter.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <c10/core/Device.h>
+#include <c10/core/MemoryFormat.h>
+#include <c10/core/ScalarType.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/data/augment/auto_augment.h"
+#include "trainyard/data/augment/crop.h"
+#include "trainyard/data/augment/random_erasing.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/image/normalization.h"
+
+namespace trainyard::data {
+
+// What a sample's augmentation may depend on.
+struct SampleKey {
+  uint64_t seed = 0;
+  int64_t epoch = 0;
+  int64_t sample = 0;          // index in the data set
+  int64_t batch_position = 0;  // place in its device's batch: parity and round robin choices of spec 3.8
+};
+
+struct TransformOptions {
+  int64_t height = 224, width = 224;
+  bool training = true;
+  // nearest, bilinear, bicubic, area; round_robin: these in turn; crop: nothing is scaled, the centre is cut out or
+  // padded.
+  std::string resize_method = "bilinear";
+  bool resize_antialias = false, resize_half_pixel_centers = false;  // resize.h
+  CropOptions crop;                                                  // of training images
+  bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
+  int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
+  bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)
+  bool distort_color_in_yiq = true;
+  bool fuse_decode_and_crop = true;
+  bool scaled_decode = false;  // JPEG windows of twice the target or more at a smaller size (DecodeOptions::at_least)
+  bool exif_orientation = false;    // JPEGs turned as their EXIF data say
+  AutoAugmentOptions auto_augment;  // of training images at the model's size, after crop, flip and colours
+  Normalization normalization;
+  RandomErasingOptions random_erasing;  // of training images, last
+  void validate() const;                // throws kInvalidArgument
+};
+
+// What a transform fills, and where it lies.
+struct ImageForm {
+  c10::ScalarType dtype = c10::kFloat;
+  c10::Device device = c10::kCPU;
+  c10::MemoryFormat layout = c10::MemoryFormat::Contiguous;  // of the batch: [3, height, width] or [height, width, 3]
+};
+
+// Called from many threads at once.
+class Transform {
+ public:
+  virtual ~Transform() = default;
+  virtual ImageForm form() const { return {}; }
+  // Returns the size of the images that it makes. A pipeline must have room for just that size, or apply() would write
+  // into its neighbours.
+  virtual ImageSize size() const = 0;
+  // Fills `out`, an image of this form. An image that cannot be decoded is an error that says where it is.
+  virtual core::Result<bool> apply(const Record& record, const SampleKey& key, void* out) const = 0;
+};
+
+// By data set name, as the data sets: "imagenet", "cifar10", "shapes".
+using TransformFactory = std::function<std::unique_ptr<Transform>(const TransformOptions&)>;
+using TransformRegistry = core::Registry<TransformFactory>;
+TransformRegistry& transforms();
+
+}  // namespace trainyard::data

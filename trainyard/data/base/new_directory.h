@@ -1,0 +1,16 @@
+// A directory of files that is there whole or not at all.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::data {
+
+// Makes `directory`, which must not exist or be empty (kInvalidArgument). `fill` writes into a directory beside it,
+// which gets its name when `fill` returns and is removed when it throws.
+void make_new_directory(const std::string& directory, core::FileSystem& files,
+                        const std::function<void(const std::string& unfinished)>& fill);
+
+}  // namespace trainyard::data

@@ -1,0 +1,28 @@
+// A data set around another: the same samples and labels, read() in its own way. What caches have in common.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/data/datasets/dataset.h"
+
+namespace trainyard::data {
+
+class DatasetAround : public Dataset {
+ public:
+  int64_t size() const override { return source_->size(); }
+  int64_t label_count() const override { return source_->label_count(); }
+  int64_t first_label() const override { return source_->first_label(); }
+  std::vector<std::string> label_names() const override { return source_->label_names(); }
+
+ protected:
+  explicit DatasetAround(std::shared_ptr<const Dataset> source) : source_(std::move(source)) {}
+  const Dataset& source() const { return *source_; }
+
+ private:
+  const std::shared_ptr<const Dataset> source_;
+};
+
+}  // namespace trainyard::data

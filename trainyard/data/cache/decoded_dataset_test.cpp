@@ -1,0 +1,270 @@
+#include "trainyard/data/cache/decoded_dataset.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/fault_injector.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/data/testing/jpeg_dataset.h"
+#include "trainyard/data/testing/test_images.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr int64_t kSize = JpegDataset::kSize;
+
+void expect_all_decoded(const Dataset& dataset) {
+  const JpegDataset plain;
+  for (int64_t i = 0; i < kSize; ++i) {
+    const Record record = dataset.read(i).value();
+    const Record expected = plain.read(i).value();
+    ASSERT_EQ(record.encoding, Encoding::kDecoded);
+    EXPECT_EQ(record.image->pixels, decode_jpeg(expected.bytes).value().pixels) << i;
+    EXPECT_EQ(record.label, expected.label);
+    ASSERT_EQ(record.boxes.size(), 1u);
+    EXPECT_EQ(record.boxes[0].xmax, 0.8F);
+  }
+}
+
+TEST(DecodedDataset, InMemoryEachImageIsReadOnce) {
+  const auto source = std::make_shared<JpegDataset>();
+  const DecodedDataset dataset(source, {.memory_bytes = 1'000'000});
+  for (int epoch = 0; epoch < 3; ++epoch) expect_all_decoded(dataset);
+  EXPECT_EQ(source->reads, kSize);
+}
+
+TEST(DecodedDataset, WhatDoesNotFitIsDecodedAgain) {
+  const auto source = std::make_shared<JpegDataset>();
+  // Images 0, 1 and 2: 3 * 30 * (20 + 21 + 22) bytes.
+  const DecodedDataset dataset(source, {.memory_bytes = 3 * 30 * 63});
+  for (int epoch = 0; epoch < 3; ++epoch) expect_all_decoded(dataset);
+  EXPECT_EQ(source->reads, kSize + 2 * (kSize - 3));
+}
+
+TEST(DecodedDataset, FilesServeTheNextRun) {
+  core::TempDir temp;
+  const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+  {
+    const auto source = std::make_shared<JpegDataset>();
+    const DecodedDataset dataset(source, options);
+    for (int64_t i = 0; i < 4; ++i) EXPECT_TRUE(dataset.read(i).ok());
+  }
+  {
+    const auto source = std::make_shared<JpegDataset>();
+    const DecodedDataset dataset(source, options);
+    expect_all_decoded(dataset);
+    EXPECT_EQ(source->reads, kSize - 4);
+    expect_all_decoded(dataset);  // also what this run has written itself
+    EXPECT_EQ(source->reads, kSize - 4);
+  }
+  const auto source = std::make_shared<JpegDataset>();
+  const DecodedDataset dataset(source,
+                               {.memory_bytes = 1'000'000, .directory = options.directory, .identity = "data 1"});
+  expect_all_decoded(dataset);
+  EXPECT_EQ(source->reads, 0);
+}
+
+TEST(DecodedDataset, FilesOfOtherDataAreRefused) {
+  core::TempDir temp;
+  const auto source = std::make_shared<JpegDataset>();
+  EXPECT_TRUE(DecodedDataset(source, {.directory = temp.file("cache"), .identity = "data 1"}).read(0).ok());
+  try {
+    const DecodedDataset dataset(source, {.directory = temp.file("cache"), .identity = "data 2"});
+    FAIL() << "a stale cache was taken";
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+    const std::string message = error.what();
+    EXPECT_NE(message.find("cached decoded images are of other data"), std::string::npos) << message;
+    EXPECT_NE(message.find("expected data 2, got data 1"), std::string::npos) << message;
+  }
+}
+
+TEST(DecodedDataset, IdentityChangesWithTheFiles) {
+  core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(temp.file("data/inner"));
+  files.write_file_atomically(temp.file("data/a"), "12345");
+  const std::string first = identity_of_files(files, {temp.file("data")});
+  EXPECT_EQ(first, identity_of_files(files, {temp.file("data")}));
+  EXPECT_EQ(first.substr(0, 17), "1 files, 5 bytes,");
+  files.write_file_atomically(temp.file("data/inner/b"), "1");
+  const std::string second = identity_of_files(files, {temp.file("data")});
+  EXPECT_NE(second, first);
+  files.write_file_atomically(temp.file("data/inner/b"), "2");  // the same size at another time
+  const std::string third = identity_of_files(files, {temp.file("data")});
+  EXPECT_NE(third, second);
+  std::filesystem::create_symlink("nowhere", temp.file("data/inner/dangling"));
+  EXPECT_EQ(identity_of_files(files, {temp.file("data")}), third);
+}
+
+// Shards may be named one by one, and a folder may be called otherwise by another machine.
+TEST(DecodedDataset, IdentityOfNamedFiles) {
+  core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(temp.file("data"));
+  for (const char* name : {"data/train-0.tar", "data/train-1.tar", "data/val-0.tar"}) {
+    files.write_file_atomically(temp.file(name), "12345");
+  }
+  const std::string all = identity_of_files(files, paths_named(files, temp.file("data")));
+  EXPECT_EQ(identity_of_files(files, paths_named(files, temp.file("data") + "/")), all);
+  EXPECT_EQ(identity_of_files(files, paths_named(files, temp.file("data/*.tar"))), all);
+  const std::string training = identity_of_files(files, paths_named(files, temp.file("data/train-{0..1}.tar")));
+  EXPECT_EQ(training.substr(0, 18), "2 files, 10 bytes,");
+  files.write_file_atomically(temp.file("data/train-1.tar"), "123456");
+  EXPECT_NE(identity_of_files(files, paths_named(files, temp.file("data/train-{0..1}.tar"))), training);
+}
+
+std::string only_file(const std::string& directory, std::string_view suffix) {
+  for (const std::string& name : core::local_file_system().list(directory)) {
+    if (name.ends_with(suffix)) return core::join_path(directory, name);
+  }
+  throw std::runtime_error("no file");
+}
+
+// A killed run leaves half an entry, a bad disk another byte: both are decoded anew.
+TEST(DecodedDataset, DamageIsAMiss) {
+  for (const std::string_view suffix : {".index", ".pixels"}) {
+    for (const bool cut : {true, false}) {
+      core::TempDir temp;
+      const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+      {
+        const DecodedDataset dataset(std::make_shared<JpegDataset>(), options);
+        expect_all_decoded(dataset);
+      }
+      const std::string path = only_file(options.directory, suffix);
+      std::string content = core::local_file_system().read_file(path);
+      if (cut) {
+        content.resize(content.size() * 2 / 3);
+      } else {
+        content[content.size() / 2] ^= 1;
+      }
+      core::local_file_system().write_file_atomically(path, content);
+      const auto source = std::make_shared<JpegDataset>();
+      const DecodedDataset dataset(source, options);
+      expect_all_decoded(dataset);
+      EXPECT_GT(source->reads, 0);
+      EXPECT_LT(source->reads, kSize);
+    }
+  }
+}
+
+// As two containers with one process number: neither writes over what the other has.
+TEST(DecodedDataset, TwoRunsAtOnceShareAFolder) {
+  core::TempDir temp;
+  const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+  const auto source = std::make_shared<JpegDataset>();
+  {
+    const DecodedDataset first(source, options), second(source, options);
+    for (int64_t i = 0; i < kSize; ++i) {
+      EXPECT_TRUE(first.read(i).ok());
+      EXPECT_TRUE(second.read(kSize - 1 - i).ok());
+    }
+    expect_all_decoded(first);
+    expect_all_decoded(second);
+  }
+  EXPECT_EQ(source->reads, 2 * kSize);
+  expect_all_decoded(DecodedDataset(source, options));
+  EXPECT_EQ(source->reads, 2 * kSize);
+}
+
+TEST(DecodedDataset, AFullDiskIsOneWarning) {
+  // The first call that writes makes the folder; without one there is no cache, which is an error.
+  for (int n = 2;; ++n) {
+    core::TempDir temp;
+    core::FaultInjector faults;
+    const auto files = core::make_file_system(faults);
+    DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1", .files = files.get()};
+    faults.fail_writes_from_nth(n, core::Fault::kNoSpace);
+    ::testing::internal::CaptureStderr();
+    {
+      const DecodedDataset dataset(std::make_shared<JpegDataset>(), options);
+      for (int epoch = 0; epoch < 3; ++epoch) expect_all_decoded(dataset);
+    }
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 1) << n << ": " << log;
+    options.files = &core::local_file_system();
+    expect_all_decoded(DecodedDataset(std::make_shared<JpegDataset>(), options));
+    if (!faults.reached()) break;
+    EXPECT_LT(n, 100);
+  }
+}
+
+TEST(DecodedDataset, AFolderThatVanishesIsOneWarning) {
+  core::TempDir temp;
+  const DecodedCacheOptions options{.directory = temp.file("cache"), .identity = "data 1"};
+  expect_all_decoded(DecodedDataset(std::make_shared<JpegDataset>(), options));
+  const DecodedDataset dataset(std::make_shared<JpegDataset>(), options);
+  core::local_file_system().remove_tree(options.directory);
+  ::testing::internal::CaptureStderr();
+  for (int epoch = 0; epoch < 2; ++epoch) expect_all_decoded(dataset);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1) << log;
+}
+
+TEST(DecodedDataset, BrokenImagesAreErrorsEachTime) {
+  const DecodedDataset dataset(std::make_shared<JpegDataset>(true), {.memory_bytes = 1'000'000});
+  for (int i = 0; i < 2; ++i) {
+    const auto result = dataset.read(5);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code(), core::ErrorCode::kCorruptData);
+    EXPECT_NE(std::string(result.error().what()).find("shard-0"), std::string::npos);
+  }
+}
+
+// Decoding, resizing and all included.
+TEST(ImagePipeline, SameBytesForAnyThreadsAndPrefetch) {
+  std::vector<float> expected;
+  for (int threads : {1, 2, 4}) {
+    for (int prefetch : {1, 3}) {
+      Pipeline pipeline(std::make_shared<JpegDataset>(), transforms().get("imagenet")({.height = 16, .width = 16}),
+                        {.batch_size = 5,
+                         .height = 16,
+                         .width = 16,
+                         .worker_threads = threads,
+                         .prefetch_batches = prefetch,
+                         .seed = 3});
+      std::vector<float> values;
+      for (int b = 0; b < 6; ++b) {
+        const Batch batch = pipeline.next()[0];
+        const float* images = batch.images.const_data_ptr<float>();
+        values.insert(values.end(), images, images + batch.images.numel());
+      }
+      if (expected.empty()) expected = values;
+      EXPECT_EQ(values, expected) << threads << " threads, " << prefetch << " ahead";
+    }
+  }
+}
+
+// The bytes of a run do not depend on what is kept.
+TEST(DecodedDataset, SameBatchesWithAndWithout) {
+  core::TempDir temp;
+  const auto source = std::make_shared<JpegDataset>();
+  const auto batches = [&](std::shared_ptr<const Dataset> dataset) {
+    const std::shared_ptr<Transform> transform = transforms().get("imagenet")({.height = 16, .width = 16});
+    Pipeline pipeline(std::move(dataset), transform,
+                      {.batch_size = 6, .height = 16, .width = 16, .worker_threads = 2, .seed = 3});
+    std::vector<float> values;
+    for (int b = 0; b < 6; ++b) {
+      const Batch batch = pipeline.next()[0];
+      values.insert(values.end(), batch.images.const_data_ptr<float>(),
+                    batch.images.const_data_ptr<float>() + batch.images.numel());
+    }
+    return values;
+  };
+  const std::vector<float> expected = batches(source);
+  EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, DecodedCacheOptions{.memory_bytes = 1'000'000})),
+            expected);
+  const DecodedCacheOptions on_disk{.directory = temp.file("cache"), .identity = "data 1"};
+  EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, on_disk)), expected);
+  EXPECT_EQ(batches(std::make_shared<DecodedDataset>(source, on_disk)), expected);
+}
+
+}  // namespace
+}  // namespace trainyard::data

@@ -1,0 +1,33 @@
+// Records kept in memory, each under its sample's number, up to a limit. What does not fit is not kept: nothing is
+// thrown out, because an epoch comes by everything once before anything twice.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "trainyard/data/datasets/dataset.h"
+
+namespace trainyard::data {
+
+// Thread-safe.
+class RecordMemory {
+ public:
+  // `limit`: bytes of images, encoded or decoded, that are kept at most.
+  RecordMemory(int64_t samples, int64_t limit) : limit_(limit), kept_(samples) {}
+
+  // Null where the sample is not kept.
+  std::shared_ptr<const Record> find(int64_t sample) const;
+  // False when the memory is full, and was not before: tell the user once.
+  bool keep(int64_t sample, const Record& record);
+
+ private:
+  const int64_t limit_;
+  mutable std::mutex mutex_;  // of the below
+  int64_t used_ = 0;
+  bool full_ = false;
+  std::vector<std::shared_ptr<const Record>> kept_;  // by sample
+};
+
+}  // namespace trainyard::data

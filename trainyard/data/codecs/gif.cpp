@@ -1,0 +1,156 @@
+#include "trainyard/data/codecs/gif.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/core.h>
+#include <gif_lib.h>
+
+#include "trainyard/data/codecs/whole_image.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+constexpr int kColours = 256;
+
+Error gif_error(std::string_view why) {
+  return {ErrorCode::kCorruptData, {.problem = fmt::format("GIF cannot be decoded: {}", why)}};
+}
+
+// What giflib reads from.
+struct Source {
+  std::span<const std::byte> bytes;
+  size_t place = 0;
+};
+
+int read_from(GifFileType* file, GifByteType* out, int count) {
+  auto& source = *static_cast<Source*>(file->UserData);
+  const size_t taken = std::min(static_cast<size_t>(std::max(count, 0)), source.bytes.size() - source.place);
+  if (taken > 0) std::memcpy(out, source.bytes.data() + source.place, taken);
+  source.place += taken;
+  return static_cast<int>(taken);
+}
+
+struct CloseFile {
+  void operator()(GifFileType* file) const { DGifCloseFile(file, nullptr); }
+};
+
+// A file up to its first frame's description.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : source_{bytes} {}
+
+  // Reads up to the first frame; an error where there is none.
+  core::Result<bool> open() {
+    int error = 0;
+    file_.reset(DGifOpen(&source_, read_from, &error));
+    if (!file_) return gif_error(text_of(error));
+    for (;;) {
+      GifRecordType type = UNDEFINED_RECORD_TYPE;
+      if (DGifGetRecordType(file_.get(), &type) == GIF_ERROR) return failed();
+      if (type == IMAGE_DESC_RECORD_TYPE) break;
+      if (type == TERMINATE_RECORD_TYPE) return gif_error("it holds no frame");
+      if (!read_extension()) return failed();
+    }
+    if (DGifGetImageDesc(file_.get()) == GIF_ERROR) return failed();
+    const GifImageDesc& frame = file_->Image;
+    if (frame.Width <= 0 || frame.Height <= 0 || frame.Left < 0 || frame.Top < 0)
+      return gif_error("its frame is empty");
+    return true;
+  }
+
+  ImageSize size() const {
+    const GifImageDesc& frame = file_->Image;
+    return {std::max(file_->SHeight, frame.Top + frame.Height), std::max(file_->SWidth, frame.Left + frame.Width)};
+  }
+
+  core::Result<bool> fill(uint8_t* pixels) {
+    const ImageSize all = size();
+    const GifImageDesc& frame = file_->Image;
+    const auto colours = palette();
+    const auto& around = colours[static_cast<size_t>(transparent_ == NO_TRANSPARENT_COLOR ? 0 : transparent_)];
+    if (frame.Width != all.width || frame.Height != all.height) {
+      for (int64_t i = 0; i < int64_t{all.height} * all.width; ++i) std::copy_n(around.data(), 3, pixels + 3 * i);
+    }
+    std::vector<GifPixelType> line(static_cast<size_t>(frame.Width));
+    for (const auto& [first, step] : passes(frame.Interlace)) {
+      for (int y = first; y < frame.Height; y += step) {
+        if (DGifGetLine(file_.get(), line.data(), frame.Width) == GIF_ERROR) return failed();
+        uint8_t* out = pixels + 3 * (int64_t{frame.Top + y} * all.width + frame.Left);
+        for (const GifPixelType index : line) out = std::copy_n(colours[index].data(), 3, out);
+      }
+    }
+    return true;
+  }
+
+ private:
+  struct Pass {
+    int first, step;
+  };
+  // Rows of an interlaced frame come in four passes.
+  static std::vector<Pass> passes(bool interlaced) {
+    if (!interlaced) return {{0, 1}};
+    return {{0, 8}, {4, 8}, {2, 4}, {1, 2}};
+  }
+
+  static std::string text_of(int code) {
+    const char* text = GifErrorString(code);
+    return text == nullptr ? "it is damaged" : text;
+  }
+  Error failed() const { return gif_error(text_of(file_->Error)); }
+
+  // Notes the transparent colour, which holds for the frame behind it.
+  bool read_extension() {
+    int code = 0;
+    GifByteType* block = nullptr;
+    if (DGifGetExtension(file_.get(), &code, &block) == GIF_ERROR) return false;
+    while (block != nullptr) {
+      GraphicsControlBlock control{};
+      if (code == GRAPHICS_EXT_FUNC_CODE && DGifExtensionToGCB(block[0], block + 1, &control) == GIF_OK) {
+        transparent_ = control.TransparentColor;
+      }
+      if (DGifGetExtensionNext(file_.get(), &block) == GIF_ERROR) return false;
+    }
+    return true;
+  }
+
+  // RGB by index, grays where there is no palette, and behind the end of a short one.
+  std::array<std::array<uint8_t, 3>, kColours> palette() const {
+    std::array<std::array<uint8_t, 3>, kColours> colours{};
+    for (int i = 0; i < kColours; ++i) colours[static_cast<size_t>(i)].fill(static_cast<uint8_t>(i));
+    const ColorMapObject* map = file_->Image.ColorMap != nullptr ? file_->Image.ColorMap : file_->SColorMap;
+    for (int i = 0; map != nullptr && i < std::min(map->ColorCount, kColours); ++i) {
+      const GifColorType& colour = map->Colors[i];
+      colours[static_cast<size_t>(i)] = {colour.Red, colour.Green, colour.Blue};
+    }
+    return colours;
+  }
+
+  Source source_;
+  std::unique_ptr<GifFileType, CloseFile> file_;
+  int transparent_ = NO_TRANSPARENT_COLOR;
+};
+
+}  // namespace
+
+core::Result<ImageSize> read_gif_size(std::span<const std::byte> bytes, bool) {
+  Reader reader(bytes);
+  if (auto opened = reader.open(); !opened.ok()) return opened.error();
+  return reader.size();
+}
+
+core::Result<Image> decode_gif(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop,
+                               const DecodeOptions& options) {
+  Reader reader(bytes);
+  if (auto opened = reader.open(); !opened.ok()) return opened.error();
+  return decode_whole({reader.size(), 1}, crop, options.limits, [&](uint8_t* pixels) { return reader.fill(pixels); });
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,190 @@
+// Each kind of image file against the pixels that Pillow reads from it (tools/golden/image_formats.py).
+#include "trainyard/data/codecs/image_formats.h"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/datasets/image_files.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/formats/tensors/npy.h"
+
+namespace trainyard::data {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kFolder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata/formats");
+
+std::vector<std::byte> file_of(const std::string& name) {
+  const std::string content = core::local_file_system().read_file(core::join_path(kFolder, name));
+  const auto bytes = std::as_bytes(std::span(content));
+  return {bytes.begin(), bytes.end()};
+}
+
+formats::NpyArray pixels_of(const std::string& name) {
+  return formats::read_npy(*core::local_file_system().open_read(core::join_path(kFolder, name + ".npy")));
+}
+
+std::string golden_name(std::string file) {
+  file[file.rfind('.')] = '_';
+  return file;
+}
+
+struct Case {
+  std::string file;
+  int tolerance = 0;  // levels of 255, where rounding is not Pillow's
+};
+
+void PrintTo(const Case& of, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest looks for it
+  *out << of.file;
+}
+
+void expect_pixels(const Image& image, const formats::NpyArray& expected, int tolerance) {
+  ASSERT_EQ(expected.shape, (std::vector<int64_t>{image.height, image.width, 3}));
+  const auto values = expected.values<uint8_t>();
+  int worst = 0;
+  for (size_t i = 0; i < values.size(); ++i) worst = std::max(worst, std::abs(int{values[i]} - int{image.pixels[i]}));
+  EXPECT_LE(worst, tolerance);
+}
+
+class ImageFormats : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const ImageFormat* format = image_format_of(bytes_);
+    ASSERT_NE(format, nullptr);
+    if (format->built_in()) return;
+    // What such a build says instead.
+    for (const core::Error& error : {decode_image(bytes_).error(), read_image_size(bytes_).error()}) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported);
+      EXPECT_THAT(error.what(), HasSubstr(std::string(format->package)));
+      EXPECT_THAT(error.what(), HasSubstr(std::string(format->name)));
+    }
+    GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  }
+  const std::vector<std::byte> bytes_ = file_of(GetParam().file);
+};
+
+TEST_P(ImageFormats, HaveThePixelsThatPillowReads) {
+  const formats::NpyArray expected = pixels_of(golden_name(GetParam().file));
+  auto image = decode_image(bytes_);
+  ASSERT_TRUE(image.ok()) << image.error().what();
+  expect_pixels(image.value(), expected, GetParam().tolerance);
+  EXPECT_EQ(read_image_size(bytes_).value(), (ImageSize{image.value().height, image.value().width}));
+  const CropWindow crop{3, 5, 7, 11};
+  EXPECT_EQ(decode_image(bytes_, crop).value().pixels, part_of(image.value(), crop).pixels);
+  EXPECT_FALSE(decode_image(bytes_, CropWindow{0, 0, image.value().height + 1, 1}).ok());
+}
+
+TEST_P(ImageFormats, AreRefusedBeforeTheyTakeTooMuchMemory) {
+  const ImageSize size = read_image_size(bytes_).value();
+  int64_t allocated = 0;
+  DecodeLimits limits{.max_pixels = int64_t{size.height} * size.width - 1,
+                      .before_allocation = [&](int64_t bytes) { allocated += bytes; }};
+  EXPECT_THAT(decode_image(bytes_, {}, {.limits = limits}).error().what(), HasSubstr("image too large"));
+  EXPECT_EQ(allocated, 0);
+  ++limits.max_pixels;
+  EXPECT_TRUE(decode_image(bytes_, {}, {.limits = limits}).ok());
+  EXPECT_EQ(allocated, 3 * limits.max_pixels);
+}
+
+// Every part of a file from its begin is an error, or holds all pixels (but for what follows them).
+TEST_P(ImageFormats, AreErrorsWhereTheyAreTruncated) {
+  auto whole = decode_image(bytes_);
+  for (size_t length = 0; length < bytes_.size(); length += length < 80 ? 1 : 7) {
+    auto image = decode_image(std::span(bytes_).first(length));
+    if (image.ok()) {
+      EXPECT_EQ(image.value().pixels, whole.value().pixels) << length;
+      EXPECT_GT(length, bytes_.size() / 3);
+    } else {
+      EXPECT_EQ(image.error().code(), core::ErrorCode::kCorruptData) << length;
+    }
+  }
+}
+
+// What a damaged file decodes to has the size that its header says, and no memory is touched that is not its own (which
+// the sanitizers see).
+TEST_P(ImageFormats, SurviveDamage) {
+  core::RandomStream random(5, "damage");
+  const DecodeLimits limits{.max_pixels = 1 << 16};
+  for (int round = 0; round < 400; ++round) {
+    std::vector<std::byte> damaged = bytes_;
+    for (uint64_t i = 0; i <= random.below(3); ++i) {
+      const size_t place = random.below(round % 2 == 0 ? std::min<size_t>(damaged.size(), 96) : damaged.size());
+      damaged[place] = static_cast<std::byte>(random.below(256));
+    }
+    auto image = decode_image(damaged, {}, {.limits = limits});
+    if (!image.ok()) continue;
+    auto size = read_image_size(damaged);
+    ASSERT_TRUE(size.ok());
+    EXPECT_EQ(size.value(), (ImageSize{image.value().height, image.value().width}));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Golden, ImageFormats,
+    ::testing::Values(Case{"lossy.webp"}, Case{"lossless.webp"}, Case{"lossy_alpha.webp"}, Case{"lossless_alpha.webp"},
+                      Case{"gray.webp"}, Case{"animated.webp"}, Case{"turned.webp"}, Case{"palette.gif"},
+                      Case{"gray.gif"}, Case{"animated.gif"}, Case{"interlaced.gif"}, Case{"transparent.gif"},
+                      Case{"part.gif"}, Case{"part_transparent.gif"}, Case{"beyond.gif"}, Case{"rgb24.bmp"},
+                      Case{"palette8.bmp"}, Case{"gray8.bmp"}, Case{"one_bit.bmp"}, Case{"rgba32.bmp"},
+                      Case{"top_down.bmp"}, Case{"rgb32.bmp"}, Case{"palette4.bmp"}, Case{"rgb565.bmp", 1},
+                      Case{"plain.tif"}, Case{"lzw.tif"}, Case{"deflate.tif"}, Case{"packbits.tif"}, Case{"zstd.tif"},
+                      Case{"jpeg.tif"}, Case{"gray.tif"}, Case{"palette.tif"}, Case{"one_bit.tif"}, Case{"alpha.tif"},
+                      Case{"cmyk.tif", 1}, Case{"strips.tif"}, Case{"tiled.tif"}, Case{"pages.tif"},
+                      Case{"sixteen_bits.tif", 1}, Case{"gray_sixteen_bits.tif", 1}, Case{"multiplied_alpha.tif", 1},
+                      Case{"turned.tif"}),
+    [](const auto& named) { return golden_name(named.param.file); });
+
+TEST(ImageFormat, AreTurnedWhereThatIsAskedFor) {
+  for (const std::string file : {"turned.webp", "turned.tif"}) {
+    const std::vector<std::byte> bytes = file_of(file);
+    if (!image_format_of(bytes)->built_in()) continue;
+    const formats::NpyArray expected = pixels_of(golden_name(file) + "_turned");
+    auto image = decode_image(bytes, {}, {.exif_orientation = true});
+    ASSERT_TRUE(image.ok()) << file;
+    expect_pixels(image.value(), expected, 0);
+    EXPECT_EQ(read_image_size(bytes, true).value(), (ImageSize{image.value().height, image.value().width})) << file;
+    const CropWindow crop{5, 3, 11, 7};
+    EXPECT_EQ(decode_image(bytes, crop, {.exif_orientation = true}).value().pixels, part_of(image.value(), crop).pixels)
+        << file;
+  }
+}
+
+TEST(ImageFormat, RunLengthsInABmpAreRefusedByName) {
+  const std::vector<std::byte> bytes = file_of("run_lengths.bmp");
+  if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("run-length coded"));
+}
+
+TEST(ImageFormat, AFileOfNoneNamesThemAll) {
+  const std::string text = "plain text";
+  const core::Error error = decode_image(std::as_bytes(std::span(text))).error();
+  EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+  EXPECT_THAT(error.what(), HasSubstr("JPEG, PNG, WebP, GIF, BMP or TIFF"));
+  EXPECT_THAT(error.what(), HasSubstr("70 6c 61 69"));
+}
+
+TEST(ImageFormat, NamesOfFilesAreInAnyCase) {
+  for (const char* name : {"a.jpg", "a.JPEG", "a.png", "a.webp", "b.WebP", "a.gif", "a.bmp", "a.TIF", "a.tiff"}) {
+    EXPECT_TRUE(is_image_name(name)) << name;
+  }
+  for (const char* name : {"jpg", "a.jpgx", "a.txt", "tiff", "a.tif.json"}) EXPECT_FALSE(is_image_name(name)) << name;
+}
+
+TEST(ImageFormat, TheExtensionIsThatOfTheFirstBytes) {
+  EXPECT_EQ(image_extension_of(file_of("lossy.webp")), "webp");
+  EXPECT_EQ(image_extension_of(file_of("plain.tif")), "tif");
+  EXPECT_EQ(image_extension_of(file_of("palette.gif")), "gif");
+  EXPECT_EQ(image_extension_of({}), "jpg");
+}
+
+}  // namespace
+}  // namespace trainyard::data

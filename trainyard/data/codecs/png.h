@@ -1,0 +1,21 @@
+// PNG files to RGB pixels: libspng. Data sets hold PNGs under the name of JPEG (ImageNet does), so both are read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/data/image/image.h"
+
+namespace trainyard::data {
+
+// Size from the header. kCorruptData when there is none.
+core::Result<ImageSize> read_png_size(std::span<const std::byte> bytes);
+
+// Decodes the image, or `crop` of it. Every colour type and depth becomes 8-bit RGB; an alpha channel is dropped.
+// kCorruptData: no PNG, truncated, a checksum that differs, larger than the limits, or the crop is not inside.
+core::Result<Image> decode_png(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
+                               const DecodeLimits& limits = {});
+
+}  // namespace trainyard::data

@@ -1,0 +1,24 @@
+// What the decoders share that make an image whole before they turn it and cut a part out.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/data/image/image.h"
+
+namespace trainyard::data {
+
+// An image as its header describes it.
+struct WholeImage {
+  ImageSize stored;
+  int orientation = 1;  // that the result is turned by: orientation.h
+};
+
+// Checks the size and the window, allocates, lets `fill` write [height, width, 3] of the stored image, turns and cuts.
+// kCorruptData: larger than the limits, the window is not inside, or what `fill` returns.
+core::Result<Image> decode_whole(const WholeImage& image, const std::optional<CropWindow>& crop,
+                                 const DecodeLimits& limits,
+                                 const std::function<core::Result<bool>(uint8_t* pixels)>& fill);
+
+}  // namespace trainyard::data

@@ -1,0 +1,93 @@
+// CIFAR-10 (Krizhevsky, 2009): 60,000 images of 32 x 32 in ten classes: the authors' own python or binary batches
+// (data_batch_1 to 5, test_batch, with .bin behind the name or not), or image files in TFRecords (train-*-of-*,
+// test-*-of-*), WebDataset shards or class folders.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include <fmt/core.h>
+
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/folder_dataset.h"
+#include "trainyard/formats/records/cifar.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr int kSide = 32;  // pixels
+
+const Labels& cifar10_labels() {
+  static const Labels labels{
+      .count = formats::kCifar10Classes,
+      .names = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
+  return labels;
+}
+
+// The authors' batches, all in memory (150 MB).
+class CifarBatches : public Dataset {
+ public:
+  explicit CifarBatches(const DatasetOptions& options) {
+    const auto split = options.subset == Subset::kTrain ? formats::CifarSplit::kTraining : formats::CifarSplit::kTest;
+    for (const std::string& path : formats::find_cifar10_batches(*options.files, options.directory, split)) {
+      batches_.push_back({path, size_, formats::read_cifar10_batch(*options.files, path)});
+      size_ += static_cast<int64_t>(batches_.back().content.size());
+    }
+  }
+
+  int64_t size() const override { return size_; }
+
+  core::Result<Record> read(int64_t index) const override {
+    const auto after = std::upper_bound(batches_.begin(), batches_.end(), index,
+                                        [](int64_t i, const Batch& batch) { return i < batch.first; });
+    const Batch& batch = *std::prev(after);
+    const int64_t place = index - batch.first;
+    const auto pixels = std::as_bytes(batch.content.image(place));
+    return Record{.encoding = Encoding::kRawChw,
+                  .bytes = {pixels.begin(), pixels.end()},
+                  .height = kSide,
+                  .width = kSide,
+                  .label = batch.content.labels[place],
+                  .where = fmt::format("{}, image {}", batch.path, place)};
+  }
+
+  int64_t label_count() const override { return cifar10_labels().count; }
+  std::vector<std::string> label_names() const override { return cifar10_labels().names; }
+
+ private:
+  struct Batch {
+    std::string path;
+    int64_t first;  // index of its first image
+    formats::CifarBatch content;
+  };
+  std::vector<Batch> batches_;
+  int64_t size_ = 0;
+};
+
+bool holds_batches(const DatasetOptions& options, std::string_view prefix) {
+  if (!is_directory(*options.files, options.directory)) return false;
+  const std::vector<std::string> names = options.files->list(options.directory);
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return name.starts_with(prefix); });
+}
+
+std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
+  const bool training = holds_batches(options, "data_batch_"), test = holds_batches(options, "test_batch");
+  if (options.subset == Subset::kTrain ? training : test) return std::make_unique<CifarBatches>(options);
+  if (training || test) {
+    throw NoSuchSubset({.problem = "CIFAR-10 batches of the other subset only",
+                        .where = options.directory,
+                        .expected = training ? "test_batch" : "data_batch_1 to 5",
+                        .remedy = "unpack cifar-10-python.tar.gz or cifar-10-binary.tar.gz there"});
+  }
+  return open_stored_images(options, tfrecord_prefix("cifar10", options.subset), cifar10_labels(),
+                            ", or data_batch_1 to 5 and test_batch");
+}
+
+const core::Registration<DatasetFactory> kCifar10(datasets(), "cifar10", open_cifar10);
+
+}  // namespace
+
+const std::vector<std::string>& cifar10_class_names() {
+  return cifar10_labels().names;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,78 @@
+// Where samples come from: a numbered set of encoded or raw images. A data set gives the bytes of sample i; order,
+// randomness and batches are the pipeline's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/data/datasets/class_list.h"
+#include "trainyard/data/image/image.h"
+
+namespace trainyard::data {
+
+enum class Subset { kTrain, kValidation };
+std::string_view subset_name(Subset subset);  // "train", "validation"
+
+// Relative to the image: y0, x0, y1, x1 in [0, 1].
+struct Box {
+  float ymin = 0, xmin = 0, ymax = 1, xmax = 1;
+};
+
+enum class Encoding { kJpeg, kPng, kRawChw, kDecoded };  // kRawChw: uint8 [3, H, W] pixels; kDecoded: `image`
+
+struct Record {
+  Encoding encoding = Encoding::kJpeg;
+  std::vector<std::byte> bytes;
+  std::shared_ptr<const Image> image;  // of kDecoded only
+  int height = 0, width = 0;           // of kRawChw only
+  int64_t label = 0;                   // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
+  std::vector<Box> boxes;
+  std::string label_text;  // what the record itself calls its class; empty: nothing
+  std::string where;       // "train-00000-of-00002 at offset 512", for messages
+};
+
+// read() may be called from many threads.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual int64_t size() const = 0;
+  // The bytes of sample `index` in [0, size()). A bad record is a Result error that says where it is.
+  virtual core::Result<Record> read(int64_t index) const = 0;
+  // Labels are in [0, label_count()).
+  virtual int64_t label_count() const = 0;
+  // The label of the first class: 1 where 0 stands for the background.
+  virtual int64_t first_label() const { return 0; }
+  // How to read the labels by name; empty where the set has none.
+  virtual std::vector<std::string> label_names() const { return {}; }
+};
+
+struct DatasetOptions {
+  std::string directory;            // or shards by name: dataset_form.h
+  std::vector<std::string> shards;  // only these of the directory's shards; empty: all of the subset
+  Subset subset = Subset::kTrain;
+  std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
+  bool use_index = true;        // false: find the records by reading the shards
+  KnownClasses classes;         // number the labels of class folders and of labels that are words
+  core::FileSystem* files = &core::local_file_system();
+};
+
+// The data set is there, but none of its images belongs to the subset that was asked for (kNotFound). Only this says
+// that a set has no such subset: a file that has gone is kNotFound, too.
+class NoSuchSubset : public core::Error {
+ public:
+  explicit NoSuchSubset(core::ErrorDetail detail) : Error(core::ErrorCode::kNotFound, std::move(detail)) {}
+};
+
+// By data set name: "imagenet", "cifar10", "shapes". What a directory holds decides how it is read (dataset_form.h).
+using DatasetFactory = std::function<std::unique_ptr<Dataset>(const DatasetOptions&)>;
+using DatasetRegistry = core::Registry<DatasetFactory>;
+DatasetRegistry& datasets();
+
+}  // namespace trainyard::data

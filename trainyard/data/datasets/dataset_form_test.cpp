@@ -1,0 +1,327 @@
+// One small data set in each form that a directory may have, and what is said of directories that hold none.
+#include "trainyard/data/datasets/dataset_form.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/environment.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/records/record_index.h"
+#include "trainyard/formats/records/tf_example.h"
+#include "trainyard/formats/records/tfrecord.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::ErrorCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string jpeg(uint8_t value) {
+  const std::vector<std::byte> bytes = encode_jpeg(flat_image(8, 8, value));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class DatasetForm : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content) {
+    files_.make_directories(core::parent_path(temp_.file(name)));
+    files_.write_file_atomically(temp_.file(name), content);
+  }
+  void write_tar(const std::string& name, const std::vector<std::pair<std::string, std::string>>& members) {
+    files_.make_directories(core::parent_path(temp_.file(name)));
+    formats::TarWriter writer(files_.open_write(temp_.file(name)));
+    for (const auto& [member, content] : members) writer.write(member, content);
+    writer.close();
+  }
+  void write_records(const std::string& name, const std::vector<int64_t>& labels) {
+    files_.make_directories(core::parent_path(temp_.file(name)));
+    formats::TfRecordWriter writer(files_.open_write(temp_.file(name)));
+    for (const int64_t label : labels) {
+      formats::ExampleBuilder example;
+      example.add_bytes(formats::kImageEncoded, jpeg(static_cast<uint8_t>(label)));
+      example.add_int64(formats::kImageClassLabel, label);
+      writer.write(example.build());
+    }
+    writer.close();
+  }
+  void write_index(const std::string& shard, const std::string& index) {
+    write(index, formats::format_record_index(
+                     formats::RecordIndex(formats::index_tfrecord(*files_.open_read(temp_.file(shard))))));
+  }
+  std::unique_ptr<Dataset> open(Subset subset = Subset::kTrain, const std::string& within = "",
+                                const std::string& name = "imagenet") {
+    return datasets().get(name)({.directory = within.empty() ? temp_.path() : temp_.file(within), .subset = subset});
+  }
+  std::string open_error(Subset subset = Subset::kTrain, const std::string& within = "",
+                         ErrorCode code = ErrorCode::kNotFound) {
+    return core::message_of([&] { open(subset, within); }, code);
+  }
+  static std::vector<int64_t> labels(const Dataset& dataset) {
+    std::vector<int64_t> result;
+    for (int64_t i = 0; i < dataset.size(); ++i) result.push_back(dataset.read(i).value().label);
+    return result;
+  }
+
+  core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+};
+
+// The order is torchvision's: tools/golden/image_folder.py.
+TEST_F(DatasetForm, ClassFoldersInTheOrderOfImageFolder) {
+  for (const char* file : {"b/2.jpg", "b/10.JPG", "b/1.png", "b/notes.txt", "a/x/1.jpg", "a/x-y/1.jpg", "a/0.jpeg",
+                           "a/z.jpg", "B/1.jpg", "\xc3\xa9/1.jpg", "b/.hidden.jpg", "b/1.jpg.txt"}) {
+    write(fmt::format("train/{}", file), file);
+  }
+  const auto dataset = open();
+  EXPECT_THAT(dataset->label_names(), ElementsAre("B", "a", "b", "\xc3\xa9"));
+  EXPECT_EQ(dataset->label_count(), 4);
+  EXPECT_EQ(dataset->first_label(), 0);
+  std::vector<std::string> order;
+  for (int64_t i = 0; i < dataset->size(); ++i) {
+    const Record record = dataset->read(i).value();
+    const std::string name(reinterpret_cast<const char*>(record.bytes.data()), record.bytes.size());
+    EXPECT_EQ(record.where, temp_.file("train/" + name));
+    order.push_back(fmt::format("{} {}", record.label, name));
+  }
+  EXPECT_THAT(order, ElementsAre("0 B/1.jpg", "1 a/0.jpeg", "1 a/z.jpg", "1 a/x/1.jpg", "1 a/x-y/1.jpg",
+                                 "2 b/.hidden.jpg", "2 b/1.png", "2 b/10.JPG", "2 b/2.jpg", "3 \xc3\xa9/1.jpg"));
+}
+
+TEST_F(DatasetForm, ClassFoldersOfOneSubsetOrOfNone) {
+  write("cats/1.jpg", jpeg(1));
+  write("dogs/1.jpg", jpeg(2));
+  files_.make_directories(temp_.file("empty"));
+  EXPECT_THAT(labels(*open()), ElementsAre(0, 1 + 0));
+  EXPECT_EQ(open(Subset::kValidation)->size(), 2);
+  EXPECT_EQ(open()->label_count(), 3) << "a class without an image keeps its label";
+  core::TempDir other;
+  files_.make_directories(other.file("train/cats"));
+  EXPECT_THAT(core::message_of([&] { datasets().get("imagenet")({.directory = other.path()}); }, ErrorCode::kNotFound),
+              HasSubstr("class folders hold no images"));
+  // With a folder for training only, it is not silently evaluated on.
+  files_.write_file_atomically(other.file("train/cats/1.jpg"), jpeg(1));
+  EXPECT_THAT(
+      core::message_of([&] { datasets().get("imagenet")({.directory = other.path(), .subset = Subset::kValidation}); },
+                       ErrorCode::kNotFound),
+      HasSubstr("got 0 files and 1 folder (train)"));
+}
+
+TEST_F(DatasetForm, LinksThatLeadNowhereArePassedOver) {
+  write("train/cats/1.jpg", jpeg(1));
+  for (const char* link : {"dangling", "train/dangling", "train/cats/dangling"}) {
+    std::filesystem::create_symlink("nowhere", temp_.file(link));
+  }
+  EXPECT_THAT(open()->label_names(), ElementsAre("cats"));
+  EXPECT_EQ(open()->size(), 1);
+  EXPECT_THAT(labels(*open(Subset::kTrain, "train")), ElementsAre(0));
+  EXPECT_THAT(open_error(Subset::kValidation), HasSubstr("got 1 file (dangling) and 1 folder (train)"));
+}
+
+TEST_F(DatasetForm, ClassesWithoutAnImageAreNamed) {
+  write("train/cats/1.jpg", jpeg(1));
+  for (int i = 0; i < 7; ++i) files_.make_directories(temp_.file(fmt::format("train/empty {}", i)));
+  ::testing::internal::CaptureStderr();
+  open();
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr("7 of 8 classes have no image: 'empty 0', 'empty 1', 'empty 2', 'empty 3', 'empty 4', ... (7 in all)"));
+}
+
+// A set without a subset is told from one of which a file has gone.
+TEST_F(DatasetForm, OnlyAMissingSubsetIsNoSuchSubset) {
+  write_records("some/train-00000-of-00001", {1, 2});
+  EXPECT_THROW(open(Subset::kValidation, "some"), NoSuchSubset);
+  EXPECT_THROW(open(Subset::kTrain, "nowhere/train-*.tar"), NoSuchSubset);
+  write("batches/test_batch.bin", std::string(3073, '\0'));
+  EXPECT_THROW(open(Subset::kTrain, "batches", "cifar10"), NoSuchSubset);
+  write("batches/data_batch_2.bin", std::string(3073, '\0'));
+  std::filesystem::create_symlink("nowhere", temp_.file("some/validation-00000-of-00001"));
+  for (const auto& [subset, within, name] :
+       std::vector<std::tuple<Subset, std::string, std::string>>{{Subset::kValidation, "some", "imagenet"},
+                                                                 {Subset::kTrain, "batches", "cifar10"},
+                                                                 {Subset::kTrain, "nowhere", "imagenet"}}) {
+    try {
+      open(subset, within, name);
+      ADD_FAILURE() << within;
+    } catch (const NoSuchSubset& error) {
+      ADD_FAILURE() << error.what();
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kNotFound) << error.what();
+    }
+  }
+}
+
+TEST_F(DatasetForm, WebDatasetGroupsFilesByKey) {
+  write_tar("imagenet-train-000001.tar", {{"c.jpeg", jpeg(30)}, {"c.cls", "7\n"}});
+  write_tar("imagenet-train-000000.tar", {{"__readme__", "nothing"},
+                                          {"a/0.1.jpg", jpeg(10)},
+                                          {"a/0.1.cls", "3"},
+                                          {"a/0.seg.png", "not read"},
+                                          {"dir.with.dots/x.PNG", "\x89PNG"},
+                                          {"dir.with.dots/x.json", R"({"label": 999, "text": "x"})"},
+                                          {"y.txt", "no sample"},
+                                          {"z.json", R"({"label": 4})"},
+                                          {"z.jpg", jpeg(20)},
+                                          {"z.png", "a mask"},
+                                          {"z.cls", "5"}});
+  write_tar("imagenet-val-000000.tar", {{"v.jpg", jpeg(40)}, {"v.cls", "0"}});
+  const auto train = open();
+  // "a/0.1.jpg" has the key "a/0" and the extension "1.jpg": as in webdataset, no image.
+  EXPECT_THAT(labels(*train), ElementsAre(999, 5, 7));
+  EXPECT_EQ(train->read(1).value().bytes.size(), jpeg(20).size()) << "the first image of a sample";
+  EXPECT_EQ(train->label_count(), 1000);
+  EXPECT_THAT(train->read(1).value().where, HasSubstr("imagenet-train-000000.tar at offset "));
+  EXPECT_THAT(labels(*open(Subset::kValidation)), ElementsAre(0));
+}
+
+TEST_F(DatasetForm, WebDatasetSamplesThatAreIncompleteOrWrongAreBad) {
+  write_tar("train.tar", {{"0.jpg", jpeg(1)},
+                          {"0.cls", "1"},
+                          {"a.jpg", jpeg(1)},
+                          {"b.cls", "1"},
+                          {"c.jpg", jpeg(1)},
+                          {"c.cls", "one"},
+                          {"d.jpg", jpeg(1)},
+                          {"d.cls", "1000"},
+                          {"e.jpg", jpeg(1)},
+                          {"e.json", "{\"label\": 1.5}"},
+                          {"f.jpg", jpeg(1)},
+                          {"f.json", "[[[["}});
+  const auto dataset = open();
+  ASSERT_EQ(dataset->size(), 7);
+  const char* problems[] = {"sample is incomplete",  "sample is incomplete",          "label is no number",
+                            "label is out of range", "JSON of a sample has no label", "JSON of a sample has no label"};
+  for (int64_t i = 0; i < 6; ++i) {
+    const auto record = dataset->read(i + 1);
+    ASSERT_FALSE(record.ok());
+    EXPECT_EQ(record.error().detail().problem, problems[i]);
+    EXPECT_THAT(record.error().detail().where, HasSubstr("train.tar at offset "));
+  }
+}
+
+TEST_F(DatasetForm, ShardsInFoldersOfTheirSubset) {
+  write_records("train/train-00000-of-00001", {1, 2});
+  write_tar("val/000.tar", {{"v.jpg", jpeg(40)}, {"v.cls", "0"}});
+  EXPECT_THAT(labels(*open()), ElementsAre(1, 2));
+  EXPECT_EQ(open()->first_label(), 1);
+  EXPECT_THAT(labels(*open(Subset::kValidation)), ElementsAre(0));
+}
+
+TEST_F(DatasetForm, ShardsNamedByGlobsAndBraces) {
+  for (int i = 8; i < 12; ++i) write_records(fmt::format("train-{:05}-of-00012", i), {i});
+  write_records("validation-00000-of-00001", {900});
+  EXPECT_THAT(labels(*open(Subset::kTrain, "train-0001?-of-*")), ElementsAre(10, 11));
+  EXPECT_THAT(labels(*open(Subset::kTrain, "train-{00009..00011}-of-00012")), ElementsAre(9, 10, 11));
+  EXPECT_THAT(labels(*open(Subset::kTrain, "train-00009-of-00012")), ElementsAre(9));
+  EXPECT_THAT(labels(*open(Subset::kTrain, "*-of-*")), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(labels(*open(Subset::kValidation, "*-of-*")), ElementsAre(900));
+  EXPECT_THAT(open_error(Subset::kTrain, "train-{00011..00013}-of-00012"), HasSubstr("train-00012-of-00012"));
+  EXPECT_THAT(open_error(Subset::kTrain, "test*.tar"), HasSubstr("Found no files in --data_dir matching"));
+}
+
+TEST(ExpandBraces, AsShellsDo) {
+  EXPECT_THAT(expand_braces("a"), ElementsAre("a"));
+  EXPECT_THAT(expand_braces("{a,b}-{08..10}.tar"),
+              ElementsAre("a-08.tar", "a-09.tar", "a-10.tar", "b-08.tar", "b-09.tar", "b-10.tar"));
+  for (const char* bad : {"{a", "{3..1}", "{a..b}", "{0..9999999}", "{0..999999}{0..9}", "{..}"}) {
+    EXPECT_EQ(core::code_of([&] { expand_braces(bad); }), ErrorCode::kInvalidArgument) << bad;
+  }
+}
+
+TEST_F(DatasetForm, SaysWhatTheDirectoryHolds) {
+  write("a.txt", "");
+  write("some/b.txt", "");
+  const std::string error = open_error();
+  EXPECT_THAT(error, HasSubstr("Found no files in --data_dir matching: " + temp_.file("train-*-of-*")));
+  EXPECT_THAT(error, HasSubstr("got 1 file (a.txt) and 1 folder (some)"));
+  EXPECT_THAT(error, HasSubstr("WebDataset shards train*.tar, or a folder train of class folders"));
+}
+
+TEST_F(DatasetForm, IndexFilesGiveTheSameRecords) {
+  write_records("train-00000-of-00003", {1, 2, 3});
+  write_records("train-00001-of-00003", {});
+  write_records("train-00002-of-00003", {4, 5});
+  const std::vector<int64_t> expected = labels(*open());
+  EXPECT_THAT(expected, ElementsAre(1, 2, 3, 4, 5));
+  write_index("train-00000-of-00003", "idx/train-00000-of-00003.idx");
+  EXPECT_EQ(labels(*open()), expected);
+  write_index("train-00002-of-00003", "train-00002-of-00003.idx");
+  EXPECT_EQ(labels(*open()), expected);
+  write("elsewhere/train-00000-of-00003.idx", "not an index\n");
+  EXPECT_EQ(labels(*open()), expected);
+  const DatasetOptions elsewhere{.directory = temp_.path(), .index_directory = temp_.file("elsewhere")};
+  EXPECT_THAT(core::message_of([&] { datasets().get("imagenet")(elsewhere); }, ErrorCode::kCorruptData),
+              HasSubstr("elsewhere/train-00000-of-00003.idx: line 1"));
+}
+
+TEST_F(DatasetForm, AStaleIndexIsRefused) {
+  write_records("train-00000-of-00001", {1, 2, 3});
+  write_index("train-00000-of-00001", "idx/train-00000-of-00001.idx");
+  write_records("train-00000-of-00001", {1, 2, 3, 4});
+  EXPECT_THAT(open_error(Subset::kTrain, "", ErrorCode::kCorruptData),
+              ::testing::AllOf(HasSubstr("index file is not of this shard"), HasSubstr("trainyard data index")));
+  // Of the same size, but with the records elsewhere.
+  const std::string index = files_.read_file(temp_.file("idx/train-00000-of-00001.idx"));
+  const uint64_t size = files_.info(temp_.file("train-00000-of-00001")).size;
+  write("idx/train-00000-of-00001.idx", fmt::format("0 100\n100 {}\n", size - 100));
+  const auto dataset = open();
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_THAT(core::message_of([&] { dataset->read(0); }, ErrorCode::kCorruptData),
+              HasSubstr("index file is not of this shard"))
+      << "thrown: no bad sample, which could be skipped";
+}
+
+TEST_F(DatasetForm, WhatWasFoundIsKeptForTheNextRun) {
+  const core::EnvironmentVariable cache("XDG_CACHE_HOME", temp_.file("cache"));
+  const std::string shard = "train-00000-of-00001";
+  write_records(shard, std::vector<int64_t>(100, 7));
+  EXPECT_EQ(open()->size(), 100);
+  const std::string folder = temp_.file("cache/trainyard/record_indexes");
+  ASSERT_EQ(files_.list(folder).size(), 1u);
+  // The next run believes it: here that one record reaches to the end of the shard.
+  const std::string kept = core::join_path(folder, files_.list(folder).front());
+  const uint64_t size = files_.info(temp_.file(shard)).size;
+  files_.write_file_atomically(kept, fmt::format("0 {}\n", size));
+  EXPECT_EQ(open()->size(), 1);
+  EXPECT_EQ(core::code_of([&] { open()->read(0); }), ErrorCode::kCorruptData) << "but not blindly";
+  files_.write_file_atomically(kept, "no index");
+  EXPECT_EQ(open()->size(), 100) << "a damaged one is made again";
+  EXPECT_EQ(files_.read_file(kept).substr(0, 2), "0 ");
+  write_index(shard, "idx/" + shard + ".idx");
+  EXPECT_EQ(open()->size(), 100) << "an index file comes first";
+  files_.remove_file(temp_.file("idx/" + shard + ".idx"));
+  write_records(shard, std::vector<int64_t>(101, 7));
+  EXPECT_EQ(open()->size(), 101) << "a shard that was written again is looked at again";
+}
+
+TEST_F(DatasetForm, FewRecordsAreNotKeptNorIsADiskNeeded) {
+  const core::EnvironmentVariable cache("XDG_CACHE_HOME", temp_.file("cache"));
+  write_records("train-00000-of-00001", {1, 2, 3});
+  EXPECT_EQ(open()->size(), 3);
+  EXPECT_FALSE(files_.exists(temp_.file("cache")));
+  write("cache", "a file where the folder should be");
+  write_records("train-00000-of-00001", std::vector<int64_t>(100, 7));
+  EXPECT_EQ(open()->size(), 100);
+  cache.set(std::nullopt);
+  const core::EnvironmentVariable home("HOME", std::nullopt);
+  EXPECT_EQ(open()->size(), 100);
+}
+
+TEST_F(DatasetForm, CifarAndShapesInOtherForms) {
+  write("train/airplane/1.jpg", jpeg(1));
+  write("train/cat/1.jpg", jpeg(2));
+  EXPECT_THAT(labels(*open(Subset::kTrain, "", "cifar10")), ElementsAre(0, 1));
+  write_tar("val-0.tar", {{"v.jpg", jpeg(40)}, {"v.cls", "9"}});
+  EXPECT_THAT(labels(*open(Subset::kValidation, "", "cifar10")), ElementsAre(9));
+}
+
+}  // namespace
+}  // namespace trainyard::data

@@ -1,0 +1,141 @@
+#include "trainyard/data/datasets/folder_dataset.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/parallel.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/codecs/image_formats.h"
+#include "trainyard/data/datasets/image_files.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+constexpr int kMaxDepth = 32;
+constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
+
+// A folder and the images in it, by name.
+struct Listing {
+  std::string path;
+  std::vector<std::string> images;
+};
+
+void list_below(core::FileSystem& files, const std::string& path, int depth, std::vector<Listing>& listings) {
+  if (depth > kMaxDepth) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "folders of images nest too deep",
+                                              .where = path,
+                                              .expected = fmt::format("at most {} levels", kMaxDepth),
+                                              .remedy = "look for a link that leads back to its own folder"});
+  }
+  Listing listing{.path = path};
+  for (const std::string& name : files.list(path)) {
+    if (is_image_name(name)) {
+      listing.images.push_back(name);
+    } else if (const std::string below = core::join_path(path, name); is_directory(files, below)) {
+      list_below(files, below, depth + 1, listings);
+    }
+  }
+  listings.push_back(std::move(listing));
+}
+
+}  // namespace
+
+bool is_directory(core::FileSystem& files, const std::string& path) {
+  return files.exists(path) && files.info(path).is_directory;
+}
+
+std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory) {
+  std::vector<std::string> folders;
+  for (const std::string& name : files.list(directory)) {
+    if (!name.starts_with(".") && is_directory(files, core::join_path(directory, name))) folders.push_back(name);
+  }
+  return folders;
+}
+
+bool holds_class_folders(core::FileSystem& files, const std::string& directory) {
+  const std::vector<std::string> folders = folders_in(files, directory);
+  return std::any_of(folders.begin(), folders.end(), [&](const std::string& name) {
+    const std::vector<std::string> names = files.list(core::join_path(directory, name));
+    return std::any_of(names.begin(), names.end(), is_image_name);
+  });
+}
+
+FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& root) : files_(*options.files) {
+  const std::vector<std::string> found = folders_in(files_, root);
+  const bool known = !options.classes.names.empty();
+  classes_ = known ? options.classes.names : found;
+  std::vector<int64_t> labels(found.size());
+  std::iota(labels.begin(), labels.end(), 0);
+  if (known) labels = labels_of_classes(found, options.classes, root);
+  std::vector<std::vector<Listing>> listings(found.size());
+  core::for_each_parallel(found.size(), core::available_cores(), [&](size_t folder) {
+    list_below(files_, core::join_path(root, found[folder]), 0, listings[folder]);
+    std::sort(listings[folder].begin(), listings[folder].end(),
+              [](const Listing& a, const Listing& b) { return a.path < b.path; });
+  });
+  std::vector<std::string> empty, skipped;
+  size_t skipped_images = 0;
+  for (size_t folder = 0; folder < found.size(); ++folder) {
+    const size_t images = std::accumulate(listings[folder].begin(), listings[folder].end(), size_t{0},
+                                          [](size_t sum, const Listing& l) { return sum + l.images.size(); });
+    if (labels[folder] < 0) {
+      skipped.push_back(found[folder]);
+      skipped_images += images;
+      continue;
+    }
+    if (images == 0) empty.push_back(found[folder]);
+    for (const Listing& listing : listings[folder]) add(listing.path, listing.images, labels[folder]);
+  }
+  if (!skipped.empty()) {
+    core::log::warning("{}: {} images of {} unknown classes are left out: {}", root, skipped_images, skipped.size(),
+                       quoted_classes(skipped));
+  }
+  if (places_.empty()) {
+    throw NoSuchSubset({.problem = "class folders hold no images",
+                        .where = root,
+                        .expected = "files with " + image_extension_names(),
+                        .actual = fmt::format("none in {} folders", found.size() - skipped.size())});
+  }
+  if (!empty.empty()) {
+    core::log::warning("{}: {} of {} classes have no image: {}", root, empty.size(), found.size(),
+                       quoted_classes(empty));
+  }
+}
+
+void FolderDataset::add(const std::string& path, const std::vector<std::string>& images, int64_t label) {
+  folders_.push_back({path, static_cast<uint32_t>(label)});
+  for (const std::string& name : images) {
+    places_.push_back({static_cast<uint32_t>(folders_.size() - 1), static_cast<uint32_t>(name.size()), names_.size()});
+    names_ += name;
+  }
+}
+
+std::string FolderDataset::path_of(const Place& place) const {
+  return core::join_path(folders_[place.folder].path,
+                         std::string_view(names_).substr(place.name_begin, place.name_length));
+}
+
+core::Result<Record> FolderDataset::read(int64_t index) const {
+  const Place& place = places_[index];
+  const uint32_t label = folders_[place.folder].label;
+  Record record{.label = label, .label_text = classes_[label], .where = path_of(place)};
+  const auto file = files_.open_read(record.where);
+  if (file->size() > kMaxFileBytes) {
+    return Error(ErrorCode::kCorruptData, {.problem = "image file is too large",
+                                           .where = record.where,
+                                           .expected = fmt::format("at most {} bytes", kMaxFileBytes),
+                                           .actual = fmt::format("{}", file->size())});
+  }
+  record.bytes.resize(file->size());
+  file->read_at(0, record.bytes);
+  return record;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,56 @@
+// Images in folders, one a class: ROOT/<class>/**/*.jpg. Classes and files come in the order of torchvision's
+// ImageFolder (checked by tools/golden/image_folder.py): classes by name, then folders below by path, then files by
+// name, where names are compared byte by byte. A class without an image keeps its label; a folder whose name begins
+// with '.' is no class. Where DatasetOptions::classes names classes, these number the labels, not the folders.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/data/datasets/dataset.h"
+
+namespace trainyard::data {
+
+// Whether the path leads to a directory; not if it is a link that leads nowhere.
+bool is_directory(core::FileSystem& files, const std::string& path);
+
+// Returns the names of the folders in `directory`, sorted, without hidden ones.
+std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory);
+
+// Whether the folder holds a folder with an image in it.
+bool holds_class_folders(core::FileSystem& files, const std::string& directory);
+
+class FolderDataset : public Dataset {
+ public:
+  // Lists all folders. Throws NoSuchSubset when there is no image, kInvalidArgument when folders nest too deep (a link
+  // that leads back to its parent) or one is of a class that options.classes does not know.
+  FolderDataset(const DatasetOptions& options, const std::string& root);
+
+  int64_t size() const override { return static_cast<int64_t>(places_.size()); }
+  // Errors of the operating system are thrown: a file that has gone since the start is no bad sample.
+  core::Result<Record> read(int64_t index) const override;
+  int64_t label_count() const override { return static_cast<int64_t>(classes_.size()); }
+  std::vector<std::string> label_names() const override { return classes_; }
+
+ private:
+  struct Folder {
+    std::string path;
+    uint32_t label;
+  };
+  struct Place {
+    uint32_t folder;
+    uint32_t name_length;
+    uint64_t name_begin;  // in names_
+  };
+  void add(const std::string& path, const std::vector<std::string>& images, int64_t label);
+  std::string path_of(const Place& place) const;
+
+  core::FileSystem& files_;
+  std::vector<std::string> classes_;
+  std::vector<Folder> folders_;
+  std::string names_;  // of all files, one behind the other: a million strings would take three times the memory
+  std::vector<Place> places_;
+};
+
+}  // namespace trainyard::data

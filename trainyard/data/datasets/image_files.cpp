@@ -1,0 +1,54 @@
+#include "trainyard/data/datasets/image_files.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "trainyard/data/codecs/image_formats.h"
+#include "trainyard/data/datasets/folder_dataset.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr int kMaxDepth = 32;
+
+void list_below(core::FileSystem& files, const std::string& directory, int depth, std::vector<std::string>& images) {
+  if (depth > kMaxDepth) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "folders of images nest too deep",
+                       .where = directory,
+                       .expected = fmt::format("at most {} levels", kMaxDepth),
+                       .remedy = "look for a link that leads back to its own folder"});
+  }
+  std::vector<std::string> folders;
+  for (const std::string& name : files.list(directory)) {
+    if (name.starts_with('.')) continue;
+    std::string path = core::join_path(directory, name);
+    if (is_directory(files, path)) {
+      folders.push_back(std::move(path));
+    } else if (is_image_name(name)) {
+      images.push_back(std::move(path));
+    }
+  }
+  for (const std::string& folder : folders) list_below(files, folder, depth + 1, images);
+}
+
+}  // namespace
+
+bool is_image_name(std::string_view name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return false;
+  std::string extension(name.substr(dot + 1));
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  return is_image_extension(extension);
+}
+
+std::vector<std::string> images_below(core::FileSystem& files, const std::string& directory) {
+  std::vector<std::string> images;
+  list_below(files, directory, 0, images);
+  return images;
+}
+
+}  // namespace trainyard::data

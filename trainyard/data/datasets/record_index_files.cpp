@@ -1,0 +1,75 @@
+#include "trainyard/data/datasets/record_index_files.h"
+
+#include <atomic>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/machine/user_cache.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/core/threads/parallel.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/formats/records/record_index.h"
+#include "trainyard/formats/records/tfrecord.h"
+
+namespace trainyard::data {
+namespace {
+
+constexpr size_t kWorthKeeping = 100;  // records: ImageNet's shards have 1,251
+
+}  // namespace
+
+std::string find_index_file(core::FileSystem& files, const std::string& shard, const std::string& directory) {
+  const std::string name = core::base_name(shard) + ".idx", beside = core::parent_path(shard);
+  for (const std::string& place : directory.empty() ? std::vector<std::string>{core::join_path(beside, "idx"), beside}
+                                                    : std::vector<std::string>{directory}) {
+    std::string path = core::join_path(place, name);
+    if (files.exists(path)) return path;
+  }
+  return "";
+}
+
+std::string kept_index_file(const std::string& shard, const core::FileInfo& info) {
+  const std::string folder = core::user_cache_folder("record_indexes");
+  if (folder.empty()) return "";
+  std::error_code unknown;
+  const std::string path = std::filesystem::absolute(shard, unknown).string();
+  const std::string identity = fmt::format("{} {} {} {}", path, info.size, info.modified_ns, info.file_id);
+  return core::join_path(folder, fmt::format("{}-{:016x}.idx", core::base_name(shard), core::stable_hash(identity)));
+}
+
+void keep_index(core::FileSystem& files, const std::string& path, const formats::RecordIndex& index) {
+  if (path.empty() || index.size() < kWorthKeeping) return;
+  try {
+    files.make_directories(core::parent_path(path));
+    files.write_file_atomically(path, formats::format_record_index(index));
+  } catch (const core::Error& error) {
+    core::log::debug("the index of a shard is not kept: {}", error.what());
+  }
+}
+
+IndexedShards write_index_files(const std::string& directory, const std::string& output, core::FileSystem& files) {
+  std::vector<std::string> names;
+  for (const std::string& name : files.list(directory)) {
+    if (name.find("-of-") != std::string::npos && !name.ends_with(".idx")) names.push_back(name);
+  }
+  if (names.empty()) {
+    throw core::Error(core::ErrorCode::kNotFound, {.problem = "no TFRecords to index",
+                                                   .where = directory,
+                                                   .expected = "files as train-00000-of-01024",
+                                                   .remedy = "pass the directory that holds the shards"});
+  }
+  files.make_directories(output);
+  std::atomic<int64_t> records = 0;
+  core::for_each_parallel(names.size(), core::available_cores(), [&](size_t i) {
+    const auto shard = files.open_read(core::join_path(directory, names[i]));
+    const formats::RecordIndex index(formats::index_tfrecord(*shard));
+    files.write_file_atomically(core::join_path(output, names[i] + ".idx"), formats::format_record_index(index));
+    records += static_cast<int64_t>(index.size());
+  });
+  return {static_cast<int64_t>(names.size()), records};
+}
+
+}  // namespace trainyard::data

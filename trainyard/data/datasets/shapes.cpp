@@ -1,0 +1,198 @@
+// Compiled without fused multiply-add (CMakeLists.txt) and free of functions of the C library whose last bit differs
+// between machines: the same seed gives the same files everywhere.
+#include "trainyard/data/datasets/shapes.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/datasets/shape_outlines.h"
+
+namespace trainyard::data {
+namespace {
+
+using Color = std::array<float, 3>;  // [0, 255]
+
+Color draw_color(core::RandomStream& random) {
+  return {random.uniform(0, 255), random.uniform(0, 255), random.uniform(0, 255)};
+}
+
+float distance(const Color& a, const Color& b) {
+  float sum = 0;
+  for (int c = 0; c < 3; ++c) sum += (a[c] - b[c]) * (a[c] - b[c]);
+  return std::sqrt(sum);
+}
+
+// A colour that stands out from all of `others`. From a random start the cube's corner farthest away is approached
+// until it does, so this always ends.
+Color draw_contrasting(core::RandomStream& random, std::span<const Color> others, float min_contrast) {
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    const Color color = draw_color(random);
+    if (std::all_of(others.begin(), others.end(), [&](const Color& o) { return distance(color, o) >= min_contrast; })) {
+      return color;
+    }
+  }
+  const float away = others[0][0] + others[0][1] + others[0][2] < 382 ? 255 : 0;
+  return {away, away, away};
+}
+
+// Flat, gradient, stripes or checkers between two colours.
+class Background {
+ public:
+  explicit Background(core::RandomStream& random) : kind_(random.below(4)) {
+    colors_[0] = draw_color(random);
+    colors_[1] = colors_[0];
+    if (kind_ != 0) {
+      for (float& value : colors_[1]) value = std::clamp(value + random.uniform(-70, 70), 0.0F, 255.0F);
+    }
+    direction_x_ = random.uniform(-1, 1);
+    direction_y_ = random.uniform(-1, 1);
+    period_ = random.uniform(0.15F, 0.4F);
+  }
+
+  const std::array<Color, 2>& colors() const { return colors_; }
+
+  // x, y in [0, 1].
+  Color at(float x, float y) const {
+    float mix = 0;
+    switch (kind_) {
+      case 1:
+        mix = std::clamp(0.5F + direction_x_ * (x - 0.5F) + direction_y_ * (y - 0.5F), 0.0F, 1.0F);
+        break;
+      case 2:
+        mix = odd(direction_x_ * x + direction_y_ * y) ? 1.0F : 0.0F;
+        break;
+      case 3:
+        mix = odd(x) != odd(y) ? 1.0F : 0.0F;
+        break;
+      default:
+        break;
+    }
+    Color color;
+    for (int c = 0; c < 3; ++c) color[c] = colors_[0][c] + mix * (colors_[1][c] - colors_[0][c]);
+    return color;
+  }
+
+ private:
+  bool odd(float place) const { return (static_cast<int>(std::floor(place / period_)) & 1) != 0; }
+
+  uint64_t kind_;
+  std::array<Color, 2> colors_;
+  float direction_x_, direction_y_, period_;
+};
+
+// One outline on the canvas.
+struct Figure {
+  const ShapeOutline* outline;
+  double x, y, radius;          // pixels
+  double cosine = 1, sine = 0;  // of its rotation
+  Color color;
+};
+
+// The angle by the tangent of its half: no sine or cosine of the C library.
+void rotate(Figure& figure, double half_tangent) {
+  const double square = half_tangent * half_tangent;
+  figure.cosine = (1 - square) / (1 + square);
+  figure.sine = 2 * half_tangent / (1 + square);
+}
+
+using Canvas = std::vector<Color>;  // [size, size]
+
+constexpr int kSubPixels = 4;  // a side: 16 points a pixel
+
+// The part of the pixel inside the figure.
+float coverage(const Figure& figure, int x, int y) {
+  int inside = 0;
+  for (int row = 0; row < kSubPixels; ++row) {
+    for (int column = 0; column < kSubPixels; ++column) {
+      const double dx = x + (column + 0.5) / kSubPixels - figure.x;
+      const double dy = y + (row + 0.5) / kSubPixels - figure.y;
+      const double u = (figure.cosine * dx + figure.sine * dy) / figure.radius;
+      const double v = (figure.cosine * dy - figure.sine * dx) / figure.radius;
+      if (figure.outline->contains(u, v)) ++inside;
+    }
+  }
+  return static_cast<float>(inside) / (kSubPixels * kSubPixels);
+}
+
+void paint(const Figure& figure, int size, Canvas& canvas) {
+  const int top = std::max(0, static_cast<int>(figure.y - figure.radius) - 1);
+  const int bottom = std::min(size, static_cast<int>(figure.y + figure.radius) + 2);
+  const int left = std::max(0, static_cast<int>(figure.x - figure.radius) - 1);
+  const int right = std::min(size, static_cast<int>(figure.x + figure.radius) + 2);
+  for (int y = top; y < bottom; ++y) {
+    for (int x = left; x < right; ++x) {
+      const float part = coverage(figure, x, y);
+      Color& pixel = canvas[static_cast<size_t>(y) * size + x];
+      for (int c = 0; c < 3; ++c) pixel[c] += part * (figure.color[c] - pixel[c]);
+    }
+  }
+}
+
+// Near enough to normal: the sum of four uniforms, whose variance is 4/12.
+float draw_noise(core::RandomStream& random, float deviation) {
+  const float sum = random.uniform() + random.uniform() + random.uniform() + random.uniform();
+  return (sum - 2) * deviation * 1.7320508F;
+}
+
+}  // namespace
+
+const std::vector<std::string>& shape_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> result;
+    for (const ShapeOutline& outline : shape_outlines()) result.emplace_back(outline.name);
+    return result;
+  }();
+  return names;
+}
+
+int64_t shape_label(int64_t index) {
+  return index % static_cast<int64_t>(shape_outlines().size());
+}
+
+Image draw_shape(uint64_t seed, Subset subset, int64_t index, int size, const ShapesDifficulty& difficulty) {
+  core::RandomStream random(seed, "shapes",
+                            {subset == Subset::kTrain ? uint64_t{0} : uint64_t{1}, static_cast<uint64_t>(index)});
+  const std::span<const ShapeOutline> outlines = shape_outlines();
+  const Background background(random);
+  Canvas canvas(static_cast<size_t>(size) * size);
+  for (int y = 0; y < size; ++y) {
+    for (int x = 0; x < size; ++x) {
+      canvas[static_cast<size_t>(y) * size + x] = background.at(static_cast<float>(x) / static_cast<float>(size),
+                                                                static_cast<float>(y) / static_cast<float>(size));
+    }
+  }
+
+  // Distractors: small discs and squares, under the shape.
+  const auto side = static_cast<float>(size);
+  for (uint64_t i = random.below(difficulty.max_distractors + 1); i > 0; --i) {
+    Figure dot{.outline = &outlines[random.below(2)],
+               .x = random.uniform(0, side),
+               .y = random.uniform(0, side),
+               .radius = random.uniform(0.03F, 0.07F) * side,
+               .color = draw_color(random)};
+    paint(dot, size, canvas);
+  }
+
+  Figure shape{.outline = &outlines[shape_label(index)]};
+  shape.radius = random.uniform(difficulty.min_radius, difficulty.max_radius) * side;
+  shape.x = random.uniform(static_cast<float>(shape.radius), side - static_cast<float>(shape.radius));
+  shape.y = random.uniform(static_cast<float>(shape.radius), side - static_cast<float>(shape.radius));
+  rotate(shape, random.uniform(-difficulty.max_tilt, difficulty.max_tilt));
+  shape.color = draw_contrasting(random, background.colors(), difficulty.min_contrast);
+  paint(shape, size, canvas);
+
+  Image image{.height = size, .width = size};
+  image.pixels.reserve(3 * canvas.size());
+  for (const Color& pixel : canvas) {
+    for (float value : pixel) {
+      const float noisy = value + draw_noise(random, difficulty.noise);
+      image.pixels.push_back(static_cast<uint8_t>(std::lround(std::clamp(noisy, 0.0F, 255.0F))));
+    }
+  }
+  return image;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,54 @@
+// The files of a data set, opened when they are read and only so many at a time: a system lets a process have about
+// 1,000, and large sets have more.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::data {
+
+// May be used by many threads.
+class ShardFiles {
+ public:
+  // `files` must outlive it.
+  explicit ShardFiles(core::FileSystem& files, size_t open_limit = 128) : files_(files), open_limit_(open_limit) {}
+
+  // Adds a file as it is now (which file, its size and time of change) and returns its number.
+  size_t add(const std::string& path);
+
+  size_t count() const { return shards_.size(); }
+  const std::string& path(size_t shard) const { return shards_[shard].path; }
+  // As it was added.
+  const core::FileInfo& info(size_t shard) const { return shards_[shard].info; }
+  uint64_t size(size_t shard) const { return shards_[shard].info.size; }
+
+  // Stays open as long as it is held. Throws kCorruptData when the file has changed since it was added, else what
+  // opening it throws: never another file's bytes.
+  std::shared_ptr<const core::ReadableFile> open(size_t shard) const;
+
+ private:
+  struct Shard {
+    std::string path;
+    core::FileInfo info;
+  };
+  struct Entry {
+    size_t shard;
+    std::shared_ptr<const core::ReadableFile> file;
+  };
+
+  core::FileSystem& files_;
+  size_t open_limit_;
+  std::vector<Shard> shards_;
+  mutable std::mutex mutex_;       // of what follows
+  mutable std::list<Entry> open_;  // the last used one first
+  mutable std::unordered_map<size_t, std::list<Entry>::iterator> by_shard_;
+};
+
+}  // namespace trainyard::data

@@ -1,0 +1,64 @@
+// Images with labels in TFRecord shards of the ImageNet schema (docs/formats/tf_example.md): what the data sets in
+// TFRecords have in common.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/shard_files.h"
+#include "trainyard/formats/records/record_index.h"
+#include "trainyard/formats/records/tfrecord.h"
+
+namespace trainyard::data {
+
+// At the beginning only the number of records in each shard is needed: from its index file, where there is one, else by
+// hopping through the shard; what that found is kept in the user's cache folder for the next run. An index file is read
+// when the first record of its shard is; records when they are asked for, with both checksums checked.
+class TfRecordDataset : public Dataset {
+ public:
+  // Throws kCorruptData where a shard cannot be indexed or an index file is not of its shard, kNotFound when all are
+  // empty.
+  TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels);
+
+  int64_t size() const override { return size_; }
+  core::Result<Record> read(int64_t index) const override;
+  int64_t label_count() const override { return labels_.count; }
+  int64_t first_label() const override { return labels_.first; }
+  std::vector<std::string> label_names() const override { return labels_.names; }
+
+ private:
+  struct Shard {
+    std::string index_path;  // empty: there is no index file
+    bool kept = false;       // by an earlier run, not the user's
+    size_t records = 0;
+    int64_t first = 0;  // index of its first record
+    mutable std::once_flag indexed;
+    mutable formats::RecordIndex index;
+  };
+  struct Place {
+    size_t shard;
+    formats::RecordSpan span;
+  };
+  void count_records(const DatasetOptions& options, size_t shard);
+  size_t records_in(const std::string& index_path, size_t shard) const;
+  bool believe_kept(const std::string& path, size_t shard);
+  void scan(size_t shard) const;
+  void read_index(size_t shard) const;
+  void check_index(size_t shard) const;
+  Place place_of(int64_t index) const;
+  std::string describe(const Place& place) const;
+  core::Result<Record> parse(std::string_view example, const Place& place) const;
+
+  Labels labels_;
+  core::FileSystem& file_system_;
+  ShardFiles files_;
+  std::vector<Shard> shards_;
+  int64_t size_ = 0;
+};
+
+}  // namespace trainyard::data

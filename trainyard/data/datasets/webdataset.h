@@ -1,0 +1,62 @@
+// Images in tar archives as the webdataset library has them (docs/formats/webdataset.md): files that follow each other
+// with the same key, the path up to the first '.' of its last part, are one sample; "0001.jpg" and "0001.cls". Source:
+// webdataset's tariterators.py (base_plus_ext, group_by_keys).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/shard_files.h"
+#include "trainyard/data/datasets/webdataset_label.h"
+#include "trainyard/formats/base/tar.h"
+
+namespace trainyard::data {
+
+// The image is KEY.jpg, KEY.png, KEY.webp or another of image_formats.h, the first of them; the label KEY.cls or
+// KEY.json (webdataset_label.h).
+// Groups with neither are passed over, a group with one of the two is a bad sample.
+//
+// The first sample's label says whether labels are numbers or names; a set has one kind. Names are numbered by
+// DatasetOptions::classes, else by the data set's own names, else by their order, byte by byte, among all that occur.
+class WebDataset : public Dataset {
+ public:
+  // Reads the headers of all files in the shards, and where labels are names all labels. Throws kCorruptData where one
+  // is damaged, NoSuchSubset without samples, kInvalidArgument where labels are numbers and names, or names that are
+  // unknown.
+  WebDataset(const DatasetOptions& options, const std::vector<std::string>& shards, int64_t label_count,
+             std::vector<std::string> label_names);
+
+  int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
+  core::Result<Record> read(int64_t index) const override;
+  int64_t label_count() const override { return label_count_; }
+  std::vector<std::string> label_names() const override { return label_names_; }
+
+ private:
+  struct Part {
+    uint64_t offset = 0;  // 0: the sample has none (an archive begins with a header)
+    uint64_t size = 0;
+  };
+  struct Sample {
+    uint32_t shard = 0;
+    bool json = false;  // the label
+    Part image, label;
+  };
+  static std::vector<Sample> group(const std::vector<formats::TarMember>& members, uint32_t shard);
+  bool labels_are_names() const;
+  std::vector<std::string> read_names() const;
+  void number_names(const KnownClasses& known, const std::string& where);
+  core::Result<WebLabel> read_label(const Sample& sample) const;
+  core::Result<int64_t> label_of(const WebLabel& label) const;
+  std::string describe(const Sample& sample) const;
+
+  ShardFiles files_;
+  int64_t label_count_;
+  std::vector<std::string> label_names_;
+  std::unordered_map<std::string, int64_t> numbers_;  // of names; empty: labels are numbers
+  std::vector<Sample> samples_;
+};
+
+}  // namespace trainyard::data

@@ -1,0 +1,24 @@
+// What a WebDataset sample says of its class: a number, or a name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::data {
+
+struct WebLabel {
+  bool is_number = false;
+  int64_t number = 0;
+  std::string name;  // the class's; beside a number maybe empty
+};
+
+// Reads KEY.cls: a whole number, or any other text is a name; blanks around it do not count. Empty is an error.
+core::Result<WebLabel> parse_cls_label(const std::string& text);
+
+// Reads KEY.json, an object: "label", else "class", a whole number or a name, or "classname" or "class_name", which may
+// also stand beside a number.
+core::Result<WebLabel> parse_json_label(const std::string& text);
+
+}  // namespace trainyard::data

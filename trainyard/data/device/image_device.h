@@ -1,0 +1,56 @@
+// A device beside the CPU that decodes images and samples them into batches there. Implementation: data/cuda, with
+// nvJPEG.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include "trainyard/core/base/registry.h"
+#include "trainyard/data/image/image.h"
+#include "trainyard/data/image/resize_axis.h"
+
+namespace trainyard::data {
+
+// Rows and columns of the image that each row and column of the result is made of; then value * scale + shift.
+struct PixelSampling {
+  Axis rows, columns;
+  std::array<float, 3> scale = {1, 1, 1}, shift = {0, 0, 0};
+};
+
+struct ImageDeviceOptions {
+  int index = 0;                      // of the device
+  at::ScalarType dtype = at::kFloat;  // of results: float, half or bfloat16
+};
+
+// From many threads at once. Results: [rows, columns, 3] of options().dtype on the device, complete when a call
+// returns.
+class ImageDevice {
+ public:
+  virtual ~ImageDevice() = default;
+  virtual c10::Device device() const = 0;
+  virtual at::ScalarType dtype() const = 0;
+
+  // Of a whole JPEG file whose header says `size`. Returns why this device does not decode it; empty: it is done.
+  // Throws kNoSpace, or what the device says about itself.
+  virtual std::string sample_jpeg(std::span<const std::byte> file, ImageSize size, const PixelSampling& sampling,
+                                  void* out) = 0;
+  // Of pixels on the host, decoded by somebody else.
+  virtual void sample_pixels(const ImageView& pixels, const PixelSampling& sampling, void* out) = 0;
+};
+
+// By kind: "cuda" where nvJPEG is built in. A factory throws kUnsupported where the machine lacks what it needs.
+using ImageDeviceFactory = std::function<std::shared_ptr<ImageDevice>(const ImageDeviceOptions&)>;
+using ImageDeviceRegistry = core::Registry<ImageDeviceFactory>;
+ImageDeviceRegistry& image_devices();
+
+// Throws kUnsupported with what the build or the machine lacks.
+std::shared_ptr<ImageDevice> open_image_device(const std::string& kind, const ImageDeviceOptions& options);
+
+}  // namespace trainyard::data

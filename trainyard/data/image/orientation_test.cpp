@@ -1,0 +1,100 @@
+#include "trainyard/data/image/orientation.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/testing/test_images.h"
+
+namespace trainyard::data {
+namespace {
+
+std::vector<std::byte> bytes_of(std::initializer_list<int> values) {
+  std::vector<std::byte> bytes;
+  for (int value : values) bytes.push_back(std::byte(value));
+  return bytes;
+}
+
+// One entry in the directory at offset 8.
+std::vector<std::byte> exif(int orientation, bool big_endian) {
+  return big_endian ? bytes_of({'E', 'x',  'i', 'f', 0, 0, 'M', 'M', 0, 42,          0, 0, 0, 8, 0, 1,
+                                1,   0x12, 0,   3,   0, 0, 0,   1,   0, orientation, 0, 0, 0, 0, 0, 0})
+                    : bytes_of({'E',  'x', 'i', 'f', 0, 0, 'I', 'I', 42,          0, 8, 0, 0, 0, 1, 0,
+                                0x12, 1,   3,   0,   1, 0, 0,   0,   orientation, 0, 0, 0, 0, 0, 0, 0});
+}
+
+std::vector<std::byte> with_exif(const std::vector<std::byte>& jpeg, int orientation) {
+  const std::vector<std::byte> segment = exif(orientation, false);
+  std::vector<std::byte> file(jpeg.begin(), jpeg.begin() + 2);
+  for (std::byte b : bytes_of({0xff, 0xe1, 0, static_cast<int>(segment.size()) + 2})) file.push_back(b);
+  file.insert(file.end(), segment.begin(), segment.end());
+  file.insert(file.end(), jpeg.begin() + 2, jpeg.end());
+  return file;
+}
+
+TEST(Orientation, ReadsTheTag) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    EXPECT_EQ(exif_orientation(exif(orientation, false)), orientation);
+    EXPECT_EQ(exif_orientation(exif(orientation, true)), orientation);
+  }
+}
+
+TEST(Orientation, WhatIsOutOfOrderIsAsStored) {
+  const auto good = exif(6, false);
+  for (int orientation : {0, 9, 200}) EXPECT_EQ(exif_orientation(exif(orientation, true)), 1);
+  for (size_t size = 0; size < 26; ++size) EXPECT_EQ(exif_orientation(std::span(good).first(size)), 1) << size;
+  for (size_t i = 0; i < good.size(); ++i) {
+    for (int value = 0; value < 256; ++value) {
+      auto damaged = good;
+      damaged[i] = std::byte(value);
+      const int orientation = exif_orientation(damaged);
+      EXPECT_TRUE(orientation >= 1 && orientation <= 8);
+    }
+  }
+}
+
+// EXIF 2.3: the stored row 0 is the visual ... side, the stored column 0 the visual ... side.
+TEST(Orientation, SidesAreWhereTheStandardSays) {
+  Image stored{.height = 2, .width = 3};
+  for (int i = 0; i < 6; ++i) stored.pixels.insert(stored.pixels.end(), 3, static_cast<uint8_t>(i));
+  const std::vector<std::vector<int>> expected = {
+      {0, 1, 2, 3, 4, 5},  // 1: top, left
+      {2, 1, 0, 5, 4, 3},  // 2: top, right
+      {5, 4, 3, 2, 1, 0},  // 3: bottom, right
+      {3, 4, 5, 0, 1, 2},  // 4: bottom, left
+      {0, 3, 1, 4, 2, 5},  // 5: left, top
+      {3, 0, 4, 1, 5, 2},  // 6: right, top
+      {5, 2, 4, 1, 3, 0},  // 7: right, bottom
+      {2, 5, 1, 4, 0, 3},  // 8: left, bottom
+  };
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Image turned = oriented(stored, orientation);
+    EXPECT_EQ((ImageSize{turned.height, turned.width}), oriented_size({2, 3}, orientation));
+    for (int i = 0; i < 6; ++i)
+      EXPECT_EQ(turned.pixels[3 * i], expected[orientation - 1][i]) << orientation << " " << i;
+  }
+}
+
+TEST(Orientation, CropsOfATurnedJpegArePartsOfTheTurnedWhole) {
+  core::RandomStream random(5, "crops");
+  const auto plain = encode_jpeg(noisy_image(41, 67));
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const auto file = with_exif(plain, orientation);
+    EXPECT_EQ(decode_jpeg(file).value().pixels, decode_jpeg(plain).value().pixels) << "not asked for";
+    const Image whole = decode_jpeg(file, {}, {.exif_orientation = true}).value();
+    EXPECT_EQ(whole.pixels, oriented(decode_jpeg(plain).value(), orientation).pixels);
+    const ImageSize size = read_jpeg_size(file, true).value();
+    EXPECT_EQ(size, (ImageSize{whole.height, whole.width}));
+    for (int i = 0; i < 20; ++i) {
+      CropWindow crop;
+      crop.height = 1 + static_cast<int>(random.below(size.height));
+      crop.width = 1 + static_cast<int>(random.below(size.width));
+      crop.y = static_cast<int>(random.below(size.height - crop.height + 1));
+      crop.x = static_cast<int>(random.below(size.width - crop.width + 1));
+      EXPECT_EQ(decode_jpeg(file, crop, {.exif_orientation = true}).value().pixels, part_of(whole, crop).pixels);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::data

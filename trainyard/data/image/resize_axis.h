@@ -1,0 +1,26 @@
+// Which input pixels an output pixel is made of, along one axis: what a resize method means.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "trainyard/data/image/resize.h"
+#include "trainyard/data/image/tap.h"
+
+namespace trainyard::data {
+
+// The taps of the outputs of one axis.
+struct Axis {
+  std::vector<Tap> taps;
+  std::vector<int> first = {0};  // output i has taps [first[i], first[i + 1])
+
+  void end_output() { first.push_back(static_cast<int>(taps.size())); }
+  std::span<const Tap> of(int output) const { return {taps.data() + first[output], taps.data() + first[output + 1]}; }
+};
+
+// Outputs [begin, begin + count) of an axis that goes from `input` to `output` pixels.
+Axis make_axis(int input, int output, int begin, int count, const ResizeOptions& options);
+// The same of columns: of an input that is mirrored first where the options say so.
+Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options);
+
+}  // namespace trainyard::data

@@ -1,0 +1,111 @@
+#include "trainyard/data/pipeline/bad_samples.h"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/registry.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+constexpr int64_t kShown = 10;
+constexpr const char* kSaved = "bad_samples";
+constexpr std::array<const char*, 3> kPolicies = {"fail", "skip", "substitute"};
+
+core::RandomStream stand_in_stream(const SampleKey& key) {
+  return {key.seed, "stand_in", {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)}};
+}
+
+}  // namespace
+
+OnBadSample on_bad_sample(std::string_view name) {
+  const auto found = std::find(kPolicies.begin(), kPolicies.end(), name);
+  if (found == kPolicies.end()) {
+    throw core::unknown_name("policy for bad samples", std::string(name), {kPolicies.begin(), kPolicies.end()});
+  }
+  return static_cast<OnBadSample>(found - kPolicies.begin());
+}
+
+void BadSampleOptions::validate() const {
+  if (budget >= 0 && budget <= 1) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "budget of bad samples is out of range",
+                                            .expected = "a part of the data set in [0, 1]",
+                                            .actual = fmt::format("{}", budget)});
+}
+
+int64_t BadSampleOptions::allowed(int64_t dataset_size) const {
+  if (budget == 0) return 0;
+  return std::max<int64_t>(1, static_cast<int64_t>(budget * static_cast<double>(dataset_size)));
+}
+
+Error failure_of(const Error& bad) {
+  core::ErrorDetail detail = bad.detail();
+  if (!detail.remedy.empty()) detail.remedy += "; ";
+  detail.remedy += "trainyard data verify lists all bad samples, --on_bad_sample=skip goes on without them";
+  return {bad.code(), std::move(detail)};
+}
+
+StandIns::StandIns(OnBadSample policy, const SampleKey& bad, Position place, int64_t dataset_size, SampleAt sample_at)
+    : policy_(policy),
+      key_(bad),
+      place_(place),
+      dataset_size_(dataset_size),
+      sample_at_(std::move(sample_at)),
+      random_(stand_in_stream(bad)) {}
+
+SampleKey StandIns::next() {
+  key_.seed = random_.next_u64();
+  if (policy_ == OnBadSample::kSkip) {
+    place_.offset = (place_.offset + 1) % dataset_size_;  // of the same epoch, so that no other order is needed
+    key_.sample = sample_at_(place_);
+  } else {
+    key_.sample = static_cast<int64_t>(random_.below(dataset_size_));
+  }
+  return key_;
+}
+
+void BadSampleTally::add(const std::vector<BadSample>& bad) {
+  const bool skipped = options_.policy == OnBadSample::kSkip;
+  for (const BadSample& each : bad) {
+    if (!samples_.insert(each.sample).second) continue;
+    if (count() <= kShown) {
+      core::log::warning("bad sample {}: {}", skipped ? "skipped" : "replaced by another", each.error.what());
+      if (count() == kShown) core::log::warning("further bad samples are counted and not shown");
+    }
+    const int64_t allowed = options_.allowed(dataset_size_);
+    if (count() > allowed && !over_budget_) {
+      over_budget_ = Error(
+          ErrorCode::kCorruptData,
+          {.problem = "too many bad samples",
+           .where = "the last of them: " + each.error.detail().where,
+           .expected =
+               fmt::format("at most {} of {} (--bad_sample_budget={})", allowed, dataset_size_, options_.budget),
+           .actual = fmt::format("{}", count()),
+           .remedy = "list them with trainyard data verify and write the files again, or raise --bad_sample_budget"});
+    }
+  }
+  if (over_budget_) throw Error(*over_budget_);
+}
+
+void BadSampleTally::save(core::StateWriter& writer) const {
+  if (!samples_.empty()) writer.text(kSaved, fmt::format("{}", fmt::join(samples_, " ")));
+}
+
+void BadSampleTally::load(const core::StateReader& reader) {
+  samples_.clear();
+  over_budget_.reset();
+  if (!reader.has(kSaved)) return;
+  std::istringstream numbers(reader.text(kSaved));
+  for (int64_t sample = 0; numbers >> sample;) samples_.insert(sample);
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,32 @@
+#include "trainyard/data/pipeline/batch_job.h"
+
+#include <utility>
+
+namespace trainyard::data {
+
+void BatchJob::fail(size_t slot, std::exception_ptr failure) {
+  if (error && error_slot <= slot) return;
+  error = std::move(failure);
+  error_slot = slot;
+}
+
+void BatchJob::leave_out() {
+  auto slot = slots.begin();
+  for (Batch& batch : batches) {
+    const auto end = slot + batch.labels.numel();
+    int64_t kept = 0;
+    for (; slot != end; ++slot) {
+      if (slot->left_out) continue;
+      const int64_t place = slot->label - batch.labels.const_data_ptr<int64_t>();
+      if (place != kept) {
+        batch.images.select(0, kept).copy_(batch.images.select(0, place));
+        batch.labels.select(0, kept).copy_(batch.labels.select(0, place));
+      }
+      ++kept;
+    }
+    batch.images = batch.images.narrow(0, 0, kept);
+    batch.labels = batch.labels.narrow(0, 0, kept);
+  }
+}
+
+}  // namespace trainyard::data

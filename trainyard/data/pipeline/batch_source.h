@@ -1,0 +1,56 @@
+// Batches, as training takes them: one a local replica, with the position after them. Implementations: Pipeline (real
+// data), SyntheticSource.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/stateful.h"
+
+namespace trainyard::data {
+
+// The next sample to take: the k-th of an epoch's order. Independent of the number of replicas and of threads.
+struct Position {
+  int64_t epoch = 0;
+  int64_t offset = 0;  // samples of this epoch already taken, over all replicas
+  bool operator==(const Position&) const = default;
+};
+
+struct Batch {
+  at::Tensor images;         // [N, 3, H, W], of the source's form: float32, CPU where nothing else is asked for
+  at::Tensor labels;         // [N] int64, CPU
+  int64_t first_sample = 0;  // index of images[0] in the global batch
+  Position after;            // after the whole global batch
+};
+
+// next() and the Stateful calls from one thread at a time; stop() from any.
+class BatchSource : public core::Stateful {
+ public:
+  virtual int64_t batch_size() const = 0;  // a replica
+  virtual int replicas() const = 0;        // local ones
+
+  // One batch a local replica. Blocks until they are there. Throws what a worker threw (a bad sample: kCorruptData
+  // with shard and offset), or kCancelled after stop(). An exact evaluation's last batches are shorter, possibly
+  // empty, and after them the result is empty.
+  virtual std::vector<Batch> next() = 0;
+
+  // Seconds that next() has waited for input so far.
+  virtual double waited_seconds() const = 0;
+
+  // Wakes next(), ends and joins all workers. Safe to call twice.
+  virtual void stop() = 0;
+
+  // Position after the last batch that next() returned, and back to it: batches made ahead are thrown away.
+  virtual Position position() const = 0;
+  virtual void seek(Position position) = 0;
+
+  // Different samples of the batches so far that were bad and skipped or replaced.
+  virtual int64_t bad_samples() const { return 0; }
+
+  void save(core::StateWriter& writer) const override;  // "epoch", "offset"
+  void load(const core::StateReader& reader) override;
+};
+
+}  // namespace trainyard::data

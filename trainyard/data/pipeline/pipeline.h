@@ -1,0 +1,89 @@
+// The input pipeline: worker threads read, decode and augment samples into batches ahead of their use.
+//
+// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h); its augmentation of (seed,
+// epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
+// resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
+// slice; with repeat a global batch runs on into the next epoch.
+//
+//   data::Pipeline pipeline(dataset, transform, {.batch_size = 64, .height = 32, .width = 32, .worker_threads = 2});
+//   for (const data::Batch& batch : pipeline.next()) step(batch.images, batch.labels);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/base/stage_times.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/label_texts.h"
+#include "trainyard/data/pipeline/bad_samples.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/pipeline/sample_order.h"
+
+namespace trainyard::data {
+
+struct PipelineOptions {
+  int64_t batch_size = 32;  // a replica
+  int local_replicas = 1;   // whose batches next() returns
+  int first_replica = 0;    // of the local ones, among all
+  int total_replicas = 1;
+  int64_t height = 224, width = 224;
+  int worker_threads = 1;
+  int prefetch_batches = 2;           // global batches made ahead, at least 1
+  bool repeat = true;                 // false: one epoch, the last batch shorter (exact evaluation)
+  bool repeat_cached_sample = false;  // one decoded sample for ever: measures everything behind the input
+  uint64_t seed = 0;
+  OrderOptions order;
+  // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
+  // whose label becomes negative is kCorruptData.
+  int64_t label_offset = 0;
+  // What the records of the batches call their classes is taken down here, and compared with what is known from other
+  // data (of the training, in an evaluation): next() throws kInvalidArgument where they contradict. Null: nothing is.
+  std::shared_ptr<LabelTexts> label_texts;
+  std::shared_ptr<const LabelTexts> known_texts;
+  BadSampleOptions bad_samples;
+  // What batches lie in; none: the program's caching allocator. Called by worker threads.
+  std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate;
+  void validate() const;  // throws kInvalidArgument
+};
+
+// Of all that the worker threads have done.
+struct PipelineStatistics {
+  StageSeconds seconds;  // all threads together
+  int64_t samples = 0;   // made, those ahead of the consumer included
+  int64_t bytes = 0;     // encoded, read for them
+};
+
+// Threads start with the first next(), so a seek() before it costs nothing. A bad sample that is not skipped or
+// substituted leaves the pipeline where it is: next() throws the same again until seek() goes elsewhere. So do errors
+// of the operating system and files that changed while they are read, which are nobody's bad samples: they always end
+// the run.
+class Pipeline : public BatchSource {
+ public:
+  // Throws kInvalidArgument: bad options, an empty data set, a transform of another size.
+  Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options);
+  ~Pipeline() override;
+
+  int64_t batch_size() const override { return options_.batch_size; }
+  int replicas() const override { return options_.local_replicas; }
+  std::vector<Batch> next() override;
+  double waited_seconds() const override;
+  void stop() override;
+  Position position() const override;
+  void seek(Position position) override;
+  int64_t bad_samples() const override;
+  PipelineStatistics statistics() const;
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ private:
+  class Workers;
+  PipelineOptions options_;
+  std::unique_ptr<Workers> workers_;
+};
+
+}  // namespace trainyard::data

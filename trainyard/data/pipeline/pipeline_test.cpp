@@ -1,0 +1,430 @@
+#include "trainyard/data/pipeline/pipeline.h"
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+constexpr int64_t kBad = 13;  // the sample that a spoiled set cannot read
+
+// Numbers as images: label i, no pixels. Can be slow, and spoiled.
+class NumberDataset : public Dataset {
+ public:
+  explicit NumberDataset(int64_t size, bool spoiled = false, int delay_ms = 0)
+      : size_(size), spoiled_(spoiled), delay_ms_(delay_ms) {}
+
+  int64_t size() const override { return size_; }
+  core::Result<Record> read(int64_t index) const override {
+    if (delay_ms_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(delay_ms_));
+    if (spoiled_ && index == kBad) {
+      return Error(ErrorCode::kCorruptData, {.problem = "bad record", .where = "shard-0 at offset 13"});
+    }
+    if (spoiled_ && index == kBad + 1) throw std::runtime_error("worse");
+    Record record;
+    record.label = index;
+    return record;
+  }
+  int64_t label_count() const override { return size_; }
+
+ private:
+  int64_t size_;
+  bool spoiled_;
+  int delay_ms_;
+};
+
+// Writes all that a sample depends on into its image: label, epoch, sample, place.
+class KeyTransform : public Transform {
+ public:
+  ImageSize size() const override { return {2, 2}; }
+  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+    auto* const out = static_cast<float*>(image);
+    const float values[] = {static_cast<float>(record.label), static_cast<float>(key.epoch),
+                            static_cast<float>(key.sample), static_cast<float>(key.batch_position)};
+    for (int i = 0; i < 12; ++i) out[i] = values[i % 4];
+    return true;
+  }
+};
+
+PipelineOptions small_options() {
+  return {.batch_size = 8, .height = 2, .width = 2, .worker_threads = 2, .seed = 5};
+}
+
+std::unique_ptr<Pipeline> make_pipeline(int64_t size, const PipelineOptions& options, bool spoiled = false,
+                                        int delay_ms = 0) {
+  return std::make_unique<Pipeline>(std::make_shared<NumberDataset>(size, spoiled, delay_ms),
+                                    std::make_shared<KeyTransform>(), options);
+}
+
+std::vector<int64_t> labels_of(const Batch& batch) {
+  const int64_t* labels = batch.labels.const_data_ptr<int64_t>();
+  return {labels, labels + batch.labels.numel()};
+}
+
+// Bytes of the batches of all replicas, one behind the other.
+std::vector<float> content(const std::vector<Batch>& batches) {
+  std::vector<float> values;
+  for (const Batch& batch : batches) {
+    const float* images = batch.images.const_data_ptr<float>();
+    values.insert(values.end(), images, images + batch.images.numel());
+    for (int64_t label : labels_of(batch)) values.push_back(static_cast<float>(label));
+  }
+  return values;
+}
+
+std::vector<int64_t> next_labels(Pipeline& pipeline) {
+  std::vector<int64_t> labels;
+  for (const Batch& batch : pipeline.next()) {
+    for (int64_t label : labels_of(batch)) labels.push_back(label);
+  }
+  return labels;
+}
+
+TEST(Pipeline, EachSampleOnceAnEpochInAnOrderOfItsOwn) {
+  auto pipeline = make_pipeline(30, small_options());
+  std::vector<std::vector<int64_t>> epochs(4);
+  for (int b = 0; b < 15; ++b) {  // 120 samples; batches span epochs
+    const std::vector<Batch> batches = pipeline->next();
+    ASSERT_EQ(batches.size(), 1u);
+    EXPECT_EQ(batches[0].images.sizes(), (at::IntArrayRef{8, 3, 2, 2}));
+    const float* image = batches[0].images.const_data_ptr<float>();
+    for (int64_t label : labels_of(batches[0])) {
+      EXPECT_EQ(image[0], static_cast<float>(label));
+      EXPECT_EQ(image[2], static_cast<float>(label));
+      epochs[static_cast<int>(image[1])].push_back(label);
+      image += 12;
+    }
+    EXPECT_EQ(batches[0].after, (Position{(b + 1) * 8 / 30, (b + 1) * 8 % 30}));
+    EXPECT_EQ(pipeline->position(), batches[0].after);
+  }
+  for (const auto& epoch : epochs) {
+    EXPECT_EQ(epoch.size(), 30u);
+    EXPECT_EQ(std::set<int64_t>(epoch.begin(), epoch.end()).size(), 30u);
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+}
+
+TEST(Pipeline, SameBytesForAnyThreadsAndPrefetch) {
+  std::vector<std::vector<float>> expected;
+  for (int threads : {1, 2, 4}) {
+    for (int prefetch : {1, 2, 7}) {
+      PipelineOptions options = small_options();
+      options.worker_threads = threads;
+      options.prefetch_batches = prefetch;
+      auto pipeline = make_pipeline(50, options);
+      std::vector<std::vector<float>> batches;
+      for (int b = 0; b < 20; ++b) batches.push_back(content(pipeline->next()));
+      if (expected.empty()) expected = batches;
+      EXPECT_EQ(batches, expected) << threads << " threads, prefetch " << prefetch;
+    }
+  }
+}
+
+TEST(Pipeline, ReplicasShareOneGlobalBatch) {
+  std::vector<std::vector<int64_t>> expected;
+  for (int replicas : {1, 2, 4}) {
+    PipelineOptions options = small_options();
+    options.batch_size = 16 / replicas;
+    options.local_replicas = options.total_replicas = replicas;
+    auto pipeline = make_pipeline(50, options);
+    std::vector<std::vector<int64_t>> batches;
+    for (int b = 0; b < 10; ++b) batches.push_back(next_labels(*pipeline));
+    if (expected.empty()) expected = batches;
+    EXPECT_EQ(batches, expected) << replicas;
+  }
+  // The same from four processes with one replica each.
+  for (int replica = 0; replica < 4; ++replica) {
+    PipelineOptions options = small_options();
+    options.batch_size = 4;
+    options.first_replica = replica;
+    options.total_replicas = 4;
+    auto pipeline = make_pipeline(50, options);
+    for (int b = 0; b < 10; ++b) {
+      const std::vector<Batch> batches = pipeline->next();
+      EXPECT_EQ(batches[0].first_sample, 4 * replica);
+      const std::vector<int64_t> slice(expected[b].begin() + 4 * replica, expected[b].begin() + 4 * replica + 4);
+      EXPECT_EQ(labels_of(batches[0]), slice);
+    }
+  }
+}
+
+TEST(Pipeline, BatchPositionIsThePlaceInTheDevicesBatch) {
+  PipelineOptions options = small_options();
+  options.local_replicas = options.total_replicas = 2;
+  auto pipeline = make_pipeline(50, options);
+  for (const Batch& batch : pipeline->next()) {
+    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(batch.images.const_data_ptr<float>()[12 * i + 3], static_cast<float>(i));
+  }
+}
+
+TEST(Pipeline, ResumesInMidEpochWithOtherThreads) {
+  PipelineOptions options = small_options();
+  auto whole = make_pipeline(50, options);
+  std::vector<std::vector<float>> expected;
+  Position middle;
+  for (int b = 0; b < 12; ++b) {
+    expected.push_back(content(whole->next()));
+    if (b == 3) middle = whole->position();
+  }
+  EXPECT_EQ(middle, (Position{0, 32}));
+
+  options.worker_threads = 4;
+  options.prefetch_batches = 3;
+  auto resumed = make_pipeline(50, options);
+  resumed->seek(middle);
+  EXPECT_EQ(resumed->position(), middle);
+  for (int b = 4; b < 12; ++b) EXPECT_EQ(content(resumed->next()), expected[b]) << b;
+  // And back, which throws away what was made ahead.
+  resumed->seek({0, 0});
+  EXPECT_EQ(content(resumed->next()), expected[0]);
+}
+
+// The global batches of a run of one replica, gone on with by two and by four.
+TEST(Pipeline, ResumesInMidEpochWithOtherReplicas) {
+  PipelineOptions options = small_options();
+  options.batch_size = 16;
+  auto whole = make_pipeline(50, options);
+  for (int b = 0; b < 4; ++b) whole->next();
+  core::MemoryState state;
+  whole->save(state);
+  std::vector<std::vector<int64_t>> expected;
+  for (int b = 0; b < 6; ++b) expected.push_back(next_labels(*whole));
+  for (int replicas : {2, 4}) {
+    options.batch_size = 16 / replicas;
+    options.local_replicas = options.total_replicas = replicas;
+    auto resumed = make_pipeline(50, options);
+    resumed->load(state);
+    for (int b = 0; b < 6; ++b) EXPECT_EQ(next_labels(*resumed), expected[b]) << replicas << " replicas, batch " << b;
+  }
+}
+
+TEST(Pipeline, ShuffledDiffersFromTheFilesOrderAndFromTheNextEpoch) {
+  PipelineOptions options = small_options();
+  options.batch_size = 50;
+  auto shuffled = make_pipeline(50, options);
+  options.order.shuffle = false;
+  auto plain = make_pipeline(50, options);
+  const std::vector<int64_t> files = next_labels(*plain), first = next_labels(*shuffled),
+                             second = next_labels(*shuffled);
+  EXPECT_NE(first, files);
+  EXPECT_NE(first, second);
+  EXPECT_THAT(first, ::testing::UnorderedElementsAreArray(files));
+  EXPECT_THAT(second, ::testing::UnorderedElementsAreArray(files));
+  EXPECT_EQ(next_labels(*plain), files);
+}
+
+TEST(Pipeline, CountsWhatItsThreadsDo) {
+  auto pipeline = make_pipeline(1000, small_options(), false, 5);
+  for (int b = 0; b < 3; ++b) pipeline->next();
+  const PipelineStatistics statistics = pipeline->statistics();
+  EXPECT_GE(statistics.samples, 24);
+  EXPECT_GE(statistics.seconds[Stage::kRead], 24 * 0.005);
+  EXPECT_EQ(statistics.bytes, 0);  // numbers have no bytes
+}
+
+TEST(Pipeline, OneEpochEndsWithAShorterBatch) {
+  PipelineOptions options = small_options();
+  options.repeat = false;
+  options.order.shuffle = false;
+  options.local_replicas = options.total_replicas = 2;
+  auto pipeline = make_pipeline(37, options);
+  std::vector<int64_t> seen = next_labels(*pipeline);
+  for (int64_t label : next_labels(*pipeline)) seen.push_back(label);
+  const std::vector<Batch> last = pipeline->next();
+  ASSERT_EQ(last.size(), 2u);
+  EXPECT_EQ(last[0].labels.numel(), 5);
+  EXPECT_EQ(last[1].images.sizes(), (at::IntArrayRef{0, 3, 2, 2}));
+  for (int64_t label : labels_of(last[0])) seen.push_back(label);
+  std::vector<int64_t> all(37);
+  for (int64_t i = 0; i < 37; ++i) all[i] = i;
+  EXPECT_EQ(seen, all);
+  EXPECT_TRUE(pipeline->next().empty());
+  EXPECT_TRUE(pipeline->next().empty());
+  pipeline->seek({0, 32});  // once more
+  EXPECT_EQ(next_labels(*pipeline), (std::vector<int64_t>{32, 33, 34, 35, 36}));
+  EXPECT_TRUE(pipeline->next().empty());
+}
+
+// A replica that gets nothing of the last global batch still takes part in it.
+TEST(Pipeline, LaterReplicaSeesAsManyBatches) {
+  PipelineOptions options = small_options();
+  options.repeat = false;
+  options.first_replica = 1;
+  options.total_replicas = 2;
+  auto pipeline = make_pipeline(20, options);
+  EXPECT_EQ(pipeline->next()[0].labels.numel(), 8);
+  EXPECT_EQ(pipeline->next()[0].labels.numel(), 0);
+  EXPECT_TRUE(pipeline->next().empty());
+}
+
+TEST(Pipeline, BadSampleComesOutInOrder) {
+  for (int threads : {1, 4}) {
+    PipelineOptions options = small_options();
+    options.order.shuffle = false;
+    options.worker_threads = threads;
+    options.prefetch_batches = 4;
+    auto pipeline = make_pipeline(64, options, true);
+    EXPECT_EQ(next_labels(*pipeline).size(), 8u);
+    // Two samples of the second batch are bad: the first of them is told, however often one asks.
+    for (int again = 0; again < 3; ++again) {
+      try {
+        pipeline->next();
+        FAIL() << "no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ErrorCode::kCorruptData);
+        EXPECT_EQ(error.detail().problem, "bad record");
+        EXPECT_EQ(error.detail().where, "shard-0 at offset 13");
+      }
+    }
+    EXPECT_EQ(pipeline->position(), (Position{0, 8}));
+    pipeline->seek({0, 16});
+    EXPECT_EQ(next_labels(*pipeline)[0], 16);
+  }
+}
+
+TEST(Pipeline, OtherExceptionsComeOutToo) {
+  PipelineOptions options = small_options();
+  options.order.shuffle = false;
+  auto pipeline = make_pipeline(64, options, true);
+  pipeline->seek({0, kBad + 1});
+  EXPECT_THROW(pipeline->next(), std::runtime_error);
+}
+
+TEST(Pipeline, StopWakesNextAndEndsSoon) {
+  auto pipeline = make_pipeline(1000, small_options(), false, 50);  // 8 x 50 ms a batch over two threads
+  std::exception_ptr error;
+  std::thread consumer([&] {
+    try {
+      for (;;) pipeline->next();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const auto start = std::chrono::steady_clock::now();
+  pipeline->stop();
+  consumer.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& cancelled) {
+    EXPECT_EQ(cancelled.code(), ErrorCode::kCancelled);
+  }
+  pipeline->stop();
+  EXPECT_THROW(pipeline->next(), Error);
+  EXPECT_GT(pipeline->waited_seconds(), 0.03);
+}
+
+TEST(Pipeline, RepeatedCachedSampleIsReadOnce) {
+  class Counting : public NumberDataset {
+   public:
+    using NumberDataset::NumberDataset;
+    core::Result<Record> read(int64_t index) const override {
+      ++reads;
+      return NumberDataset::read(index);
+    }
+    mutable std::atomic<int> reads{0};
+  };
+  auto dataset = std::make_shared<Counting>(10);
+  PipelineOptions options = small_options();
+  options.repeat_cached_sample = true;
+  Pipeline pipeline(dataset, std::make_shared<KeyTransform>(), options);
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(next_labels(pipeline), ::testing::Each(0));
+  EXPECT_EQ(dataset->reads, 1);
+}
+
+TEST(Pipeline, LabelOffset) {
+  PipelineOptions options = small_options();
+  options.order.shuffle = false;
+  options.label_offset = -1;
+  auto pipeline = make_pipeline(20, options);
+  EXPECT_THROW(pipeline->next(), Error);  // label 0 would become -1
+  pipeline->seek({0, 1});
+  EXPECT_EQ(next_labels(*pipeline), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Pipeline, SavesThePlaceOfTheConsumerNotOfTheWorkers) {
+  auto pipeline = make_pipeline(50, small_options());
+  for (int b = 0; b < 8; ++b) pipeline->next();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // workers run ahead
+  core::MemoryState state;
+  pipeline->save(state);
+  EXPECT_THAT(state.names(), ::testing::UnorderedElementsAre("epoch", "offset"));
+  EXPECT_EQ(state.integer("epoch"), 1);
+  EXPECT_EQ(state.integer("offset"), 14);
+  const std::vector<float> expected = content(pipeline->next());
+  auto resumed = make_pipeline(50, small_options());
+  resumed->load(state);
+  EXPECT_EQ(content(resumed->next()), expected);
+}
+
+TEST(Pipeline, BatchesLieInTheMemoryThatItIsGiven) {
+  std::atomic<int> asked = 0;
+  const auto plain = content(make_pipeline(20, small_options())->next());
+  PipelineOptions options = small_options();
+  options.allocate = [&asked](at::IntArrayRef sizes, at::ScalarType dtype) {
+    ++asked;
+    return at::empty(sizes, dtype);
+  };
+  const auto pipeline = make_pipeline(20, options);
+  EXPECT_EQ(content(pipeline->next()), plain);
+  pipeline->stop();
+  EXPECT_GE(asked, 2);
+  EXPECT_EQ(asked % 2, 0);  // images and labels
+}
+
+TEST(Pipeline, RefusesPlacesOutsideTheDataSet) {
+  auto pipeline = make_pipeline(50, small_options());
+  for (const Position position : {Position{0, 51}, Position{-1, 0}, Position{0, -1}}) {
+    EXPECT_THROW(pipeline->seek(position), Error);
+  }
+  pipeline->seek({2, 50});
+  EXPECT_EQ(pipeline->position(), (Position{3, 0}));
+}
+
+// It would write each image into the ones around it.
+TEST(Pipeline, RefusesATransformOfAnotherSize) {
+  for (const auto& [height, width] : {std::pair{1, 2}, std::pair{2, 3}, std::pair{4, 1}}) {
+    PipelineOptions options = small_options();
+    options.height = height;
+    options.width = width;
+    const Error error = core::thrown_by([&] { make_pipeline(10, options); });
+    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+    EXPECT_TRUE(core::says(error, fmt::format("expected {} x {}, got 2 x 2", height, width))) << error.what();
+  }
+}
+
+TEST(Pipeline, RefusesBadOptions) {
+  const auto refused = [](void (*change)(PipelineOptions&)) {
+    PipelineOptions options = small_options();
+    change(options);
+    EXPECT_THROW(make_pipeline(10, options), Error);
+  };
+  refused([](PipelineOptions& o) { o.batch_size = 0; });
+  refused([](PipelineOptions& o) { o.total_replicas = 0; });
+  refused([](PipelineOptions& o) { o.first_replica = 1; });
+  refused([](PipelineOptions& o) { o.worker_threads = 0; });
+  refused([](PipelineOptions& o) { o.prefetch_batches = 0; });
+  refused([](PipelineOptions& o) { o.height = 0; });
+  refused([](PipelineOptions& o) { o.order.shuffle_buffer = 0; });
+  refused([](PipelineOptions& o) { o.order.shift_ratio = 1; });
+  refused([](PipelineOptions& o) { o.batch_size = int64_t{1} << 62; });
+  refused([](PipelineOptions& o) { o.width = int64_t{1} << 62; });
+  EXPECT_THROW(make_pipeline(0, small_options()), Error);
+}
+
+}  // namespace
+}  // namespace trainyard::data

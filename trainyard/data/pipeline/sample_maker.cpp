@@ -1,0 +1,81 @@
+#include "trainyard/data/pipeline/sample_maker.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <fmt/core.h>
+
+#include "trainyard/data/base/stage_times.h"
+
+namespace trainyard::data {
+
+using core::Error;
+using core::ErrorCode;
+
+void SampleMaker::make(BatchSlot& slot) {
+  if (!options_.repeat_cached_sample) return make_anew(slot);
+  std::call_once(cached_, [&] {
+    cached_image_.resize(static_cast<size_t>(options_.image_bytes));
+    cached_slot_ = {.key = {options_.seed, 0, 0, 0}, .image = cached_image_.data(), .label = &cached_label_};
+    make_anew(cached_slot_);
+  });
+  const StageTimer timer(Stage::kCollate);
+  std::memcpy(slot.image, cached_image_.data(), cached_image_.size());
+  *slot.label = cached_label_;
+  slot.bad = cached_slot_.bad;
+  slot.left_out = cached_slot_.left_out;
+}
+
+// The sample that belongs into the slot, or what takes the place of a bad one.
+void SampleMaker::make_anew(BatchSlot& slot) {
+  core::Result<bool> made = make_sample(slot.key, slot);
+  if (made.ok()) return;
+  const OnBadSample policy = options_.bad_samples.policy;
+  if (policy == OnBadSample::kFail) throw failure_of(made.error());
+  slot.bad.push_back({slot.key.sample, made.error()});
+  if (policy == OnBadSample::kSkip && !options_.repeat) {
+    slot.left_out = true;
+    return;
+  }
+  StandIns stand_ins(policy, slot.key, slot.place, dataset_->size(), sample_at_);
+  // More than the budget, or all that there are, and the run ends with this batch.
+  const int64_t enough = std::min(options_.bad_samples.allowed(dataset_->size()) + 1, dataset_->size());
+  std::set<int64_t> met = {slot.key.sample};
+  while (static_cast<int64_t>(met.size()) < enough) {
+    const SampleKey key = stand_ins.next();
+    made = make_sample(key, slot);
+    if (made.ok()) return;
+    slot.bad.push_back({key.sample, made.error()});
+    met.insert(key.sample);
+  }
+  throw Error(made.error());
+}
+
+// A bad sample is an error, what else goes wrong is thrown.
+core::Result<bool> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slot) {
+  core::Result<Record> read = [&] {
+    const StageTimer timer(Stage::kRead);
+    return dataset_->read(key.sample);
+  }();
+  if (!read.ok()) return read.error();
+  Record& record = read.value();
+  bytes_ += static_cast<int64_t>(record.bytes.size());
+  *slot.label = record.label + options_.label_offset;
+  if (*slot.label < 0) {
+    return Error(ErrorCode::kCorruptData, {.problem = "label is negative",
+                                           .where = record.where,
+                                           .expected = fmt::format("at least {}", -options_.label_offset),
+                                           .actual = fmt::format("{}", record.label),
+                                           .remedy = "use the number of classes that the data set was made for"});
+  }
+  const StageTimer timer(Stage::kAugment);
+  core::Result<bool> applied = transform_->apply(record, key, slot.image);
+  if (applied.ok() && !record.label_text.empty()) {
+    slot.label_text = std::move(record.label_text);
+    slot.where = std::move(record.where);
+  }
+  return applied;
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,57 @@
+// Fills the places of batches: reads a sample, decodes and augments it, and finds another one for a bad sample.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/pipeline/batch_job.h"
+
+namespace trainyard::data {
+
+struct SampleMakerOptions {
+  int64_t image_bytes = 0;
+  bool repeat = true;
+  bool repeat_cached_sample = false;
+  uint64_t seed = 0;
+  int64_t label_offset = 0;
+  BadSampleOptions bad_samples;
+};
+
+// make() from many threads at once.
+class SampleMaker {
+ public:
+  SampleMaker(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
+              const SampleMakerOptions& options, StandIns::SampleAt sample_at)
+      : dataset_(std::move(dataset)),
+        transform_(std::move(transform)),
+        options_(options),
+        sample_at_(std::move(sample_at)) {}
+
+  // Throws where a bad sample ends the run, and what the operating system refuses.
+  void make(BatchSlot& slot);
+  // Encoded, that were decoded so far.
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void make_anew(BatchSlot& slot);
+  core::Result<bool> make_sample(const SampleKey& key, BatchSlot& slot);
+
+  const std::shared_ptr<const Dataset> dataset_;
+  const std::shared_ptr<const Transform> transform_;
+  const SampleMakerOptions options_;
+  const StandIns::SampleAt sample_at_;
+  std::atomic<int64_t> bytes_ = 0;
+
+  // With repeat_cached_sample.
+  std::once_flag cached_;
+  std::vector<std::byte> cached_image_;
+  int64_t cached_label_ = 0;
+  BatchSlot cached_slot_;
+};
+
+}  // namespace trainyard::data

@@ -1,0 +1,92 @@
+#include "trainyard/data/pipeline/synthetic_source.h"
+
+#include <cmath>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::data {
+namespace {
+
+SyntheticOptions small_options() {
+  return {.batch_size = 8, .height = 16, .width = 12, .classes = 5, .epoch_size = 100, .seed = 3};
+}
+
+std::vector<int64_t> labels_of(const Batch& batch) {
+  const int64_t* labels = batch.labels.const_data_ptr<int64_t>();
+  return {labels, labels + batch.labels.numel()};
+}
+
+TEST(SyntheticSource, PixelsAreCutNormal) {
+  SyntheticSource source(small_options());
+  const Batch batch = source.next()[0];
+  ASSERT_EQ(batch.images.sizes(), (at::IntArrayRef{8, 3, 16, 12}));
+  const float* pixels = batch.images.const_data_ptr<float>();
+  const int64_t count = batch.images.numel();
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    ASSERT_GE(pixels[i], 7.0F);
+    ASSERT_LE(pixels[i], 247.0F);
+    sum += pixels[i];
+    squares += pixels[i] * pixels[i];
+  }
+  const double mean = sum / static_cast<double>(count);
+  const double deviation = std::sqrt(squares / static_cast<double>(count) - mean * mean);
+  // Cutting at two deviations leaves 0.8796 of the deviation.
+  EXPECT_NEAR(mean, 127, 5 * 60 / std::sqrt(count));
+  EXPECT_NEAR(deviation, 60 * 0.8796, 2);
+}
+
+TEST(SyntheticSource, SameImagesNewLabels) {
+  SyntheticSource source(small_options());
+  const Batch first = source.next()[0];
+  const Batch second = source.next()[0];
+  EXPECT_TRUE(first.images.is_same(second.images));
+  EXPECT_NE(labels_of(first), labels_of(second));
+  std::set<int64_t> seen;
+  for (int i = 0; i < 30; ++i) {
+    for (int64_t label : labels_of(source.next()[0])) seen.insert(label);
+  }
+  EXPECT_EQ(seen, (std::set<int64_t>{0, 1, 2, 3}));
+}
+
+TEST(SyntheticSource, ReplicasShareOneGlobalBatch) {
+  SyntheticSource one(small_options());
+  SyntheticOptions options = small_options();
+  options.batch_size = 4;
+  options.local_replicas = options.total_replicas = 2;
+  SyntheticSource two(options);
+  for (int i = 0; i < 3; ++i) {
+    const Batch whole = one.next()[0];
+    const std::vector<Batch> parts = two.next();
+    std::vector<int64_t> labels = labels_of(parts[0]);
+    for (int64_t label : labels_of(parts[1])) labels.push_back(label);
+    EXPECT_EQ(labels, labels_of(whole));
+    EXPECT_TRUE(parts[1].images.equal(whole.images.slice(0, 4, 8)));
+    EXPECT_EQ(parts[1].first_sample, 4);
+    EXPECT_EQ(parts[1].after, whole.after);
+  }
+}
+
+TEST(SyntheticSource, ResumesAtAPosition) {
+  SyntheticSource whole(small_options());
+  for (int i = 0; i < 15; ++i) whole.next();
+  EXPECT_EQ(whole.position(), (Position{1, 20}));
+  SyntheticSource resumed(small_options());
+  resumed.seek(whole.position());
+  EXPECT_EQ(labels_of(resumed.next()[0]), labels_of(whole.next()[0]));
+}
+
+TEST(SyntheticSource, RefusesBadOptions) {
+  SyntheticOptions options = small_options();
+  options.classes = 1;
+  EXPECT_THROW(SyntheticSource{options}, core::Error);
+  options = small_options();
+  options.first_replica = 1;
+  EXPECT_THROW(SyntheticSource{options}, core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::data

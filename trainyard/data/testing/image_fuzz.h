@@ -1,0 +1,30 @@
+// What every image decoder answers to strangers' bytes. For fuzz targets.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/data/image/image.h"
+
+namespace trainyard::data {
+
+// Ends the program unless: a file that decodes has the size that its header says, and the middle of it decodes alone,
+// to the same pixels. A corrupt file is as good an answer.
+template <typename ReadSize, typename Decode>
+void check_decoder(std::span<const std::byte> bytes, const ReadSize& read_size, const Decode& decode) {
+  // Few pixels, so that a header's wish does not cost the time of a hundred inputs.
+  const DecodeLimits limits{.max_pixels = 1 << 13};
+  auto size = read_size(bytes);
+  auto whole = decode(bytes, std::optional<CropWindow>(), limits);
+  if (!whole.ok()) return;
+  const Image& image = whole.value();
+  if (!size.ok() || size.value() != ImageSize{image.height, image.width}) std::abort();
+  const CropWindow middle{image.height / 3, image.width / 3, (image.height + 2) / 3, (image.width + 2) / 3};
+  auto part = decode(bytes, std::optional<CropWindow>(middle), limits);
+  if (!part.ok() || part.value().pixels != copy_of(ImageView(image).part(middle)).pixels) std::abort();
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,38 @@
+// One picture of many samples: each as it is stored, and beside it as the model is given it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/image/image.h"
+#include "trainyard/data/pipeline/sample_order.h"
+
+namespace trainyard::data {
+
+struct ContactSheetOptions {
+  TransformOptions transform;
+  int64_t count = 16;       // samples, from the first of the epoch's order on
+  int64_t batch_size = 32;  // of a device: what depends on the place in it is as in a run
+  int64_t epoch = 0;
+  uint64_t seed = 0;
+  OrderOptions order;
+};
+
+struct ContactSheet {
+  Image image;
+  struct Cell {
+    int64_t sample = 0;  // index in the data set
+    int64_t label = 0;   // as the data set counts
+    std::string where;
+  };
+  std::vector<Cell> cells;  // in rows, from the top
+};
+
+// Pairs of the transform's size with four pixels between, about as wide as high. The original is scaled to fit; what
+// the model gets is turned back to [0, 255], values outside of which are cut. Throws the error of a bad sample,
+// kInvalidArgument for more samples than there are.
+ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transform, const ContactSheetOptions& options);
+
+}  // namespace trainyard::data

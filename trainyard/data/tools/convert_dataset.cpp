@@ -1,0 +1,236 @@
+#include "trainyard/data/tools/convert_dataset.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/threads/parallel.h"
+#include "trainyard/data/base/new_directory.h"
+#include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/codecs/image_formats.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/record_image.h"
+#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/records/cifar.h"
+#include "trainyard/formats/records/tf_example.h"
+#include "trainyard/formats/records/tfrecord.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+// One sample on its way: an image file and its class, counted from 0.
+struct Sample {
+  Record record;
+  int64_t label = 0;
+  std::string_view extension = "jpg";
+
+  std::string_view bytes() const { return {reinterpret_cast<const char*>(record.bytes.data()), record.bytes.size()}; }
+};
+
+Sample read_sample(const Dataset& dataset, int64_t index) {
+  Sample sample{.record = dataset.read(index).value()};
+  sample.label = sample.record.label - dataset.first_label();
+  if (sample.label < 0) {
+    throw Error(ErrorCode::kCorruptData, {.problem = "sample is background, which only the source counts as a class",
+                                          .where = sample.record.where,
+                                          .expected = fmt::format("a label of at least {}", dataset.first_label()),
+                                          .actual = fmt::format("{}", sample.record.label)});
+  }
+  if (sample.record.encoding == Encoding::kRawChw)
+    sample.record.bytes = encode_png(*record_image(sample.record).value().owner);
+  sample.extension = image_extension_of(sample.record.bytes);
+  return sample;
+}
+
+std::string example_of(const Sample& sample, const ConvertOptions& options, const std::vector<std::string>& names,
+                       std::string_view file_name) {
+  formats::ExampleBuilder example;
+  const ImageSize size = record_image_size(sample.record).value();
+  example.add_bytes(formats::kImageEncoded, sample.bytes());
+  example.add_int64(formats::kImageClassLabel, sample.label + tfrecord_first_label(options.name));
+  if (sample.label < static_cast<int64_t>(names.size())) {
+    example.add_bytes(formats::kImageClassText, names[sample.label]);
+  }
+  example.add_int64(formats::kImageHeight, size.height);
+  example.add_int64(formats::kImageWidth, size.width);
+  example.add_bytes(formats::kImageFilename, file_name);
+  const auto add_side = [&](std::string_view name, float Box::*side) {
+    std::vector<float> values;
+    for (const Box& box : sample.record.boxes) values.push_back(box.*side);
+    if (!values.empty()) example.add_floats(name, values);
+  };
+  add_side(formats::kImageBoxXMin, &Box::xmin);
+  add_side(formats::kImageBoxYMin, &Box::ymin);
+  add_side(formats::kImageBoxXMax, &Box::xmax);
+  add_side(formats::kImageBoxYMax, &Box::ymax);
+  return example.build();
+}
+
+std::string file_name(Subset subset, int64_t index, const Sample& sample) {
+  return fmt::format("{}_{:08}.{}", subset_name(subset), index, sample.extension);
+}
+
+// Writes shards with `write_shard(number, shards, first, last)`.
+void for_each_shard(const Dataset& dataset, const ConvertOptions& options,
+                    const std::function<void(int64_t, int64_t, int64_t, int64_t)>& write_shard) {
+  const int64_t shards = (dataset.size() + options.samples_per_shard - 1) / options.samples_per_shard;
+  core::for_each_parallel(shards, options.threads, [&](size_t i) {
+    const auto shard = static_cast<int64_t>(i);
+    write_shard(shard, shards, dataset.size() * shard / shards, dataset.size() * (shard + 1) / shards);
+  });
+}
+
+void write_tfrecords(const Dataset& dataset, Subset subset, const ConvertOptions& options,
+                     const std::string& directory) {
+  const std::vector<std::string> names = dataset.label_names();
+  for_each_shard(dataset, options, [&](int64_t shard, int64_t shards, int64_t first, int64_t last) {
+    const std::string name = fmt::format("{}-{:05}-of-{:05}", tfrecord_prefix(options.name, subset), shard, shards);
+    formats::TfRecordWriter writer(options.files->open_write(core::join_path(directory, name)));
+    for (int64_t i = first; i < last; ++i) {
+      const Sample sample = read_sample(dataset, i);
+      writer.write(example_of(sample, options, names, file_name(subset, i, sample)));
+    }
+    writer.sync();
+    writer.close();
+  });
+}
+
+void write_webdataset(const Dataset& dataset, Subset subset, const ConvertOptions& options,
+                      const std::string& directory) {
+  for_each_shard(dataset, options, [&](int64_t shard, int64_t, int64_t first, int64_t last) {
+    const std::string name = fmt::format("{}-{:06}.tar", subset_name(subset), shard);
+    formats::TarWriter writer(options.files->open_write(core::join_path(directory, name)));
+    for (int64_t i = first; i < last; ++i) {
+      const Sample sample = read_sample(dataset, i);
+      writer.write(fmt::format("{:08}.{}", i, sample.extension), sample.bytes());
+      writer.write(fmt::format("{:08}.cls", i), fmt::format("{}", sample.label));
+    }
+    writer.close();
+  });
+}
+
+// Folders must sort as the labels do: by the classes' names where these do, else by number.
+std::vector<std::string> class_folders(const Dataset& dataset) {
+  std::vector<std::string> names = dataset.label_names();
+  const bool usable = std::is_sorted(names.begin(), names.end(), std::less_equal<>()) &&
+                      std::none_of(names.begin(), names.end(), [](const std::string& name) {
+                        return name.empty() || name.starts_with('.') || name.find('/') != std::string::npos;
+                      });
+  if (!names.empty() && usable) return names;
+  names.clear();
+  for (int64_t label = 0; label < dataset.label_count() - dataset.first_label(); ++label) {
+    names.push_back(fmt::format("{:05}", label));
+  }
+  return names;
+}
+
+void write_folders(const Dataset& dataset, Subset subset, const ConvertOptions& options, const std::string& directory) {
+  const std::string root = core::join_path(directory, subset == Subset::kTrain ? "train" : "val");
+  const std::vector<std::string> folders = class_folders(dataset);
+  // Also those of classes without images, which keep their labels so.
+  for (const std::string& folder : folders) options.files->make_directories(core::join_path(root, folder));
+  core::for_each_parallel(dataset.size(), options.threads, [&](size_t i) {
+    const Sample sample = read_sample(dataset, static_cast<int64_t>(i));
+    const std::string folder = core::join_path(root, folders[sample.label]);
+    const auto file =
+        options.files->open_write(core::join_path(folder, file_name(subset, static_cast<int64_t>(i), sample)));
+    file->write(sample.bytes());
+    file->close();
+  });
+}
+
+void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOptions& options,
+                        const std::string& directory) {
+  constexpr int kSide = 32;
+  const int64_t batches = subset == Subset::kTrain ? 5 : 1;
+  core::for_each_parallel(batches, options.threads, [&](size_t i) {
+    const auto batch = static_cast<int64_t>(i);
+    const std::string name = subset == Subset::kTrain ? fmt::format("data_batch_{}.bin", batch + 1) : "test_batch.bin";
+    const auto file = options.files->open_write(core::join_path(directory, name));
+    for (int64_t s = dataset.size() * batch / batches; s < dataset.size() * (batch + 1) / batches; ++s) {
+      const Sample sample = read_sample(dataset, s);
+      core::Result<Image> decoded = decode_image(sample.record.bytes);
+      if (!decoded.ok()) throw decoded.error().in(sample.record.where);
+      const Image& image = decoded.value();
+      if (image.height != kSide || image.width != kSide || sample.label >= formats::kCifar10Classes) {
+        throw Error(ErrorCode::kInvalidArgument,
+                    {.problem = "sample does not fit into a CIFAR-10 batch",
+                     .where = sample.record.where,
+                     .expected = "32 x 32 pixels, a label in [0, 10)",
+                     .actual = fmt::format("{} x {}, label {}", image.width, image.height, sample.label)});
+      }
+      std::string bytes(1, static_cast<char>(sample.label));
+      for (size_t c = 0; c < 3; ++c) {
+        for (size_t p = 0; p < size_t{kSide} * kSide; ++p) bytes += static_cast<char>(image.pixels[3 * p + c]);
+      }
+      file->write(bytes);
+    }
+    file->sync();
+    file->close();
+  });
+}
+
+using Write = void (*)(const Dataset&, Subset, const ConvertOptions&, const std::string&);
+constexpr std::array<std::pair<const char*, Write>, 4> kTargets = {{{"tfrecord", write_tfrecords},
+                                                                    {"webdataset", write_webdataset},
+                                                                    {"folder", write_folders},
+                                                                    {"cifar_binary", write_cifar_binary}}};
+
+Write writer_for(const std::string& target) {
+  for (const auto& [name, write] : kTargets) {
+    if (target == name) return write;
+  }
+  throw core::unknown_name("form of a data set", target, conversion_targets());
+}
+
+}  // namespace
+
+std::vector<std::string> conversion_targets() {
+  std::vector<std::string> names;
+  for (const auto& [name, write] : kTargets) names.emplace_back(name);
+  return names;
+}
+
+void ConvertOptions::validate() const {
+  static_cast<void>(writer_for(to));
+  if (samples_per_shard < 1) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "samples_per_shard is out of range",
+                                              .expected = "at least 1",
+                                              .actual = fmt::format("{}", samples_per_shard)});
+  }
+}
+
+ConvertedSamples convert_dataset(const ConvertOptions& options) {
+  options.validate();
+  const Write write = writer_for(options.to);
+  std::array<std::unique_ptr<Dataset>, 2> subsets;
+  std::optional<Error> missing;
+  for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+    try {
+      DatasetOptions source{.directory = options.from, .subset = subset, .files = options.files};
+      if (subset == Subset::kValidation && subsets[0]) {
+        source.classes = {subsets[0]->label_names(), "the training images", options.on_unknown_class};
+      }
+      subsets[static_cast<size_t>(subset)] = datasets().get(options.name)(source);
+    } catch (const NoSuchSubset& error) {
+      if (!missing) missing = error;
+    }
+  }
+  if (!subsets[0] && !subsets[1]) throw Error(*missing);
+  make_new_directory(options.output, *options.files, [&](const std::string& unfinished) {
+    for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+      const auto& dataset = subsets[static_cast<size_t>(subset)];
+      if (dataset) write(*dataset, subset, options, unfinished);
+    }
+  });
+  return {subsets[0] ? subsets[0]->size() : 0, subsets[1] ? subsets[1]->size() : 0};
+}
+
+}  // namespace trainyard::data

@@ -1,0 +1,37 @@
+// Writes a data set anew in another form. Image files keep their bytes; raw pixels become PNG.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/data/datasets/dataset.h"
+
+namespace trainyard::data {
+
+struct ConvertOptions {
+  std::string name;  // of the data set: "imagenet"
+  std::string from;
+  std::string output;  // must not exist, or be empty
+  std::string to;      // one of conversion_targets()
+  int64_t samples_per_shard = 1000;
+  int threads = 1;
+  OnUnknownClass on_unknown_class = OnUnknownClass::kFail;  // of validation images
+  core::FileSystem* files = &core::local_file_system();
+  void validate() const;  // throws kInvalidArgument
+};
+
+// "tfrecord", "webdataset", "folder" (class folders), "cifar_binary" (32 x 32 images of ten classes).
+std::vector<std::string> conversion_targets();
+
+struct ConvertedSamples {
+  int64_t train = 0, validation = 0;
+};
+
+// Both subsets, as far as they are there, in the order in which the source has them (class folders sort them by class).
+// Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes are kept
+// in TFRecords only. The training's classes number those of the validation, too. Throws kNotFound when there is neither
+// subset, kCorruptData at a bad sample; nothing is left of an output that failed.
+ConvertedSamples convert_dataset(const ConvertOptions& options);
+
+}  // namespace trainyard::data

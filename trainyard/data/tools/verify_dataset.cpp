@@ -1,0 +1,152 @@
+#include "trainyard/data/tools/verify_dataset.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/threads/parallel.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/folder_dataset.h"
+#include "trainyard/data/datasets/record_image.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+constexpr int64_t kSamplesAtOnce = 4096;  // whose errors are kept until they can be told in order
+
+class Verifier {
+ public:
+  explicit Verifier(const VerifyOptions& options) : options_(options) {}
+
+  VerifiedSamples run() {
+    std::optional<Error> missing;
+    for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+      const DatasetOptions whole{.directory = options_.directory,
+                                 .subset = subset,
+                                 .index_directory = options_.index_directory,
+                                 .files = options_.files};
+      if (subset == Subset::kValidation) compare_class_folders(whole);
+      for (const std::vector<std::string>& shards : parts_of(whole)) {
+        DatasetOptions options = whole;
+        options.shards = shards;
+        try {
+          verify_part(options);
+        } catch (const NoSuchSubset& error) {
+          if (!missing) missing = error;
+        }
+      }
+    }
+    if (found_.train + found_.validation + found_.bad == 0 && missing) throw Error(*missing);
+    return found_;
+  }
+
+ private:
+  // Validation images of a class without training images are an error of any run.
+  void compare_class_folders(const DatasetOptions& validation) {
+    try {
+      const StoredImages stored = find_stored_images(validation, tfrecord_prefix(options_.name, validation.subset));
+      if (stored.form != Form::kClassFolders) return;
+      const KnownClasses known{training_class_names(options_.name, validation), "the training images"};
+      if (known.names.empty()) return;
+      labels_of_classes(folders_in(*validation.files, stored.paths.front()), known, stored.paths.front());
+    } catch (const NoSuchSubset&) {
+      return;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kInvalidArgument) throw;
+      tell(error);
+    }
+  }
+
+  // Each shard alone, so that a damaged one does not hide the others; what is not in shards is one part.
+  std::vector<std::vector<std::string>> parts_of(const DatasetOptions& whole) const {
+    std::vector<std::vector<std::string>> parts;
+    try {
+      StoredImages stored = find_stored_images(whole, tfrecord_prefix(options_.name, whole.subset));
+      if (stored.form != Form::kClassFolders) {
+        for (std::string& path : stored.paths) parts.push_back({std::move(path)});
+      }
+    } catch (const NoSuchSubset&) {
+      // CIFAR-10's batches, or opening it says what is missing.
+    }
+    if (parts.empty()) parts.emplace_back();
+    return parts;
+  }
+
+  // Damaged, or a file that cannot be opened or read: what is verified is whether all can be.
+  static bool is_of_the_data(const Error& error) {
+    return error.code() == ErrorCode::kCorruptData || error.code() == ErrorCode::kIo ||
+           error.code() == ErrorCode::kNotFound;
+  }
+
+  // Null, and told, where the records cannot be found.
+  std::unique_ptr<Dataset> open(const DatasetOptions& options) {
+    try {
+      return datasets().get(options_.name)(options);
+    } catch (const NoSuchSubset&) {
+      throw;
+    } catch (const Error& error) {
+      if (!is_of_the_data(error)) throw;
+      tell(error);
+      return nullptr;
+    }
+  }
+
+  void verify_part(DatasetOptions options) {
+    options.use_index = false;
+    std::unique_ptr<Dataset> dataset = open(options);
+    if (!dataset) return;
+    if (!options.shards.empty()) {
+      // The records as an index file has them, if there is one: then it is verified with them.
+      options.use_index = true;
+      if (std::unique_ptr<Dataset> indexed = open(options)) dataset = std::move(indexed);
+    }
+    verify_samples(*dataset, options.subset == Subset::kTrain ? found_.train : found_.validation);
+  }
+
+  void verify_samples(const Dataset& dataset, int64_t& count) {
+    for (int64_t begin = 0; begin < dataset.size(); begin += kSamplesAtOnce) {
+      std::vector<std::optional<Error>> errors(std::min(kSamplesAtOnce, dataset.size() - begin));
+      core::for_each_parallel(errors.size(), options_.threads, [&](size_t i) {
+        if (options_.stop.stop_requested()) throw Error(ErrorCode::kCancelled, "verification was stopped");
+        errors[i] = check(dataset, begin + static_cast<int64_t>(i));
+      });
+      for (const std::optional<Error>& error : errors) {
+        if (error) tell(*error);
+      }
+      count += static_cast<int64_t>(errors.size());
+    }
+  }
+
+  static std::optional<Error> check(const Dataset& dataset, int64_t index) {
+    try {
+      core::Result<Record> record = dataset.read(index);
+      if (!record.ok()) return record.error();
+      const core::Result<RecordImage> image = record_image(record.value());
+      if (!image.ok()) return image.error();
+    } catch (const Error& error) {
+      if (!is_of_the_data(error) && error.code() != ErrorCode::kInvalidArgument) throw;  // the latter: a named pipe
+      return error;
+    }
+    return std::nullopt;
+  }
+
+  void tell(const Error& error) {
+    ++found_.bad;
+    if (options_.on_bad) options_.on_bad(error);
+  }
+
+  const VerifyOptions& options_;
+  VerifiedSamples found_;
+};
+
+}  // namespace
+
+VerifiedSamples verify_dataset(const VerifyOptions& options) {
+  return Verifier(options).run();
+}
+
+}  // namespace trainyard::data

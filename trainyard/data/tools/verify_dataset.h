@@ -1,0 +1,36 @@
+// Reads and decodes every sample of a data set.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/threads/stop_token.h"
+
+namespace trainyard::data {
+
+struct VerifyOptions {
+  std::string name;  // of the data set: "imagenet"
+  std::string directory;
+  std::string index_directory;  // as DatasetOptions
+  int threads = 1;
+  // Called in the order of the shards and samples, from one thread at a time, with what is wrong and where.
+  std::function<void(const core::Error&)> on_bad;
+  core::FileSystem* files = &core::local_file_system();
+  core::StopToken stop = core::StopSource().token();
+};
+
+struct VerifiedSamples {
+  int64_t train = 0, validation = 0;  // that were looked at
+  // Counts the bad ones of both subsets. A shard whose records cannot be found counts as one, class folders that the
+  // training has not as one, too.
+  int64_t bad = 0;
+};
+
+// Both subsets, as far as they are there: checksums of records, labels, and each image decoded whole. A shard whose
+// records cannot be found and an index file that is not of its shard are bad as a whole, the other shards go on. Throws
+// kNotFound when there is neither subset, kCancelled after a stop, and errors of the operating system.
+VerifiedSamples verify_dataset(const VerifyOptions& options);
+
+}  // namespace trainyard::data

@@ -1,0 +1,54 @@
+// Tar archives: where their files are, and writing them (docs/formats/webdataset.md). Reads ustar, pax and GNU archives
+// with names of any length; writes ustar, with pax headers for names that do not fit.
+//
+//   const auto file = core::local_file_system().open_read("train-000000.tar");
+//   for (const formats::TarMember& member : formats::index_tar(*file)) { ... }  // bytes at member.offset in the file
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::formats {
+
+struct TarMember {
+  std::string name;     // with its folders, as stored
+  uint64_t offset = 0;  // of its bytes in the archive
+  uint64_t size = 0;    // bytes
+  bool operator==(const TarMember&) const = default;
+};
+
+// The regular files of an archive, in its order; folders, links and devices are passed over. Reads 512 bytes a file and
+// long names; every checksum is checked, every size against the archive's. An archive may end without its two blocks of
+// zeros. Throws kCorruptData with path and offset: no tar, damaged, truncated, sparse files.
+std::vector<TarMember> index_tar(const core::ReadableFile& file);
+
+// Checks that the bytes at `offset` still have the header of a file of `size` bytes before them: archives have no
+// checksum of their contents, and one that was written anew while it is read would give another file's bytes. Throws
+// kCorruptData.
+void check_tar_header(const core::ReadableFile& file, uint64_t offset, uint64_t size);
+
+// Writes files one behind the other, with mode 0644 and the time 0, so that the same files make the same archive.
+// Errors are core::FileSystem's.
+class TarWriter {
+ public:
+  explicit TarWriter(std::unique_ptr<core::WritableFile> file) : file_(std::move(file)) {}
+
+  void write(std::string_view name, std::string_view content);
+  uint64_t bytes() const { return bytes_; }
+  // Writes the end; must be called for success to be known.
+  void close();
+
+ private:
+  void write_member(std::string_view name, std::string_view content, char type);
+
+  std::unique_ptr<core::WritableFile> file_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace trainyard::formats

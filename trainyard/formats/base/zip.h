@@ -1,0 +1,25 @@
+// Zip archives whose members are stored without compression, as torch.save writes them: where each member lies.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::formats {
+
+struct ZipMember {
+  std::string name;
+  uint64_t offset = 0;  // of the first byte of data in the file
+  uint64_t size = 0;    // bytes
+};
+
+// Whether the file begins as a zip archive.
+bool looks_like_zip(const core::ReadableFile& file);
+
+// The members in the directory's order; also archives of more than 4 GiB (Zip64). Throws kCorruptData naming the file:
+// no directory, members outside the file; kUnsupported: compressed or encrypted members.
+std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file);
+
+}  // namespace trainyard::formats

@@ -1,0 +1,114 @@
+#include "trainyard/formats/logs/event_file.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace trainyard::formats {
+namespace {
+
+double system_clock_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  return name.data();
+}
+
+// As tensorflow/core/lib/histogram/histogram.cc, with the outermost buckets open.
+std::vector<double> make_bucket_limits() {
+  std::vector<double> positive;
+  for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+  positive.push_back(std::numeric_limits<double>::max());
+  std::vector<double> limits;
+  for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) limits.push_back(-*limit);
+  limits.push_back(0);
+  limits.insert(limits.end(), positive.begin(), positive.end());
+  return limits;
+}
+
+}  // namespace
+
+Histogram make_histogram(std::span<const float> values) {
+  static const std::vector<double> limits = make_bucket_limits();
+  Histogram histogram;
+  std::vector<double> buckets(limits.size(), 0);
+  for (const float single : values) {
+    const double value = single;
+    if (!std::isfinite(value)) continue;
+    const auto bucket = std::upper_bound(limits.begin(), limits.end(), value) - limits.begin();
+    buckets[bucket] += 1;
+    histogram.min = histogram.count == 0 ? value : std::min(histogram.min, value);
+    histogram.max = histogram.count == 0 ? value : std::max(histogram.max, value);
+    histogram.count += 1;
+    histogram.sum += value;
+    histogram.sum_squares += value * value;
+  }
+  if (histogram.count == 0) return histogram;
+  const auto used = [](double bucket) { return bucket > 0; };
+  // The bucket before the first used one tells where that one begins.
+  auto begin = std::find_if(buckets.begin(), buckets.end(), used);
+  if (begin != buckets.begin()) --begin;
+  const auto end = std::find_if(buckets.rbegin(), buckets.rend(), used).base();
+  histogram.buckets.assign(begin, end);
+  histogram.bucket_limits.assign(limits.begin() + (begin - buckets.begin()), limits.begin() + (end - buckets.begin()));
+  return histogram;
+}
+
+void EventFileOptions::validate() const {
+  if (!(flush_seconds >= 0)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "flush_seconds is out of range",
+                                                          .expected = "0 or more",
+                                                          .actual = fmt::format("{}", flush_seconds)});
+  }
+}
+
+EventFileWriter::EventFileWriter(core::FileSystem& files, const std::string& directory, EventFileOptions options)
+    : options_(std::move(options)) {
+  options_.validate();
+  if (!options_.clock) options_.clock = system_clock_seconds;
+  if (options_.hostname.empty()) options_.hostname = machine_name();
+  files.make_directories(directory);
+  const std::string name =
+      fmt::format("events.out.tfevents.{:010}.{}", static_cast<int64_t>(options_.clock()), options_.hostname);
+  std::string path = core::join_path(directory, name);
+  // TensorBoard reads the files of a directory in the order of their names.
+  for (int number = 1; files.exists(path); ++number)
+    path = core::join_path(directory, fmt::format("{}.{}", name, number));
+  records_.emplace(files.open_write(path));
+  write({.file_version = "brain.Event:2"});
+  flush();
+}
+
+void EventFileWriter::write(Event event) {
+  const double now = options_.clock();
+  if (event.wall_time == 0) event.wall_time = now;
+  records_->write(encode_event(event));
+  if (now - flushed_at_ >= options_.flush_seconds) flush();
+}
+
+void EventFileWriter::flush() {
+  records_->flush();
+  flushed_at_ = options_.clock();
+}
+
+void EventFileWriter::close() {
+  records_->close();
+}
+
+std::optional<Event> EventFileReader::next() {
+  const uint64_t offset = records_.offset();
+  if (!records_.next(record_)) return std::nullopt;
+  core::Result<Event> event = decode_event(record_);
+  if (!event.ok()) throw event.error().in(fmt::format("{} at offset {}", file_.path(), offset));
+  return std::move(event).value();
+}
+
+}  // namespace trainyard::formats

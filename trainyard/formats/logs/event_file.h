@@ -1,0 +1,121 @@
+// TensorBoard event files (docs/formats/event_file.md): scalars, histograms and images by step, and a reader of them.
+//
+//   formats::EventFileWriter events(core::local_file_system(), train_dir);
+//   events.write({.step = 100, .values = {{"loss", 2.25F}, {"gradient", formats::make_histogram(gradient)}}});
+//   events.close();
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/records/tfrecord.h"
+
+namespace trainyard::formats {
+
+// A distribution as TensorBoard draws it.
+struct Histogram {
+  double min = 0;
+  double max = 0;
+  double count = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  // Bucket i counts the values in [bucket_limits[i - 1], bucket_limits[i]); the first begins at minus infinity.
+  std::vector<double> bucket_limits;
+  std::vector<double> buckets;
+
+  bool operator==(const Histogram&) const = default;
+};
+
+// The histogram of `values` with TensorFlow's bucket limits: 0, and plus and minus 1e-12 * 1.1^k. Empty buckets at both
+// ends are left out. Values that are not finite are left out.
+Histogram make_histogram(std::span<const float> values);
+
+// A picture as a compressed file.
+struct EncodedImage {
+  int height = 0;    // pixels
+  int width = 0;     // pixels
+  int channels = 0;  // 1 gray, 3 RGB, 4 RGBA
+  std::string data;  // PNG or JPEG
+
+  bool operator==(const EncodedImage&) const = default;
+};
+
+struct SummaryValue {
+  std::string tag;
+  std::variant<std::monostate, float, Histogram, EncodedImage> value;  // monostate: of a kind that is not read
+
+  bool operator==(const SummaryValue&) const = default;
+};
+
+struct Event {
+  double wall_time = 0;  // seconds since the epoch; 0: the writer puts the present time
+  int64_t step = 0;
+  std::vector<SummaryValue> values;
+  std::string file_version;  // only in the first event of a file
+  // A run begins or resumes at `step`: TensorBoard drops what earlier files of the directory say of this step and later
+  // ones.
+  bool session_start = false;
+
+  bool operator==(const Event&) const = default;
+};
+
+// The message of an event, and back; kCorruptData when it is none.
+std::string encode_event(const Event& event);
+core::Result<Event> decode_event(std::string_view encoded);
+
+struct EventFileOptions {
+  // Seconds after which a written event becomes visible to other processes, when another one is written.
+  double flush_seconds = 30;
+  // Seconds since the epoch. Default: the system's clock.
+  std::function<double()> clock;
+  // Part of the file's name. Default: the machine's name.
+  std::string hostname;
+
+  void validate() const;  // throws kInvalidArgument
+};
+
+// Writes one new event file. One thread at a time.
+class EventFileWriter {
+ public:
+  // Makes `directory` if need be and in it the file events.out.tfevents.<seconds>.<hostname>, with a number behind it
+  // when there is such a file already. The file's first event is flushed at once. Throws kIo, kNoSpace.
+  EventFileWriter(core::FileSystem& files, const std::string& directory, EventFileOptions options = {});
+
+  const std::string& path() const { return records_->path(); }
+  // Throws kIo, kNoSpace; the file then takes no further event.
+  void write(Event event);
+  void flush();
+  // Must be called for success to be known.
+  void close();
+
+ private:
+  EventFileOptions options_;
+  std::optional<TfRecordWriter> records_;
+  double flushed_at_ = 0;
+};
+
+// Reads an event file from front to back.
+class EventFileReader {
+ public:
+  // `file` must outlive the reader.
+  explicit EventFileReader(const core::ReadableFile& file) : file_(file), records_(file) {}
+
+  // The next event, nothing at the end. Throws kCorruptData with path and offset.
+  std::optional<Event> next();
+
+ private:
+  const core::ReadableFile& file_;
+  TfRecordReader records_;
+  std::string record_;
+};
+
+}  // namespace trainyard::formats

@@ -1,0 +1,216 @@
+#include "trainyard/formats/logs/event_file.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/fault_injector.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/testing/hostile_input.h"
+
+namespace trainyard::formats {
+namespace {
+
+using std::string_literals::operator""s;
+
+std::vector<Event> read_events(const std::string& path) {
+  const auto file = core::local_file_system().open_read(path);
+  EventFileReader reader(*file);
+  std::vector<Event> events;
+  while (std::optional<Event> event = reader.next()) events.push_back(*event);
+  return events;
+}
+
+Event sample_event() {
+  return {.wall_time = 1234.5,
+          .step = 100,
+          .values = {{"loss", 2.25F},
+                     {"gradient", make_histogram(std::vector<float>{-1, 0, 0.5, 0.5, 2})},
+                     {"input", EncodedImage{.height = 2, .width = 3, .channels = 1, .data = "\x89PNG\0"s}}}};
+}
+
+EventFileOptions fixed_clock(double& now) {
+  return {.flush_seconds = 30, .clock = [&now] { return now; }, .hostname = "host"};
+}
+
+TEST(EventFile, MessagesComeBack) {
+  const Event event = sample_event();
+  EXPECT_EQ(decode_event(encode_event(event)).value(), event);
+  const Event start{.wall_time = 1, .step = 7, .session_start = true};
+  EXPECT_EQ(decode_event(encode_event(start)).value(), start);
+  EXPECT_EQ(decode_event("").value(), Event{});
+}
+
+// {wall_time: 1.5, step: 300, summary: {value: {tag: "a", simple_value: 1}}} by the wire format's rules.
+TEST(EventFile, MessageBytes) {
+  EXPECT_EQ(encode_event({.wall_time = 1.5, .step = 300, .values = {{"a", 1.0F}}}),
+            "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f"
+            "\x10\xac\x02"
+            "\x2a\x0a\x0a\x08\x0a\x01\x61\x15\x00\x00\x80\x3f"s);
+}
+
+TEST(EventFile, NamesTheFileAndWritesTheVersionFirst) {
+  const core::TempDir directory;
+  double now = 1700000000.75;
+  EventFileWriter first(core::local_file_system(), directory.file("new/run"), fixed_clock(now));
+  EXPECT_EQ(first.path(), directory.file("new/run/events.out.tfevents.1700000000.host"));
+  EXPECT_EQ(read_events(first.path()), (std::vector<Event>{{.wall_time = now, .file_version = "brain.Event:2"}}))
+      << "visible at once";
+  // Within the same second, nothing is overwritten.
+  EventFileWriter second(core::local_file_system(), directory.file("new/run"), fixed_clock(now));
+  EXPECT_EQ(second.path(), directory.file("new/run/events.out.tfevents.1700000000.host.1"));
+}
+
+TEST(EventFile, EventsAreVisibleAfterTheFlushTime) {
+  const core::TempDir directory;
+  double now = 1000;
+  EventFileWriter writer(core::local_file_system(), directory.path(), fixed_clock(now));
+  for (const int seconds : {10, 10, 10}) {
+    EXPECT_EQ(read_events(writer.path()).size(), 1U);
+    now += seconds;
+    writer.write(sample_event());
+  }
+  EXPECT_EQ(read_events(writer.path()).size(), 4U);
+  writer.write(sample_event());
+  EXPECT_EQ(read_events(writer.path()).size(), 4U);
+  writer.flush();
+  EXPECT_EQ(read_events(writer.path()).size(), 5U);
+  writer.write({.step = 5});
+  writer.close();
+  const std::vector<Event> events = read_events(writer.path());
+  EXPECT_EQ(events[4], sample_event());
+  EXPECT_EQ(events[5], (Event{.wall_time = 1030, .step = 5}));
+}
+
+TEST(EventFile, RefusesANegativeFlushTime) {
+  const core::TempDir directory;
+  for (const double seconds : {-1.0, std::nan("")}) {
+    EXPECT_THROW(EventFileWriter(core::local_file_system(), directory.path(), {.flush_seconds = seconds}), core::Error);
+  }
+}
+
+TEST(EventFile, HistogramCountsByDefinition) {
+  std::vector<float> values;
+  for (int i = 0; i < 1000; ++i) values.push_back(std::sin(static_cast<float>(i)) * std::pow(10.0F, (i % 7) - 3));
+  values.push_back(0);
+  std::vector<float> with_others = values;
+  with_others.push_back(std::numeric_limits<float>::quiet_NaN());
+  with_others.push_back(std::numeric_limits<float>::infinity());
+  const Histogram histogram = make_histogram(with_others);
+  EXPECT_EQ(histogram.count, 1001);
+  EXPECT_EQ(histogram.min, *std::min_element(values.begin(), values.end()));
+  EXPECT_EQ(histogram.max, *std::max_element(values.begin(), values.end()));
+  EXPECT_DOUBLE_EQ(histogram.sum, std::accumulate(values.begin(), values.end(), 0.0));
+  EXPECT_DOUBLE_EQ(
+      histogram.sum_squares,
+      std::accumulate(values.begin(), values.end(), 0.0, [](double sum, double value) { return sum + value * value; }));
+  ASSERT_EQ(histogram.buckets.size(), histogram.bucket_limits.size());
+  double before = -std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < histogram.buckets.size(); ++i) {
+    const double limit = histogram.bucket_limits[i];
+    EXPECT_EQ(histogram.buckets[i],
+              std::count_if(values.begin(), values.end(), [&](float v) { return v >= before && v < limit; }));
+    before = limit;
+  }
+  EXPECT_GT(histogram.buckets.back(), 0);
+  EXPECT_EQ(histogram.buckets.front(), 0) << "tells where the first used bucket begins";
+}
+
+TEST(EventFile, HistogramOfExtremeValues) {
+  EXPECT_EQ(make_histogram({}), Histogram{});
+  EXPECT_EQ(make_histogram(std::vector<float>{std::nanf("")}), Histogram{});
+  const float largest = std::numeric_limits<float>::max();
+  const Histogram histogram = make_histogram(std::vector<float>{-largest, largest});
+  EXPECT_EQ(histogram.count, 2);
+  EXPECT_EQ(std::accumulate(histogram.buckets.begin(), histogram.buckets.end(), 0.0), 2);
+}
+
+TEST(EventFile, DamagedMessagesGiveEventsOrErrors) {
+  Event sample = sample_event();
+  sample.session_start = true;
+  const std::string good = encode_event(sample);
+  const auto read = [](std::string_view damaged) {
+    const core::Result<Event> event = decode_event(damaged);
+    if (!event.ok()) {
+      EXPECT_EQ(event.error().code(), core::ErrorCode::kCorruptData);
+    }
+  };
+  for_each_truncation(good, read);
+  for_each_mutation(good, 5000, read);
+}
+
+TEST(EventFile, ADamagedEventIsNamed) {
+  const core::TempDir directory;
+  TfRecordWriter writer(core::local_file_system().open_write(directory.file("events")));
+  writer.write(encode_event(sample_event()));
+  writer.write("\xff\xff no event");
+  writer.close();
+  try {
+    read_events(directory.file("events"));
+    FAIL() << "read it";
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+    EXPECT_NE(error.detail().where.find("events at offset "), std::string::npos) << error.what();
+  }
+}
+
+TEST(EventFile, AFullDiskIsToldAtEveryWrite) {
+  for (int n = 1;; ++n) {
+    const core::TempDir directory;
+    core::FaultInjector faults;
+    faults.fail_writes_from_nth(n, core::Fault::kNoSpace);
+    const auto files = core::make_file_system(faults);
+    std::optional<core::ErrorCode> code;
+    try {
+      EventFileWriter writer(*files, directory.file("run"));
+      writer.write(sample_event());
+      writer.flush();
+      writer.close();
+    } catch (const core::Error& error) {
+      code = error.code();
+    }
+    if (!faults.reached()) {
+      EXPECT_EQ(code, std::nullopt);
+      break;
+    }
+    EXPECT_EQ(code, core::ErrorCode::kNoSpace) << n;
+  }
+}
+
+// Writes the files that tests/tensorboard_reads_events.py, which sets the folder, opens with TensorBoard's own reader.
+TEST(EventFileWriter, WritesFilesForTensorBoard) {
+  const core::TempDir temporary;
+  const char* given = std::getenv("TRAINYARD_TENSORBOARD_DIR");
+  const std::string folder = given != nullptr ? given : temporary.path();
+  EventFileOptions options{.hostname = "test"};
+  options.clock = [] { return 1700000000.0; };
+  EventFileWriter first(core::local_file_system(), folder, options);
+  for (int step = 0; step < 10; ++step) first.write({.step = step, .values = {{"loss", 1.0F / (step + 1)}}});
+  first.close();
+  // The run was resumed at step 8: what the first file says of steps 8 and 9 no longer counts.
+  options.clock = [] { return 1700000100.0; };
+  EventFileWriter second(core::local_file_system(), folder, options);
+  second.write({.step = 8, .session_start = true});
+  for (int step = 8; step < 12; ++step) second.write({.step = step, .values = {{"loss", -1.0F}}});
+  std::vector<float> values;
+  for (int i = -50; i <= 150; ++i) values.push_back(static_cast<float>(i) / 100);
+  second.write({.step = 12, .values = {{"weights", make_histogram(values)}}});
+  // A PNG of one white pixel.
+  second.write(
+      {.step = 12,
+       .values = {
+           {"input", EncodedImage{.height = 1,
+                                  .width = 1,
+                                  .channels = 1,
+                                  .data = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\0\0\0\0:~\x9bU\0\0\0\n"
+                                          "IDATx\x9c\x63\xf8\x0f\0\1\1\1\0\x1b\xb6\xeeV\0\0\0\0IEND\xae"
+                                          "B`\x82"s}}}});
+  second.close();
+  EXPECT_EQ(read_events(first.path()).size(), 11U);
+  EXPECT_EQ(read_events(second.path()).size(), 8U);
+}
+
+}  // namespace
+}  // namespace trainyard::formats

@@ -1,0 +1,131 @@
+#include "trainyard/formats/logs/trace.h"
+
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::formats {
+namespace {
+
+using Json = nlohmann::json;
+
+// 2023-11-14T22:13:20Z and some nanoseconds; the inner event begins with the outer one and is listed first.
+Trace sample_trace() {
+  const TraceEvent outer{.name = "forward", .category = "step", .begin_ns = 1500, .duration_ns = 7250};
+  const TraceEvent inner{.name = "conv1 + \"bn1\"",
+                         .category = "forward",
+                         .begin_ns = 1500,
+                         .duration_ns = 999,
+                         .arguments = {{"kernel", "3x3\n\xc3\xa9"}, {"flops", int64_t{1} << 40}}};
+  return {.process = "trainyard",
+          .start_unix_ns = 1'700'000'000'000'000'700,
+          .tracks = {{"trainer", {}}, {"replica 0", {inner, outer}}}};
+}
+
+TEST(ChromeTrace, HoldsProcessThreadsAndEvents) {
+  const Json json = Json::parse(chrome_trace(sample_trace()));
+  EXPECT_EQ(json["otherData"]["start"], "2023-11-14T22:13:20Z");
+  std::vector<std::string> threads;
+  std::vector<Json> events;
+  for (const Json& event : json["traceEvents"]) {
+    if (event["name"] == "thread_name") threads.push_back(event["args"]["name"]);
+    if (event["ph"] == "X") events.push_back(event);
+  }
+  EXPECT_EQ(json["traceEvents"][0]["args"]["name"], "trainyard");
+  EXPECT_EQ(threads, (std::vector<std::string>{"trainer", "replica 0"}));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0]["name"], "forward") << "of events that begin together the longer one comes first";
+  EXPECT_EQ(events[0]["ts"], 1.5);
+  EXPECT_EQ(events[0]["dur"], 7.25);
+  EXPECT_EQ(events[0]["tid"], 1);
+  EXPECT_EQ(events[0]["args"], Json::object());
+  EXPECT_EQ(events[1]["name"], "conv1 + \"bn1\"");
+  EXPECT_EQ(events[1]["cat"], "forward");
+  EXPECT_EQ(events[1]["dur"], 0.999);
+  EXPECT_EQ(events[1]["args"], (Json{{"kernel", "3x3\n\xc3\xa9"}, {"flops", int64_t{1} << 40}}));
+}
+
+TEST(ChromeTrace, KeepsNanosecondsOfALongRun) {
+  constexpr int64_t kDay = int64_t{24} * 3600 * 1'000'000'000;
+  const Json json = Json::parse(
+      chrome_trace({.process = "p", .tracks = {{"t", {{.name = "e", .category = "c", .begin_ns = kDay + 1}}}}}));
+  EXPECT_EQ(json["traceEvents"].back()["ts"].get<double>(), (static_cast<double>(kDay) + 1) / 1000);
+}
+
+TEST(ChromeTrace, ReplacesBytesThatAreNoText) {
+  EXPECT_EQ(Json::parse(chrome_trace({.process = "\xff"}))["traceEvents"][0]["args"]["name"], "\xef\xbf\xbd");
+}
+
+// The stream's first event is handed over by the thread's only one.
+Trace device_trace() {
+  return {
+      .process = "trainyard",
+      .tracks = {{"replica 0", {{.name = "conv", .category = "forward", .begin_ns = 1000, .duration_ns = 500}}},
+                 {"stream:7", {{.name = "gemm", .category = "kernel", .begin_ns = 2000, .duration_ns = 9000}}, "GPU:1"},
+                 {"stream:8", {}, "GPU:1"},
+                 {"stream:7", {}, "GPU:0"}},
+      .flows = {{"launch", 0, 1, 1200, 2000}},
+      .notes = {{"device", "fake \"1\""}}};
+}
+
+TEST(ChromeTrace, HoldsDevicesAsProcessesAndFlowsBetweenTracks) {
+  const Json json = Json::parse(chrome_trace(device_trace()));
+  std::vector<std::string> processes;
+  std::vector<int> pids;
+  Json start, end;
+  for (const Json& event : json["traceEvents"]) {
+    if (event["name"] == "process_name") processes.push_back(event["args"]["name"]);
+    if (event["name"] == "thread_name") pids.push_back(event["pid"]);
+    if (event["ph"] == "s") start = event;
+    if (event["ph"] == "f") end = event;
+  }
+  EXPECT_EQ(processes, (std::vector<std::string>{"trainyard", "GPU:1", "GPU:0"}));
+  EXPECT_EQ(pids, (std::vector<int>{1, 2, 2, 3}));
+  EXPECT_EQ(json["otherData"]["device"], "fake \"1\"");
+  ASSERT_TRUE(start.is_object() && end.is_object());
+  EXPECT_EQ(start["id"], end["id"]);
+  EXPECT_EQ(start["cat"], end["cat"]);
+  EXPECT_EQ(start["name"], end["name"]);
+  EXPECT_EQ(start["pid"], 1);
+  EXPECT_EQ(start["tid"], 0);
+  EXPECT_EQ(start["ts"], 1.2);
+  EXPECT_EQ(end["pid"], 2);
+  EXPECT_EQ(end["tid"], 1);
+  EXPECT_EQ(end["ts"], 2);
+  EXPECT_EQ(end["bp"], "e") << "it ends at the event that encloses it, not at the next one";
+}
+
+TEST(StepStats, NamesDevicesAfterThreads) {
+  const std::string text = step_stats_text(device_trace());
+  for (const char* device : {"CPU:0", "GPU:1/stream:7", "GPU:1/stream:8", "GPU:0/stream:7"}) {
+    EXPECT_NE(text.find(fmt::format("device: \"/job:localhost/replica:0/task:0/device:{}\"\n", device)),
+              std::string::npos)
+        << text;
+  }
+}
+
+// tests/tensorboard_parses_step_stats.py parses it with TensorBoard's copy of TensorFlow's messages.
+TEST(StepStats, WritesAFileForTensorBoard) {
+  const core::TempDir temp;
+  const char* given = std::getenv("TRAINYARD_TENSORBOARD_DIR");
+  const std::string path = core::join_path(given != nullptr ? given : temp.path(), "step_stats.txt");
+  core::local_file_system().write_file_atomically(path, step_stats_text(sample_trace()));
+  const std::string text = core::local_file_system().read_file(path);
+  EXPECT_EQ(text.find("dev_stats {\n  device: \"/job:localhost/replica:0/task:0/device:CPU:0\"\n  thread_names {"), 0u);
+  EXPECT_NE(text.find("node_name: \"conv1 + \\\"bn1\\\"\"\n"), std::string::npos);
+  EXPECT_NE(text.find("all_start_nanos: 1700000000000002200\n"), std::string::npos);
+  EXPECT_NE(
+      text.find("timeline_label: \"forward: conv1 + \\\"bn1\\\", kernel 3x3\\012\\303\\251, flops 1099511627776\""),
+      std::string::npos);
+  // From 2.2 us to 3.199 us, and to 9.45 us.
+  EXPECT_NE(text.find("all_start_micros: 1700000000000002\n    op_end_rel_micros: 1\n"), std::string::npos);
+  EXPECT_NE(text.find("all_start_micros: 1700000000000002\n    op_end_rel_micros: 7\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::formats

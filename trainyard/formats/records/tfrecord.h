@@ -1,0 +1,88 @@
+// TFRecord files: records of bytes, each framed by its length and two checksums (docs/formats/tfrecord.md).
+//
+//   const auto file = core::local_file_system().open_read("train-00000-of-00002");
+//   formats::TfRecordReader reader(*file);
+//   for (std::string record; reader.next(record);) { ... }
+//
+//   const std::vector<formats::RecordSpan> spans = formats::index_tfrecord(*file);  // or in any order
+//   std::string buffer;
+//   core::Result<std::string_view> record = formats::read_tfrecord(*file, spans[7], buffer);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::formats {
+
+// Bytes around the data of a record: length (8), its checksum (4), and the data's checksum (4) behind it.
+inline constexpr uint64_t kTfRecordFrameBytes = 16;
+
+// One record in a file.
+struct RecordSpan {
+  uint64_t offset = 0;  // of the frame's first byte in the file
+  uint64_t length = 0;  // bytes of data, without the frame
+
+  bool operator==(const RecordSpan&) const = default;
+};
+
+// The checksum as TFRecord stores it: rotated and offset, so that a checksum of data that holds checksums stays good.
+uint32_t masked_crc32c(std::string_view data);
+
+// All records of the file, found by hopping from length to length: reads 12 bytes a record. The checksums of the
+// lengths are checked, those of the data are not. Throws kCorruptData with path and offset; nothing behind a broken
+// length can be found.
+std::vector<RecordSpan> index_tfrecord(const core::ReadableFile& file);
+
+// The length of the data of the record at `offset`, which must be before the end of the file. Its checksum is checked,
+// and that the record ends within the file. Throws kCorruptData with path and offset.
+uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset);
+
+// The data of one record, read into `buffer` (which only grows, so reuse it) and valid until the buffer changes. Both
+// checksums are checked, and the span against the file's size before memory is taken. A kCorruptData error with path
+// and offset is returned, errors of the operating system are thrown. May be called from many threads.
+core::Result<std::string_view> read_tfrecord(const core::ReadableFile& file, RecordSpan span, std::string& buffer);
+
+// Reads a file from front to back.
+class TfRecordReader {
+ public:
+  // `file` must outlive the reader.
+  explicit TfRecordReader(const core::ReadableFile& file) : file_(file) {}
+
+  // Puts the next record in `record` and returns true, or returns false at the end of the file. Throws kCorruptData
+  // with path and offset; the reader then stays where it is.
+  bool next(std::string& record);
+
+  // Of the record that next() will read.
+  uint64_t offset() const { return offset_; }
+
+ private:
+  const core::ReadableFile& file_;
+  uint64_t offset_ = 0;
+  std::string buffer_;
+};
+
+// Writes records one behind the other. Errors are core::FileSystem's.
+class TfRecordWriter {
+ public:
+  explicit TfRecordWriter(std::unique_ptr<core::WritableFile> file) : file_(std::move(file)) {}
+
+  const std::string& path() const { return file_->path(); }
+  void write(std::string_view data);
+  // Other processes see what was written.
+  void flush() { file_->flush(); }
+  // On the medium.
+  void sync() { file_->sync(); }
+  // Must be called for success to be known.
+  void close() { file_->close(); }
+
+ private:
+  std::unique_ptr<core::WritableFile> file_;
+};
+
+}  // namespace trainyard::formats

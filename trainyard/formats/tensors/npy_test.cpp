@@ -1,0 +1,150 @@
+#include "trainyard/formats/tensors/npy.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/formats/testing/testdata.h"
+
+namespace trainyard::formats {
+namespace {
+
+using std::string_literals::operator""s;
+
+NpyArray read_content(std::string_view content) {
+  return read_npy(MemoryFile(content));
+}
+
+NpyArray read_testdata(const std::string& name) {
+  return read_content(testdata(name));
+}
+
+template <typename T>
+std::vector<T> values_of(const NpyArray& array) {
+  const std::span<const T> values = array.values<T>();
+  return {values.begin(), values.end()};
+}
+
+// A file of version 1.0 with the given header text and data.
+std::string file_of(std::string_view header, std::string_view data) {
+  std::string content = "\x93NUMPY\x01\x00"s;
+  content += static_cast<char>(header.size() % 256);
+  content += static_cast<char>(header.size() / 256);
+  return content.append(header).append(data);
+}
+
+// The error of reading `content`.
+core::Error error_of(std::string_view content) {
+  try {
+    read_content(content);
+  } catch (const core::Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "read it";
+  return {core::ErrorCode::kInternal, "none"};
+}
+
+TEST(Npy, ReadsFilesOfNumPy) {
+  const NpyArray matrix = read_testdata("float32_2x3.npy");
+  EXPECT_EQ(matrix.shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(values_of<float>(matrix), (std::vector<float>{0, 0.25F, 0.5F, 0.75F, 1, 1.25F}));
+
+  const NpyArray scalar = read_testdata("float64_scalar.npy");
+  EXPECT_TRUE(scalar.shape.empty());
+  EXPECT_EQ(values_of<double>(scalar), std::vector<double>{2.5});
+
+  EXPECT_EQ(values_of<int64_t>(read_testdata("int64_3.npy")), (std::vector<int64_t>{1, -2, 3}));
+  EXPECT_EQ(values_of<float>(read_testdata("version_2_float32_2.npy")), (std::vector<float>{1, 2}));
+
+  const NpyArray empty = read_testdata("uint8_empty_0x4.npy");
+  EXPECT_EQ(empty.type, NpyType::kUint8);
+  EXPECT_EQ(empty.shape, (std::vector<int64_t>{0, 4}));
+  EXPECT_TRUE(empty.bytes.empty());
+}
+
+TEST(Npy, WritesTheBytesOfNumPy) {
+  const std::vector<float> matrix = {0, 0.25F, 0.5F, 0.75F, 1, 1.25F};
+  EXPECT_EQ(encode_npy<float>(std::vector<int64_t>{2, 3}, matrix), testdata("float32_2x3.npy"));
+  EXPECT_EQ(encode_npy<double>({}, std::vector<double>{2.5}), testdata("float64_scalar.npy"));
+  EXPECT_EQ(encode_npy<int64_t>(std::vector<int64_t>{3}, std::vector<int64_t>{1, -2, 3}), testdata("int64_3.npy"));
+  EXPECT_EQ(encode_npy<uint8_t>(std::vector<int64_t>{0, 4}, {}), testdata("uint8_empty_0x4.npy"));
+}
+
+TEST(Npy, ReadsWhatItWroteAtAnyHeaderLength) {
+  for (int64_t size = 1; size < 200'000; size *= 3) {
+    const std::vector<uint8_t> values(size, 7);
+    const std::string content = encode_npy<uint8_t>(std::vector<int64_t>{1, size, 1}, values);
+    EXPECT_EQ((content.size() - size) % 64, 0U);
+    EXPECT_EQ(values_of<uint8_t>(read_content(content)), values);
+  }
+}
+
+TEST(Npy, ShapeAndValuesMustAgree) {
+  const std::vector<float> values(6);
+  for (const std::vector<int64_t>& shape :
+       std::vector<std::vector<int64_t>>{{5}, {}, {-2, -3}, {int64_t{1} << 62, 8}}) {
+    EXPECT_THROW(encode_npy<float>(shape, values), core::Error);
+  }
+}
+
+TEST(Npy, AnotherTypeIsRefused) {
+  const NpyArray array = read_testdata("int64_3.npy");
+  try {
+    array.values<float>();
+    FAIL() << "gave integers for floats";
+  } catch (const core::Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "array is of another type: expected float32, got int64; convert it, as with x.astype('float32')");
+  }
+}
+
+TEST(Npy, WhatIsKnownButNotReadIsUnsupported) {
+  EXPECT_EQ(error_of(testdata("fortran_2x3.npy")).code(), core::ErrorCode::kUnsupported);
+  EXPECT_EQ(error_of(testdata("big_endian_2.npy")).code(), core::ErrorCode::kUnsupported);
+  EXPECT_EQ(error_of(file_of("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", "12345678")).code(),
+            core::ErrorCode::kUnsupported);
+  EXPECT_EQ(error_of("\x93NUMPY\x03\x00\x02\x00\x00\x00{}"s).code(), core::ErrorCode::kUnsupported);
+}
+
+TEST(Npy, HostileShapesAreRefusedBeforeAllocation) {
+  for (const std::string shape :
+       {"(1152921504606846976,)", "(4611686018427387905,)" /* 4 bytes, modulo 2^64 */,
+        "(4294967296, 4294967296, 4294967296)", "(-1,)", "(99999999999999999999,)", "(1000000000,)", "(2, 2)"}) {
+    const std::string content = file_of("{'descr': '<f4', 'fortran_order': False, 'shape': " + shape + ", }\n", "1234");
+    const MemoryFile file(content);
+    EXPECT_THROW(read_npy(file), core::Error) << shape;
+    EXPECT_LE(file.longest_read(), 200U) << shape;
+  }
+  // A header of 4 GiB.
+  const MemoryFile file("\x93NUMPY\x02\x00\xff\xff\xff\xff{}"s);
+  EXPECT_THROW(read_npy(file), core::Error);
+  EXPECT_LE(file.longest_read(), 12U);
+}
+
+TEST(Npy, MalformedHeadersAreCorruptData) {
+  for (const std::string header :
+       {"", "{}", "{'descr': '<f4', 'fortran_order': False}", "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)",
+        "{'descr': '<f4', 'fortran_order': 1, 'shape': (1,)}", "{'descr': <f4, 'fortran_order': False, 'shape': (1,)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': 1}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1 2)}",
+        "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "{'other': '<f4'}", "{'descr"}) {
+    const core::Error error = error_of(file_of(header, "1234"));
+    EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData) << header;
+    EXPECT_NE(error.detail().where.find("memory at offset "), std::string::npos);
+  }
+}
+
+TEST(Npy, DamagedFilesGiveArraysOrErrors) {
+  const std::string good = testdata("float32_2x3.npy");
+  for_each_truncation(good,
+                      [](std::string_view part) { EXPECT_THROW(read_content(part), core::Error) << part.size(); });
+  for_each_mutation(good, 5000, [](const std::string& damaged) {
+    try {
+      read_content(damaged);
+    } catch (const core::Error&) {
+    }
+  });
+}
+
+}  // namespace
+}  // namespace trainyard::formats

@@ -1,0 +1,198 @@
+#include "trainyard/formats/tensors/tensor_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/tensors/torch_state_dict.h"
+
+namespace trainyard::formats {
+namespace {
+
+struct TypeInfo {
+  std::string_view name;
+  size_t bytes;
+};
+
+// By TensorType.
+constexpr TypeInfo kTypes[] = {{"bool", 1},  {"uint8", 1},   {"int8", 1},     {"int16", 2},   {"int32", 4},
+                               {"int64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8}};
+
+float half_to_float(uint16_t bits) {
+  const uint32_t sign = (bits & 0x8000U) << 16, exponent = (bits >> 10) & 0x1FU, fraction = bits & 0x3FFU;
+  if (exponent == 0) {  // zero or subnormal: fraction * 2^-24
+    const float size = static_cast<float>(fraction) * 0x1p-24F;
+    return sign != 0 ? -size : size;
+  }
+  const uint32_t wide = exponent == 31 ? 0xFFU : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+float element(const char* bytes, TensorType type) {
+  switch (type) {
+    case TensorType::kBool:
+    case TensorType::kUint8:
+      return load_little_endian<uint8_t>(bytes);
+    case TensorType::kInt8:
+      return load_little_endian<int8_t>(bytes);
+    case TensorType::kInt16:
+      return load_little_endian<int16_t>(bytes);
+    case TensorType::kInt32:
+      return static_cast<float>(load_little_endian<int32_t>(bytes));
+    case TensorType::kInt64:
+      return static_cast<float>(load_little_endian<int64_t>(bytes));
+    case TensorType::kFloat16:
+      return half_to_float(load_little_endian<uint16_t>(bytes));
+    case TensorType::kBfloat16:
+      return std::bit_cast<float>(static_cast<uint32_t>(load_little_endian<uint16_t>(bytes)) << 16);
+    case TensorType::kFloat32:
+      return load_little_endian<float>(bytes);
+    case TensorType::kFloat64:
+      return static_cast<float>(load_little_endian<double>(bytes));
+  }
+  return 0;
+}
+
+// Elements from the first to behind the last, gaps included. Shape and strides have been checked.
+uint64_t extent(const StoredTensor& tensor) {
+  uint64_t last = 0;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    if (tensor.shape[i] == 0) return 0;
+    last += static_cast<uint64_t>(tensor.shape[i] - 1) * static_cast<uint64_t>(tensor.strides[i]);
+  }
+  return last + 1;
+}
+
+// What training in parallel and compiling put in front of all names; either may be inside the other.
+void drop_wrappers(std::vector<StoredTensor>& tensors) {
+  constexpr std::string_view kParallel = "module.", kCompiled = "_orig_mod.";
+  for (const std::string_view wrapper : {kCompiled, kParallel, kCompiled}) {
+    const auto has_it = [&](const StoredTensor& tensor) { return tensor.name.starts_with(wrapper); };
+    if (!std::all_of(tensors.begin(), tensors.end(), has_it)) continue;
+    for (StoredTensor& tensor : tensors) tensor.name.erase(0, wrapper.size());
+  }
+}
+
+}  // namespace
+
+std::string_view tensor_type_name(TensorType type) {
+  return kTypes[static_cast<size_t>(type)].name;
+}
+
+size_t tensor_type_bytes(TensorType type) {
+  return kTypes[static_cast<size_t>(type)].bytes;
+}
+
+int64_t StoredTensor::count() const {
+  int64_t product = 1;
+  for (int64_t size : shape) product *= size;
+  return product;
+}
+
+std::string describe(const StoredTensor& tensor) {
+  return fmt::format("{} [{}]", tensor_type_name(tensor.type), fmt::join(tensor.shape, ", "));
+}
+
+std::string tensor_place(const std::string& path, std::string_view tensor) {
+  constexpr size_t kLongest = 200;  // of what a stranger's file calls a name
+  return tensor.empty() ? path : fmt::format("{}, tensor '{}'", path, tensor.substr(0, kLongest));
+}
+
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i > 0; --i) {
+    strides[i - 1] = stride;
+    if (__builtin_mul_overflow(stride, std::max<int64_t>(shape[i - 1], 1), &stride)) stride = 0;  // refused later
+  }
+  return strides;
+}
+
+void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t end, const std::string& path) {
+  const auto error = [&](std::string problem, std::string expected = "", std::string actual = "") {
+    return core::Error(core::ErrorCode::kCorruptData, {.problem = std::move(problem),
+                                                       .where = tensor_place(path, tensor.name),
+                                                       .expected = std::move(expected),
+                                                       .actual = std::move(actual),
+                                                       .remedy = "write the file again"});
+  };
+  if (tensor.strides.size() != tensor.shape.size()) throw error("tensor has another number of strides than sizes");
+  uint64_t count = 1, last = 0;
+  bool possible = true;
+  for (size_t i = 0; i < tensor.shape.size(); ++i) {
+    const int64_t size = tensor.shape[i], stride = tensor.strides[i];
+    uint64_t reach = 0;
+    possible = possible && size >= 0 && stride >= 0 &&
+               !__builtin_mul_overflow(count, static_cast<uint64_t>(std::max<int64_t>(size, 1)), &count) &&
+               !__builtin_mul_overflow(static_cast<uint64_t>(std::max<int64_t>(size, 1) - 1),
+                                       static_cast<uint64_t>(stride), &reach) &&
+               !__builtin_add_overflow(last, reach, &last);
+  }
+  const uint64_t width = tensor_type_bytes(tensor.type);
+  if (!possible || last >= (uint64_t{1} << 60) || count > (uint64_t{1} << 60)) {
+    throw error("tensor has an impossible shape", "", describe(tensor));
+  }
+  const uint64_t bytes = extent(tensor) * width,
+                 room = begin <= end && tensor.offset >= begin && tensor.offset <= end ? end - tensor.offset : 0;
+  if (bytes > room || tensor.offset < begin || tensor.offset > end) {
+    throw error("tensor does not lie inside its data", fmt::format("{} bytes of {}", bytes, describe(tensor)),
+                fmt::format("{}", room));
+  }
+  // Strides of zero would make much of little.
+  if (count * width > end - begin && extent(tensor) != 0) {
+    throw error("tensor has more elements than its data", fmt::format("at most {}", (end - begin) / width),
+                fmt::format("{}", count));
+  }
+}
+
+TensorFile::TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors,
+                       std::map<std::string, std::string> metadata)
+    : file_(std::move(file)), tensors_(std::move(tensors)), metadata_(std::move(metadata)) {}
+
+const StoredTensor* TensorFile::find(std::string_view name) const {
+  const auto found =
+      std::find_if(tensors_.begin(), tensors_.end(), [&](const StoredTensor& tensor) { return tensor.name == name; });
+  return found == tensors_.end() ? nullptr : &*found;
+}
+
+std::vector<float> TensorFile::read_floats(const StoredTensor& tensor) const {
+  if (tensor.count() == 0) return {};
+  const size_t width = tensor_type_bytes(tensor.type);
+  std::vector<char> bytes(extent(tensor) * width);
+  file_->read_at(tensor.offset, std::as_writable_bytes(std::span(bytes)));
+  std::vector<float> values(static_cast<size_t>(tensor.count()));
+  if (tensor.type == TensorType::kFloat32 && tensor.strides == contiguous_strides(tensor.shape)) {
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+  std::vector<int64_t> index(tensor.shape.size());
+  uint64_t at = 0;
+  for (float& value : values) {
+    value = element(bytes.data() + at * width, tensor.type);
+    for (size_t i = index.size(); i > 0; --i) {
+      at += static_cast<uint64_t>(tensor.strides[i - 1]);
+      if (++index[i - 1] < tensor.shape[i - 1]) break;
+      at -= static_cast<uint64_t>(tensor.shape[i - 1]) * static_cast<uint64_t>(tensor.strides[i - 1]);
+      index[i - 1] = 0;
+    }
+  }
+  return values;
+}
+
+TensorFile open_tensor_file(const std::string& path, core::FileSystem& files) {
+  auto file = files.open_read(path);
+  std::map<std::string, std::string> metadata;
+  std::vector<StoredTensor> tensors =
+      looks_like_torch(*file) ? read_torch_state_dict(*file) : read_safetensors_header(*file, &metadata);
+  drop_wrappers(tensors);
+  return {std::move(file), std::move(tensors), std::move(metadata)};
+}
+
+}  // namespace trainyard::formats

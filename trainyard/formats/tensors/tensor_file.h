@@ -1,0 +1,87 @@
+// Files of named tensors: safetensors (safetensors.h) and PyTorch's state dicts (torch_state_dict.h).
+//
+//   const formats::TensorFile file = formats::open_tensor_file("resnet50.pth");
+//   for (const formats::StoredTensor& tensor : file.tensors()) use(tensor.name, file.read_floats(tensor));
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::formats {
+
+enum class TensorType : uint8_t {
+  kBool,
+  kUint8,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64
+};
+
+std::string_view tensor_type_name(TensorType type);  // "float32", as PyTorch prints it
+size_t tensor_type_bytes(TensorType type);           // of one element
+
+struct StoredTensor {
+  std::string name;
+  TensorType type = TensorType::kFloat32;
+  std::vector<int64_t> shape;    // none: a single number
+  std::vector<int64_t> strides;  // elements from one index to the next, none negative; as long as the shape
+  uint64_t offset = 0;           // of the first element in the file, bytes
+
+  int64_t count() const;  // elements
+};
+
+// More are refused: in a pickle many tensors may share one long list of sizes, which each would copy.
+inline constexpr size_t kMaxDimensions = 64;
+
+// "float32 [64, 3, 7, 7]"
+std::string describe(const StoredTensor& tensor);
+
+// Where an error is: "resnet50.pth, tensor 'fc.weight'"; the file alone without a tensor.
+std::string tensor_place(const std::string& path, std::string_view tensor);
+
+// The strides of an array in C order.
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
+
+// Tensors that have been found to lie inside the file. Any thread.
+class TensorFile {
+ public:
+  TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors,
+             std::map<std::string, std::string> metadata = {});
+
+  const std::string& path() const { return file_->path(); }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the file's order
+  // Texts by name that safetensors files hold beside the tensors; state dicts have none.
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  const StoredTensor* find(std::string_view name) const;  // null when there is none
+
+  // The elements in C order, as float32: 16-bit and integer types exactly as far as float32 can, float64 rounded.
+  std::vector<float> read_floats(const StoredTensor& tensor) const;
+
+ private:
+  std::unique_ptr<core::ReadableFile> file_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Which of the formats a file is, its first bytes say, not its name. "module." and "_orig_mod." in front of all names,
+// which data-parallel training and torch.compile add, go. Nothing in it is executed, and no memory is taken beyond the
+// file's size. Throws kNotFound; kCorruptData naming the file and the tensor.
+TensorFile open_tensor_file(const std::string& path, core::FileSystem& files = core::local_file_system());
+
+// For the readers: throws kCorruptData unless shape and strides are possible and all elements lie in the bytes
+// [begin, end) of the file.
+void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t end, const std::string& path);
+
+}  // namespace trainyard::formats

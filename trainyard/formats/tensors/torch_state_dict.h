@@ -1,0 +1,22 @@
+// PyTorch's state dicts as torch.save has written them since version 1.6: a zip archive with a pickle that describes
+// the tensors, and their numbers (docs/formats/torch_state_dict.md). Nothing is executed: the pickle may only build
+// dictionaries, lists, numbers, strings and tensors.
+#pragma once
+
+#include <vector>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+
+namespace trainyard::formats {
+
+// Whether the file is a zip archive, or a pickle as PyTorch wrote them before 1.6 (which read_torch_state_dict
+// refuses).
+bool looks_like_torch(const core::ReadableFile& file);
+
+// The tensors of the state dict: the file's value, or that under "state_dict", "model_state_dict" or "model" of a
+// training checkpoint; entries that are no tensors are left out. Throws kCorruptData naming the file, the instruction
+// or the tensor; kUnsupported for files from before 1.6.
+std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file);
+
+}  // namespace trainyard::formats

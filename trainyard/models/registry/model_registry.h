@@ -1,0 +1,86 @@
+// The zoo: which models there are for which data sets, how each is built, and what it is trained with by default.
+//
+//   const ModelInfo& info = find_model("resnet20", "cifar10");
+//   nn::Graph graph = build_model("resnet20", "cifar10", {.num_classes = 10});
+//
+// A model of your own, in one source file and nothing else:
+//
+//   const ModelRegistration kMine({.name = "mine", .family = DatasetFamily::kCifar10, .image_size = 32,
+//                                  .build = [](const ModelOptions& options) { ... return builder.build(x); }});
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::models {
+
+// Data sets that share their models: imagenet and synthetic; cifar10 and shapes.
+enum class DatasetFamily { kImagenet, kCifar10 };
+
+// "imagenet", "cifar10".
+std::string_view family_name(DatasetFamily family);
+
+struct DatasetInfo {
+  std::string_view name;
+  DatasetFamily family = DatasetFamily::kImagenet;
+  int64_t benchmark_classes = 0;  // as tf_cnn_benchmarks counts them: with a class 0 for the background
+  int64_t num_classes = 0;        // without
+  int64_t train_examples = 0, validation_examples = 0;  // of the whole data set
+};
+
+// imagenet, synthetic, cifar10, shapes. Throws kInvalidArgument, "Invalid dataset name: NAME", for others.
+const DatasetInfo& find_dataset(std::string_view name);
+std::vector<std::string> dataset_names();
+
+struct ModelOptions {
+  int64_t num_classes = 1000;
+  int64_t image_size = 0;  // height and width; 0: the model's own
+};
+
+// How a model's own learning rate falls, where the user gives none: epochs and factors of the first rate.
+struct DefaultSchedule {
+  double learning_rate = 0.005;
+  int64_t batch_size = 0;  // that the rate is for, scaled linearly with the global batch; 0: any, not scaled
+  double warmup_epochs = 0;
+  std::vector<double> boundary_epochs;  // empty: constant
+  std::vector<double> factors;          // of learning_rate, one more than boundaries
+};
+
+struct ModelInfo {
+  std::string name;
+  DatasetFamily family = DatasetFamily::kImagenet;
+  std::string equals;  // the network elsewhere that this is: "torchvision resnet18"; empty: none
+  int64_t image_size = 224;
+  int64_t default_batch_size = 32;  // per device
+  DefaultSchedule schedule;
+  double default_loss_scale = 128;
+  // How names begin of what published weights have beside this network: auxiliary classifiers.
+  std::vector<std::string> auxiliary;
+  std::function<nn::Graph(const ModelOptions&)> build;  // gets an image_size that is not 0: call build_model()
+};
+
+// Throws kInvalidArgument: `Model "NAME" is already registered for dataset "DATASET"`.
+void register_model(ModelInfo info);
+
+// At program start, as a namespace-scope constant.
+struct ModelRegistration {
+  explicit ModelRegistration(ModelInfo info) { register_model(std::move(info)); }
+};
+
+// By name and data set; "torchvision/<name>" finds torchvision's network whether or not <name> alone does. Throws
+// kInvalidArgument: "Invalid model name 'NAME' for dataset 'DATASET'" with the data set that has it, the nearest name
+// or those that it begins, or find_dataset()'s error; kUnsupported for upstream's models that classify no images. The
+// reference stays valid.
+const ModelInfo& find_model(const std::string& name, std::string_view dataset);
+// Sorted.
+std::vector<std::string> model_names(DatasetFamily family);
+
+// find_model() and build. Throws kInvalidArgument also for options that the model cannot have.
+nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options);
+
+}  // namespace trainyard::models

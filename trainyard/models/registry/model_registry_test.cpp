@@ -1,0 +1,114 @@
+#include "trainyard/models/registry/model_registry.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/golden.h"
+#include "trainyard/nn/graph/layer_table.h"
+
+namespace trainyard::models {
+namespace {
+
+nn::Graph tiny(const ModelOptions& options) {
+  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = "tiny"});
+  return b.build(b.linear("fc", b.flatten("flatten", b.input()), {.out_features = options.num_classes}));
+}
+
+TEST(ModelRegistry, FindsModelsByDatasetFamily) {
+  EXPECT_EQ(find_model("trivial", "imagenet").image_size, 227);
+  EXPECT_EQ(find_model("trivial", "synthetic").image_size, 227);
+  EXPECT_EQ(find_model("trivial", "cifar10").image_size, 32);
+  EXPECT_EQ(&find_model("resnet20", "shapes"), &find_model("resnet20", "cifar10"));
+}
+
+TEST(ModelRegistry, SaysOfUpstreamsOtherModelsThatTheyAreNotCovered) {
+  for (const char* name : {"ssd300", "deepspeech2", "ncf"}) {
+    try {
+      find_model(name, "imagenet");
+      ADD_FAILURE() << name << " was found";
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << name;
+    }
+  }
+}
+
+TEST(ModelRegistry, NamesWhatIsWrong) {
+  EXPECT_EQ(core::message_of([] { find_model("resnet2", "cifar10"); }),
+            "Invalid model name 'resnet2' for dataset 'cifar10'; did you mean 'resnet20'?");
+  EXPECT_EQ(core::message_of([] { find_model("resnet20", "imagenet"); }),
+            "Invalid model name 'resnet20' for dataset 'imagenet'; resnet20 is a model for cifar10: pass "
+            "--data_name=cifar10");
+  EXPECT_EQ(core::message_of([] { find_model("convnext", "imagenet"); }),
+            "Invalid model name 'convnext' for dataset 'imagenet'; did you mean one of 'convnext_base', "
+            "'convnext_small', 'convnext_tiny'?");
+  EXPECT_EQ(core::message_of([] { find_model("trivial", "cifar-10"); }),
+            "Invalid dataset name: cifar-10; did you mean 'cifar10'?");
+  EXPECT_EQ(core::message_of([] { build_model("trivial", "cifar10", {.num_classes = 0}); }).substr(0, 41),
+            "a model needs at least one class and an i");
+  EXPECT_EQ(core::code_of([] { build_model("resnet50", "imagenet", {.num_classes = int64_t{1} << 62}); }),
+            core::ErrorCode::kInvalidArgument);
+}
+
+TEST(ModelRegistry, TakesModelsOfTheUserOnce) {
+  register_model({.name = "tiny_of_the_test", .family = DatasetFamily::kCifar10, .image_size = 4, .build = tiny});
+  EXPECT_EQ(build_model("tiny_of_the_test", "cifar10", {.num_classes = 5}).parameter_count(), 3 * 16 * 5 + 5);
+  EXPECT_EQ(core::message_of([] { register_model({.name = "tiny_of_the_test", .family = DatasetFamily::kCifar10}); }),
+            "Model \"tiny_of_the_test\" is already registered for dataset \"cifar10\"");
+}
+
+// Published: 25,557,032 for torchvision's resnet50, whose network this is.
+TEST(Zoo, Resnet50HasThePublishedParameters) {
+  const nn::Graph graph = build_model("resnet50_v1.5", "imagenet", {.num_classes = 1000});
+  EXPECT_EQ(graph.parameter_count(), 25557032);
+  // 4.09 billion multiply-accumulates are published for it at 224 x 224.
+  EXPECT_NEAR(static_cast<double>(graph.forward_flops()), 2 * 4.09e9, 2 * 0.01e9);
+}
+
+// 3x3 convolutions and two BN numbers a channel: 1 + 6n of them, and the classifier.
+int64_t cifar_resnet_parameters(int64_t n, int64_t classes) {
+  const auto convolution = [](int64_t in, int64_t out) { return 9 * in * out + 2 * out; };
+  int64_t count = convolution(3, 16) + 2 * n * convolution(16, 16);
+  for (int64_t width : {32, 64}) count += convolution(width / 2, width) + (2 * n - 1) * convolution(width, width);
+  return count + 64 * classes + classes;
+}
+
+TEST(Zoo, CifarResnetsHaveTheParametersOfTheirFormula) {
+  const std::vector<std::pair<const char*, int64_t>> blocks{
+      {"resnet20", 3}, {"resnet32", 5}, {"resnet44", 7}, {"resnet56", 9}, {"resnet110", 18}};
+  for (const auto& [name, n] : blocks) {
+    EXPECT_EQ(build_model(name, "cifar10", {.num_classes = 10}).parameter_count(), cifar_resnet_parameters(n, 10))
+        << name;
+  }
+  // The paper's table 6 says 0.27 M and 0.85 M.
+  EXPECT_EQ(cifar_resnet_parameters(3, 10), 269722);
+  EXPECT_EQ(cifar_resnet_parameters(9, 10), 853018);
+}
+
+TEST(Zoo, SmallModelsHaveTheParametersOfTheirLayers) {
+  EXPECT_EQ(build_model("trivial", "cifar10", {.num_classes = 10}).parameter_count(),
+            (3 * 32 * 32 + 1) + (4096 + 4096) + (4096 * 10 + 10));
+  EXPECT_EQ(build_model("lenet", "imagenet", {.num_classes = 10}).parameter_count(),
+            (25 * 3 * 32 + 32) + (25 * 32 * 64 + 64) + (7 * 7 * 64 * 512 + 512) + (512 * 10 + 10));
+}
+
+TEST(Zoo, EveryModelBuildsForItsClassesAndSizes) {
+  for (DatasetFamily family : {DatasetFamily::kImagenet, DatasetFamily::kCifar10}) {
+    for (const std::string& name : model_names(family)) {
+      const nn::Graph graph = build_model(name, family_name(family), {.num_classes = 7});
+      EXPECT_EQ(graph.output_shape(), nn::Shape{7}) << name;
+      EXPECT_EQ(graph.input_shape()[1], find_model(name, family_name(family)).image_size) << name;
+      const nn::Graph other = build_model(name, family_name(family), {.num_classes = 7, .image_size = 128});
+      EXPECT_EQ(other.input_shape(), (nn::Shape{3, 128, 128})) << name;
+    }
+  }
+}
+
+TEST(Zoo, LayerTables) {
+  EXPECT_TRUE(core::matches_golden(nn::layer_table(build_model("resnet20", "cifar10", {.num_classes = 10})),
+                                   "trainyard/models/testdata/resnet20.txt"));
+  EXPECT_TRUE(core::matches_golden(nn::layer_table(build_model("resnet50_v1.5", "imagenet", {.num_classes = 1000})),
+                                   "trainyard/models/testdata/resnet50_v1.5.txt"));
+}
+
+}  // namespace
+}  // namespace trainyard::models

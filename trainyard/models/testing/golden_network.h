@@ -1,0 +1,166 @@
+// A model on drawn weights against golden values of another program's same network: logits of evaluation and gradients
+// of training, by files that scripts of tools/golden write (torchvision_models.py explains the lines, drawn.py the
+// numbers).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/random/random.h"
+#include "trainyard/nn/execution/executor.h"
+
+namespace trainyard::models {
+
+inline constexpr int64_t kClasses = 10, kBatch = 2, kPeriod = 1000003;
+
+// SplitMix64's finaliser: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014.
+inline double draw(uint64_t identity, int64_t index) {
+  uint64_t z = identity + static_cast<uint64_t>(index) * 0x9E3779B97F4A7C15U;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  z ^= z >> 31;
+  return static_cast<double>(z >> 40) / (1 << 23) - 1;
+}
+
+// Fills a contiguous tensor of double with factor * draw + offset, rounded to float.
+inline void fill_drawn(const at::Tensor& tensor, const std::string& name, double factor = 1, double offset = 0) {
+  const uint64_t identity = core::stable_hash(name);
+  auto* const data = tensor.data_ptr<double>();
+  const int64_t period = std::min(tensor.numel(), kPeriod);
+  for (int64_t i = 0; i < period; ++i) data[i] = static_cast<float>(offset + factor * draw(identity, i));
+  for (int64_t i = period; i < tensor.numel(); i += period) {
+    std::copy_n(data, std::min(period, tensor.numel() - i), data + i);
+  }
+}
+
+inline at::Tensor drawn(const std::string& name, at::IntArrayRef shape) {
+  at::Tensor tensor = at::empty(shape, at::kDouble);
+  fill_drawn(tensor, name);
+  return tensor;
+}
+
+// The product of a flat tensor with draw(name).
+inline double product_with_drawn(const at::Tensor& flat, const std::string& name) {
+  const at::Tensor numbers = drawn(name, {std::min(flat.numel(), kPeriod)});
+  double sum = 0;
+  for (const at::Tensor& part : flat.split(kPeriod)) {
+    sum += part.dot(numbers.narrow(0, 0, part.numel())).item<double>();
+  }
+  return sum;
+}
+
+inline void set_start(const at::Tensor& tensor, const std::string& name) {
+  if (tensor.dim() > 1) {
+    fill_drawn(tensor, name, std::sqrt(6.0 / static_cast<double>(tensor[0].numel())));
+  } else if (name.ends_with("weight")) {
+    fill_drawn(tensor, name, 0.5, 1);
+  } else if (name.ends_with("running_var")) {
+    fill_drawn(tensor, name, 0.5, 1.5);
+  } else {
+    fill_drawn(tensor, name, 0.25);
+  }
+}
+
+struct Gradient {
+  std::string shape;
+  double norm = 0, probe = 0;
+};
+
+struct Golden {
+  int64_t parameters = 0;  // at 1,000 classes, where the file says so
+  int64_t size = 64;       // height and width of the images
+  std::vector<double> logits;
+  std::map<std::string, Gradient> gradients;
+};
+
+// `path`: from the sources' root.
+inline Golden read_golden(const std::string& path) {
+  std::ifstream file(std::string(TRAINYARD_SOURCE_DIR "/") + path);
+  Golden golden;
+  std::string line, kind;
+  while (std::getline(file, line)) {
+    std::istringstream text(line);
+    text >> kind;
+    if (kind == "parameters") text >> golden.parameters;
+    if (kind == "size") text >> golden.size;
+    if (kind == "logits") {
+      for (double logit = 0; text >> logit;) golden.logits.push_back(logit);
+    }
+    if (kind == "gradient") {
+      std::string name;
+      Gradient gradient;
+      text >> name;
+      std::getline(text, gradient.shape, ']');
+      gradient.shape = gradient.shape.substr(1) + "]";
+      text >> gradient.norm >> gradient.probe;
+      golden.gradients[name] = gradient;
+    }
+  }
+  return golden;
+}
+
+// Without dropout and stochastic depth.
+inline nn::Graph without_randomness(nn::Graph graph) {
+  for (nn::Node& node : graph.nodes) {
+    if (auto* dropout = std::get_if<nn::Dropout>(&node.op)) dropout->drop = 0;
+    if (auto* depth = std::get_if<nn::StochasticDepth>(&node.op)) depth->drop = 0;
+  }
+  return graph;
+}
+
+// A set in double and executors on it: evaluation in float, training in double.
+struct Rig {
+  explicit Rig(const nn::Graph& graph) : set({.dtype = at::kDouble}), sink(set) {
+    training = nn::make_executor("reference", without_randomness(graph),
+                                 {.dtype = at::kDouble, .parameters = &set, .gradients = &sink});
+    set.allocate();
+    evaluation = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
+    for (const nn::Segment& segment : set.segments()) {
+      set_start(set.value(*set.find(segment.spec.name)), segment.spec.name);
+    }
+    for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) set_start(set.buffer(i), set.buffer_spec(i).name);
+  }
+  nn::ParameterSet set;
+  nn::GradientSink sink;
+  std::unique_ptr<nn::Executor> evaluation, training;
+};
+
+// Logits within 1e-4 of the largest, gradients within 1e-3 by norm and probe.
+inline void expect_golden(const nn::Graph& graph, const Golden& golden) {
+  Rig rig(graph);
+  const int64_t size = graph.input_shape()[1];
+  const at::Tensor images = drawn("images", {kBatch, 3, size, size});
+  {
+    const at::Tensor logits = rig.evaluation->forward(images, {}).flatten().to(at::kDouble);
+    const at::Tensor expected = at::tensor(golden.logits, at::kDouble);
+    ASSERT_EQ(logits.sizes(), expected.sizes());
+    EXPECT_LE((logits - expected).abs().max().item<double>(), 1e-4 * expected.abs().max().item<double>());
+  }
+  rig.sink.begin(0, 1);
+  const at::Tensor logits = rig.training->forward(images, {});
+  (logits * drawn("cotangent", logits.sizes())).mean().backward();
+  rig.sink.finish();
+  double largest = 0;
+  for (const auto& [name, gradient] : golden.gradients) largest = std::max(largest, gradient.norm);
+  for (const nn::Segment& segment : rig.set.segments()) {
+    const std::string& name = segment.spec.name;
+    const at::Tensor gradient = rig.set.gradient(*rig.set.find(name)).flatten();
+    const Gradient& expected = golden.gradients.at(name);
+    // A bias in front of batch norm has none.
+    const double allowed = 1e-3 * std::max(expected.norm, 1e-9 * largest);
+    EXPECT_NEAR(gradient.norm().item<double>(), expected.norm, allowed) << name;
+    EXPECT_NEAR(product_with_drawn(gradient, "probe " + name), expected.probe, allowed) << name;
+  }
+}
+
+}  // namespace trainyard::models

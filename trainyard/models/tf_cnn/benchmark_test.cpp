@@ -1,0 +1,137 @@
+// tf_cnn_benchmarks' models against numbers that come from elsewhere.
+
+#include <array>
+#include <string>
+
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/models/registry/model_registry.h"
+
+namespace trainyard::models {
+namespace {
+
+int64_t parameters(const std::string& name, const std::string& dataset) {
+  return build_model(name, dataset, {.num_classes = find_dataset(dataset).num_classes}).parameter_count();
+}
+
+struct Count {
+  const char* name;
+  const char* dataset;
+  int64_t parameters;
+};
+
+// Trainable variables of upstream's own code (NASNet: Keras'): tools/golden/tf_cnn_benchmarks_models.py.
+constexpr Count kUpstream[] = {
+    {"alexnet", "imagenet", 61838248},     {"googlenet", "imagenet", 6998552},
+    {"inception3", "imagenet", 23817352},  {"inception4", "imagenet", 42648232},
+    {"lenet", "imagenet", 2172840},        {"overfeat", "imagenet", 145920872},
+    {"resnet101", "imagenet", 44549160},   {"resnet101_v2", "imagenet", 44509032},
+    {"resnet152", "imagenet", 60192808},   {"resnet152_v2", "imagenet", 60137320},
+    {"resnet50", "imagenet", 25557032},    {"resnet50_v1.5", "imagenet", 25557032},
+    {"resnet50_v2", "imagenet", 25534312}, {"trivial", "imagenet", 4259780},
+    {"vgg11", "imagenet", 132863336},      {"vgg16", "imagenet", 138357544},
+    {"vgg19", "imagenet", 143667240},      {"alexnet", "cifar10", 1756426},
+    {"trivial", "cifar10", 52235},         {"resnet20", "cifar10", 269722},
+    {"resnet20_v2", "cifar10", 269402},    {"resnet32", "cifar10", 464154},
+    {"resnet32_v2", "cifar10", 463610},    {"resnet44", "cifar10", 658586},
+    {"resnet44_v2", "cifar10", 657818},    {"resnet56", "cifar10", 853018},
+    {"resnet56_v2", "cifar10", 852026},    {"resnet110", "cifar10", 1727962},
+    {"resnet110_v2", "cifar10", 1725962},  {"nasnet", "imagenet", 5289978},
+    {"nasnetlarge", "imagenet", 88753150},
+};
+
+TEST(BenchmarkZoo, ParametersAreUpstreams) {
+  for (const Count& count : kUpstream) {
+    EXPECT_EQ(parameters(count.name, count.dataset), count.parameters) << count.name << " for " << count.dataset;
+  }
+}
+
+// The paper's table 4 says 3.4 M for MobileNet v2 (torchvision's has 3,504,872), its table 1 3.3 M for NASNet-A
+// (6 @ 768).
+TEST(BenchmarkZoo, ParametersArePublished) {
+  EXPECT_EQ(parameters("mobilenet", "imagenet"), 3504872);
+  EXPECT_NEAR(static_cast<double>(parameters("nasnet", "cifar10")), 3.3e6, 0.1e6);
+}
+
+// Biases with all convolutions, two numbers a channel with all norms.
+int64_t densenet_parameters(int64_t layers, int64_t growth) {
+  int64_t count = 27 * 16 + 16, channels = 16;
+  for (int block = 0; block < 3; ++block) {
+    for (int64_t i = 0; i < layers; ++i, channels += growth) count += 2 * channels + 9 * channels * growth + growth;
+    count += block < 2 ? 2 * channels + channels * channels + channels : 2 * channels + channels * 10 + 10;
+  }
+  return count;
+}
+
+TEST(BenchmarkZoo, DensenetsHaveTheParametersOfTheirFormula) {
+  EXPECT_EQ(parameters("densenet40_k12", "cifar10"), densenet_parameters(12, 12));
+  EXPECT_EQ(parameters("densenet100_k12", "cifar10"), densenet_parameters(32, 12));
+  EXPECT_EQ(parameters("densenet100_k24", "cifar10"), densenet_parameters(32, 24));
+  // The paper's table 2 says 1.0 M, 7.0 M and 27.2 M.
+  EXPECT_NEAR(static_cast<double>(densenet_parameters(12, 12)), 1.0e6, 0.05e6);
+  EXPECT_NEAR(static_cast<double>(densenet_parameters(32, 12)), 7.0e6, 0.05e6);
+  EXPECT_NEAR(static_cast<double>(densenet_parameters(32, 24)), 27.2e6, 0.06e6);
+}
+
+// Norms of two numbers a channel after each convolution (v1), or in front of each (v2).
+int64_t official_parameters(const std::array<int64_t, 4>& blocks, bool bottleneck, int version) {
+  int64_t count = 49 * 3 * 64 + (version == 1 ? 128 : 0), in = 64;
+  for (size_t stage = 0; stage < 4; ++stage) {
+    const int64_t c = int64_t{64} << stage, out = bottleneck ? 4 * c : c;
+    count += in * out + (version == 1 ? 2 * out : 0);  // beside the first block
+    for (int64_t i = 0; i < blocks[stage]; ++i, in = out) {
+      count += bottleneck ? in * c + 9 * c * c + c * out : 9 * in * c + 9 * c * c;
+      const int64_t middle = bottleneck ? 2 * c : c;
+      count += 2 * (middle + (version == 1 ? out : in));
+    }
+  }
+  return count + (version == 2 ? 2 * in : 0) + in * 1000 + 1000;
+}
+
+TEST(BenchmarkZoo, OfficialResnetsHaveTheParametersOfTheirFormula) {
+  // torchvision's, whose first stage has a shortcut without parameters up to 34 layers.
+  EXPECT_EQ(official_parameters({3, 4, 6, 3}, true, 1), 25557032);
+  EXPECT_EQ(official_parameters({2, 2, 2, 2}, false, 1), 11689512 + 64 * 64 + 2 * 64);
+  struct Size {
+    int layers;
+    std::array<int64_t, 4> blocks;
+  };
+  for (const Size& size : std::initializer_list<Size>{{18, {2, 2, 2, 2}},
+                                                      {34, {3, 4, 6, 3}},
+                                                      {50, {3, 4, 6, 3}},
+                                                      {101, {3, 4, 23, 3}},
+                                                      {152, {3, 8, 36, 3}},
+                                                      {200, {3, 24, 36, 3}}}) {
+    const std::string name = fmt::format("official_resnet{}", size.layers);
+    EXPECT_EQ(parameters(name, "imagenet"), official_parameters(size.blocks, size.layers >= 50, 1)) << name;
+    EXPECT_EQ(parameters(name + "_v2", "imagenet"), official_parameters(size.blocks, size.layers >= 50, 2)) << name;
+  }
+}
+
+TEST(BenchmarkZoo, DefaultsAreUpstreams) {
+  EXPECT_EQ(find_model("alexnet", "imagenet").default_batch_size, 512);
+  EXPECT_EQ(find_model("alexnet", "cifar10").default_batch_size, 128);
+  EXPECT_EQ(find_model("nasnetlarge", "imagenet").default_batch_size, 16);
+  EXPECT_EQ(find_model("official_resnet50", "imagenet").default_batch_size, 128);
+  EXPECT_EQ(find_model("official_resnet50_v2", "imagenet").default_batch_size, 128);
+  EXPECT_EQ(find_model("official_resnet200", "imagenet").default_batch_size, 32);
+  EXPECT_EQ(find_model("resnet101", "imagenet").default_batch_size, 32);
+  EXPECT_EQ(find_model("densenet40_k12", "cifar10").schedule.boundary_epochs, (std::vector<double>{150, 225, 300}));
+  EXPECT_EQ(find_model("nasnet", "cifar10").schedule.learning_rate, 0.025);
+  EXPECT_EQ(find_model("overfeat", "imagenet").image_size, 231);
+}
+
+// Torchvision's networks have a name of their own where a bare one is tf_cnn_benchmarks'.
+TEST(BenchmarkZoo, OneRuleDecidesNames) {
+  for (const std::string& name : model_names(DatasetFamily::kImagenet)) {
+    const ModelInfo& info = find_model(name, "imagenet");
+    if (!name.starts_with("torchvision/")) continue;
+    EXPECT_EQ(info.equals, "torchvision " + name.substr(12));
+    EXPECT_EQ(find_model(name.substr(12), "imagenet").equals, "tf_cnn_benchmarks " + name.substr(12));
+  }
+  EXPECT_EQ(&find_model("torchvision/resnet18", "imagenet"), &find_model("resnet18", "imagenet"));
+}
+
+}  // namespace
+}  // namespace trainyard::models

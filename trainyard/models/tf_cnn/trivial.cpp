@@ -1,0 +1,28 @@
+// Next to nothing to compute: for measuring everything around the model. Flatten, one unit, 4,096 units, classes.
+
+#include "trainyard/models/registry/layer_defaults.h"
+
+namespace trainyard::models {
+namespace {
+
+nn::Graph build_trivial(const ModelOptions& options) {
+  nn::GraphBuilder b({.image = square_image(options), .name = "trivial"});
+  auto x = b.flatten("flatten", b.input());
+  x = append_linear(b, "affine0", x, 1, true);
+  x = append_linear(b, "affine1", x, 4096, true);
+  return b.build(append_linear(b, "affine2", x, options.num_classes, false));
+}
+
+const ModelRegistration kImagenet({.name = "trivial",
+                                   .family = DatasetFamily::kImagenet,
+                                   .equals = "tf_cnn_benchmarks trivial",
+                                   .image_size = 227,
+                                   .build = build_trivial});
+const ModelRegistration kCifar10({.name = "trivial",
+                                  .family = DatasetFamily::kCifar10,
+                                  .equals = "tf_cnn_benchmarks trivial",
+                                  .image_size = 32,
+                                  .build = build_trivial});
+
+}  // namespace
+}  // namespace trainyard::models

@@ -1,0 +1,59 @@
+#include "trainyard/nn/cpu/convolution/convolution.h"
+
+#include "trainyard/nn/cpu/convolution/lane_convolution.h"
+#include "trainyard/nn/cpu/convolution/onednn_convolution.h"
+#include "trainyard/nn/cpu/convolution/whole_groups.h"
+#include "trainyard/nn/cpu/convolution/winograd_convolution.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+// Blocked layout keeps groups apart only where each fills whole blocks, or is one channel (depthwise).
+bool groups_fit(const ConvolutionShape& s) {
+  if (s.groups == 1) return true;
+  if (s.groups == s.in_channels && s.groups == s.out_channels) return true;
+  return s.in_channels / s.groups % channel_block() == 0 && s.out_channels / s.groups % channel_block() == 0;
+}
+
+// How often more zeros than numbers are multiplied by running on whole blocks.
+int64_t waste(const ConvolutionShape& s) {
+  const WholeGroups whole = whole_groups(s, channel_block());
+  return whole.count * whole.in * whole.out / (s.out_channels * (s.in_channels / s.groups));
+}
+
+// Our kernels multiply floats one at a time. oneDNN's in 16 bits multiply pairs where the processor can, forward and
+// backward to the input: that makes up for as many zeros as numbers.
+bool pays_whole(const ConvolutionShape& s, ConvolutionDirection direction) {
+  if (!fills_lanes(s)) return waste(s) < 8;
+  return s.dtype == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16 &&
+         direction != ConvolutionDirection::kBackwardWeights && waste(s) <= 2;
+}
+
+}  // namespace
+
+bool ConvolutionKernel::is_fusable(UnitActivation activation) {
+  switch (activation) {
+    case UnitActivation::kNone:
+    case UnitActivation::kRelu:
+    case UnitActivation::kRelu6:
+    case UnitActivation::kSilu:
+    case UnitActivation::kHardSwish:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShape& shape, const Options& options) {
+  if (groups_fit(shape)) {
+    if (auto kernel = make_onednn_convolution(shape, options, false)) return kernel;
+  }
+  if (options.algorithm != ConvolutionAlgorithm::kDirect) return make_winograd_convolution(shape, options);
+  if (pays_whole(shape, options.direction)) {
+    if (auto kernel = make_onednn_convolution(shape, options, true)) return kernel;
+  }
+  return make_lane_convolution(shape, options);
+}
+
+}  // namespace trainyard::nn::cpu

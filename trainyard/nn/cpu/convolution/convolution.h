@@ -1,0 +1,80 @@
+// Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
+// (lane_convolution.h, winograd_convolution.h). Weights come in plain [out, in / groups, height, width] float and are
+// packed into the layout that each direction wants; a packed copy is good until the values change.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "trainyard/nn/cpu/kernels/arguments.h"
+#include "trainyard/nn/cpu/kernels/feature_map.h"
+
+namespace trainyard::nn::cpu {
+
+struct ConvolutionShape {
+  int64_t batch = 1, in_channels = 1, out_channels = 1, groups = 1;
+  int64_t in_height = 1, in_width = 1, out_height = 1, out_width = 1;
+  int64_t kernel_height = 1, kernel_width = 1, stride_height = 1, stride_width = 1;
+  int64_t dilation_height = 1, dilation_width = 1;
+  int64_t top = 0, left = 0, bottom = 0, right = 0;
+  bool bias = false;
+  DataType dtype = DataType::kFloat;  // of the maps; weights are packed in it, gradients of weights stay float
+  bool plain_input = false;           // the input is plain [N, C, H, W] of `dtype` (a network's first convolution)
+  bool operator==(const ConvolutionShape&) const = default;
+
+  int64_t flops() const {  // of one direction
+    return 2 * batch * out_channels * (in_channels / groups) * kernel_height * kernel_width * out_height * out_width;
+  }
+};
+
+enum class ConvolutionAlgorithm : uint8_t { kDirect, kWinograd };
+enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };
+
+// One direction for one shape and algorithm. Immutable once made: any thread may run it, several at a time. Executing
+// uses the calling thread's OpenMP team, which may be no larger than where the kernel was made.
+class ConvolutionKernel {
+ public:
+  struct Options {
+    ConvolutionDirection direction = ConvolutionDirection::kForward;
+    ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
+    bool inference = false;                             // forward: nothing is kept for a backward
+    bool sum = false;                                   // forward: adds to what `output` holds, before the activation
+    UnitActivation activation = UnitActivation::kNone;  // forward: one that is_fusable()
+  };
+
+  // Whether forward kernels may have it: those that keep zeros, which is what pad lanes hold.
+  static bool is_fusable(UnitActivation activation);
+
+  // Null: there is no such kernel. Direct ones are there for every shape that fits together, without a plain input and
+  // with no activation but ReLU.
+  static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, const Options& options);
+
+  ConvolutionKernel() = default;
+  virtual ~ConvolutionKernel() = default;
+  ConvolutionKernel(const ConvolutionKernel&) = delete;
+  ConvolutionKernel& operator=(const ConvolutionKernel&) = delete;
+
+  // Bytes of the packed weights (backward weights: of their gradient), and of the memory that running needs besides.
+  virtual int64_t weights_bytes() const = 0;
+  virtual int64_t scratch_bytes() const = 0;
+  virtual const char* implementation() const = 0;  // for people: oneDNN's name of it, or "lanes"
+  // Whether the activation makes a number of NaN (steps/nan_guard.h).
+  virtual bool hides_nan() const { return false; }
+  // Whether channels of a group are multiplied by zeros for other groups' sums, in which NaN and infinity leave NaN.
+  virtual bool mixes_groups() const { return false; }
+
+  // plain: float, contiguous.
+  virtual void pack(const float* plain, void* packed) const = 0;
+  // Backward weights: packed gradient -> plain.
+  virtual void unpack(const void* packed, float* plain) const = 0;
+
+  // forward: source -> output. bias, bias_gradient: [out_channels] float.
+  virtual void forward(const void* source, const void* weights, const float* bias, void* output,
+                       void* scratch) const = 0;
+  virtual void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
+                             void* scratch) const = 0;
+  virtual void backward_weights(const void* source, const void* output_gradient, void* weights_gradient,
+                                float* bias_gradient, void* scratch) const = 0;
+};
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,58 @@
+// Which algorithm a convolution runs with: direct, or Winograd where that is faster. The run's choices come first
+// (nn/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction set and number of
+// threads and kept for the process and in a file for the next one, or follows a rule on the shape.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "trainyard/nn/cpu/convolution/convolution.h"
+#include "trainyard/nn/execution/executor.h"
+
+namespace trainyard::nn::cpu {
+
+// The kernel to use; null when oneDNN has none but its reference. With kAuto both algorithms run a few times on memory
+// of their own when the shape is new; one caller at a time measures. What is chosen, by measuring or by the rule, is
+// added to the run's choices, if it has any.
+std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
+                                                      const KernelOptions& kernels);
+
+// Where there are both: Winograd if there are 32 channels on either side and, in float, at least 32 tiles of 4x4 output
+// pixels (over the batch). With fewer tiles the transformed weights, 36 numbers for 9, cost more than the
+// multiplications that they save; with 16 channels the transformed images do. In bfloat16 the tiles are of 2x2 and
+// weights of 16 numbers.
+ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& shape);
+
+// What was measured, or chosen by the rule while other programs disturbed the measuring, by description ("float
+// 32x64x56x56 to 64, 3x3, forward, 2 threads, AVX-512"). Any thread.
+class ConvolutionChoices {
+ public:
+  struct Choice {
+    ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
+    double direct_seconds = 0, winograd_seconds = 0;  // zero: not measured, by the rule
+  };
+  // The process's. Reads its file when first asked for; a file that cannot be read counts as empty.
+  static ConvolutionChoices& instance();
+  // `file`: where choices are kept; empty: nowhere.
+  explicit ConvolutionChoices(std::string file);
+
+  std::optional<Choice> find(const std::string& description) const;
+  // Adds to the file, and returns what holds: another process's choice if the file has one. A disk that refuses it is a
+  // warning.
+  Choice add(const std::string& description, const Choice& choice);
+  std::map<std::string, Choice> all() const;
+  const std::string& file() const { return file_; }
+
+ private:
+  void read();
+  std::string text() const;
+
+  const std::string file_;
+  mutable std::mutex mutex_;
+  std::map<std::string, Choice> choices_;
+};
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,174 @@
+// The kernels that the plan's convolutions use, against sums in double by the definition.
+
+#include "trainyard/nn/cpu/convolution/convolution.h"
+
+#include <cmath>
+#include <string>
+
+#include <ATen/Version.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/nn/cpu/convolution/lane_convolution.h"
+#include "trainyard/nn/cpu/convolution/onednn_convolution.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/testing/convolution.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+using Direction = ConvolutionDirection;
+using Algorithm = ConvolutionAlgorithm;
+
+std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, Direction direction,
+                                        Algorithm algorithm = Algorithm::kDirect) {
+  return ConvolutionKernel::make(shape, {.direction = direction, .algorithm = algorithm});
+}
+
+std::unique_ptr<ConvolutionKernel> direct(const ConvolutionShape& shape, Direction direction) {
+  return make(shape, direction);
+}
+
+TEST(Convolution, DirectFloatAgreesWithTheDefinition) {
+  for (const Problem& problem : odd_problems(DataType::kFloat)) expect_agreement(problem, direct);
+}
+
+// Sums of products of 16-bit numbers are kept in float: only the map that is written is rounded.
+TEST(Convolution, DirectBfloat16AgreesWithTheDefinition) {
+  for (const Problem& problem : odd_problems(DataType::kBfloat16)) expect_agreement(problem, direct);
+}
+
+// Of these two make() takes one or the other.
+TEST(Convolution, OneDnnOnWholeBlocksAgreesWithTheDefinition) {
+  int kernels = 0;
+  const auto whole = [&](const ConvolutionShape& shape, Direction direction) {
+    auto kernel = make_onednn_convolution(shape, {.direction = direction}, true);
+    kernels += kernel != nullptr ? 1 : 0;
+    return kernel;
+  };
+  for (const DataType dtype : kDataTypes) {
+    for (const Problem& problem : odd_problems(dtype)) expect_agreement(problem, whole, true);
+  }
+  EXPECT_GT(kernels, 50);
+}
+TEST(Convolution, OurKernelsAgreeWithTheDefinition) {
+  const auto lanes = [](const ConvolutionShape& shape, Direction direction) {
+    return make_lane_convolution(shape, {.direction = direction});
+  };
+  for (const DataType dtype : kDataTypes) {
+    for (const Problem& problem : odd_problems(dtype)) expect_agreement(problem, lanes);
+  }
+}
+
+TEST(Convolution, OurKernelsGiveTheSameBitsForAnyThreads) {
+  const Problem p(square(5, 24, 24, 19, 20, 3, 1, 1));
+  ConvolutionShape shape = p.shape;
+  shape.groups = 3;
+  const Problem grouped(shape);
+  const auto kernel = [&](Direction direction) { return make_lane_convolution(shape, {.direction = direction}); };
+  expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kForward)).forward(grouped); });
+  expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kBackwardData)).backward_data(grouped); });
+  expect_same_for_any_threads(
+      [&] { return Runner(*kernel(Direction::kBackwardWeights)).backward_weights(grouped).weights; });
+}
+
+TEST(Convolution, ReadsPlainImages) {
+  ConvolutionShape shape = square(2, 3, 32, 17, 15, 7, 2, 3);
+  shape.plain_input = true;
+  expect_agreement(Problem(shape), direct);
+  shape.dtype = DataType::kBfloat16;
+  if (isa() == Isa::kAvx512Bf16) expect_agreement(Problem(shape), direct);
+}
+
+TEST(Convolution, AddsThenActivates) {
+  const Problem p(square(2, 22, 19, 6, 7, 3, 1, 1));
+  const TestMap before = TestMap::random(p.output_gradient.shape(), DataType::kFloat, 9);
+  for (const bool sum : {false, true}) {
+    const auto kernel =
+        ConvolutionKernel::make(p.shape, {.inference = true, .sum = sum, .activation = UnitActivation::kRelu});
+    ASSERT_NE(kernel, nullptr);
+    const auto expected = [&](int64_t n, int64_t c, int64_t y, int64_t x) {
+      const double added = sum ? before.at(n, c, y, x) : 0;
+      return std::max(p.output[static_cast<size_t>(before.index(n, c, y, x))] + added, 0.0);
+    };
+    Runner(*kernel).forward(p, sum ? &before : nullptr).expect(expected, tolerance(198));
+  }
+}
+
+TEST(Convolution, OurKernelsAddThenActivate) {
+  const Problem p(square(2, 22, 19, 6, 7, 3, 1, 1));
+  const TestMap before = TestMap::random(p.output_gradient.shape(), DataType::kFloat, 9);
+  const auto kernel = make_lane_convolution(p.shape, {.sum = true, .activation = UnitActivation::kRelu});
+  const auto expected = [&](int64_t n, int64_t c, int64_t y, int64_t x) {
+    return std::max(p.output[static_cast<size_t>(before.index(n, c, y, x))] + before.at(n, c, y, x), 0.0);
+  };
+  Runner(*kernel).forward(p, &before).expect(expected, tolerance(198));
+}
+
+// What each of the shapes that oneDNN lacks runs on: nothing multiplies more than eight times its numbers.
+TEST(Convolution, TakesTheKernelThatMultipliesFewZeros) {
+  const auto kernel = [](ConvolutionShape shape, int64_t groups, Direction direction = Direction::kForward) {
+    shape.groups = groups;
+    return std::string(direct(shape, direction)->implementation());
+  };
+  EXPECT_EQ(kernel(square(2, 64, 64, 8, 8, 3, 1, 1), 16), "lanes") << "4 channels a group";
+  EXPECT_NE(kernel(square(2, 48, 48, 8, 8, 3, 1, 1), 2), "lanes") << "24 channels, and whole blocks for both groups";
+  EXPECT_NE(kernel(square(2, 48, 48, 8, 8, 3, 1, 1), 48), "lanes") << "oneDNN's depthwise";
+  if (isa() == Isa::kAvx2) return;
+  EXPECT_EQ(kernel(square(2, 888, 888, 8, 8, 3, 1, 1), 37), "lanes") << "whole blocks only for all groups together";
+  EXPECT_EQ(kernel(square(2, 48, 48, 8, 8, 5, 1, 2), 48, Direction::kBackwardWeights), "lanes")
+      << "5 x 5: oneDNN has no gradient of weights";
+}
+
+// Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016: the transforms multiply by numbers of
+// different size, which costs digits. Measured for these: 6e-7 to 1.05e-6 by norm, direct sums 2e-7 (AVX2: 8e-7).
+TEST(Convolution, WinogradLosesLittle) {
+  constexpr double kBound = 1.5e-6;
+  int kernels = 0;
+  for (const int64_t channels : {32, 64, 256}) {
+    const Problem p(square(2, channels, 64, 14, 14, 3, 1, 1));
+    const double direct = relative_error(Runner(*make(p.shape, Direction::kForward)).forward(p), p.output);
+    EXPECT_LE(direct, 1e-6);
+    if (const auto kernel = make(p.shape, Direction::kForward, Algorithm::kWinograd)) {
+      ++kernels;
+      const TestMap output = Runner(*kernel).forward(p);
+      output.expect_clean();
+      EXPECT_LE(relative_error(output, p.output), kBound) << p.shape;
+      EXPECT_GT(relative_error(output, p.output), direct) << "was it Winograd at all?";
+    }
+    if (const auto kernel = make(p.shape, Direction::kBackwardData, Algorithm::kWinograd)) {
+      ++kernels;
+      const TestMap gradient = Runner(*kernel).backward_data(p);
+      gradient.expect_clean();
+      EXPECT_LE(relative_error(gradient, p.source_gradient), kBound) << p.shape;
+    }
+  }
+  EXPECT_EQ(kernels > 0, isa() != Isa::kAvx2) << "oneDNN has Winograd for AVX-512";
+}
+
+TEST(Convolution, IsNullWithoutAKernel) {
+  EXPECT_EQ(make(square(2, 32, 32, 8, 8, 1, 1, 0), Direction::kForward, Algorithm::kWinograd), nullptr) << "1 x 1";
+  EXPECT_EQ(make(square(2, 32, 32, 8, 8, 3, 2, 1), Direction::kForward, Algorithm::kWinograd), nullptr) << "stride 2";
+  EXPECT_EQ(make(square(2, 32, 32, 8, 8, 5, 1, 2), Direction::kForward, Algorithm::kWinograd), nullptr) << "5 x 5";
+  // A shape that does not fit together.
+  ConvolutionShape wrong = square(2, 32, 32, 8, 8, 3, 1, 1);
+  ++wrong.out_width;
+  EXPECT_EQ(make(wrong, Direction::kForward), nullptr);
+}
+
+// The tests of smaller instruction sets lean on it: CMakeLists.txt sets the limit.
+TEST(Isa, ObeysTheLimit) {
+  const core::CpuIsaLimit limit = core::cpu_isa_limit();
+  if (limit == core::CpuIsaLimit::kAvx2) {
+    EXPECT_EQ(isa(), Isa::kAvx2);
+  } else if (limit == core::CpuIsaLimit::kAvx512) {
+    EXPECT_NE(isa(), Isa::kAvx512Bf16);
+  }
+  // LibTorch, too.
+  EXPECT_EQ(at::get_cpu_capability(), core::cpu_has_avx512() ? "AVX512" : "AVX2");
+  EXPECT_EQ(channel_block(), isa() == Isa::kAvx2 ? 8 : 16);
+  EXPECT_STREQ(to_string(Isa::kAvx512Bf16), "AVX-512 with BF16");
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu

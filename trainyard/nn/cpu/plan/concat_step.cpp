@@ -1,0 +1,184 @@
+// Concatenation along channels, zeros around them, and some of them.
+#include <cmath>
+#include <utility>
+
+#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/plan/single_input_step.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+// A map whose channels are those of a wider map from channel `first` on.
+struct Slice {
+  MapShape map, whole;
+  DataType dtype = DataType::kFloat;
+  int64_t first = 0;
+
+  // The wider map's other channels stay as they are, or become zero with `clear_rest`.
+  void put(const void* from, void* to, bool clear_rest, bool accumulate = false) const {
+    copy_channels({.source_shape = map,
+                   .target_shape = whole,
+                   .dtype = dtype,
+                   .to = first,
+                   .count = map.channels,
+                   .source = from,
+                   .target = to,
+                   .accumulate = accumulate,
+                   .clear_rest = clear_rest});
+  }
+  void take(const void* from, void* to, bool accumulate) const {
+    copy_channels({.source_shape = whole,
+                   .target_shape = map,
+                   .dtype = dtype,
+                   .from = first,
+                   .count = map.channels,
+                   .source = from,
+                   .target = to,
+                   .accumulate = accumulate});
+  }
+};
+
+class ConcatStep : public PlanStep {
+ public:
+  ConcatStep(PlanBuilder& builder, const Unit& unit) {
+    const Node& node = builder.graph().nodes[static_cast<size_t>(unit.head())];
+    bool needs_gradient = false;
+    std::vector<ValueId> values;
+    for (int input : node.inputs) {
+      values.push_back(builder.map_of(input));
+      needs_gradient |= builder.needs_gradient(values.back());
+    }
+    output_ = builder.new_map(node.shape, needs_gradient);
+    data_ = builder.value(output_).data;
+    parts_ = parts_of(builder, values);
+  }
+
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override {
+    std::vector<ValueId> result;
+    for (const Part& part : parts_) result.push_back(part.value);
+    return result;
+  }
+
+  void forward(Run& run) override { join(run, parts_, data_); }
+  float bound(const Run& run) const override {
+    float largest = 0;
+    for (const Part& part : parts_) {
+      const float one = run.bounds[static_cast<size_t>(part.value)];
+      if (!(one <= largest)) largest = std::isfinite(one) ? one : kUnbounded;
+    }
+    return largest;
+  }
+
+  bool joins() const override { return true; }
+
+  Remake remake() const override { return Remake::kCheap; }
+  std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
+    std::vector<Part> parts = parts_of(builder, sources);
+    return [parts = std::move(parts), target = builder.renew(output_)](Run& run) { join(run, parts, target); };
+  }
+
+  void plan_backward(PlanBuilder& builder) override {
+    const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
+    if (gradients.empty()) return;
+    gradient_ = gradients[0];
+    for (Part& part : parts_) {
+      if (builder.needs_gradient(part.value)) part.given = builder.give_gradient(part.value, true);
+    }
+  }
+
+  void backward(Run& run) override {
+    if (!gradient_.valid()) return;
+    for (const Part& part : parts_) {
+      if (!part.given.buffer.valid()) continue;
+      part.slice.take(run.at(gradient_), run.at(part.given.buffer), part.given.accumulate);
+    }
+  }
+
+ private:
+  struct Part {
+    ValueId value = -1;
+    BufferId data;
+    Slice slice;
+    PlanBuilder::Given given;
+  };
+
+  // The values side by side in the output.
+  std::vector<Part> parts_of(PlanBuilder& builder, const std::vector<ValueId>& values) const {
+    std::vector<Part> parts;
+    int64_t first = 0;
+    for (ValueId id : values) {
+      const MapShape& map = builder.value(id).map;
+      parts.push_back(
+          {.value = id, .data = builder.data(id), .slice = {map, builder.value(output_).map, builder.dtype(), first}});
+      first += map.channels;
+    }
+    return parts;
+  }
+
+  static void join(const Run& run, const std::vector<Part>& parts, BufferId target) {
+    for (const Part& part : parts) part.slice.put(run.at(part.data), run.at(target), false);
+  }
+
+  std::vector<Part> parts_;
+  ValueId output_ = -1;
+  BufferId data_, gradient_;
+};
+
+class ChannelPadStep : public SingleInputStep {
+ public:
+  ChannelPadStep(PlanBuilder& builder, const Unit& unit)
+      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
+        slice_{input_map_, output_map_, dtype_, std::get<ChannelPad>(node_.op).before} {
+    keeps_bound_ = true;
+  }
+
+  Remake remake() const override { return Remake::kCheap; }
+
+ private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
+    slice_.put(run.at(input), run.at(output), true);
+  }
+  void run_backward(Run& run) override { slice_.take(run.at(gradient_), run.at(input_gradient_), accumulate_); }
+
+  Slice slice_;
+};
+
+class ChannelSliceStep : public SingleInputStep {
+ public:
+  ChannelSliceStep(PlanBuilder& builder, const Unit& unit)
+      : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
+        slice_{output_map_, input_map_, dtype_, std::get<ChannelSlice>(node_.op).begin} {
+    keeps_bound_ = true;
+  }
+
+  Remake remake() const override { return Remake::kCheap; }
+
+ private:
+  void run_forward(Run& run, BufferId input, BufferId output) override {
+    slice_.take(run.at(input), run.at(output), false);
+  }
+  void run_backward(Run& run) override {
+    slice_.put(run.at(gradient_), run.at(input_gradient_), !accumulate_, accumulate_);
+  }
+
+  Slice slice_;
+};
+
+}  // namespace
+
+void make_concat(PlanBuilder& builder, const Unit& unit) {
+  auto step = std::make_unique<ConcatStep>(builder, unit);
+  builder.set_value(unit.tail(), step->output());
+  builder.add_step(std::move(step), unit.nodes, "concat");
+}
+
+void make_channel_pad(PlanBuilder& builder, const Unit& unit) {
+  add_single_input(builder, unit, std::make_unique<ChannelPadStep>(builder, unit), "channel pad");
+}
+
+void make_channel_slice(PlanBuilder& builder, const Unit& unit) {
+  add_single_input(builder, unit, std::make_unique<ChannelSliceStep>(builder, unit), "channel slice");
+}
+
+}  // namespace trainyard::nn::cpu

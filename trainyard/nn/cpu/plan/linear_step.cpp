@@ -1,0 +1,101 @@
+// A linear layer on plain vectors. Gradients of its weight go straight into the parameter set.
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+
+#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/plan/single_input_step.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+class LinearStep : public PlanStep {
+ public:
+  LinearStep(PlanBuilder& builder, const Unit& unit)
+      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {
+    input_ = builder.plain_of(node_.inputs[0]);
+    builder.use_value(input_);
+    output_ = builder.new_plain(node_.shape, true);
+    batch_ = builder.options().batch;
+    in_ = builder.value(input_).shape.at(1);
+    out_ = node_.shape.at(0);
+    weight_ = builder.parameter(node_, 0);
+    if (node_.parameters.size() > 1) bias_ = builder.parameter(node_, 1);
+    input_data_ = builder.value(input_).data;
+    output_data_ = builder.value(output_).data;
+  }
+
+  ValueId output() const override { return output_; }
+  std::vector<ValueId> inputs() const override { return {input_}; }
+  std::vector<ValueId> kept() const override { return {input_}; }
+
+  void forward(Run& run) override {
+    const ParameterSet& set = *context_.parameters;
+    if (batch_ <= LinearForward::kMostSamples) {
+      return linear_forward({.batch = batch_,
+                             .in = in_,
+                             .out = out_,
+                             .input = static_cast<const float*>(run.at(input_data_)),
+                             .weight = set.value(weight_).const_data_ptr<float>(),
+                             .bias = bias_.index >= 0 ? set.value(bias_).const_data_ptr<float>() : nullptr,
+                             .output = static_cast<float*>(run.at(output_data_))});
+    }
+    at::Tensor y = matrix(run, output_data_, out_);
+    const at::Tensor x = matrix(run, input_data_, in_), weight = set.value(weight_).t();
+    if (bias_.index >= 0) {
+      at::addmm_out(y, set.value(bias_), x, weight);
+    } else {
+      at::mm_out(y, x, weight);
+    }
+  }
+
+  void plan_backward(PlanBuilder& builder) override {
+    const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
+    if (gradients.empty()) return;
+    gradient_ = gradients[0];
+    kept_input_ = builder.data(input_);
+    if (builder.needs_gradient(input_)) input_gradient_ = builder.give_gradient(input_, false).buffer;
+  }
+
+  void backward(Run& run) override {
+    if (!gradient_.valid()) return;
+    const at::Tensor gradient = matrix(run, gradient_, out_);
+    if (input_gradient_.valid()) {
+      at::Tensor target = matrix(run, input_gradient_, in_);
+      at::mm_out(target, gradient, context_.parameters->value(weight_));
+    }
+    GradientSink& sink = *context_.gradients;
+    const at::Tensor x = matrix(run, kept_input_, in_);
+    if (sink.overwrite(weight_)) {
+      at::Tensor target = sink.parameters().gradient(weight_);
+      at::mm_out(target, gradient.t(), x);
+      sink.wrote(weight_);
+    } else {
+      sink.write(weight_, at::mm(gradient.t(), x));
+    }
+    if (bias_.index >= 0) sink.write(bias_, gradient.sum(0));
+  }
+
+ private:
+  at::Tensor matrix(const Run& run, BufferId buffer, int64_t columns) const {
+    return at::from_blob(run.at(buffer), {batch_, columns}, at::kFloat);
+  }
+
+  const Node& node_;
+  const BuildContext& context_;
+  ValueId input_ = -1, output_ = -1;
+  int64_t batch_ = 0, in_ = 0, out_ = 0;
+  ParameterId weight_, bias_;
+  BufferId input_data_, output_data_, kept_input_, gradient_, input_gradient_;
+};
+
+}  // namespace
+
+void make_linear(PlanBuilder& builder, const Unit& unit) {
+  auto step = std::make_unique<LinearStep>(builder, unit);
+  builder.set_value(unit.tail(), step->output());
+  builder.add_step(std::move(step), unit.nodes, "linear");
+}
+
+}  // namespace trainyard::nn::cpu

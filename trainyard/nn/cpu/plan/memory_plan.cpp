@@ -1,0 +1,70 @@
+#include "trainyard/nn/cpu/plan/memory_plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+
+namespace trainyard::nn::cpu {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+}  // namespace
+
+BufferId MemoryPlan::add(int64_t bytes) {
+  buffers_.push_back({.bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment});
+  return {static_cast<int>(buffers_.size()) - 1};
+}
+
+void MemoryPlan::use(BufferId id, int moment) {
+  Buffer& buffer = buffers_[static_cast<size_t>(id.index)];
+  buffer.first = buffer.first < 0 ? moment : std::min(buffer.first, moment);
+  buffer.last = std::max(buffer.last, moment);
+}
+
+// The offset of the tightest gap between buffers that are alive with it, or behind all of them. `placed` by offset.
+int64_t MemoryPlan::gap_for(const Buffer& buffer, const std::vector<const Buffer*>& placed) const {
+  int64_t best = -1, best_gap = std::numeric_limits<int64_t>::max(), end = 0;
+  for (const Buffer* other : placed) {
+    if (other->last < buffer.first || other->first > buffer.last) continue;
+    const int64_t gap = other->offset - end;
+    if (gap >= buffer.bytes && gap < best_gap) {
+      best = end;
+      best_gap = gap;
+    }
+    end = std::max(end, other->offset + other->bytes);
+  }
+  return best >= 0 ? best : end;
+}
+
+void MemoryPlan::place() {
+  std::vector<size_t> order(buffers_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return buffers_[a].bytes > buffers_[b].bytes; });
+  std::vector<const Buffer*> placed;
+  for (size_t index : order) {
+    Buffer& buffer = buffers_[index];
+    if (buffer.bytes == 0 || buffer.first < 0) continue;
+    buffer.offset = gap_for(buffer, placed);
+    total_ = std::max(total_, buffer.offset + buffer.bytes);
+    const auto place = std::upper_bound(placed.begin(), placed.end(), buffer.offset,
+                                        [](int64_t offset, const Buffer* other) { return offset < other->offset; });
+    placed.insert(place, &buffer);
+  }
+}
+
+int64_t MemoryPlan::least_bytes() const {
+  std::map<int, int64_t> changes;
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.first < 0) continue;
+    changes[buffer.first] += buffer.bytes;
+    changes[buffer.last + 1] -= buffer.bytes;
+  }
+  int64_t now = 0, most = 0;
+  for (const auto& [moment, change] : changes) most = std::max(most, now += change);
+  return most;
+}
+
+}  // namespace trainyard::nn::cpu

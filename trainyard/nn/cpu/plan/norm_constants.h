@@ -1,0 +1,19 @@
+// A batch norm in inference is one multiplication and one addition a channel.
+#pragma once
+
+#include <vector>
+
+#include "trainyard/nn/execution/executor.h"
+
+namespace trainyard::nn::cpu {
+
+// y = x * factor + shift, by the running statistics, in double:
+//   factor = weight / sqrt(running_var + epsilon), shift = bias - running_mean * factor
+struct NormConstants {
+  std::vector<double> factor, shift;  // by channel
+};
+
+// `node`: a BatchNorm whose parameters and buffers the context's set holds.
+NormConstants norm_constants(const Node& node, const BuildContext& context);
+
+}  // namespace trainyard::nn::cpu

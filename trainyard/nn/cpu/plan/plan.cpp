@@ -1,0 +1,88 @@
+#include "trainyard/nn/cpu/plan/plan.h"
+
+#include <algorithm>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "trainyard/nn/cpu/plan/plan_builder.h"
+#include "trainyard/nn/execution/value_observer.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+using Clock = NodeRun::Clock;
+
+at::Tensor view_of(const Run& run, BufferId buffer, int64_t elements, DataType dtype) {
+  return at::from_blob(run.at(buffer), {elements}, dtype == DataType::kBfloat16 ? at::kBFloat16 : at::kFloat);
+}
+
+}  // namespace
+
+template <typename Work>
+void Plan::observed(Run& run, NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase,
+                    std::span<const Made> made, const Work& work) {
+  if (observer == nullptr) return work();
+  const Clock::time_point begin = Clock::now();
+  work();
+  NodeRun node_run{.phase = phase, .kernel = "sum of gradients", .begin = begin, .end = Clock::now()};
+  if (step != nullptr) {
+    node_run.nodes = step->nodes;
+    node_run.kernel = step->kernel;
+  }
+  observer->ran(node_run);
+  auto* const value_observer = dynamic_cast<ValueObserver*>(observer);
+  if (value_observer == nullptr) return;
+  std::vector<at::Tensor> values;
+  for (const Made& each : made) values.push_back(view_of(run, each.buffer, each.elements, each.dtype));
+  value_observer->made(node_run, values);
+}
+
+Plan::Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options)
+    : options_(options) {
+  PlanBuilder(*this, graph, context, layers).build();
+}
+
+Plan::~Plan() = default;
+
+int64_t Plan::packed_bytes() const {
+  int64_t sum = 0;
+  for (const auto& step : steps_) sum += step->packed_bytes();
+  return sum;
+}
+
+// A run's memory is kept from step to step; a new run takes new memory.
+void Plan::bind(Run& run) const {
+  if (run.arena.defined()) return;
+  run.arena = at::empty({std::max<int64_t>(memory_.total_bytes(), 1)}, at::kByte);
+  auto* const base = reinterpret_cast<std::byte*>(run.arena.data_ptr());
+  run.pointers.resize(static_cast<size_t>(memory_.size()));
+  for (int i = 0; i < memory_.size(); ++i) run.pointers[static_cast<size_t>(i)] = base + memory_.offset({i});
+  run.kept.resize(steps_.size());
+}
+
+at::Tensor Plan::forward(Run& run, const at::Tensor& images, const StepRandom& random, NodeObserver* observer) const {
+  bind(run);
+  run.random = random;
+  run.image = images;
+  run.pointers[static_cast<size_t>(image_.index)] = reinterpret_cast<std::byte*>(images.data_ptr());
+  run.bounds.assign(value_count_, kUnbounded);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    observed(run, observer, steps_[i].get(), NodeRun::Phase::kForward, {&outputs_[i], 1},
+             [&] { steps_[i]->forward(run); });
+    run.bounds[static_cast<size_t>(steps_[i]->output())] = steps_[i]->bound(run);
+  }
+  return at::from_blob(run.at(logits_), logits_shape_, at::kFloat).clone();
+}
+
+at::Tensor Plan::backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const {
+  at::from_blob(run.at(logits_gradient_), logits_shape_, at::kFloat).copy_(logits_gradient);
+  for (const BackwardEntry& entry : backward_) {
+    const PlanStep* const step = entry.step == kNoStep ? nullptr : steps_[static_cast<size_t>(entry.step)].get();
+    observed(run, observer, step, NodeRun::Phase::kBackward, entry.made, [&] { entry.run(run); });
+  }
+  if (!image_gradient_.valid()) return {};
+  return at::from_blob(run.at(image_gradient_), image_shape_, at::kFloat).clone();
+}
+
+}  // namespace trainyard::nn::cpu

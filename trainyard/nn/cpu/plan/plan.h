@@ -1,0 +1,146 @@
+// A graph compiled for one batch size: a list of steps over buffers whose place in memory is known beforehand. Running
+// it forward and then backward is one call each (CpuExecutor wraps them as one autograd function).
+//
+// A step stands for one or more nodes of the graph (convolution; batch norm with what follows it; ...). PlanBuilder
+// walks the graph once forward, making the steps, and once backward, asking each for the gradients that it takes and
+// gives; every buffer that a step names at such a moment is alive then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/cpu/kernels/feature_map.h"
+#include "trainyard/nn/cpu/plan/memory_plan.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/reference/bound_layer.h"
+
+namespace trainyard::nn::cpu {
+
+// One pass through a plan: forward, and as long as its backward may come. Its memory is its own, so that several
+// forwards can wait for their backwards.
+struct Run {
+  at::Tensor arena;
+  std::vector<std::byte*> pointers;  // by BufferId
+  StepRandom random;
+  at::Tensor image;                           // what the plan's input points to
+  std::vector<std::vector<at::Tensor>> kept;  // by step: tensors of steps that run through ATen
+  // By ValueId: no element is larger than this, whatever its sign. Infinity or NaN: not known, or one is not finite.
+  std::vector<float> bounds;
+
+  template <typename T = void>
+  T* at(BufferId buffer) const {
+    return buffer.valid() ? reinterpret_cast<T*>(pointers[static_cast<size_t>(buffer.index)]) : nullptr;
+  }
+};
+
+class PlanBuilder;
+using ValueId = int;  // of PlanBuilder's values
+
+constexpr float kUnbounded = std::numeric_limits<float>::infinity();
+constexpr float kRoundingUp = 1.01F;  // what bounds are multiplied by: results may be rounded up, to 8 bits in bfloat16
+
+// What it costs to make a step's output once more.
+enum class Remake : uint8_t { kNever, kCheap, kCostly };
+
+class PlanStep {
+ public:
+  virtual ~PlanStep() = default;
+  virtual ValueId output() const = 0;
+  virtual std::vector<ValueId> inputs() const = 0;  // what forward() reads
+  virtual void forward(Run& run) = 0;
+
+  // Called after forward(): what to enter in run.bounds for the output.
+  virtual float bound(const Run& /*run*/) const { return kUnbounded; }
+
+  // The values that backward() reads. They are there again, not always where forward() had them, when plan_backward()
+  // asks for their place.
+  virtual std::vector<ValueId> kept() const { return {}; }
+  // Whether backward() finds its inputs only where forward() had them.
+  virtual bool pins_inputs() const { return false; }
+  virtual Remake remake() const { return Remake::kNever; }
+  // Whether the output is nothing but the inputs one behind the other, so that what an input joins serves as well.
+  virtual bool joins() const { return false; }
+  // Where remake() is not kNever: what makes the output again, the same bits, in a place that the builder gives
+  // (renew()). `sources` are there: the inputs, or what serves as well. Statistics, random numbers and masks stay as
+  // forward() left them.
+  virtual std::function<void(Run&)> plan_again(PlanBuilder& /*builder*/, const std::vector<ValueId>& /*sources*/) {
+    return {};
+  }
+  // Called once, in reverse order of the steps, where gradients are wanted.
+  virtual void plan_backward(PlanBuilder& builder) = 0;
+  virtual void backward(Run& run) = 0;
+
+  virtual int64_t packed_bytes() const { return 0; }  // of weights, outside the plan's memory
+
+  int index = 0;           // in Plan::steps()
+  std::vector<int> nodes;  // of the graph, in its order
+  std::string kernel;      // what runs, for people: "conv 3x3 winograd"
+};
+
+struct PlanOptions {
+  int64_t batch = 1;
+  bool gradients = true;        // a backward will follow
+  bool image_gradient = false;  // the input's gradient is wanted too
+  bool operator==(const PlanOptions&) const = default;
+};
+
+class Plan {
+ public:
+  // `layers`, by node, run what has no kernel here. All of them and the parameter set, which is allocated, outlive the
+  // plan.
+  using Layers = std::vector<std::unique_ptr<BoundLayer>>;
+  Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options);
+  ~Plan();
+
+  // images: [N, C, H, W] float, contiguous. Returns logits [N, classes] float. `observer` may be null.
+  at::Tensor forward(Run& run, const at::Tensor& images, const StepRandom& random, NodeObserver* observer) const;
+  // logits_gradient: [N, classes] float. Gradients go to the context's sink; returns the images' gradient where it was
+  // asked for, else undefined.
+  at::Tensor backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const;
+
+  // False where no gradient was asked for, or nothing that wants one comes before the logits.
+  bool has_backward() const { return logits_gradient_.valid(); }
+  int64_t arena_bytes() const { return memory_.total_bytes(); }
+  int64_t packed_bytes() const;
+  const PlanOptions& options() const { return options_; }
+  const std::vector<std::unique_ptr<PlanStep>>& steps() const { return steps_; }
+
+ private:
+  friend class PlanBuilder;
+  static constexpr int kNoStep = -1;
+  // A buffer that a piece of work fills, for observers that look into it.
+  struct Made {
+    BufferId buffer;
+    int64_t elements = 0;
+    DataType dtype = DataType::kFloat;
+  };
+  struct BackwardEntry {
+    int step = kNoStep;  // that it belongs to
+    std::function<void(Run&)> run;
+    std::vector<Made> made;  // gradients
+  };
+  void bind(Run& run) const;
+  // Runs `work`, and tells the observer, which may be null, what it was and what it made.
+  template <typename Work>
+  static void observed(Run& run, NodeObserver* observer, const PlanStep* step, NodeRun::Phase phase,
+                       std::span<const Made> made, const Work& work);
+
+  PlanOptions options_;
+  MemoryPlan memory_;
+  std::vector<std::unique_ptr<PlanStep>> steps_;
+  std::vector<Made> outputs_;  // by step, where its forward leaves them
+  std::vector<BackwardEntry> backward_;
+  BufferId image_, logits_, logits_gradient_, image_gradient_;
+  std::vector<int64_t> image_shape_, logits_shape_;
+  size_t value_count_ = 0;
+};
+
+}  // namespace trainyard::nn::cpu

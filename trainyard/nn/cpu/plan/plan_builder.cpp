@@ -1,0 +1,309 @@
+#include "trainyard/nn/cpu/plan/plan_builder.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/plan/recomputation.h"
+#include "trainyard/nn/cpu/plan/steps.h"
+#include "trainyard/nn/graph/fusion.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+std::vector<int64_t> with_batch(int64_t batch, const Shape& shape) {
+  std::vector<int64_t> result{batch};
+  result.insert(result.end(), shape.begin(), shape.end());
+  return result;
+}
+
+int64_t product(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Adds up `terms` into the first of them.
+void add_up(const Value& value, const std::vector<void*>& terms) {
+  if (value.kind == Value::Kind::kPlain) {
+    auto* const sum = static_cast<float*>(terms[0]);
+    const int64_t count = product(value.shape);
+    for (size_t i = 1; i < terms.size(); ++i) {
+      const auto* const term = static_cast<const float*>(terms[i]);
+      for (int64_t j = 0; j < count; ++j) sum[j] += term[j];
+    }
+    return;
+  }
+  SumForward sum{.shape = value.map, .dtype = value.dtype, .input_count = 2, .output = terms[0]};
+  for (size_t i = 1; i < terms.size(); ++i) {
+    sum.inputs[0] = terms[0];
+    sum.inputs[1] = terms[i];
+    sum_forward(sum);
+  }
+}
+
+}  // namespace
+
+PlanBuilder::PlanBuilder(Plan& plan, const Graph& graph, const BuildContext& context, const Plan::Layers& layers)
+    : plan_(plan), graph_(graph), context_(context), layers_(layers) {}
+
+// With AVX2 oneDNN has no convolutions in 16 bits: float ones and float maps between them cost less than conversions.
+DataType PlanBuilder::dtype() const {
+  return context_.dtype == at::kBFloat16 && isa() != Isa::kAvx2 ? DataType::kBfloat16 : DataType::kFloat;
+}
+
+void PlanBuilder::build() {
+  node_values_.assign(graph_.nodes.size(), -1);
+  image_ = new_plain(graph_.input_shape(), options().image_gradient);
+  plan_.image_ = values_[static_cast<size_t>(image_)].data = plan_.memory_.add(0);
+  holders_.resize(static_cast<size_t>(plan_.memory_.size()));
+  set_value(0, image_);
+  const std::vector<Unit> units = fuse(graph_, context_.frozen);
+  find_last_readers(units);
+  for (const Unit& unit : units) {
+    make_step(*this, unit);
+    ++unit_;
+  }
+  const ValueId logits = plain_of(graph_.output);
+  use_value(logits);
+  plan_.logits_ = value(logits).data;
+  plan_.logits_shape_ = value(logits).shape;
+  plan_.image_shape_ = value(image_).shape;
+  if (options().gradients && needs_gradient(logits)) {
+    ++moment_;
+    plan_.logits_gradient_ = acquire(bytes_of(logits));
+    give_gradient(logits, plan_.logits_gradient_);
+    plan_backward();
+  }
+  plan_.value_count_ = values_.size();
+  plan_.memory_.place();
+}
+
+// What it is made of first. Each value is made again once: it stays until its last use.
+void PlanBuilder::make_again(ValueId id) {
+  if (!forgotten_[static_cast<size_t>(id)]) return;
+  forgotten_[static_cast<size_t>(id)] = false;
+  const int producer = producers_[static_cast<size_t>(id)];
+  PlanStep* const step = plan_.steps_[static_cast<size_t>(producer)].get();
+  std::vector<ValueId> sources;
+  add_sources(*step, sources);
+  for (ValueId source : sources) make_again(source);
+  ++moment_;
+  plan_.backward_.push_back({producer, step->plan_again(*this, sources), {}});
+}
+
+// A concatenation of a concatenation is made of the parts where those are all that was kept: all the joined values of a
+// dense block at once would need more memory than was saved.
+void PlanBuilder::add_sources(const PlanStep& step, std::vector<ValueId>& sources) const {
+  for (ValueId input : step.inputs()) {
+    const int producer = producers_[static_cast<size_t>(input)];
+    const bool joined =
+        step.joins() && forgotten_[static_cast<size_t>(input)] && plan_.steps_[static_cast<size_t>(producer)]->joins();
+    if (joined) {
+      add_sources(*plan_.steps_[static_cast<size_t>(producer)], sources);
+    } else {
+      sources.push_back(input);
+    }
+  }
+}
+
+void PlanBuilder::plan_backward() {
+  producers_.resize(values_.size(), Plan::kNoStep);
+  for (const auto& step : plan_.steps_) producers_[static_cast<size_t>(step->output())] = step->index;
+  std::vector<int64_t> bytes;
+  for (ValueId id = 0; id < static_cast<ValueId>(values_.size()); ++id) bytes.push_back(bytes_of(id));
+  forgotten_ = values_to_forget(plan_.steps_, bytes, context_.kernels.recomputation);
+  for (int step = static_cast<int>(plan_.steps_.size()) - 1; step >= 0; --step) {
+    PlanStep* const planned = plan_.steps_[static_cast<size_t>(step)].get();
+    if (!value(planned->output()).gradients.empty()) {
+      for (ValueId id : planned->kept()) make_again(id);
+    }
+    ++moment_;
+    given_.clear();
+    planned->plan_backward(*this);
+    plan_.backward_.push_back({step, [planned](Run& run) { planned->backward(run); }, given_});
+  }
+  if (!options().image_gradient) return;
+  ++moment_;
+  const std::vector<BufferId> gradients = take_gradients(image_, 1);
+  if (!gradients.empty()) plan_.image_gradient_ = gradients[0];
+}
+
+ValueId PlanBuilder::new_map(const Shape& logical, bool needs_gradient) {
+  const MapShape map{.batch = options().batch,
+                     .channels = logical.at(0),
+                     .height = logical.size() > 1 ? logical[1] : 1,
+                     .width = logical.size() > 2 ? logical[2] : 1,
+                     .block = channel_block()};
+  values_.push_back({.kind = Value::Kind::kMap,
+                     .map = map,
+                     .shape = with_batch(options().batch, logical),
+                     .dtype = dtype(),
+                     .data = acquire(map.elements() * size_of(dtype())),
+                     .needs_gradient = needs_gradient && options().gradients});
+  converted_.push_back(-1);
+  return static_cast<ValueId>(values_.size()) - 1;
+}
+
+ValueId PlanBuilder::new_plain(const Shape& logical, bool needs_gradient) {
+  std::vector<int64_t> shape = with_batch(options().batch, logical);
+  const int64_t bytes = product(shape) * size_of(DataType::kFloat);
+  values_.push_back({.kind = Value::Kind::kPlain,
+                     .shape = std::move(shape),
+                     .data = acquire(bytes),
+                     .needs_gradient = needs_gradient && options().gradients});
+  converted_.push_back(-1);
+  return static_cast<ValueId>(values_.size()) - 1;
+}
+
+// In inference some nodes are their input.
+int PlanBuilder::origin(int node) const {
+  const Node& n = graph_.nodes[static_cast<size_t>(node)];
+  const bool identity = std::holds_alternative<Dropout>(n.op) || std::holds_alternative<StochasticDepth>(n.op);
+  return identity ? origin(n.inputs[0]) : node;
+}
+
+void PlanBuilder::find_last_readers(const std::vector<Unit>& units) {
+  last_readers_.assign(graph_.nodes.size(), -1);
+  for (size_t i = 0; i < units.size(); ++i) {
+    for (int node : units[i].nodes) {
+      for (int input : graph_.nodes[static_cast<size_t>(node)].inputs) {
+        last_readers_[static_cast<size_t>(origin(input))] = static_cast<int>(i);
+      }
+    }
+  }
+  last_readers_[static_cast<size_t>(origin(graph_.output))] = static_cast<int>(units.size());
+}
+
+bool PlanBuilder::is_last_reader(int node) const {
+  return !options().gradients && last_readers_[static_cast<size_t>(origin(node))] <= unit_;
+}
+
+ValueId PlanBuilder::overwrite_map(ValueId id) {
+  values_.push_back(value(id));
+  converted_.push_back(-1);
+  use_value(id);
+  return static_cast<ValueId>(values_.size()) - 1;
+}
+
+int64_t PlanBuilder::bytes_of(ValueId id) const {
+  const Value& v = value(id);
+  return v.kind == Value::Kind::kMap ? v.map.elements() * size_of(v.dtype)
+                                     : product(v.shape) * size_of(DataType::kFloat);
+}
+
+Plan::Made PlanBuilder::made(ValueId id, BufferId buffer) const {
+  const DataType dtype = value(id).kind == Value::Kind::kMap ? value(id).dtype : DataType::kFloat;
+  return {.buffer = buffer, .elements = bytes_of(id) / size_of(dtype), .dtype = dtype};
+}
+
+ValueId PlanBuilder::map_of(int node) {
+  return convert(node, Value::Kind::kMap);
+}
+
+ValueId PlanBuilder::plain_of(int node) {
+  return convert(node, Value::Kind::kPlain);
+}
+
+ValueId PlanBuilder::convert(int node, Value::Kind kind) {
+  const ValueId id = value_of(node);
+  if (value(id).kind == kind) return id;
+  if (const ValueId known = converted_[static_cast<size_t>(id)]; known >= 0) return known;
+  const ValueId result = make_conversion(*this, id, kind, node);
+  converted_[static_cast<size_t>(id)] = result;
+  return result;
+}
+
+BufferId PlanBuilder::acquire(int64_t bytes) {
+  const BufferId buffer = plan_.memory_.add(bytes);
+  holders_.resize(static_cast<size_t>(plan_.memory_.size()));
+  use(buffer);
+  return buffer;
+}
+
+void PlanBuilder::use(BufferId buffer) {
+  if (buffer.valid()) plan_.memory_.use(buffer, moment_);
+}
+
+std::vector<BufferId> PlanBuilder::take_gradients(ValueId id, int most) {
+  Value& taken = values_[static_cast<size_t>(id)];
+  std::vector<BufferId> gradients = std::exchange(taken.gradients, {});
+  for (BufferId gradient : gradients) {
+    use(gradient);
+    --holders_[static_cast<size_t>(gradient.index)];
+  }
+  if (gradients.size() <= static_cast<size_t>(most)) return gradients;
+
+  // Those beyond `most` are added to one that nobody else waits for, or to a copy, before the step that takes them.
+  const auto own = std::find_if(gradients.begin(), gradients.end(), [&](BufferId g) { return may_overwrite(g); });
+  BufferId sum;
+  if (own != gradients.end()) {
+    std::iter_swap(gradients.begin(), own);
+    sum = gradients.front();
+  } else {
+    sum = acquire(bytes_of(id));
+  }
+  const std::vector<BufferId> terms(gradients.begin() + (own != gradients.end() ? 1 : 0), gradients.end() - (most - 1));
+  const bool copy = own == gradients.end();
+  plan_.backward_.push_back({Plan::kNoStep,
+                             [value = taken, sum, terms, copy, bytes = bytes_of(id)](Run& run) {
+                               std::vector<void*> pointers{run.at(sum)};
+                               for (BufferId term : terms) pointers.push_back(run.at(term));
+                               if (copy) {
+                                 std::copy_n(run.at<std::byte>(terms[0]), bytes, run.at<std::byte>(sum));
+                                 pointers.erase(pointers.begin() + 1);
+                               }
+                               add_up(value, pointers);
+                             },
+                             {made(id, sum)}});
+  std::vector<BufferId> result{sum};
+  result.insert(result.end(), gradients.end() - (most - 1), gradients.end());
+  return result;
+}
+
+PlanBuilder::Given PlanBuilder::give_gradient(ValueId id, bool can_accumulate) {
+  Value& given = values_[static_cast<size_t>(id)];
+  if (can_accumulate) {
+    for (BufferId gradient : given.gradients) {
+      if (holders_[static_cast<size_t>(gradient.index)] != 1) continue;
+      use(gradient);
+      given_.push_back(made(id, gradient));
+      return {gradient, true};
+    }
+  }
+  const BufferId buffer = acquire(bytes_of(id));
+  give_gradient(id, buffer);
+  return {buffer, false};
+}
+
+PlanBuilder::Given PlanBuilder::give_gradient_if_needed(ValueId id) {
+  if (needs_gradient(id)) return give_gradient(id, true);
+  return {acquire(bytes_of(id))};
+}
+
+void PlanBuilder::give_gradient(ValueId id, BufferId buffer) {
+  use(buffer);
+  given_.push_back(made(id, buffer));
+  values_[static_cast<size_t>(id)].gradients.push_back(buffer);
+  ++holders_[static_cast<size_t>(buffer.index)];
+}
+
+ParameterId PlanBuilder::parameter(const Node& node, size_t index) const {
+  return context_.parameter(node.parameters.at(index));
+}
+
+int PlanBuilder::buffer(const Node& node, size_t index) const {
+  return context_.buffer(node.buffers.at(index));
+}
+
+void PlanBuilder::add_step(std::unique_ptr<PlanStep> step, std::vector<int> nodes, std::string kernel) {
+  step->nodes = std::move(nodes);
+  step->kernel = std::move(kernel);
+  step->index = static_cast<int>(plan_.steps_.size());
+  plan_.outputs_.push_back(made(step->output(), value(step->output()).data));
+  plan_.steps_.push_back(std::move(step));
+  ++moment_;
+}
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,118 @@
+// Turns a graph into the steps of a plan. Steps use it in two phases: their makers (make_*, while it walks the graph
+// forward) take input values and make output values; plan_backward() takes the gradients of outputs and gives those of
+// inputs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "trainyard/nn/cpu/kernels/arguments.h"
+#include "trainyard/nn/cpu/plan/plan.h"
+#include "trainyard/nn/graph/fusion.h"
+
+namespace trainyard::nn::cpu {
+
+// What a node's output is in this plan.
+struct Value {
+  enum class Kind { kMap, kPlain };
+  Kind kind = Kind::kMap;
+  MapShape map;                // kMap; kPlain images too, with block 0
+  std::vector<int64_t> shape;  // [N, ...] logical
+  DataType dtype = DataType::kFloat;
+  BufferId data;
+  bool needs_gradient = false;
+  std::vector<BufferId> gradients;  // contributions that wait to be added up
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(Plan& plan, const Graph& graph, const BuildContext& context, const Plan::Layers& layers);
+  void build();
+
+  const Graph& graph() const { return graph_; }
+  const BuildContext& context() const { return context_; }
+  const PlanOptions& options() const { return plan_.options(); }
+  DataType dtype() const;  // of maps
+  bool training() const { return context_.mode == Mode::kTraining; }
+
+  // Values. Each call that names a buffer keeps it alive at the present moment.
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  ValueId new_map(const Shape& logical, bool needs_gradient);
+  ValueId new_plain(const Shape& logical, bool needs_gradient);  // float, contiguous
+  // The output of a node, converted if it is of the other kind.
+  ValueId map_of(int node);
+  ValueId plain_of(int node);
+  // The output of a node as it is.
+  ValueId value_of(int node) const { return node_values_[static_cast<size_t>(node)]; }
+  void set_value(int node, ValueId value) { node_values_[static_cast<size_t>(node)] = value; }
+  bool is_image(ValueId id) const { return id == image_; }
+  // Whether nobody reads the node's output after the unit that is made now. Plans without gradients: a backward may.
+  bool is_last_reader(int node) const;
+  // A map in the memory of one that nobody reads any more.
+  ValueId overwrite_map(ValueId id);
+
+  BufferId acquire(int64_t bytes);
+  void use(BufferId buffer);
+  void use_value(ValueId id) { use(value(id).data); }
+
+  // Where the value is now, kept alive.
+  BufferId data(ValueId id) {
+    use_value(id);
+    return value(id).data;
+  }
+  // In plan_again(): the place of the value from now on.
+  BufferId renew(ValueId id) { return values_[static_cast<size_t>(id)].data = acquire(bytes_of(id)); }
+
+  // Gradients, in plan_backward(). take: the contributions to a value's gradient, at most `most` of them (more are
+  // added up before); the caller may write into one that may_overwrite() allows.
+  std::vector<BufferId> take_gradients(ValueId id, int most);
+  bool may_overwrite(BufferId gradient) const { return holders_[static_cast<size_t>(gradient.index)] == 0; }
+  struct Given {
+    BufferId buffer;
+    bool accumulate = false;  // add to what it holds
+  };
+  // A buffer for a contribution to the gradient of `id`: a new one, or, for steps that can add, one that is there.
+  Given give_gradient(ValueId id, bool can_accumulate);
+  // For kernels that make this gradient in any case: as above, or memory that is given up again where nobody wants it.
+  Given give_gradient_if_needed(ValueId id);
+  // An existing buffer as a contribution: shared, so nobody may overwrite it while two values wait for it.
+  void give_gradient(ValueId id, BufferId buffer);
+  bool needs_gradient(ValueId id) const { return value(id).needs_gradient; }
+  int64_t bytes_of(ValueId id) const;
+
+  // Parameters of a node, by position in Node::parameters.
+  ParameterId parameter(const Node& node, size_t index) const;
+  int buffer(const Node& node, size_t index) const;
+
+  // What runs the node through ATen.
+  BoundLayer& layer(const Node& node) const { return *layers_[static_cast<size_t>(node.id)]; }
+
+  void add_step(std::unique_ptr<PlanStep> step, std::vector<int> nodes, std::string kernel);
+
+ private:
+  void plan_backward();
+  void make_again(ValueId id);
+  Plan::Made made(ValueId id, BufferId buffer) const;
+  void add_sources(const PlanStep& step, std::vector<ValueId>& sources) const;
+  ValueId convert(int node, Value::Kind kind);
+  void find_last_readers(const std::vector<Unit>& units);
+  int origin(int node) const;
+
+  Plan& plan_;
+  const Graph& graph_;
+  const BuildContext& context_;
+  const Plan::Layers& layers_;
+  std::vector<Value> values_;
+  std::vector<ValueId> node_values_, converted_;
+  std::vector<bool> forgotten_;    // by ValueId, in the backward: what has to be made again before it is used
+  std::vector<int> producers_;     // by ValueId: the step; kNoStep for the image
+  std::vector<Plan::Made> given_;  // gradients that the step whose backward is planned now gives
+  std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet
+  std::vector<int> last_readers_;  // by node: the last unit that reads its output; of one that is none, of its origin
+  int unit_ = 0;                   // that is made now
+  int moment_ = 0;
+  ValueId image_ = -1;
+};
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,57 @@
+#include "trainyard/nn/execution/device_memory.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::nn {
+namespace {
+
+// input 3x8x8, conv 16x8x8, norm + relu 16x8x8, max pool 16x4x4, mean 16, linear 10
+Graph small_graph() {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "small"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 16, .kernel = 3, .padding = Padding::all(1)});
+  x = b.activation("relu", b.batch_norm("norm", x));
+  x = b.max_pool("pool", x, {.kernel = 2, .stride = 2});
+  x = b.linear("fc", b.global_average_pool("mean", x), {.out_features = 10});
+  return b.build(x);
+}
+
+TEST(DeviceMemory, CountsWhatTheBackwardNeeds) {
+  const int64_t map = 16 * 64, kept = 3 * 64 + 2 * map + 16 * 16 + 16 + 10;
+  EXPECT_EQ(activation_bytes_per_image(small_graph(), 2, true), 2 * kept + 16 * 16 + 2 * 2 * map);
+  EXPECT_EQ(activation_bytes_per_image(small_graph(), 4, true), 4 * kept + 16 * 16 + 4 * 2 * map);
+  EXPECT_EQ(activation_bytes_per_image(small_graph(), 2, false), 2 * (2 * map + 16 * 16));
+}
+
+TEST(DeviceMemory, LargestBatchIsWhatIsLeft) {
+  EXPECT_EQ(largest_batch(1000, 100, 90), 10);
+  EXPECT_EQ(largest_batch(1000, 100, 91), 9);
+  EXPECT_EQ(largest_batch(1000, 950, 90), 0);
+  EXPECT_EQ(largest_batch(1000, 2000, 90), 0);
+  EXPECT_EQ(largest_batch(1000, 100, 0), 0);
+}
+
+TEST(DeviceMemory, TheErrorSaysWhatWasAskedHeldAndFreeAndWhatFits) {
+  constexpr int64_t kGiB = int64_t{1} << 30;
+  const DeviceMemory memory{
+      .total = 140 * kGiB, .limit = 140 * kGiB, .free = kGiB / 2, .held = 130 * kGiB, .used = 129 * kGiB};
+  const core::Error error = out_of_device_memory("replica 0", 3 * kGiB / 2, memory, 256, 192);
+  EXPECT_EQ(error.code(), core::ErrorCode::kNoSpace);
+  EXPECT_STREQ(error.what(),
+               "out of GPU memory with a batch of 256: replica 0: expected room for 1.50 GiB more, got 130.00 GiB held "
+               "by this process (129.00 GiB in tensors), 0.50 GiB free of 140.00 GiB; a batch of about 192 fits: pass "
+               "--batch_size=192, with --micro_steps for the rest of it");
+  // An estimate that is too large must not send the user back to where he comes from.
+  EXPECT_NE(std::string(out_of_device_memory("", 1, memory, 256, 300).what()).find("about 255 fits"),
+            std::string::npos);
+  EXPECT_NE(std::string(out_of_device_memory("", 1, memory, 0, 0).what()).find("out of GPU memory: "),
+            std::string::npos);
+  EXPECT_NE(std::string(out_of_device_memory("", 1, memory, 1, 1).what()).find("not even one image fits"),
+            std::string::npos);
+  DeviceMemory limited = memory;
+  limited.limit = 70 * kGiB;
+  EXPECT_NE(std::string(out_of_device_memory("", 1, limited, 8, 4).what()).find("may take 70.00 GiB"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::nn

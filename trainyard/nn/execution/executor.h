@@ -1,0 +1,124 @@
+// Running a graph. An executor is one way to run it (reference, CPU plan, CUDA); it is bound to one replica's
+// parameters when it is made and keeps no others. Evaluation, also of averaged weights, makes a second executor.
+//
+//   BuildContext context{.mode = Mode::kTraining, .parameters = &set, .gradients = &sink};
+//   auto executor = make_executor("reference", graph, context);   // declares what the graph needs in `set`
+//   set.allocate(); set.initialize(seed);
+//   at::Tensor logits = executor->forward(images, {.step = 0});
+//   loss.backward();                                              // gradients land in `sink`
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/registry.h"
+#include "trainyard/nn/execution/gradient_sink.h"
+#include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/nn/execution/node_observer.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::nn {
+
+enum class Mode { kTraining, kInference };
+
+// How convolutions are computed on the CPU: Winograd's algorithm needs fewer multiplications where it applies (fp32,
+// 3x3) and rounds a little more. kAuto measures once which is faster, kByShape follows a fixed rule on the shape.
+enum class ConvolutionPolicy { kAuto, kByShape, kDirect, kWinograd };
+
+// What a training forgets after the forward pass and makes again in the backward pass, to need less memory; results
+// have the same bits. kElementwise: what batch norms, activations, sums, concatenations and the like gave, which costs
+// little time. kBlocks: all but some values between which whole blocks of layers lie, about one more forward pass (Chen
+// et al., "Training deep nets with sublinear memory cost", 2016).
+enum class Recomputation { kNone, kElementwise, kBlocks };
+
+// Choices among kernels. An executor takes those that concern it.
+struct KernelOptions {
+  ConvolutionPolicy convolutions = ConvolutionPolicy::kAuto;
+  Recomputation recomputation = Recomputation::kNone;
+  std::shared_ptr<KernelChoices> choices;  // the run's, which come before measuring and rules; null: not kept
+};
+
+// What a layer may know about where it is built. Variables come from parameter() and buffer(), never from elsewhere.
+struct BuildContext {
+  at::Device device = at::kCPU;
+  at::ScalarType dtype = at::kFloat;  // of activations
+  Mode mode = Mode::kTraining;
+  // Inference: variables and statistics are constants that an executor may compute with once (fold batch norms into
+  // convolutions); whoever changes one of them calls ParameterSet::values_changed() before the next forward.
+  bool frozen = false;
+  KernelOptions kernels;
+  int replica = 0;
+  std::string name_prefix;  // in front of every name: "generator/"
+  ParameterSet* parameters = nullptr;
+  GradientSink* gradients = nullptr;  // null: no gradients are wanted
+
+  ParameterId parameter(const ParameterSpec& spec) const;
+  int buffer(const BufferSpec& spec) const;
+};
+
+// What the random numbers inside a step depend on: (seed, step, micro-step, layer name, global sample index). A caller
+// that wants the same masks however a batch is cut into micro-steps leaves micro_step 0 and counts samples through.
+struct StepRandom {
+  uint64_t seed = 0;
+  int64_t step = 0;
+  int64_t micro_step = 0;
+  int64_t first_sample = 0;  // global index of the batch's first sample in the step
+};
+
+// What an executor takes beside the parameter set, in bytes.
+struct ExecutorMemory {
+  int64_t activations = 0;     // with their gradients, and what kernels need besides
+  int64_t packed_weights = 0;  // copies of parameters in the layouts of kernels
+};
+
+// One thread at a time.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // images: [N, C, H, W] of the graph's input shape, any float dtype -> logits [N, classes], at least fp32. In training
+  // mode the result takes part in autograd, and its backward writes the sink. Throws kInvalidArgument when the shape is
+  // not the graph's.
+  virtual at::Tensor forward(const at::Tensor& images, const StepRandom& random) = 0;
+
+  // Does what the first forward for batches of this size would do first (compiling, choosing kernels; on the same
+  // thread, with the same grad mode), and says how much memory they take; nullopt where that is not known beforehand.
+  virtual std::optional<ExecutorMemory> prepare(int64_t /*batch*/) { return std::nullopt; }
+
+  const Graph& graph() const { return graph_; }
+  const BuildContext& context() const { return context_; }
+
+  // Who hears of each node that runs: from the next forward on, and that forward's backward. Null, as at first: nobody,
+  // at no cost. Not owned; not between a forward and its backward.
+  void set_observer(NodeObserver* observer) { observer_ = observer; }
+
+ protected:
+  Executor(Graph graph, BuildContext context) : graph_(std::move(graph)), context_(std::move(context)) {}
+  NodeObserver* observer() const { return observer_; }
+  void check_input(const at::Tensor& images) const;
+  void require_allocated() const;  // of the parameter set; throws kInvalidArgument
+
+ private:
+  Graph graph_;
+  BuildContext context_;
+  NodeObserver* observer_ = nullptr;
+};
+
+using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Graph&, const BuildContext&)>;
+using ExecutorRegistry = core::Registry<ExecutorFactory>;
+ExecutorRegistry& executors();
+
+// What the name "auto" stands for.
+std::string fastest_executor(at::Device device, at::ScalarType dtype);
+
+// By name: "reference", "cpu", or "auto" for the fastest that computes in the context's dtype on its device. Throws
+// kNotFound for an unknown one.
+std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& graph, const BuildContext& context);
+
+}  // namespace trainyard::nn

@@ -1,0 +1,39 @@
+// A foreign module's place in a ParameterSet: what each executor does with a Foreign node.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/graph/foreign_module.h"
+
+namespace trainyard::nn {
+
+// Makes the module and declares its parameters ("<node>.<name>") and buffers in the context's set. Parameters that want
+// no gradient become buffers, so that no optimizer touches them. Tensors of one dimension take no weight decay.
+class ForeignBinding {
+ public:
+  ForeignBinding(const Node& node, const Foreign& op, const BuildContext& context);
+
+  // x: [N, input...] of any float dtype -> [N, output...] of the set's dtype, in which the module runs. The first call
+  // makes the module's tensors views of the set, which must be allocated. Throws kInvalidArgument when the module's
+  // result has another shape than the node.
+  at::Tensor forward(const at::Tensor& x);
+
+ private:
+  struct Variable {
+    at::Tensor tensor;  // the module's own
+    int index;          // of the parameter or buffer in the set
+  };
+  void bind();
+
+  std::string name_;
+  std::vector<int64_t> output_shape_;
+  BuildContext context_;
+  std::shared_ptr<ForeignModule> module_;
+  std::vector<Variable> parameters_, buffers_;
+  bool bound_ = false;
+};
+
+}  // namespace trainyard::nn

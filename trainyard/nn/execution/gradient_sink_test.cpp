@@ -1,0 +1,95 @@
+#include "trainyard/nn/execution/gradient_sink.h"
+
+#include <vector>
+
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::nn {
+namespace {
+
+class GradientSinkTest : public ::testing::Test {
+ protected:
+  GradientSinkTest() : sink_(set_) {
+    a_ = set_.declare({"a", {2, 2}, {}});
+    b_ = set_.declare({"b", {3}, {}});
+    set_.allocate();
+    set_.gradients().fill_(99);  // of the step before
+    sink_.set_listener([this](ParameterId id) { ready_.push_back(id.index); });
+  }
+  at::Tensor filled(ParameterId id, double value) { return at::full(set_.value(id).sizes(), value); }
+  double gradient(ParameterId id) { return set_.gradient(id).flatten()[0].item<double>(); }
+
+  ParameterSet set_;
+  GradientSink sink_;
+  ParameterId a_, b_;
+  std::vector<int> ready_;
+};
+
+TEST_F(GradientSinkTest, OverwritesThenAddsOverMicroSteps) {
+  for (int micro_step = 0; micro_step < 3; ++micro_step) {
+    sink_.begin(micro_step, 3);
+    EXPECT_EQ(sink_.overwrite(a_), micro_step == 0);
+    EXPECT_TRUE(ready_.empty()) << "ready only in the last micro-step";
+    sink_.write(a_, filled(a_, micro_step + 1));
+    sink_.finish();
+  }
+  EXPECT_EQ(gradient(a_), 1 + 2 + 3);
+  EXPECT_EQ(ready_, (std::vector<int>{a_.index, b_.index}));
+}
+
+TEST_F(GradientSinkTest, ReportsAfterTheLastUse) {
+  sink_.set_uses(b_, 2);
+  sink_.begin(0, 1);
+  sink_.write(b_, filled(b_, 5));
+  EXPECT_TRUE(ready_.empty());
+  sink_.write(b_, filled(b_, 6));
+  EXPECT_EQ(ready_, std::vector<int>{b_.index});
+  EXPECT_EQ(gradient(b_), 11);
+}
+
+TEST_F(GradientSinkTest, CountsKernelsThatWroteThemselves) {
+  sink_.begin(0, 1);
+  ASSERT_TRUE(sink_.overwrite(a_));
+  set_.gradient(a_).fill_(4);
+  sink_.wrote(a_);
+  EXPECT_FALSE(sink_.overwrite(a_));
+  EXPECT_EQ(ready_, std::vector<int>{a_.index});
+}
+
+TEST_F(GradientSinkTest, FinishZeroesWhatNobodyWrote) {
+  sink_.begin(0, 1);
+  sink_.write(a_, filled(a_, 1));
+  sink_.finish();
+  EXPECT_EQ(gradient(a_), 1);
+  EXPECT_EQ(gradient(b_), 0) << "not the 99 of the step before";
+  EXPECT_EQ(ready_, (std::vector<int>{a_.index, b_.index}));
+}
+
+TEST_F(GradientSinkTest, RefusesAWriteAfterReady) {
+  sink_.begin(0, 1);
+  sink_.write(a_, filled(a_, 1));
+  try {
+    sink_.write(a_, filled(a_, 2));
+    FAIL() << "the second write may race with a reduction";
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kInternal);
+  }
+  EXPECT_EQ(gradient(a_), 1) << "untouched";
+  sink_.begin(0, 1);
+  sink_.write(a_, filled(a_, 2));
+  EXPECT_EQ(gradient(a_), 2);
+}
+
+TEST_F(GradientSinkTest, ConvertsDtypesAndChecksShapes) {
+  sink_.begin(0, 1);
+  sink_.write(a_, filled(a_, 3).to(at::kBFloat16));
+  EXPECT_EQ(gradient(a_), 3);
+  EXPECT_THROW(sink_.write(b_, filled(a_, 1)), core::Error);
+  EXPECT_THROW(sink_.begin(2, 2), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::nn

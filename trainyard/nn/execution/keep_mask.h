@@ -1,0 +1,16 @@
+// Which elements dropout keeps: a pure function of (seed, step, micro-step, layer, global sample index), so that masks
+// do not depend on how a global batch is split over replicas, nor on the executor.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "trainyard/nn/execution/executor.h"
+
+namespace trainyard::nn {
+
+// mask: [samples, per_sample]; each element 0 with probability `drop`, else `kept`. Parallel over samples.
+void fill_keep_mask(float* mask, int64_t samples, int64_t per_sample, double drop, float kept, std::string_view layer,
+                    const StepRandom& random);
+
+}  // namespace trainyard::nn

@@ -1,0 +1,62 @@
+#include "trainyard/nn/execution/kernel_choices.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+
+namespace trainyard::nn {
+namespace {
+
+TEST(KernelChoices, TheFirstOneStays) {
+  KernelChoices choices;
+  EXPECT_FALSE(choices.find("a layer, 3x3"));
+  EXPECT_EQ(choices.add("a layer, 3x3", "winograd"), "winograd");
+  EXPECT_EQ(choices.add("a layer, 3x3", "direct"), "winograd");
+  EXPECT_EQ(choices.find("a layer, 3x3"), "winograd");
+}
+
+TEST(KernelChoices, AreReplacedByWhatWasSaved) {
+  KernelChoices saved, other;
+  saved.add("a layer, 3x3", "winograd");
+  saved.add("another", "direct");
+  other.add("another", "winograd");
+  other.add("a third", "direct");
+  core::MemoryState state;
+  saved.save(state);
+  EXPECT_EQ(other.version(), 0U);
+  other.load(state);
+  EXPECT_EQ(other.all(), saved.all());
+  EXPECT_EQ(other.version(), 1U);
+  other.load(state);
+  EXPECT_EQ(other.version(), 1U) << "nothing changed";
+}
+
+// Of a checkpoint from before there were any, or of a run that never had to choose.
+TEST(KernelChoices, AStateWithoutAnyLeavesNone) {
+  core::MemoryState empty;
+  KernelChoices().save(empty);
+  EXPECT_TRUE(empty.names().empty());
+  KernelChoices choices;
+  choices.add("a layer", "direct");
+  choices.load(empty);
+  EXPECT_TRUE(choices.all().empty());
+}
+
+TEST(KernelChoices, WhatIsNoListIsRefused) {
+  for (const char* text : {"direct", "\ta layer", "direct\t", "direct\ta layer\nno tab\n"}) {
+    core::MemoryState state;
+    state.text("choices", text);
+    KernelChoices choices;
+    choices.add("a layer", "direct");
+    try {
+      choices.load(state);
+      ADD_FAILURE() << text;
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+    }
+    EXPECT_EQ(choices.all().size(), 1U) << "as before";
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn

@@ -1,0 +1,38 @@
+// The one way by which convolutions reach LibTorch, around a fault of its oneDNN.
+//
+// oneDNN computes a 1x1 convolution with a stride by copying the pixels that count into a scratch memory first. In
+// channels_last, its gradient of the weights steps through that memory by blocks of 8 channels on AVX2 and 16 on
+// AVX-512, though the memory has room for the image's own channels only (jit_avx2_1x1_convolution.cpp of oneDNN 3.10,
+// which is in LibTorch 2.11, and its sibling for AVX-512, which needs several threads to fail). With fewer channels it
+// writes past the end and reads what nobody wrote.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/graph/ops.h"
+
+namespace trainyard::nn {
+
+// Returns false for the convolutions that LibTorch may compute outside of its memory on some processor: those with a
+// 1x1 kernel, a stride, no padding and fewer than 16 input channels in a group. Independent of the processor, layout
+// and dtype, so that all machines go the same way. `padding`: rows and columns added at each side.
+bool libtorch_may_compute(const Convolution& op, int64_t in_channels, std::array<int64_t, 2> padding);
+
+// Returns at::convolution of x [N, C, H, W] with weight [out, C / groups, height, width] and bias [out] (undefined:
+// none); with autograd where that is on. What LibTorch may not compute on a CPU is computed without a stride, on the
+// pixels that the stride leaves: the same sums. `op` gives stride, dilation and groups.
+at::Tensor libtorch_convolution(const Convolution& op, std::array<int64_t, 2> padding, const at::Tensor& x,
+                                const at::Tensor& weight, const at::Tensor& bias);
+
+struct ConvolutionGradients {
+  at::Tensor input, weight;  // undefined where nobody wants them
+};
+// Returns the gradients of the same convolution for `output_gradient` [N, out, H', W'].
+ConvolutionGradients libtorch_convolution_backward(const Convolution& op, std::array<int64_t, 2> padding,
+                                                   const at::Tensor& output_gradient, const at::Tensor& x,
+                                                   const at::Tensor& weight, bool wants_input, bool wants_weight);
+
+}  // namespace trainyard::nn

@@ -1,0 +1,81 @@
+#include "trainyard/nn/execution/loss.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <fmt/core.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/graph/graph.h"
+#ifdef TRAINYARD_WITH_CUDA
+#include "trainyard/nn/cuda/cross_entropy.h"
+#endif
+
+namespace trainyard::nn {
+namespace {
+
+void check(const at::Tensor& logits, const at::Tensor& labels) {
+  const bool fits = logits.dim() == 2 && logits.is_floating_point() && labels.dim() == 1 &&
+                    labels.scalar_type() == at::kLong && labels.size(0) == logits.size(0);
+  if (!fits) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "logits and labels do not fit",
+         .expected = "[N, classes] of a float type and [N] of int64",
+         .actual = fmt::format("{} of {} and {} of {}", to_string(logits.sizes().vec()), toString(logits.scalar_type()),
+                               to_string(labels.sizes().vec()), toString(labels.scalar_type()))});
+  }
+  if (labels.is_cpu()) check_labels(labels, logits.size(1));
+}
+
+at::Tensor at_least_float(const at::Tensor& logits) {
+  return at::isReducedFloatingType(logits.scalar_type()) ? logits.to(at::kFloat) : logits;
+}
+
+}  // namespace
+
+void check_labels(const at::Tensor& labels, int64_t classes) {
+  const at::Tensor plain = labels.contiguous();
+  const int64_t* const label = plain.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < plain.size(0); ++i) {
+    if (label[i] >= 0 && label[i] < classes) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a label is not one of the model's classes",
+                       .where = fmt::format("sample {} of the batch", i),
+                       .expected = fmt::format("0 to {}", classes - 1),
+                       .actual = fmt::format("{}", label[i]),
+                       .remedy = "the data set counts its classes differently: check --num_classes"});
+  }
+}
+
+at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                 const CrossEntropyOptions& options) {
+  check(logits, labels);
+  if (options.label_smoothing < 0 || options.label_smoothing >= 1) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "label_smoothing is out of range",
+                                                          .expected = "[0, 1)",
+                                                          .actual = fmt::format("{}", options.label_smoothing)});
+  }
+#ifdef TRAINYARD_WITH_CUDA
+  if (logits.is_cuda() && logits.scalar_type() != at::kDouble) {
+    return cuda::softmax_cross_entropy(at_least_float(logits), labels, options.label_smoothing);
+  }
+#endif
+  constexpr int64_t kMean = 1;  // at::Reduction::Mean
+  constexpr int64_t kIgnoreNone = -100;
+  return at::cross_entropy_loss(at_least_float(logits), labels, {}, kMean, kIgnoreNone, options.label_smoothing);
+}
+
+at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k) {
+  check(logits, labels);
+  const at::NoGradGuard no_grad;
+  const at::Tensor own = logits.gather(1, labels.unsqueeze(1));  // [N, 1]
+  const at::Tensor larger = (logits > own).sum(1);               // [N]
+  return (larger < k).logical_and(logits.isfinite().all(1));
+}
+
+at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k) {
+  return top_k_hits(logits, labels, k).sum();
+}
+
+}  // namespace trainyard::nn

@@ -1,0 +1,98 @@
+#include "trainyard/nn/execution/loss.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::nn {
+namespace {
+
+// By definition, in double.
+double cross_entropy(const at::Tensor& logits, const at::Tensor& labels, double smoothing) {
+  double total = 0;
+  const int64_t classes = logits.size(1);
+  for (int64_t n = 0; n < logits.size(0); ++n) {
+    double sum = 0;
+    for (int64_t c = 0; c < classes; ++c) sum += std::exp(logits[n][c].item<double>());
+    for (int64_t c = 0; c < classes; ++c) {
+      const double target =
+          smoothing / static_cast<double>(classes) + (labels[n].item<int64_t>() == c ? 1 - smoothing : 0);
+      total -= target * (logits[n][c].item<double>() - std::log(sum));
+    }
+  }
+  return total / static_cast<double>(logits.size(0));
+}
+
+TEST(Loss, IsTheMeanCrossEntropyWithItsGradient) {
+  const at::Tensor labels = at::tensor({2, 0, 4, 4}, at::kLong);
+  at::Tensor logits = at::randn({4, 5}, at::kDouble).requires_grad_(true);
+  for (double smoothing : {0.0, 0.1}) {
+    const auto value = [&](const at::Tensor& x) {
+      return softmax_cross_entropy(x, labels, {.label_smoothing = smoothing});
+    };
+    EXPECT_NEAR(value(logits).item<double>(), cross_entropy(logits, labels, smoothing), 1e-12);
+    EXPECT_NEAR(value(logits.to(at::kFloat)).item<double>(), cross_entropy(logits, labels, smoothing), 1e-6);
+    logits.mutable_grad().reset();
+    value(logits).backward();
+    // d loss / d logit = (softmax - target) / N.
+    const at::Tensor softmax = logits.detach().softmax(1);
+    const double target = 1 - smoothing + smoothing / 5;
+    EXPECT_NEAR(logits.grad()[1][0].item<double>(), (softmax[1][0].item<double>() - target) / 4, 1e-12);
+    EXPECT_NEAR(logits.grad()[1][1].item<double>(), (softmax[1][1].item<double>() - smoothing / 5) / 4, 1e-12);
+  }
+}
+
+TEST(Loss, SixteenBitLogitsGiveAFloatLoss) {
+  const at::Tensor loss = softmax_cross_entropy(at::zeros({2, 8}, at::kBFloat16), at::tensor({1, 7}, at::kLong));
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<double>(), std::log(8.0), 1e-6);
+}
+
+TEST(TopK, CountsTiesInAndNonFiniteOut) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const at::Tensor logits = at::tensor({3.f, 2.f, 1.f, 0.f,  //
+                                        1.f, 1.f, 1.f, 0.f,  //
+                                        nan, 2.f, 1.f, 0.f,  //
+                                        inf, 2.f, 1.f, 0.f,  //
+                                        0.f, 5.f, 4.f, 3.f})
+                                .view({5, 4});
+  const auto correct = [&](const std::vector<int64_t>& labels, int64_t k) {
+    return top_k_correct(logits, at::tensor(labels, at::kLong), k).item<int64_t>();
+  };
+  EXPECT_EQ(correct({0, 2, 1, 1, 1}, 1), 3) << "the tie of sample 1 counts; samples 2 and 3 do not";
+  EXPECT_EQ(correct({1, 3, 1, 1, 3}, 1), 0);
+  EXPECT_EQ(correct({1, 3, 1, 1, 3}, 3), 2) << "three are larger than sample 1's zero";
+  EXPECT_EQ(correct({2, 3, 3, 3, 0}, 4), 3);
+}
+
+TEST(Loss, RefusesWhatDoesNotFit) {
+  const at::Tensor logits = at::zeros({2, 4});
+  const auto message = [&](const at::Tensor& labels, CrossEntropyOptions options = {}) -> std::string {
+    try {
+      softmax_cross_entropy(logits, labels, options);
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message(at::tensor({0, 4}, at::kLong)),
+            "a label is not one of the model's classes: sample 1 of the batch: expected 0 to 3, got 4; the data set "
+            "counts its classes differently: check --num_classes");
+  EXPECT_EQ(message(at::tensor({-1, 0}, at::kLong)).substr(0, 41), "a label is not one of the model's classes");
+  EXPECT_EQ(message(at::tensor({0}, at::kLong)).substr(0, 29), "logits and labels do not fit:");
+  EXPECT_EQ(message(at::tensor({0, 1}, at::kInt)).substr(0, 29), "logits and labels do not fit:");
+  EXPECT_EQ(message(at::tensor({0, 1}, at::kLong), {.label_smoothing = 1}),
+            "label_smoothing is out of range: expected [0, 1), got 1");
+}
+
+}  // namespace
+}  // namespace trainyard::nn

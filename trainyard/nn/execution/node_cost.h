@@ -1,0 +1,48 @@
+// What nodes need by their definition, to compare with the time they took.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "trainyard/nn/execution/node_observer.h"
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::nn {
+
+struct NodeCostOptions {
+  int64_t batch = 1;
+  int64_t activation_bytes = 4;  // of an element
+  int64_t parameter_bytes = 4;
+};
+
+class NodeCosts {
+ public:
+  // `graph` outlives it.
+  NodeCosts(const Graph& graph, const NodeCostOptions& options);
+
+  // Of convolutions and linear layers, multiply-accumulates times two. Forward: forward_flops() of the batch. Backward:
+  // as many for the gradients of the weights, and as many again for the gradient of the input where a node in front
+  // has parameters.
+  int64_t flops(std::span<const int> nodes, NodeRun::Phase phase) const;
+
+  // The least that nodes which run as one must move between memory and the processor if caches keep all that stays
+  // among them. Forward: values from other nodes and parameters in, values that other nodes use out. Backward:
+  // gradients of these values in, of those out, parameters in, their gradients out, and the inputs that a derivative
+  // needs (of convolution, linear, batch norm, multiply, local response norm, all activations but ReLU) in. Masks of
+  // ReLU, dropout and max pools, and buffers, are left out: bits, or small.
+  int64_t bytes(std::span<const int> nodes, NodeRun::Phase phase) const;
+
+  const Graph& graph() const { return graph_; }
+
+ private:
+  const Node& node(int id) const { return graph_.nodes[static_cast<size_t>(id)]; }
+  int64_t value_bytes(int id) const;
+
+  const Graph& graph_;
+  NodeCostOptions options_;
+  std::vector<bool> wants_gradient_;     // by node: of its output
+  std::vector<std::vector<int>> users_;  // by node; -1 for the caller, who takes the graph's output
+};
+
+}  // namespace trainyard::nn

@@ -1,0 +1,253 @@
+#include "trainyard/nn/execution/parameter_set.h"
+
+#include <numeric>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/core.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+
+namespace trainyard::nn {
+namespace {
+
+constexpr int64_t kAlignment = 16;  // elements
+
+std::vector<std::string> names_of(const std::map<std::string, int, std::less<>>& index) {
+  std::vector<std::string> names;
+  for (const auto& [name, position] : index) names.push_back(name);
+  return names;
+}
+
+core::Error shape_error(std::string_view kind, const std::string& name, const Shape& expected, const Shape& actual) {
+  return {core::ErrorCode::kInvalidArgument,
+          {.problem = fmt::format("{} has another shape in this set", kind),
+           .where = name,
+           .expected = to_string(expected),
+           .actual = to_string(actual)}};
+}
+
+core::Error declared_twice(std::string_view kind, const std::string& name) {
+  return {core::ErrorCode::kInvalidArgument,
+          {.problem = fmt::format("{} is declared twice", kind),
+           .where = name,
+           .remedy = "give each node, or each executor of an unallocated set, a prefix of its own"}};
+}
+
+// The index of `name`, whose shape must be the one in `specs`.
+template <typename Entry, typename ShapeOf>
+int index_of(std::string_view kind, const std::map<std::string, int, std::less<>>& index,
+             const std::vector<Entry>& entries, ShapeOf shape_of, const std::string& name, const Shape& shape) {
+  const auto found = index.find(name);
+  if (found == index.end()) throw core::unknown_name(kind, name, names_of(index));
+  const Shape& existing = shape_of(entries[static_cast<size_t>(found->second)]);
+  if (existing != shape) throw shape_error(kind, name, existing, shape);
+  return found->second;
+}
+
+at::Tensor zeros(int64_t count, const at::TensorOptions& options) {
+  if (!options.device().is_cpu() || count == 0) return at::zeros({count}, options);
+  core::CpuMemory memory = core::zeroed_cpu_memory(static_cast<size_t>(count) * options.dtype().itemsize());
+  const auto free = memory.get_deleter();
+  return at::from_blob(memory.release(), {count}, free, options);
+}
+
+}  // namespace
+
+ParameterSet::ParameterSet(ParameterSetOptions options)
+    : options_(options), version_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+ParameterSet::ParameterSet(ParameterSet&&) noexcept = default;
+ParameterSet& ParameterSet::operator=(ParameterSet&&) noexcept = default;
+
+ParameterSet ParameterSet::sharing_values(ParameterSet& other) {
+  other.require_allocated(true, "share values of");
+  ParameterSet set = other.clone_declarations_and_buffers();
+  // The same numbers under a version counter of autograd's own: a server may update them while a replica's backward
+  // still reads them, which is what asynchronous training is.
+  set.values_ = other.values_.variable_data();
+  set.gradients_ = zeros(other.total_, other.values_.options());
+  set.version_ = other.version_;
+  return set;
+}
+
+ParameterSet ParameterSet::clone() const {
+  require_allocated(true, "clone");
+  ParameterSet set = clone_declarations_and_buffers();
+  set.values_ = values_.clone();
+  set.gradients_ = gradients_.clone();
+  return set;
+}
+
+ParameterSet ParameterSet::clone_declarations_and_buffers() const {
+  ParameterSet set(options_);
+  set.declared_ = declared_;
+  set.segments_ = segments_;
+  set.segment_of_ = segment_of_;
+  set.parameter_index_ = parameter_index_;
+  set.buffer_index_ = buffer_index_;
+  for (const Buffer& buffer : buffers_) set.buffers_.push_back({buffer.spec, buffer.value.clone()});
+  set.total_ = total_;
+  return set;
+}
+
+void ParameterSet::require_allocated(bool wanted, std::string_view operation) const {
+  if (allocated() == wanted) return;
+  throw core::Error(
+      core::ErrorCode::kInvalidArgument,
+      {.problem = fmt::format("cannot {} a parameter set {} allocate()", operation, wanted ? "before" : "after"),
+       .remedy = "make the executors that declare its parameters, then allocate(), then use it"});
+}
+
+ParameterId ParameterSet::declare(const ParameterSpec& spec) {
+  if (allocated()) {
+    const auto shape_of = [](const ParameterSpec& existing) -> const Shape& { return existing.shape; };
+    return {index_of("parameter", parameter_index_, declared_, shape_of, spec.name, spec.shape)};
+  }
+  const int index = static_cast<int>(declared_.size());
+  if (!parameter_index_.emplace(spec.name, index).second) throw declared_twice("a parameter", spec.name);
+  declared_.push_back(spec);
+  provided_.emplace_back();
+  return {index};
+}
+
+int ParameterSet::declare_buffer(const BufferSpec& spec) {
+  if (allocated()) {
+    const auto shape_of = [](const Buffer& existing) -> const Shape& { return existing.spec.shape; };
+    return index_of("buffer", buffer_index_, buffers_, shape_of, spec.name, spec.shape);
+  }
+  const int index = static_cast<int>(buffers_.size());
+  if (!buffer_index_.emplace(spec.name, index).second) throw declared_twice("a buffer", spec.name);
+  buffers_.push_back({spec, {}});
+  return index;
+}
+
+void ParameterSet::provide(ParameterId id, const at::Tensor& start) {
+  require_allocated(false, "provide values of");
+  provided_.at(static_cast<size_t>(id.index)) = start.detach();
+}
+
+void ParameterSet::provide_buffer(int index, const at::Tensor& start) {
+  require_allocated(false, "provide buffers of");
+  buffers_.at(static_cast<size_t>(index)).value = start.detach();
+}
+
+void ParameterSet::allocate() {
+  require_allocated(false, "allocate");
+  segment_of_.resize(declared_.size());
+  for (size_t index = declared_.size(); index-- > 0;) {
+    Segment segment{.spec = declared_[index], .offset = total_, .count = 1};
+    for (int64_t extent : segment.spec.shape) segment.count *= extent;
+    segment_of_[index] = static_cast<int>(segments_.size());
+    total_ += (segment.count + kAlignment - 1) / kAlignment * kAlignment;
+    segments_.push_back(std::move(segment));
+  }
+  const auto options = at::TensorOptions(options_.dtype).device(options_.device);
+  values_ = zeros(total_, options);
+  gradients_ = zeros(total_, options);
+  for (size_t index = 0; index < declared_.size(); ++index) {
+    if (provided_[index].defined()) value({static_cast<int>(index)}).copy_(provided_[index]);
+  }
+  provided_.clear();
+  for (Buffer& buffer : buffers_) {
+    const at::Tensor start = buffer.value;
+    buffer.value = at::zeros(buffer.spec.shape, start.defined() ? options.dtype(start.scalar_type()) : options);
+    if (start.defined()) buffer.value.copy_(start);
+  }
+}
+
+void ParameterSet::initialize(uint64_t seed) {
+  require_allocated(true, "initialize");
+  const auto fill = [seed](const at::Tensor& destination, const Initializer& init, const std::string& name) {
+    if (init.kind == Initializer::Kind::kFromModule) return;
+    if (destination.is_cpu()) return initialize_tensor(destination, init, seed, name);
+    at::Tensor staged = at::empty(destination.sizes(), destination.options().device(at::kCPU));
+    initialize_tensor(staged, init, seed, name);
+    destination.copy_(staged);
+  };
+  for (size_t index = 0; index < declared_.size(); ++index) {
+    fill(value({static_cast<int>(index)}), declared_[index].init, declared_[index].name);
+  }
+  for (const Buffer& buffer : buffers_) fill(buffer.value, buffer.spec.init, buffer.spec.name);
+  values_changed();
+}
+
+const Segment& ParameterSet::segment(ParameterId id) const {
+  return segments_.at(static_cast<size_t>(segment_of_.at(static_cast<size_t>(id.index))));
+}
+
+std::optional<ParameterId> ParameterSet::find(std::string_view name) const {
+  const auto found = parameter_index_.find(name);
+  if (found == parameter_index_.end()) return std::nullopt;
+  return ParameterId{found->second};
+}
+
+std::optional<int> ParameterSet::find_buffer(std::string_view name) const {
+  const auto found = buffer_index_.find(name);
+  if (found == buffer_index_.end()) return std::nullopt;
+  return found->second;
+}
+
+at::Tensor ParameterSet::value(ParameterId id) const {
+  const Segment& place = segment(id);
+  return values_.narrow(0, place.offset, place.count).view(place.spec.shape);
+}
+
+at::Tensor ParameterSet::gradient(ParameterId id) const {
+  const Segment& place = segment(id);
+  return gradients_.narrow(0, place.offset, place.count).view(place.spec.shape);
+}
+
+void ParameterSet::require_same_declarations(const ParameterSet& other) const {
+  const auto differ = [](std::string problem, std::string where) {
+    return core::Error(core::ErrorCode::kInvalidArgument, {.problem = std::move(problem), .where = std::move(where)});
+  };
+  if (declared_.size() != other.declared_.size() || buffers_.size() != other.buffers_.size()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "parameter sets of different models",
+                       .expected = fmt::format("{} parameters and {} buffers", declared_.size(), buffers_.size()),
+                       .actual = fmt::format("{} and {}", other.declared_.size(), other.buffers_.size())});
+  }
+  for (size_t i = 0; i < declared_.size(); ++i) {
+    const ParameterSpec &mine = declared_[i], &theirs = other.declared_[i];
+    if (mine.name != theirs.name) throw differ("parameter sets of different models", mine.name + ", " + theirs.name);
+    if (mine.shape != theirs.shape) throw shape_error("parameter", mine.name, mine.shape, theirs.shape);
+  }
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    const BufferSpec &mine = buffers_[i].spec, &theirs = other.buffers_[i].spec;
+    if (mine.name != theirs.name) throw differ("parameter sets of different models", mine.name + ", " + theirs.name);
+    if (mine.shape != theirs.shape) throw shape_error("buffer", mine.name, mine.shape, theirs.shape);
+  }
+}
+
+void ParameterSet::copy_from(const ParameterSet& other) {
+  require_allocated(true, "copy into");
+  other.require_allocated(true, "copy");
+  require_same_declarations(other);
+  values_.copy_(other.values_);
+  for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].value.copy_(other.buffers_[i].value);
+  values_changed();
+}
+
+void ParameterSet::save(core::StateWriter& writer) const {
+  require_allocated(true, "save");
+  for (size_t index = 0; index < declared_.size(); ++index) {
+    writer.tensor(declared_[index].name, value({static_cast<int>(index)}));
+  }
+  for (const Buffer& buffer : buffers_) writer.tensor(buffer.spec.name, buffer.value);
+}
+
+void ParameterSet::load(const core::StateReader& reader) {
+  require_allocated(true, "load");
+  for (size_t index = 0; index < declared_.size(); ++index) {
+    at::Tensor destination = value({static_cast<int>(index)});
+    reader.tensor(declared_[index].name, destination);
+  }
+  for (Buffer& buffer : buffers_) reader.tensor(buffer.spec.name, buffer.value);
+  values_changed();
+}
+
+}  // namespace trainyard::nn

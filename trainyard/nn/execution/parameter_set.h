@@ -1,0 +1,127 @@
+// The numbers of a model, for one replica: fp32 master values, gradients and buffers (BN statistics), in plain layout.
+// Values lie in one flat block, gradients in another of the same form, so that optimizers, reductions, clipping,
+// averages and checkpoints work on whole blocks or on segments of them.
+//
+//   ParameterSet set;
+//   auto id = set.declare({"fc.weight", {10, 64}, Initializer::he_uniform()});
+//   set.allocate();                       // after all are declared
+//   set.initialize(seed);
+//   at::Tensor w = set.value(id);         // [10, 64], a view of set.values()
+//
+// Segments are ordered by reverse declaration, which is reverse use: the order in which backward finishes gradients,
+// and so the order of reduction buckets. Each begins at a multiple of 16 elements (64 bytes); the gaps stay zero. Not
+// thread-safe while it is built; afterwards threads may touch different segments.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::nn {
+
+struct ParameterId {
+  int index = -1;  // order of declaration
+  bool operator==(const ParameterId&) const = default;
+};
+
+struct Segment {
+  ParameterSpec spec;
+  int64_t offset = 0;  // elements, in values() and gradients()
+  int64_t count = 0;   // elements
+};
+
+struct ParameterSetOptions {
+  at::ScalarType dtype = at::kFloat;  // kDouble for numerical tests
+  at::Device device = at::kCPU;
+};
+
+class ParameterSet : public core::Stateful {
+ public:
+  explicit ParameterSet(ParameterSetOptions options = {});
+  // Shares the values of `other`, which is allocated, and has gradients and buffers of its own (buffers start as
+  // copies): a replica of a parameter server, or an evaluation that must not touch training's statistics.
+  static ParameterSet sharing_values(ParameterSet& other);
+  // Same declarations, own copies of everything.
+  ParameterSet clone() const;
+
+  ParameterSet(ParameterSet&&) noexcept;
+  ParameterSet& operator=(ParameterSet&&) noexcept;
+
+  // Before allocate(): a new parameter. After: the existing one of that name, whose shape must be the same (a second
+  // executor that binds to the set). Throws kInvalidArgument with both shapes, or kNotFound with the nearest name.
+  ParameterId declare(const ParameterSpec& spec);
+  int declare_buffer(const BufferSpec& spec);
+  // What a kFromModule parameter or buffer starts with, copied by allocate(); before allocate(). A buffer takes its
+  // dtype from it too (foreign modules count batches in int64).
+  void provide(ParameterId id, const at::Tensor& start);
+  void provide_buffer(int index, const at::Tensor& start);
+  void allocate();
+  bool allocated() const { return values_.defined(); }
+
+  // Fills values and buffers by their initializers: each from the stream (seed, name), so the same numbers on any
+  // thread count and in any order. kFromModule entries are left as they are.
+  void initialize(uint64_t seed);
+
+  size_t size() const { return declared_.size(); }
+  at::ScalarType dtype() const { return options_.dtype; }
+  const std::vector<Segment>& segments() const { return segments_; }  // by offset
+  const Segment& segment(ParameterId id) const;
+  std::optional<ParameterId> find(std::string_view name) const;
+  at::Tensor value(ParameterId id) const;              // view, parameter's shape
+  at::Tensor gradient(ParameterId id) const;           // view, parameter's shape
+  at::Tensor values() const { return values_; }        // [total] dtype
+  at::Tensor gradients() const { return gradients_; }  // [total] dtype
+  int64_t total() const { return total_; }             // elements with gaps
+
+  size_t buffer_count() const { return buffers_.size(); }
+  at::Tensor buffer(int index) const { return buffers_[static_cast<size_t>(index)].value; }
+  const BufferSpec& buffer_spec(int index) const { return buffers_[static_cast<size_t>(index)].spec; }
+  std::optional<int> find_buffer(std::string_view name) const;
+
+  // Copies values and buffers of `other`, which has the same declarations.
+  void copy_from(const ParameterSet& other);
+
+  // Grows with every change of values: caches (packed weights, bf16 copies) are keyed by it. One count for all sets
+  // that share values; any thread.
+  uint64_t version() const { return version_->load(); }
+  void values_changed() { version_->fetch_add(1); }
+
+  // "<name>" for each parameter and buffer.
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ private:
+  struct Buffer {
+    BufferSpec spec;
+    at::Tensor value;  // before allocate(): what was provided, if anything
+  };
+  ParameterSet clone_declarations_and_buffers() const;
+  void require_allocated(bool wanted, std::string_view operation) const;
+  void require_same_declarations(const ParameterSet& other) const;
+
+  ParameterSetOptions options_;
+  std::vector<ParameterSpec> declared_;
+  std::vector<at::Tensor> provided_;  // by ParameterId, until allocate()
+  std::vector<Segment> segments_;
+  std::vector<int> segment_of_;  // by ParameterId
+  std::map<std::string, int, std::less<>> parameter_index_, buffer_index_;
+  std::vector<Buffer> buffers_;
+  at::Tensor values_, gradients_;
+  int64_t total_ = 0;
+  std::shared_ptr<std::atomic<uint64_t>> version_;
+};
+
+// Fills `tensor` (CPU, float or double, contiguous) as ParameterSet::initialize does for `name`.
+void initialize_tensor(at::Tensor tensor, const Initializer& init, uint64_t seed, std::string_view name);
+
+}  // namespace trainyard::nn

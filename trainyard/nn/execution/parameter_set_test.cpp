@@ -1,0 +1,165 @@
+#include "trainyard/nn/execution/parameter_set.h"
+
+#include <cmath>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::nn {
+namespace {
+
+ParameterSet small_set(ParameterSetOptions options = {}) {
+  ParameterSet set(options);
+  set.declare({"a.weight", {3, 5}, Initializer::normal(1)});
+  set.declare({"b.weight", {2, 2, 3, 3}, Initializer::he_normal()});
+  set.declare({"b.bias", {2}, Initializer::constant(0.5), false});
+  set.declare_buffer({"b.running_var", {2}, Initializer::ones()});
+  return set;
+}
+
+TEST(ParameterSet, LaysSegmentsOutInReverseAndAligned) {
+  ParameterSet set = small_set();
+  set.allocate();
+  ASSERT_EQ(set.segments().size(), 3u);
+  EXPECT_EQ(set.segments()[0].spec.name, "b.bias");
+  EXPECT_EQ(set.segments()[1].spec.name, "b.weight");
+  EXPECT_EQ(set.segments()[2].spec.name, "a.weight");
+  EXPECT_EQ(set.segments()[1].offset, 16);
+  EXPECT_EQ(set.segments()[2].offset, 16 + 48);
+  EXPECT_EQ(set.total(), 16 + 48 + 16);
+  const ParameterId weight = *set.find("a.weight");
+  EXPECT_EQ(set.value(weight).sizes(), at::IntArrayRef({3, 5}));
+  set.value(weight).fill_(7);
+  EXPECT_EQ(set.values()[64].item<float>(), 7);
+  EXPECT_EQ(set.values().narrow(0, 64, 15).sum().item<float>(), 105);
+  EXPECT_EQ(set.values()[79].item<float>(), 0) << "a gap";
+}
+
+TEST(ParameterSet, InitializesEachByItsNameOnAnyThreadCount) {
+  ParameterSet first = small_set(), second;
+  second.declare({"b.weight", {2, 2, 3, 3}, Initializer::he_normal()});  // alone: order does not matter
+  first.allocate();
+  second.allocate();
+  first.initialize(3);
+  second.initialize(3);
+  EXPECT_TRUE(at::equal(first.value(*first.find("b.weight")), second.value(*second.find("b.weight"))));
+  EXPECT_EQ(first.value(*first.find("b.bias"))[1].item<float>(), 0.5f);
+  EXPECT_EQ(first.buffer(0)[1].item<float>(), 1);
+  second.initialize(4);
+  EXPECT_FALSE(at::equal(first.value(*first.find("b.weight")), second.value(*second.find("b.weight"))));
+
+  const int threads = at::get_num_threads();
+  at::Tensor one = at::empty({100, 313}), two = at::empty({100, 313});
+  at::set_num_threads(1);
+  initialize_tensor(one, Initializer::truncated_normal(1), 5, "w");
+  at::set_num_threads(2);
+  initialize_tensor(two, Initializer::truncated_normal(1), 5, "w");
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(one, two));
+}
+
+struct Moments {
+  double deviation, largest;
+};
+Moments moments(const Initializer& init) {
+  at::Tensor tensor = at::empty({128, 64, 3, 3}, at::kDouble);  // fan in 576, fan out 1152
+  initialize_tensor(tensor, init, 1, "w");
+  EXPECT_LT(std::abs(tensor.mean().item<double>()), 5 * tensor.std().item<double>() / std::sqrt(73728));
+  return {tensor.std().item<double>(), tensor.abs().max().item<double>()};
+}
+
+// Standard errors of the deviations below are about 0.3 %; the bounds are four of them.
+TEST(Initializers, HaveTheDeviationOfTheirFormula) {
+  EXPECT_NEAR(moments(Initializer::normal(0.5)).deviation, 0.5, 0.006);
+  const Moments truncated = moments(Initializer::truncated_normal(0.5));
+  EXPECT_NEAR(truncated.deviation, 0.5 * 0.8796, 0.006);
+  EXPECT_LE(truncated.largest, 1.0);
+  EXPECT_GT(moments(Initializer::normal(0.5)).largest, 1.0);
+  const Moments uniform = moments(Initializer::uniform(2));
+  EXPECT_NEAR(uniform.deviation, 2 / std::sqrt(3), 0.014);
+  EXPECT_LE(uniform.largest, 2.0);
+  EXPECT_NEAR(moments(Initializer::variance_scaling()).deviation, std::sqrt(1.0 / 576), 0.0005);
+  EXPECT_NEAR(moments(Initializer::variance_scaling(3, Initializer::Fan::kAverage)).deviation, std::sqrt(3.0 / 864),
+              0.0007);
+  EXPECT_NEAR(moments(Initializer::he_normal()).deviation, std::sqrt(2.0 / 1152), 0.0005);
+  EXPECT_NEAR(moments(Initializer::he_normal(Initializer::Fan::kIn)).deviation, std::sqrt(2.0 / 576), 0.0007);
+  const Moments he = moments(Initializer::he_uniform());
+  EXPECT_LE(he.largest, 1 / std::sqrt(576.0));
+  EXPECT_NEAR(he.deviation, 1 / std::sqrt(3 * 576.0), 0.0003);
+}
+
+TEST(ParameterSet, BindsASecondExecutorByNameAndShape) {
+  ParameterSet set = small_set();
+  set.allocate();
+  EXPECT_EQ(set.declare({"b.bias", {2}, {}}), *set.find("b.bias"));
+  EXPECT_EQ(set.declare_buffer({"b.running_var", {2}, {}}), 0);
+  EXPECT_EQ(core::code_of([&] { set.declare({"b.bias", {3}, {}}); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { set.declare({"b.bia", {2}, {}}); }), core::ErrorCode::kNotFound);
+  EXPECT_EQ(core::code_of([&] { set.allocate(); }), core::ErrorCode::kInvalidArgument);
+}
+
+TEST(ParameterSet, RefusesTwoParametersOfOneName) {
+  ParameterSet set = small_set();
+  EXPECT_EQ(core::code_of([&] { set.declare({"b.bias", {2}, {}}); }), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { set.initialize(1); }), core::ErrorCode::kInvalidArgument) << "not allocated";
+}
+
+TEST(ParameterSet, SharesValuesButNotGradientsAndBuffers) {
+  ParameterSet owner = small_set();
+  owner.allocate();
+  owner.initialize(1);
+  ParameterSet sharer = ParameterSet::sharing_values(owner);
+  const uint64_t version = sharer.version();
+  owner.values().fill_(3);
+  owner.values_changed();
+  owner.gradients().fill_(1);
+  owner.buffer(0).fill_(9);
+  EXPECT_EQ(sharer.value(*sharer.find("b.bias"))[0].item<float>(), 3);
+  EXPECT_GT(sharer.version(), version) << "caches of the sharer must see the owner's change";
+  EXPECT_EQ(sharer.gradients().abs().sum().item<float>(), 0);
+  EXPECT_EQ(sharer.buffer(0)[0].item<float>(), 1);
+}
+
+TEST(ParameterSet, ClonesAndCopies) {
+  ParameterSet set = small_set();
+  set.allocate();
+  set.initialize(1);
+  ParameterSet copy = set.clone();
+  EXPECT_TRUE(at::equal(copy.values(), set.values()));
+  set.values().mul_(2);
+  set.buffer(0).fill_(4);
+  EXPECT_FALSE(at::equal(copy.values(), set.values()));
+  copy.copy_from(set);
+  EXPECT_TRUE(at::equal(copy.values(), set.values()));
+  EXPECT_EQ(copy.buffer(0)[0].item<float>(), 4);
+  ParameterSet other;
+  other.declare({"a.weight", {3, 5}, {}});
+  other.allocate();
+  EXPECT_EQ(core::code_of([&] { copy.copy_from(other); }), core::ErrorCode::kInvalidArgument);
+}
+
+TEST(ParameterSet, SavesAndLoadsEverythingByName) {
+  ParameterSet set = small_set(), fresh = small_set();
+  set.allocate();
+  fresh.allocate();
+  set.initialize(1);
+  set.buffer(0).fill_(6);
+  core::MemoryState state;
+  set.save(state);
+  EXPECT_EQ(state.names(), (std::vector<std::string>{"a.weight", "b.bias", "b.running_var", "b.weight"}));
+  const uint64_t version = fresh.version();
+  fresh.load(state);
+  EXPECT_TRUE(at::equal(fresh.values(), set.values()));
+  EXPECT_TRUE(at::equal(fresh.buffer(0), set.buffer(0)));
+  EXPECT_GT(fresh.version(), version);
+}
+
+}  // namespace
+}  // namespace trainyard::nn

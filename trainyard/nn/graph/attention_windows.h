@@ -1,0 +1,25 @@
+// Which pixels attend to each other (nn::Attention): the windows of an image and the pixels in each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trainyard/nn/graph/ops.h"
+
+namespace trainyard::nn {
+
+struct AttentionWindows {
+  int64_t count = 1;             // of an image
+  int64_t tokens = 1;            // pixels of a window
+  std::vector<int32_t> pixels;   // [count, tokens]: row * width + column; each pixel of the image once
+  std::vector<int32_t> regions;  // [count, tokens]: tokens of different numbers do not neighbour; empty: all do
+};
+
+// Of an image of height x width, which the operation fits. Without windows: one, of all pixels.
+AttentionWindows attention_windows(const Attention& op, int64_t height, int64_t width);
+
+// [window^4]: which row of the table has the bias of query pixel i and key pixel j of a window, both row by row:
+// (i.row - j.row + window - 1) * (2 * window - 1) + (i.column - j.column + window - 1).
+std::vector<int64_t> relative_positions(int64_t window);
+
+}  // namespace trainyard::nn

@@ -1,0 +1,57 @@
+// A user's torch::nn module as a node of a graph.
+//
+//   auto module = std::make_shared<MyNet>();                          // any torch::nn::Module with Tensor
+//   forward(Tensor) b.foreign("body", b.input(), foreign_op([] { return std::make_shared<MyNet>(); }, {10}, "MyNet"));
+//
+// Its parameters and buffers move into the replica's ParameterSet: the module's tensors become views of the flat block,
+// so optimizers, reductions and checkpoints see them as all others; gradients reach the sink through a post-accumulate
+// hook.
+//
+// LibTorch computes a module's operators, with their faults: on a CPU a module must not train a 1x1 convolution that
+// has a stride, no padding and fewer than 16 input channels, in channels_last. The gradient of its weights is written
+// outside of its memory. nn/libtorch_convolution.h says why, and has a way around it to call in forward().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/graph/ops.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace trainyard::nn {
+
+class ForeignModule {
+ public:
+  ForeignModule(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward)
+      : module_(std::move(module)), forward_(std::move(forward)) {}
+
+  torch::nn::Module& module() const { return *module_; }
+  at::Tensor forward(const at::Tensor& x) const { return forward_(x); }
+
+ private:
+  std::shared_ptr<torch::nn::Module> module_;
+  std::function<at::Tensor(const at::Tensor&)> forward_;
+};
+
+// `make` returns std::shared_ptr<M>, a new module each time; M::forward takes and returns one tensor.
+template <typename Make>
+Foreign foreign_op(Make make, const std::vector<int64_t>& output_shape, const std::string& description) {
+  return {.description = description,
+          .make =
+              [make] {
+                auto module = make();
+                return std::make_shared<ForeignModule>(module,
+                                                       [module](const at::Tensor& x) { return module->forward(x); });
+              },
+          .output_shape = output_shape};
+}
+
+}  // namespace trainyard::nn

@@ -1,0 +1,126 @@
+// A user's torch::nn::Module as a model: it trains, its numbers live in the set, it takes part in evaluation and
+// sharing as any other layer.
+
+#include "trainyard/nn/graph/foreign_module.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/module.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/loss.h"
+
+namespace trainyard::nn {
+namespace {
+
+// Linear with a frozen scale, a running mean of its inputs, and a counter of another dtype.
+class UserNet : public torch::nn::Module {
+ public:
+  UserNet() {
+    weight_ = register_parameter("weight", at::full({3, 12}, 0.01) + 0.02 * at::eye(3, 12));
+    bias_ = register_parameter("bias", at::zeros({3}));
+    scale_ = register_parameter("scale", at::full({1}, 2.0), /*requires_grad=*/false);
+    mean_ = register_buffer("mean", at::zeros({12}));
+    calls_ = register_buffer("calls", at::zeros({}, at::kLong));
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor flat = x.flatten(1);
+    if (is_training()) {
+      mean_.mul_(0.5).add_(flat.detach().mean(0), 0.5);
+      calls_.add_(1);
+    }
+    return at::linear(flat - mean_, weight_ * scale_, bias_);
+  }
+
+ private:
+  at::Tensor weight_, bias_, scale_, mean_, calls_;
+};
+
+Graph graph_of(const std::vector<int64_t>& output_shape = {3}) {
+  GraphBuilder b({.image = {3, 2, 2}, .name = "user"});
+  return b.build(
+      b.foreign("body", b.input(), foreign_op([] { return std::make_shared<UserNet>(); }, output_shape, "UserNet")));
+}
+
+at::Tensor images() {
+  return at::linspace(0, 59, 60).square().sin().view({5, 3, 2, 2});
+}
+at::Tensor labels() {
+  return at::tensor({0, 1, 2, 0, 1}, at::kLong);
+}
+
+class ForeignModuleTest : public ::testing::Test {
+ protected:
+  ForeignModuleTest() : sink_(set_), graph_(graph_of()) {
+    executor_ = make_executor("reference", graph_, {.parameters = &set_, .gradients = &sink_});
+    set_.allocate();
+    set_.initialize(1);
+  }
+  double step() {
+    sink_.begin(0, 1);
+    const at::Tensor loss = softmax_cross_entropy(executor_->forward(images(), {}), labels());
+    loss.backward();
+    sink_.finish();
+    const at::NoGradGuard no_grad;
+    set_.values().add_(set_.gradients(), -0.2);
+    set_.values_changed();
+    return loss.item<double>();
+  }
+  at::Tensor value(const char* name) { return set_.value(*set_.find(name)); }
+  at::Tensor buffer(const char* name) { return set_.buffer(*set_.find_buffer(name)); }
+
+  ParameterSet set_;
+  GradientSink sink_;
+  Graph graph_;
+  std::unique_ptr<Executor> executor_;
+};
+
+TEST_F(ForeignModuleTest, BringsItsOwnStart) {
+  EXPECT_TRUE(at::equal(value("body.weight"), UserNet().parameters()[0]));
+  EXPECT_EQ(set_.size(), 2u) << "the frozen scale is no parameter";
+  EXPECT_EQ(buffer("body.scale").item<float>(), 2);
+  EXPECT_EQ(buffer("body.calls").scalar_type(), at::kLong);
+  EXPECT_FALSE(set_.segment(*set_.find("body.bias")).spec.decay);
+  EXPECT_EQ(graph_.node("body").description(), "UserNet");
+}
+
+TEST_F(ForeignModuleTest, TrainsThroughTheSet) {
+  const double first = step();
+  double last = first;
+  for (int i = 0; i < 60; ++i) last = step();
+  EXPECT_LT(last, 0.5 * first);
+  EXPECT_EQ(buffer("body.calls").item<int64_t>(), 61);
+  EXPECT_EQ(buffer("body.scale").item<float>(), 2) << "frozen";
+}
+
+TEST_F(ForeignModuleTest, LoadsBeforeItsFirstStep) {
+  step();
+  core::MemoryState state;
+  set_.save(state);
+  ParameterSet fresh;
+  const auto executor = make_executor("reference", graph_, {.mode = Mode::kInference, .parameters = &fresh});
+  fresh.allocate();
+  fresh.load(state);
+  const auto here = make_executor("reference", graph_, {.mode = Mode::kInference, .parameters = &set_});
+  EXPECT_TRUE(at::equal(executor->forward(images(), {}), here->forward(images(), {})));
+  EXPECT_EQ(buffer("body.calls").item<int64_t>(), 1) << "inference does not count";
+}
+
+TEST_F(ForeignModuleTest, RefusesAnotherResultThanItsNodeSays) {
+  ParameterSet set;
+  const auto executor = make_executor("reference", graph_of({4}), {.parameters = &set});
+  set.allocate();
+  try {
+    executor->forward(images(), {});
+    FAIL() << "the graph's shapes would be wrong from here on";
+  } catch (const core::Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "a foreign module's result has another shape than its node says: body: expected [5, 4], got [5, 3]; "
+                 "give foreign_op() the shape of one sample's result");
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn

@@ -1,0 +1,28 @@
+// Which nodes run as one step: batch norm with the addition and the activation behind it, a convolution with its ReLU,
+// a sum with its ReLU, layer scale with the stochastic depth and the addition behind it. A node joins the one before it
+// only where nobody else needs what lies between them.
+//
+// Where variables are constants, a convolution takes first: the batch norm behind it, the addition and the activation.
+#pragma once
+
+#include <vector>
+
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::nn {
+
+struct Unit {
+  std::vector<int> nodes;  // in graph order; the unit runs where its last node stands
+  int head() const { return nodes.front(); }
+  int tail() const { return nodes.back(); }
+  int norm = -1;        // of a convolution whose batch norm is folded into it
+  int depth = -1;       // stochastic depth, of a layer scale
+  int add = -1;         // of a batch norm, a convolution or a layer scale
+  int residual = -1;    // the node whose output `add` adds
+  int activation = -1;  // the last node, if it is one
+};
+
+// All nodes but the input, each in one unit, ordered by tail.
+std::vector<Unit> fuse(const Graph& graph, bool frozen = false);
+
+}  // namespace trainyard::nn

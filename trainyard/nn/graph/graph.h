@@ -1,0 +1,133 @@
+// A model as data: nodes with name, operation, inputs and logical shape, in an order in which they can run. Everything
+// that needs a model's structure reads it from here: executors, export, the layer table, fusion, memory planning.
+//
+//   GraphBuilder b({.image = {3, 32, 32}, .name = "tiny"});
+//   auto x = b.convolution("conv1", b.input(), {.out_channels = 16, .kernel = 3, .padding = Padding::all(1)});
+//   x = b.activation("relu1", b.batch_norm("bn1", x));
+//   x = b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10});
+//   Graph graph = b.build(x);
+//
+// Parameter names are "<node>.weight", "<node>.bias"; buffers "<node>.running_mean", "<node>.running_var"; ops.h names
+// the others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/nn/graph/ops.h"
+
+namespace trainyard::nn {
+
+using Shape = std::vector<int64_t>;         // logical: without the batch
+std::string to_string(const Shape& shape);  // "[3, 224, 224]"
+
+struct ParameterSpec {
+  std::string name;  // full: "conv1.weight"
+  Shape shape;
+  Initializer init;
+  bool decay = true;  // takes part in weight decay
+};
+
+struct BufferSpec {
+  std::string name;
+  Shape shape;
+  Initializer init;
+};
+
+struct Node {
+  int id = 0;  // index in Graph::nodes
+  std::string name;
+  Op op;
+  std::vector<int> inputs;  // ids, all smaller than id
+  Shape shape;              // of the output
+  std::vector<ParameterSpec> parameters;
+  std::vector<BufferSpec> buffers;
+
+  // "convolution", "batch_norm", ...
+  std::string_view kind() const;
+  // Attributes for people: "64 x 7x7 / 2, pad 3".
+  std::string description() const;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Node> nodes;  // nodes[0] is the input
+  int output = 0;           // id of the logits, shape [classes]
+
+  const Shape& input_shape() const { return nodes.front().shape; }
+  const Shape& output_shape() const { return nodes[static_cast<size_t>(output)].shape; }
+  const Node& node(std::string_view node_name) const;  // throws kNotFound with the nearest name
+  // Elements of all parameters but those of foreign modules, which only a ParameterSet knows.
+  int64_t parameter_count() const;
+  // Multiply-accumulates of convolutions, linear layers and attention times two, forward, one sample.
+  int64_t forward_flops() const;
+};
+
+// Of one node: multiply-accumulates times two, forward, one sample; 0 for other operations.
+int64_t forward_flops(const Graph& graph, const Node& node);
+int64_t parameter_count(const Node& node);
+
+// Nodes are checked as they are added: names unique, shapes right. Errors are kInvalidArgument and name the node.
+class GraphBuilder {
+ public:
+  struct Options {
+    Shape image;  // [C, H, W]
+    std::string name;
+    BatchNorm batch_norm;  // defaults of batch_norm(name, x)
+  };
+  explicit GraphBuilder(Options options);
+
+  // The handle of a node's output.
+  struct Value {
+    int id;
+  };
+
+  Value input() const { return {0}; }
+  Value convolution(std::string name, Value x, Convolution op);
+  Value batch_norm(std::string name, Value x);
+  Value batch_norm(std::string name, Value x, BatchNorm op);
+  Value activation(std::string name, Value x, Activation::Function function = Activation::Function::kRelu);
+  Value max_pool(std::string name, Value x, Pool op);
+  Value average_pool(std::string name, Value x, Pool op);
+  Value global_average_pool(std::string name, Value x);
+  Value adaptive_average_pool(std::string name, Value x, Size2d size);
+  Value linear(std::string name, Value x, Linear op);
+  Value flatten(std::string name, Value x);
+  Value add(std::string name, const std::vector<Value>& inputs);
+  Value multiply(std::string name, Value x, Value scale);
+  Value concat(std::string name, const std::vector<Value>& inputs);
+  Value channel_pad(std::string name, Value x, ChannelPad op);
+  Value spatial_pad(std::string name, Value x, SpatialPad op);
+  Value channel_slice(std::string name, Value x, ChannelSlice op);
+  Value channel_shuffle(std::string name, Value x, int64_t groups);
+  Value dropout(std::string name, Value x, double drop = 0.5);
+  Value stochastic_depth(std::string name, Value x, double drop);
+  Value local_response_norm(std::string name, Value x, LocalResponseNorm op);
+  Value layer_norm(std::string name, Value x, LayerNorm op);
+  Value layer_scale(std::string name, Value x, LayerScale op);
+  Value class_token(std::string name, Value x, ClassToken op);
+  Value position_embedding(std::string name, Value x, PositionEmbedding op);
+  Value attention(std::string name, Value x, Attention op);
+  Value patch_merge(std::string name, Value x);
+  Value foreign(std::string name, Value x, Foreign op);
+
+  const Shape& shape(Value value) const;
+  // Ends the building: nodes that the output does not need are an error.
+  Graph build(Value output);
+
+ private:
+  Value append(std::string name, Op op, const std::vector<Value>& inputs);
+  Graph graph_;
+  BatchNorm batch_norm_;
+};
+
+// Output shape, parameters and buffers of a node from its op and its inputs' shapes (shape_inference.cpp). Throws
+// kInvalidArgument, which names the node, when they do not fit.
+void infer_node(Node& node, const std::vector<Shape>& inputs);
+
+// Padding as pixels: kSame resolved for an image of height x width.
+Padding resolve_padding(const Padding& padding, Size2d image, Size2d kernel, Size2d stride, Size2d dilation = {});
+
+}  // namespace trainyard::nn

@@ -1,0 +1,17 @@
+// A graph for people's eyes: each node with its name, what it does and its shape, and an arrow from each input.
+#pragma once
+
+#include <string>
+
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::nn {
+
+// In Graphviz' language: `dot -Tpdf`.
+std::string graph_dot(const Graph& graph);
+
+// A picture without Graphviz: nodes below each other in the order in which they run; arrows that pass nodes by run
+// beside them, each in the nearest lane that is free.
+std::string graph_svg(const Graph& graph);
+
+}  // namespace trainyard::nn

@@ -1,0 +1,159 @@
+#include "trainyard/nn/graph/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/nn/graph/layer_table.h"
+
+namespace trainyard::nn {
+namespace {
+
+using Value = GraphBuilder::Value;
+
+Graph tiny() {
+  GraphBuilder b({.image = {3, 32, 32}, .name = "tiny"});
+  auto x = b.convolution("conv1", b.input(), {.out_channels = 16, .kernel = 3, .padding = Padding::all(1)});
+  x = b.activation("relu1", b.batch_norm("bn1", x));
+  x = b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10});
+  return b.build(x);
+}
+
+TEST(Graph, NamesShapesAndCounts) {
+  const Graph graph = tiny();
+  EXPECT_EQ(graph.output_shape(), Shape{10});
+  EXPECT_EQ(graph.node("conv1").shape, (Shape{16, 32, 32}));
+  EXPECT_EQ(graph.node("conv1").parameters[0].name, "conv1.weight");
+  EXPECT_EQ(graph.node("conv1").parameters[0].shape, (Shape{16, 3, 3, 3}));
+  EXPECT_FALSE(graph.node("bn1").parameters[0].decay) << "batch norm is outside weight decay";
+  EXPECT_EQ(graph.node("bn1").buffers[1].name, "bn1.running_var");
+  EXPECT_EQ(graph.parameter_count(), 432 + 32 + 170);
+  EXPECT_EQ(graph.forward_flops(), 2 * (432 * 32 * 32 + 160));
+  EXPECT_EQ(core::message_of([&] { graph.node("bn2"); }, core::ErrorCode::kNotFound),
+            "unknown node of tiny 'bn2'; did you mean 'bn1'? known: input, conv1, bn1, relu1, pool, fc");
+}
+
+TEST(Graph, LayerTable) {
+  EXPECT_EQ(layer_table(tiny()),
+            "tiny\n"
+            "node   kind                 attributes                shape         parameters    flops\n"
+            "input  input                                          [3, 32, 32]            0        0\n"
+            "conv1  convolution          16 x 3x3, pad 1           [16, 32, 32]         432  884,736\n"
+            "bn1    batch_norm           epsilon 1e-05, decay 0.9  [16, 32, 32]          32        0\n"
+            "relu1  activation           relu                      [16, 32, 32]           0        0\n"
+            "pool   global_average_pool                            [16]                   0        0\n"
+            "fc     linear               10, bias                  [10]                 170      320\n"
+            "total                                                                      634  885,056\n");
+}
+
+TEST(Graph, DescribesAttributes) {
+  GraphBuilder b({.image = {4, 20, 20}, .name = "g"});
+  Value x = b.convolution("c", b.input(),
+                          {.out_channels = 8,
+                           .kernel = {1, 7},
+                           .stride = {1, 2},
+                           .padding = Padding::symmetric(0, 3),
+                           .dilation = 2,
+                           .groups = 2,
+                           .bias = true});
+  x = b.max_pool("p", x, {.kernel = 3, .stride = 2, .padding = Padding::same(), .ceil_mode = true});
+  const Graph graph = b.build(b.dropout("d", x, 0.25));
+  EXPECT_EQ(graph.node("c").description(), "8 x 1x7 / 1x2, pad 0x3, dilation 2, groups 2, bias");
+  EXPECT_EQ(graph.node("p").description(), "3x3 / 2, same, ceil");
+  EXPECT_EQ(graph.node("p").kind(), "max_pool");
+  EXPECT_EQ(graph.node("d").description(), "drop 0.25");
+}
+
+// TensorFlow's documentation of SAME: output = ceil(input / stride), the odd pixel after.
+TEST(Padding, SameIsTensorFlows) {
+  EXPECT_EQ(resolve_padding(Padding::same(), {224, 224}, 7, 2), (Padding{Padding::Kind::kExplicit, 2, 3, 2, 3}));
+  EXPECT_EQ(resolve_padding(Padding::same(), {5, 6}, 3, 1), Padding::all(1));
+  EXPECT_EQ(resolve_padding(Padding::same(), {6, 7}, 3, 2), (Padding{Padding::Kind::kExplicit, 0, 1, 1, 1}));
+  EXPECT_EQ(resolve_padding(Padding::same(), {8, 8}, 1, 2), Padding::valid());
+  EXPECT_EQ(resolve_padding(Padding::same(), {9, 9}, 3, 1, 2), Padding::all(2));
+}
+
+Shape pooled(Pool op, int64_t size) {
+  GraphBuilder b({.image = {1, size, size}, .name = "g"});
+  return b.shape(b.max_pool("p", b.input(), op));
+}
+
+TEST(Shapes, CeilModeAddsAWindowThatStartsInside) {
+  EXPECT_EQ(pooled({.kernel = 3, .stride = 2}, 8), (Shape{1, 3, 3}));
+  EXPECT_EQ(pooled({.kernel = 3, .stride = 2, .ceil_mode = true}, 8), (Shape{1, 4, 4}));
+  EXPECT_EQ(pooled({.kernel = 3, .stride = 2, .ceil_mode = true}, 7), (Shape{1, 3, 3})) << "nothing left over";
+  // The third window would start in the padding after the image.
+  EXPECT_EQ(pooled({.kernel = 2, .stride = 3, .padding = Padding::all(1), .ceil_mode = true}, 5), (Shape{1, 2, 2}));
+}
+
+TEST(GraphBuilder, NamesTheNodeThatIsWrong) {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "g"});
+  const Value x = b.convolution("c", b.input(), {.out_channels = 4, .kernel = 3});
+  EXPECT_EQ(core::message_of([&] { b.convolution("c", x, {.out_channels = 4, .kernel = 3}); }),
+            "a node of this name exists already: node 'c' of g");
+  EXPECT_EQ(core::message_of([&] { b.convolution("d", x, {.out_channels = 4, .kernel = 7}); }),
+            "the kernel reaches over 7 pixels of an image of 6 with padding: convolution 'd'");
+  EXPECT_EQ(core::message_of([&] { b.convolution("d", x, {.out_channels = 6, .kernel = 1, .groups = 4}); }),
+            "4 groups do not divide 4 channels in and 6 out: convolution 'd'");
+  EXPECT_EQ(core::message_of([&] { b.linear("d", x, {.out_features = 4}); }),
+            "needs a vector [F], got [4, 6, 6]: flatten or pool it first: linear 'd'");
+  EXPECT_EQ(core::message_of([&] {
+              b.add("d", {x, b.input()});
+            }),
+            "inputs have different shapes: add 'd': expected [4, 6, 6], got [3, 8, 8]");
+  EXPECT_EQ(core::message_of([&] { b.max_pool("d", x, {.kernel = 2, .padding = Padding::all(2)}); }),
+            "padding is not smaller than the kernel: max_pool 'd'");
+  EXPECT_EQ(core::message_of([&] { b.dropout("d", x, 1.0); }), "drop is not in [0, 1): dropout 'd'");
+  EXPECT_EQ(core::message_of([&] { b.multiply("d", x, b.input()); }),
+            "inputs have different shapes: multiply 'd': expected [4, 6, 6], got [3, 8, 8]");
+  EXPECT_EQ(core::message_of([&] { b.activation("d", Value{9}); }),
+            "an input is not a value of this builder: node 'd' of g");
+  EXPECT_EQ(core::message_of([] {
+              GraphBuilder({.image = {3, 0, 8}, .name = "g"});
+            }),
+            "a graph's input has an extent that is not positive: g: got [3, 0, 8]");
+}
+
+TEST(GraphBuilder, ChecksWhatTransformersAreMadeOf) {
+  GraphBuilder b({.image = {6, 4, 4}, .name = "g"});
+  const Value x = b.input();
+  EXPECT_EQ(core::message_of([&] { b.attention("d", x, {.heads = 4}); }),
+            "6 channels are not queries, keys and values of 4 heads: attention 'd'");
+  EXPECT_EQ(core::message_of([&] { b.attention("d", x, {.heads = 2, .window = 3}); }),
+            "windows of 3x3 do not divide an image of 4x4: attention 'd'");
+  EXPECT_EQ(core::message_of([&] { b.position_embedding("d", x, {}); }),
+            "needs tokens [C, T, 1], got [6, 4, 4]: position_embedding 'd'");
+  EXPECT_EQ(core::message_of([&] { b.attention("d", x, {.heads = 2, .queries = 17}); }),
+            "17 queries of 16 pixels, or in windows: attention 'd'");
+  EXPECT_EQ(core::message_of(
+                [&] { b.convolution("d", x, {.out_channels = 4, .kernel = 3, .form = Convolution::Form::kLinear}); }),
+            "only 1x1 without groups has a linear form: convolution 'd'");
+}
+
+// torch.nn.MultiheadAttention's names, and those of parameters that are no module's.
+TEST(GraphBuilder, NamesParametersOfTransformersAsTorch) {
+  GraphBuilder b({.image = {4, 2, 2}, .name = "g"});
+  Value x = b.position_embedding("encoder.pos_embedding", b.class_token("class_token", b.input(), {}), {});
+  x = b.convolution("attention.in_proj", x,
+                    {.out_channels = 12, .kernel = 1, .bias = true, .form = Convolution::Form::kJoinedLinear});
+  x = b.attention("attention", x, {.heads = 2, .queries = 2});
+  const Graph graph = b.build(b.flatten("flat", b.layer_scale("scale", x, {})));
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) {
+    for (const ParameterSpec& spec : node.parameters) names.push_back(spec.name + " " + to_string(spec.shape));
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"class_token [1, 1, 4]", "encoder.pos_embedding [1, 5, 4]",
+                                             "attention.in_proj_weight [12, 4]", "attention.in_proj_bias [12]",
+                                             "scale [4, 1, 1]"}));
+  // In and out of 5 tokens; queries with keys and weights with values, 2 x 5 of 4 channels each.
+  EXPECT_EQ(graph.forward_flops(), 2 * 5 * 4 * 12 + 2 * 2 * 2 * 5 * 4);
+}
+
+TEST(GraphBuilder, RefusesNodesThatNothingNeeds) {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "g"});
+  const Value used = b.flatten("used", b.input());
+  b.activation("unused", used);
+  EXPECT_EQ(core::message_of([&] { b.build(used); }), "the graph's output does not need this node: node 'unused' of g");
+}
+
+}  // namespace
+}  // namespace trainyard::nn

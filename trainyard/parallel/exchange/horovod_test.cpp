@@ -1,0 +1,126 @@
+// Processes as threads: each has a variable update of its own, and they meet by communicators that could be anyone's.
+#include <string>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/exchange/variable_update.h"
+#include "trainyard/parallel/threads/thread_communicator.h"
+
+namespace trainyard::parallel {
+namespace {
+
+constexpr double kRate = 0.1, kDecay = 0.125;
+
+using Communicators = std::vector<std::unique_ptr<core::Communicator>>;
+
+VariableUpdateOptions options_for(std::unique_ptr<core::Communicator>& communicator) {
+  return {.parameters = {.dtype = at::kDouble},
+          .make_communicators =
+              [&communicator] {
+                Communicators one;
+                one.push_back(std::move(communicator));
+                return one;
+              },
+          .make_optimizer =
+              [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {.weight_decay = kDecay}); },
+          .seed = static_cast<uint64_t>(communicator->rank()),  // each its own: rank 0's values count
+          .deadline = std::chrono::seconds(20)};
+}
+
+std::unique_ptr<VariableUpdate> make(const VariableUpdateOptions& options, int64_t width = 7) {
+  auto update = variable_updates().get("horovod")(options);
+  update->parameters(0).declare({.name = "fc.weight", .shape = {5, width}, .init = nn::Initializer::normal(1.0)});
+  update->parameters(0).declare_buffer({.name = "bn.running_mean", .shape = {5}, .init = nn::Initializer::zeros()});
+  return update;
+}
+
+void on_processes(int count, const std::function<void(int, std::unique_ptr<core::Communicator>&)>& work) {
+  Communicators communicators = make_thread_communicators(count);
+  std::vector<core::Thread> threads;
+  for (int r = 0; r < count; ++r) {
+    threads.emplace_back(core::ThreadOptions{}, [&, r] { work(r, communicators[static_cast<size_t>(r)]); });
+  }
+  for (core::Thread& thread : threads) thread.join();
+}
+
+// w -= rate * g with g the mean, or the sum, over processes of 0.5 w + rank + step, and the decay of each.
+double expected(double w, int processes, int steps, bool sum) {
+  for (int step = 0; step < steps; ++step) {
+    double g = 0;
+    for (int r = 0; r < processes; ++r) g += 0.5 * w + r + step + kDecay * w;
+    w -= kRate * (sum ? g : g / processes);
+  }
+  return w;
+}
+
+TEST(Horovod, StartsAsRank0AndReducesByItsDefinition) {
+  for (const int processes : {1, 2, 3}) {
+    for (const bool sum : {false, true}) {
+      std::vector<at::Tensor> values(static_cast<size_t>(processes));
+      std::vector<double> started(static_cast<size_t>(processes));
+      on_processes(processes, [&](int rank, auto& communicator) {
+        VariableUpdateOptions options = options_for(communicator);
+        if (sum) options.reduction = GradientReduction::kSum;
+        const auto update = make(options);
+        update->allocate();
+        EXPECT_EQ(update->reduction(), sum ? GradientReduction::kSum : GradientReduction::kMean);
+        nn::ParameterSet& set = update->parameters(0);
+        started[static_cast<size_t>(rank)] = set.values()[0].item<double>();
+        optim::StepState state;
+        state.write({.learning_rate = kRate});
+        for (int step = 0; step < 4; ++step) {
+          const at::NoGradGuard without_gradients;
+          set.gradients().copy_(set.values().mul(0.5).add(rank + step));
+          update->reduce(0);
+          update->update(0, state);
+        }
+        values[static_cast<size_t>(rank)] = set.values().clone();
+      });
+      for (int rank = 0; rank < processes; ++rank) {
+        EXPECT_EQ(started[static_cast<size_t>(rank)], started[0]);
+        EXPECT_TRUE(values[static_cast<size_t>(rank)].equal(values[0])) << "rank " << rank;
+      }
+      EXPECT_NEAR(values[0][0].item<double>(), expected(started[0], processes, 4, sum), 1e-12);
+    }
+  }
+}
+
+TEST(Horovod, SavesAsOneProcessDoes) {
+  on_processes(2, [](int, auto& communicator) {
+    const auto update = make(options_for(communicator));
+    update->allocate();
+    core::MemoryState state;
+    update->save(state);
+    EXPECT_EQ(state.names("model/"), (std::vector<std::string>{"model/bn.running_mean", "model/fc.weight"}));
+  });
+}
+
+TEST(Horovod, ProcessesMustDeclareTheSame) {
+  on_processes(2, [](int rank, auto& communicator) {
+    const auto update = make(options_for(communicator), 7 + rank);
+    try {
+      update->allocate();
+      ADD_FAILURE() << "rank " << rank << " went on";
+    } catch (const core::Error& error) {
+      EXPECT_NE(std::string(error.what()).find("rank 1"), std::string::npos) << error.what();
+    }
+  });
+}
+
+TEST(Horovod, IsOneReplicaWithACommunicator) {
+  auto communicators = make_thread_communicators(1);
+  VariableUpdateOptions options = options_for(communicators[0]);
+  options.replicas = 2;
+  EXPECT_THROW(make(options), core::Error);
+  options.replicas = 1;
+  options.make_communicators = {};
+  EXPECT_THROW(make(options), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

@@ -1,0 +1,188 @@
+#include "trainyard/parallel/exchange/local_variable_update.h"
+
+#include <utility>
+
+#include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/parallel/threads/thread_communicator.h"
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+
+LocalVariableUpdate::LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange)
+    : options_(std::move(options)), reduction_(options_.reduction.value_or(reduction)) {
+  options_.validate();
+  for (int r = 0; r < options_.replicas; ++r) {
+    nn::ParameterSetOptions parameters = options_.parameters;
+    if (!one_memory()) parameters.device = options_.accelerators[static_cast<size_t>(r)]->device();
+    replicas_.push_back(std::make_unique<Replica>(Replica{.parameters = nn::ParameterSet(parameters)}));
+  }
+  if (exchange == Exchange::kProcesses || (exchange == Exchange::kGradients && replicas() > 1)) make_communicators();
+}
+
+void LocalVariableUpdate::make_communicators() {
+  auto communicators =
+      options_.make_communicators ? options_.make_communicators() : make_thread_communicators(options_.replicas);
+  if (communicators.size() != replicas_.size()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "each replica needs a communicator",
+                                              .expected = std::to_string(replicas_.size()),
+                                              .actual = std::to_string(communicators.size())});
+  }
+  for (int r = 0; r < replicas(); ++r) {
+    at(r).communicator = std::move(communicators[static_cast<size_t>(r)]);
+    at(r).communicator->set_deadline(options_.deadline);
+    at(r).on_device = dynamic_cast<DeviceCommunicator*>(at(r).communicator.get());
+  }
+}
+
+std::shared_ptr<void> LocalVariableUpdate::use(int replica) const {
+  return one_memory() ? nullptr : options_.accelerators[static_cast<size_t>(replica)]->use();
+}
+
+int64_t LocalVariableUpdate::optimizer_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& replica : replicas_) {
+    if (replica->optimizer == nullptr) continue;
+    for (const optim::Optimizer::Slot& slot : replica->optimizer->slots()) {
+      bytes += static_cast<int64_t>(slot.values.nbytes());
+    }
+  }
+  return bytes;
+}
+
+void LocalVariableUpdate::allocate() {
+  const std::shared_ptr<void> on_devices = nn::use_all(options_.accelerators);
+  nn::ParameterSet& first = parameters(0);
+  first.allocate();
+  first.initialize(options_.seed);
+  if (options_.start) options_.start(first);
+  for (int r = 1; r < replicas(); ++r) {
+    if (parameters(r).size() != first.size() || parameters(r).buffer_count() != first.buffer_count()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = "replicas have declared different variables",
+                   .where = fmt::format("replica {}", r),
+                   .expected = fmt::format("{} parameters and {} buffers", first.size(), first.buffer_count()),
+                   .actual = fmt::format("{} and {}", parameters(r).size(), parameters(r).buffer_count())});
+    }
+    const std::shared_ptr<void> on_device = use(r);
+    allocate_from(first, parameters(r));
+  }
+  const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
+  for (int r = 0; r < replicas(); ++r) {
+    if (!has_own_optimizer(r)) continue;
+    const std::shared_ptr<void> on_device = use(r);
+    at(r).optimizer = options_.make_optimizer(parameters(r));
+    if (summed) at(r).optimizer->set_weight_decay_factor(at(r).communicator->size());
+  }
+}
+
+template <typename Operation>
+void LocalVariableUpdate::communicate(int replica, Operation operation) {
+  core::Communicator* communicator = at(replica).communicator.get();
+  if (communicator == nullptr) return;
+  const auto start = std::chrono::steady_clock::now();
+  operation(*communicator);
+  at(replica).communication_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void LocalVariableUpdate::all_reduce_gradients(int replica) {
+  communicate(replica, [&](core::Communicator& communicator) {
+    communicator.all_reduce(parameters(replica).gradients(),
+                            reduction_ == GradientReduction::kMean ? core::ReduceOp::kMean : core::ReduceOp::kSum);
+  });
+}
+
+void LocalVariableUpdate::wait_for_all(int replica) {
+  communicate(replica, [](core::Communicator& communicator) { communicator.barrier(); });
+}
+
+void LocalVariableUpdate::broadcast_values(int replica) {
+  communicate(replica,
+              [&](core::Communicator& communicator) { communicator.broadcast(parameters(replica).values(), 0); });
+  if (replica != 0) parameters(replica).values_changed();
+}
+
+void LocalVariableUpdate::start_as_rank_0() {
+  const std::shared_ptr<void> on_device = use(0);
+  nn::ParameterSet& own = parameters(0);
+  communicate(0, [&](core::Communicator& communicator) {
+    const auto declared = [](const at::Tensor& counts) {
+      return fmt::format("{} parameters of {} elements, {} buffers", counts[0].item<int64_t>(),
+                         counts[1].item<int64_t>(), counts[2].item<int64_t>());
+    };
+    int64_t elements = 0;
+    for (const nn::Segment& segment : own.segments()) elements += segment.count;
+    const at::Tensor counts =
+        at::tensor({static_cast<int64_t>(own.size()), elements, static_cast<int64_t>(own.buffer_count())}, at::kLong);
+    const std::vector<at::Tensor> all = communicator.all_gather(counts.to(own.values().device()));
+    wait();
+    for (size_t rank = 1; rank < all.size(); ++rank) {
+      if (all[rank].equal(all[0])) continue;
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "ranks have declared different variables",
+                                                .where = fmt::format("rank {}", rank),
+                                                .expected = declared(all[0]) + " as on rank 0",
+                                                .actual = declared(all[rank]),
+                                                .remedy = "pass the same flags to all processes"});
+    }
+    communicator.broadcast(own.values(), 0);
+    for (size_t b = 0; b < own.buffer_count(); ++b) communicator.broadcast(own.buffer(static_cast<int>(b)), 0);
+    wait();
+  });
+  own.values_changed();
+}
+
+void LocalVariableUpdate::replayed(int replica) {
+  if (at(replica).on_device != nullptr) at(replica).on_device->replayed();
+}
+
+void LocalVariableUpdate::check() {
+  for (const auto& replica : replicas_) {
+    if (replica->on_device != nullptr) replica->on_device->check();
+  }
+}
+
+void LocalVariableUpdate::wait() {
+  for (const auto& replica : replicas_) {
+    if (replica->on_device != nullptr) replica->on_device->wait();
+  }
+}
+
+void LocalVariableUpdate::abort(const Error& error) {
+  if (at(0).communicator) at(0).communicator->abort(error);
+}
+
+void LocalVariableUpdate::save_replica(int replica, core::StateWriter& writer) const {
+  const std::shared_ptr<void> on_device = use(replica);
+  core::ScopedWriter model(writer, "model/"), optimizer(writer, "optimizer/");
+  at(replica).parameters.save(model);
+  at(replica).optimizer->save(optimizer);
+}
+
+void LocalVariableUpdate::load_replica(int replica, const core::StateReader& reader) {
+  const std::shared_ptr<void> on_device = use(replica);
+  at(replica).parameters.load(core::ScopedReader(reader, "model/"));
+  if (at(replica).optimizer) at(replica).optimizer->load(core::ScopedReader(reader, "optimizer/"));
+}
+
+void LocalVariableUpdate::save(core::StateWriter& writer) const {
+  save_replica(0, writer);
+  for (int r = 1; saves_every_replica() && r < replicas(); ++r) {
+    core::ScopedWriter own(writer, fmt::format("replica/{}/", r));
+    save_replica(r, own);
+  }
+}
+
+void LocalVariableUpdate::load(const core::StateReader& reader) {
+  for (int r = 0; r < replicas(); ++r) {
+    const std::string own = fmt::format("replica/{}/", r);
+    // A state of fewer replicas, or of another mode, has none for this one: it starts as replica 0 does.
+    const bool has_own = r > 0 && saves_every_replica() && !reader.names(own).empty();
+    load_replica(r, core::ScopedReader(reader, has_own ? own : ""));
+  }
+}
+
+}  // namespace trainyard::parallel

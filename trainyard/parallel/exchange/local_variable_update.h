@@ -1,0 +1,75 @@
+// What the variable updates between threads of one process have in common: a parameter set and an optimizer for each
+// replica, a communicator between them, saving and loading.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/communicator.h"
+#include "trainyard/parallel/exchange/variable_update.h"
+#include "trainyard/parallel/nccl/device_communicator.h"
+
+namespace trainyard::parallel {
+
+class LocalVariableUpdate : public VariableUpdate {
+ public:
+  nn::ParameterSet& parameters(int replica) override { return at(replica).parameters; }
+  void allocate() override;
+  void update(int replica, const optim::StepState& state) override { at(replica).optimizer->apply(state); }
+  void replayed(int replica) override;
+  void check() override;
+  void wait() override;
+  int64_t optimizer_bytes() const override;
+  GradientReduction reduction() const override { return reduction_; }
+  void abort(const core::Error& error) override;
+  double communication_seconds(int replica) const override { return at(replica).communication_seconds; }
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ protected:
+  enum class Exchange { kNone, kGradients, kProcesses };
+  // With one replica and no other processes, or without exchange, there is no communicator and nothing is moved.
+  LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange);
+
+  // Makes the set of a replica other than 0, whose executor has declared, from that of replica 0, which is ready.
+  virtual void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) = 0;
+  virtual bool has_own_optimizer(int) const { return true; }
+  virtual bool saves_every_replica() const { return false; }
+
+  int replicas() const { return static_cast<int>(replicas_.size()); }
+  // Whether replicas can read each other's parameters.
+  bool one_memory() const { return options_.accelerators.empty(); }
+  // All replicas' gradients become their sum or mean.
+  void all_reduce_gradients(int replica);
+  void wait_for_all(int replica);
+  // Replica 0's values become all others'.
+  void broadcast_values(int replica);
+  // The values and buffers of rank 0's replica 0 become those of replica 0 here. Throws kInvalidArgument where ranks
+  // have declared different variables.
+  void start_as_rank_0();
+
+ private:
+  // A cache line each: replicas count their time at the same moment.
+  struct alignas(64) Replica {
+    nn::ParameterSet parameters;
+    std::unique_ptr<optim::Optimizer> optimizer;
+    std::unique_ptr<core::Communicator> communicator;
+    DeviceCommunicator* on_device = nullptr;  // the same, where it is one
+    double communication_seconds = 0;
+  };
+  Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }
+  // The calling thread's work goes to the replica's device as long as the result lives.
+  std::shared_ptr<void> use(int replica) const;
+  void make_communicators();
+  template <typename Operation>
+  void communicate(int replica, Operation operation);
+  void save_replica(int replica, core::StateWriter& writer) const;
+  void load_replica(int replica, const core::StateReader& reader);
+
+  VariableUpdateOptions options_;
+  GradientReduction reduction_;
+  std::vector<std::unique_ptr<Replica>> replicas_;
+};
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,33 @@
+#include "trainyard/parallel/exchange/variable_update.h"
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+
+VariableUpdateRegistry& variable_updates() {
+  static VariableUpdateRegistry registry("variable update");
+  return registry;
+}
+
+void VariableUpdateOptions::validate() const {
+  if (replicas < 1) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "training needs replicas", .expected = "at least 1", .actual = std::to_string(replicas)});
+  }
+  if (!accelerators.empty() && static_cast<int>(accelerators.size()) != replicas) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "each replica needs an accelerator, or none has one",
+                                              .expected = std::to_string(replicas),
+                                              .actual = std::to_string(accelerators.size())});
+  }
+  if (!make_optimizer) throw Error(ErrorCode::kInvalidArgument, "a variable update needs a way to make optimizers");
+  if (deadline.count() <= 0) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "the deadline for replicas is not usable",
+                                              .expected = "more than 0 ms",
+                                              .actual = std::to_string(deadline.count())});
+  }
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,246 @@
+#include "trainyard/parallel/exchange/variable_update.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/threads/thread.h"
+
+namespace trainyard::parallel {
+namespace {
+
+VariableUpdateOptions options_for(int replicas, const std::string& optimizer = "nesterov", double weight_decay = 0.0) {
+  return {.replicas = replicas,
+          .parameters = {.dtype = at::kDouble},
+          .make_optimizer =
+              [=](nn::ParameterSet& set) {
+                return optim::optimizers().get(optimizer)(set, {.weight_decay = weight_decay});
+              },
+          .seed = 3,
+          .deadline = std::chrono::seconds(20)};
+}
+
+std::unique_ptr<VariableUpdate> make_update(const std::string& mode, const VariableUpdateOptions& options) {
+  auto update = variable_updates().get(mode)(options);
+  for (int r = 0; r < options.replicas; ++r) {
+    update->parameters(r).declare({.name = "fc.weight", .shape = {5, 7}, .init = nn::Initializer::normal(1.0)});
+    update->parameters(r).declare({.name = "fc.bias", .shape = {5}, .init = nn::Initializer::normal(1.0)});
+    update->parameters(r).declare_buffer({.name = "bn.running_mean", .shape = {5}, .init = nn::Initializer::zeros()});
+  }
+  update->allocate();
+  return update;
+}
+
+void on_all_replicas(int replicas, const std::function<void(int)>& work) {
+  std::vector<core::Thread> threads;
+  for (int r = 0; r < replicas; ++r) threads.emplace_back(core::ThreadOptions{}, [&work, r] { work(r); });
+  for (core::Thread& thread : threads) thread.join();
+}
+
+// Gradients of replica r in step s: different for each.
+void set_gradients(nn::ParameterSet& set, int replica, int step) {
+  const at::NoGradGuard guard;
+  set.gradients().copy_(set.values().mul(0.5).add(0.25 * replica + step));
+}
+
+void run_steps(VariableUpdate& update, int replicas, int from, int to) {
+  optim::StepState state;
+  state.write({.learning_rate = 0.1});
+  on_all_replicas(replicas, [&](int r) {
+    for (int step = from; step < to; ++step) {
+      set_gradients(update.parameters(r), r, step);
+      update.reduce(r);
+      update.update(r, state);
+    }
+  });
+}
+
+double first_value(nn::ParameterSet& set) {
+  return set.values()[0].item<double>();
+}
+
+// v = m * v + g;  w -= lr * (g + m * v) with g the mean or the sum over replicas, in double.
+double expected_first_value(double start, int replicas, int steps, bool sum, double weight_decay = 0.0) {
+  double w = start, v = 0;
+  for (int step = 0; step < steps; ++step) {
+    double g = 0;
+    for (int r = 0; r < replicas; ++r) g += 0.5 * w + 0.25 * r + step;
+    g += replicas * weight_decay * w;
+    if (!sum) g /= replicas;
+    v = 0.9 * v + g;
+    w -= 0.1 * (g + 0.9 * v);
+  }
+  return w;
+}
+
+class ExchangingUpdateTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ExchangingUpdateTest, ReducesAndUpdatesByItsDefinition) {
+  const bool sums_by_default = GetParam() == "replicated";
+  for (const int replicas : {1, 2, 3}) {
+    for (const auto reduction : {std::optional<GradientReduction>(), std::optional(GradientReduction::kMean),
+                                 std::optional(GradientReduction::kSum)}) {
+      VariableUpdateOptions options = options_for(replicas, "nesterov", 0.125);
+      options.reduction = reduction;
+      auto update = make_update(GetParam(), options);
+      const bool sum = reduction ? *reduction == GradientReduction::kSum : sums_by_default;
+      EXPECT_EQ(update->reduction(), sum ? GradientReduction::kSum : GradientReduction::kMean);
+      const double start = first_value(update->parameters(0));
+      run_steps(*update, replicas, 0, 4);
+      for (int r = 0; r < replicas; ++r) {
+        EXPECT_NEAR(first_value(update->parameters(r)), expected_first_value(start, replicas, 4, sum, 0.125), 1e-12)
+            << replicas << " replicas, replica " << r << ", sum " << sum;
+      }
+    }
+  }
+}
+
+TEST_P(ExchangingUpdateTest, CopiesStayEqualBitForBit) {
+  auto update = make_update(GetParam(), options_for(3));
+  run_steps(*update, 3, 0, 10);
+  EXPECT_TRUE(update->parameters(0).values().equal(update->parameters(1).values()));
+  EXPECT_TRUE(update->parameters(0).values().equal(update->parameters(2).values()));
+}
+
+TEST_P(ExchangingUpdateTest, AFailedReplicaWakesTheOthers) {
+  auto update = make_update(GetParam(), options_for(2));
+  optim::StepState state;
+  std::string waiter_saw;
+  on_all_replicas(2, [&](int r) {
+    if (r == 1) return update->abort({core::ErrorCode::kIo, "the disk of replica 1 is on fire"});
+    try {
+      update->reduce(r);
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kPeerFailed);
+      waiter_saw = error.what();
+    }
+  });
+  EXPECT_NE(waiter_saw.find("the disk of replica 1 is on fire"), std::string::npos) << waiter_saw;
+}
+
+TEST_P(ExchangingUpdateTest, AReplicaThatNeverComesIsATimeout) {
+  VariableUpdateOptions options = options_for(2);
+  options.deadline = std::chrono::milliseconds(50);
+  auto update = make_update(GetParam(), options);
+  try {
+    update->reduce(0);
+    FAIL() << "waited for nobody";
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kTimeout);
+  }
+  EXPECT_GE(update->communication_seconds(0), 0.0);
+}
+
+TEST_P(ExchangingUpdateTest, CountsTheTimeOfWaiting) {
+  auto update = make_update(GetParam(), options_for(2));
+  on_all_replicas(2, [&](int r) {
+    if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    update->reduce(r);
+  });
+  EXPECT_GE(update->communication_seconds(0), 0.04);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExchangingUpdateTest, testing::Values("parameter_server", "replicated"),
+                         [](const auto& tested) { return tested.param; });
+
+class AnyUpdateTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(AnyUpdateTest, AllReplicasStartAsReplica0) {
+  auto update = make_update(GetParam(), options_for(2));
+  EXPECT_NE(first_value(update->parameters(0)), 0.0);
+  EXPECT_TRUE(update->parameters(0).values().equal(update->parameters(1).values()));
+  EXPECT_EQ(&update->saved_parameters(), &update->parameters(0));
+}
+
+TEST_P(AnyUpdateTest, EachReplicaHasItsOwnGradientsAndBuffers) {
+  auto update = make_update(GetParam(), options_for(2));
+  update->parameters(0).gradients().fill_(1.0);
+  update->parameters(0).buffer(0).fill_(1.0);
+  EXPECT_EQ(update->parameters(1).gradients().abs().max().item<double>(), 0.0);
+  EXPECT_EQ(update->parameters(1).buffer(0).abs().max().item<double>(), 0.0);
+  core::MemoryState saved;
+  update->save(saved);
+  EXPECT_EQ(saved.tensor("model/bn.running_mean").min().item<double>(), 1.0) << "replica 0's are saved";
+}
+
+TEST_P(AnyUpdateTest, OneReplicaDoesNotCommunicate) {
+  auto update = make_update(GetParam(), options_for(1));
+  run_steps(*update, 1, 0, 3);
+  EXPECT_EQ(update->communication_seconds(0), 0.0);
+}
+
+TEST_P(AnyUpdateTest, ContinuesFromWhatItSaved) {
+  auto straight = make_update(GetParam(), options_for(2));
+  run_steps(*straight, 2, 0, 6);
+
+  auto first = make_update(GetParam(), options_for(2));
+  run_steps(*first, 2, 0, 3);
+  core::MemoryState saved;
+  first->save(saved);
+  auto second = make_update(GetParam(), options_for(2));
+  second->load(saved);
+  run_steps(*second, 2, 3, 6);
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_TRUE(second->parameters(r).values().equal(straight->parameters(r).values())) << "replica " << r;
+  }
+}
+
+TEST_P(AnyUpdateTest, SavedNamesDoNotDependOnTheNumberOfReplicas) {
+  core::MemoryState one, two;
+  make_update(GetParam(), options_for(1))->save(one);
+  make_update(GetParam(), options_for(2))->save(two);
+  EXPECT_EQ(one.names("model/"),
+            (std::vector<std::string>{"model/bn.running_mean", "model/fc.bias", "model/fc.weight"}));
+  EXPECT_EQ(one.names("optimizer/"),
+            (std::vector<std::string>{"optimizer/fc.bias.momentum", "optimizer/fc.weight.momentum"}));
+  EXPECT_EQ(two.names("model/"), one.names("model/"));
+  EXPECT_EQ(two.names("optimizer/"), one.names("optimizer/"));
+  auto more = make_update(GetParam(), options_for(3));
+  more->parameters(0).values().zero_();
+  more->load(one);
+  EXPECT_NE(first_value(more->parameters(2)), 0.0) << "a state of one replica starts three";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AnyUpdateTest, testing::Values("parameter_server", "replicated", "independent"),
+                         [](const auto& tested) { return tested.param; });
+
+TEST(IndependentUpdate, ReplicasGoTheirOwnWays) {
+  auto update = make_update("independent", options_for(2));
+  const double start = first_value(update->parameters(0));
+  run_steps(*update, 2, 0, 3);
+  EXPECT_NEAR(first_value(update->parameters(0)), expected_first_value(start, 1, 3, false), 1e-12);
+  EXPECT_GT(std::abs(first_value(update->parameters(0)) - first_value(update->parameters(1))), 1e-3);
+}
+
+TEST(IndependentUpdate, DoesNotTakeAReduction) {
+  VariableUpdateOptions options = options_for(2);
+  options.reduction = GradientReduction::kSum;
+  EXPECT_THROW(make_update("independent", options), core::Error);
+}
+
+TEST(VariableUpdate, RefusesBadOptions) {
+  VariableUpdateOptions options = options_for(0);
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  options = options_for(2);
+  options.make_optimizer = nullptr;
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  options = options_for(2);
+  options.deadline = std::chrono::milliseconds(0);
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  EXPECT_THROW(make_update("replicate", options_for(2)), core::Error);
+}
+
+TEST(VariableUpdate, ReplicasMustDeclareTheSame) {
+  for (const std::string mode : {"parameter_server", "replicated"}) {
+    auto update = variable_updates().get(mode)(options_for(2));
+    update->parameters(0).declare({.name = "w", .shape = {2}});
+    EXPECT_THROW(update->allocate(), core::Error) << mode;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

@@ -1,0 +1,338 @@
+#include "trainyard/parallel/threads/thread_communicator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/parallel/threads/rank_reduction.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+using core::ReduceOp;
+
+// What one rank asks for. Ranks agree when all but the tensors are equal.
+struct Call {
+  enum class Kind { kAllReduce, kBroadcast, kAllGather, kBarrier, kSplit };
+  Kind kind;
+  int argument = 0;  // the operation or the root
+  at::ScalarType type = at::ScalarType::Undefined;
+  std::vector<int64_t> shape;
+  at::Tensor tensor;    // holds the memory while peers read it
+  std::string problem;  // why this rank's own arguments cannot be used
+};
+
+bool agree(const Call& a, const Call& b) {
+  return a.kind == b.kind && a.argument == b.argument && a.type == b.type && a.shape == b.shape;
+}
+
+std::string described(const Call& call) {
+  static constexpr const char* kOperations[] = {"sum", "mean", "max", "min"};
+  const auto tensor = [&]() -> std::string {
+    if (call.type == at::ScalarType::Undefined) return "no tensor";
+    return fmt::format("{} [{}]", c10::toString(call.type), fmt::join(call.shape, ", "));
+  };
+  switch (call.kind) {
+    case Call::Kind::kAllReduce:
+      return fmt::format("all_reduce({}) of {}", kOperations[call.argument], tensor());
+    case Call::Kind::kBroadcast:
+      return fmt::format("broadcast(root {}) of {}", call.argument, tensor());
+    case Call::Kind::kAllGather:
+      return "all_gather of " + tensor();
+    case Call::Kind::kBarrier:
+      return "barrier";
+    case Call::Kind::kSplit:
+      return "split";
+  }
+  return "";
+}
+
+// The error that all ranks get for what they called, if any.
+std::optional<Error> disagreement(const std::vector<Call>& calls) {
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    if (calls[rank].problem.empty()) continue;
+    return Error(ErrorCode::kInvalidArgument, {.problem = "a collective cannot be done",
+                                               .where = fmt::format("rank {}, {}", rank, described(calls[rank])),
+                                               .actual = calls[rank].problem});
+  }
+  for (size_t rank = 1; rank < calls.size(); ++rank) {
+    if (agree(calls[0], calls[rank])) continue;
+    return Error(ErrorCode::kInvalidArgument, {.problem = "ranks called different collectives",
+                                               .expected = described(calls[0]) + " on all ranks as on rank 0",
+                                               .actual = fmt::format("{} on rank {}", described(calls[rank]), rank),
+                                               .remedy = "all ranks must make the same calls in the same order"});
+  }
+  return std::nullopt;
+}
+
+class Group;
+
+// Shared by a communicator and all that were split from it.
+class AbortState {
+ public:
+  bool aborted() const { return aborted_; }
+  Error error() const {
+    std::lock_guard lock(mutex_);
+    return {ErrorCode::kPeerFailed, error_->detail()};
+  }
+  void add(const std::shared_ptr<Group>& group) {
+    std::lock_guard lock(mutex_);
+    std::erase_if(groups_, [](const auto& known) { return known.expired(); });
+    groups_.push_back(group);
+  }
+  void abort(const Error& error);
+
+ private:
+  mutable std::mutex mutex_;
+  std::optional<Error> error_;
+  std::atomic<bool> aborted_ = false;
+  std::vector<std::weak_ptr<Group>> groups_;
+};
+
+// Where the ranks of one communicator meet. A collective has two meetings. In the first, ranks wait for each other: it
+// can be aborted or time out, and then nobody passes. Once it is complete all ranks pass it, do their share of the work
+// on each other's tensors, which cannot block, and meet again: that wait is short, and nothing cuts it off, because a
+// rank that left early would change a tensor that a peer still reads.
+class Group {
+ public:
+  Group(int size, std::shared_ptr<AbortState> aborts) : aborts_(std::move(aborts)), calls_(size) {}
+
+  int size() const { return static_cast<int>(calls_.size()); }
+  AbortState& aborts() { return *aborts_; }
+
+  // Returns all ranks' calls once all have come.
+  std::vector<Call> meet(int rank, Call call, std::chrono::milliseconds deadline) {
+    std::unique_lock lock(mutex_);
+    check_usable();
+    const uint64_t meeting = meetings_;
+    const std::string operation = described(call);
+    calls_[rank] = std::move(call);
+    present_[rank] = true;
+    if (std::find(present_.begin(), present_.end(), false) == present_.end()) {
+      complete();
+    } else {
+      const auto over = [&] { return meetings_ != meeting || aborts_->aborted() || timeout_; };
+      // "For ever" as milliseconds::max() would overflow when it is added to now.
+      const auto longest = std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24 * 365));
+      if (!changed_.wait_for(lock, longest, over)) give_up(rank, operation, deadline);
+      if (meetings_ == meeting) {
+        if (timeout_) throw *timeout_;
+        throw aborts_->error();
+      }
+    }
+    // The verdict stays until the next meeting is complete, which needs this rank.
+    if (verdict_) throw *verdict_;
+    return calls_;
+  }
+
+  void meet_again() {
+    std::unique_lock lock(mutex_);
+    const uint64_t meeting = second_meetings_;
+    if (++second_arrivals_ == size()) {
+      second_arrivals_ = 0;
+      ++second_meetings_;
+      release_tensors();
+      changed_.notify_all();
+      return;
+    }
+    changed_.wait(lock, [&] { return second_meetings_ != meeting; });
+  }
+
+  // Of the split that this rank has just met for.
+  std::shared_ptr<Group> child() {
+    std::lock_guard lock(mutex_);
+    return child_;
+  }
+
+  void wake() {
+    // Taking the lock keeps the wake-up from falling between a waiter's look at the state and its sleep.
+    { std::lock_guard lock(mutex_); }
+    changed_.notify_all();
+  }
+
+ private:
+  void check_usable() const {
+    if (aborts_->aborted()) throw aborts_->error();
+    if (timeout_) throw Error(ErrorCode::kPeerFailed, timeout_->detail());
+  }
+
+  // Nothing is kept alive between calls.
+  void release_tensors() {
+    for (Call& call : calls_) call.tensor.reset();
+  }
+
+  void complete() {
+    verdict_ = disagreement(calls_);
+    if (verdict_) release_tensors();
+    if (!verdict_ && calls_[0].kind == Call::Kind::kSplit) {
+      child_ = std::make_shared<Group>(size(), aborts_);
+      aborts_->add(child_);
+    }
+    std::fill(present_.begin(), present_.end(), false);
+    ++meetings_;
+    changed_.notify_all();
+  }
+
+  // All who wait now time out together; who comes later finds a failed peer.
+  void give_up(int rank, const std::string& operation, std::chrono::milliseconds deadline) {
+    std::vector<int> missing;
+    for (int other = 0; other < size(); ++other) {
+      if (!present_[other]) missing.push_back(other);
+    }
+    timeout_ = Error(ErrorCode::kTimeout, {.problem = fmt::format("rank {} waited {:.3g} s for its peers", rank,
+                                                                  std::chrono::duration<double>(deadline).count()),
+                                           .where = operation,
+                                           .actual = fmt::format("no call from rank {}", fmt::join(missing, ", ")),
+                                           .remedy = "look for what stopped them, or raise the deadline"});
+    release_tensors();
+    changed_.notify_all();
+  }
+
+  const std::shared_ptr<AbortState> aborts_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Call> calls_;
+  std::vector<bool> present_ = std::vector<bool>(calls_.size(), false);
+  uint64_t meetings_ = 0;
+  std::optional<Error> verdict_;  // of the last complete meeting
+  std::optional<Error> timeout_;
+  int second_arrivals_ = 0;
+  uint64_t second_meetings_ = 0;
+  std::shared_ptr<Group> child_;
+};
+
+void AbortState::abort(const Error& error) {
+  std::vector<std::weak_ptr<Group>> groups;
+  {
+    std::lock_guard lock(mutex_);
+    if (aborted_) return;
+    error_ = error;
+    aborted_ = true;
+    groups = groups_;
+  }
+  for (const auto& known : groups) {
+    if (const auto group = known.lock()) group->wake();
+  }
+}
+
+class ThreadCommunicator final : public core::Communicator {
+ public:
+  ThreadCommunicator(int rank, std::shared_ptr<Group> group) : rank_(rank), group_(std::move(group)) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size(); }
+
+  void all_reduce(at::Tensor tensor, ReduceOp op) override {
+    Call call = tensor_call(Call::Kind::kAllReduce, static_cast<int>(op), tensor);
+    if (call.problem.empty() && !can_reduce(call.type, op)) call.problem = "a dtype that cannot be reduced so";
+    run(std::move(call), [&](const std::vector<Call>& calls) {
+      std::vector<void*> buffers;
+      for (const Call& peer : calls) buffers.push_back(peer.tensor.mutable_data_ptr());
+      // Slices of whole cache lines, which no two ranks write to.
+      constexpr int64_t kLine = 64;
+      const int64_t elements = tensor.numel();
+      const int64_t slice = ((elements + size() - 1) / size() + kLine - 1) / kLine * kLine;
+      const int64_t begin = std::min(elements, rank_ * slice);
+      reduce_range(tensor.scalar_type(), op, buffers, begin, std::min(elements, begin + slice));
+    });
+  }
+
+  void broadcast(at::Tensor tensor, int root) override {
+    Call call = tensor_call(Call::Kind::kBroadcast, root, tensor);
+    if (call.problem.empty() && (root < 0 || root >= size())) call.problem = "a root that is no rank";
+    run(std::move(call), [&](const std::vector<Call>& calls) {
+      if (rank_ != root && tensor.nbytes() != 0) {
+        std::memcpy(tensor.mutable_data_ptr(), calls[root].tensor.const_data_ptr(), tensor.nbytes());
+      }
+    });
+  }
+
+  std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override {
+    std::vector<at::Tensor> gathered;
+    run(tensor_call(Call::Kind::kAllGather, 0, tensor), [&](const std::vector<Call>& calls) {
+      for (const Call& peer : calls) {
+        gathered.push_back(at::empty_like(peer.tensor));
+        if (tensor.nbytes() != 0) {
+          std::memcpy(gathered.back().mutable_data_ptr(), peer.tensor.const_data_ptr(), tensor.nbytes());
+        }
+      }
+    });
+    return gathered;
+  }
+
+  void barrier() override { group_->meet(rank_, {.kind = Call::Kind::kBarrier}, deadline()); }
+
+  void abort(const Error& error) override { group_->aborts().abort(error); }
+
+  std::unique_ptr<Communicator> split() override {
+    group_->meet(rank_, {.kind = Call::Kind::kSplit}, deadline());
+    auto communicator = std::make_unique<ThreadCommunicator>(rank_, group_->child());
+    communicator->set_deadline(deadline());
+    return communicator;
+  }
+
+ private:
+  static Call tensor_call(Call::Kind kind, int argument, const at::Tensor& tensor) {
+    Call call{.kind = kind, .argument = argument};
+    if (!tensor.defined()) {
+      call.problem = "an undefined tensor";
+      return call;
+    }
+    call.type = tensor.scalar_type();
+    call.shape = tensor.sizes().vec();
+    // A detached alias: autograd has no business here.
+    call.tensor = tensor.detach();
+    if (!tensor.device().is_cpu()) call.problem = "a tensor that is not on the CPU";
+    if (!tensor.is_contiguous()) call.problem = "a tensor that is not contiguous";
+    return call;
+  }
+
+  // The call's two meetings with `work` between them. A rank whose work fails still meets the others.
+  void run(Call call, const std::function<void(const std::vector<Call>&)>& work) {
+    std::exception_ptr failure;
+    {
+      const std::vector<Call> calls = group_->meet(rank_, std::move(call), deadline());
+      try {
+        work(calls);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }
+    group_->meet_again();
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  const int rank_;
+  const std::shared_ptr<Group> group_;
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<core::Communicator>> make_thread_communicators(int size) {
+  if (size < 1) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.problem = "a group of replicas has no members", .expected = "at least 1", .actual = std::to_string(size)});
+  }
+  const auto aborts = std::make_shared<AbortState>();
+  const auto group = std::make_shared<Group>(size, aborts);
+  aborts->add(group);
+  std::vector<std::unique_ptr<core::Communicator>> communicators;
+  for (int rank = 0; rank < size; ++rank) communicators.push_back(std::make_unique<ThreadCommunicator>(rank, group));
+  return communicators;
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,428 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/golden.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
+#include "trainyard/train/callbacks/progress_callback.h"
+#include "trainyard/train/callbacks/step_log.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/testing/callback_conformance.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void print_nothing(std::string_view) {}
+
+// What monitors got.
+struct Record : Monitor {
+  explicit Record(std::vector<Scalars>& to) : rows(to) {}
+  void write(const Scalars& scalars) override { rows.push_back(scalars); }
+  std::vector<Scalars>& rows;
+};
+
+// A clock that goes on by `step` seconds with each look.
+std::function<double()> ticking(double step) {
+  return [now = 0.0, step]() mutable { return now += step; };
+}
+
+StepLogOptions step_log_options(std::string& text) {
+  StepLogOptions options;
+  options.batch_size = 32;
+  options.print = [&text](std::string_view lines) { text += std::string(lines) + "\n"; };
+  options.clock = ticking(2);
+  return options;
+}
+
+const core::TempDir& conformance_directory() {
+  static const core::TempDir directory;
+  return directory;
+}
+
+TRAINYARD_CALLBACK_CONFORMANCE(StepLog, [] {
+  return std::make_shared<StepLog>(StepLogOptions{.batch_size = 8, .warmup_steps = 1, .print = print_nothing});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Checkpoint, [] {
+  return std::make_shared<CheckpointCallback>(CheckpointStore(conformance_directory().path(), 2),
+                                              CheckpointCallbackOptions{.save_steps = 2});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Summary, [] {
+  return std::make_shared<SummaryCallback>(SummaryOptions{.every_steps = 2, .batch_size = 8});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Evaluation, [] {
+  return std::make_shared<EvaluationCallback>(
+      EvaluationCallbackOptions{.evaluate = [] { return Evaluation{.samples = 1}; }, .print = print_nothing});
+});
+TRAINYARD_CALLBACK_CONFORMANCE(Progress,
+                               [] { return std::make_shared<ProgressCallback>(ProgressOptions{.enabled = false}); });
+
+TEST(StepLog, PrintsARunAsUpstreamDoes) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.warmup_steps = 3;
+  options.display_every = 5;
+  std::vector<StepReport> reports;
+  options.on_line = [&](const StepReport& report) { reports.push_back(report); };
+  PretendTrainer trainer;
+  run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 3 + 12});
+  EXPECT_TRUE(core::matches_golden(text, "trainyard/train/testdata/step_log.txt"));
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_EQ(reports[2].local_step, 10);
+  EXPECT_EQ(reports[2].global_step, 13);
+  EXPECT_NEAR(reports[2].speed.mean, 320, 1e-9);
+  EXPECT_NEAR(reports[2].loss, 1.0 / 13, 1e-6);
+}
+
+// Over all runs: the same steps as of a training that was not interrupted, and the first of each run.
+TEST(StepLog, CanShowTheStepsOfTheWholeTraining) {
+  std::string text;
+  std::vector<int64_t> shown;
+  StepLogOptions options = step_log_options(text);
+  options.displayed = DisplayedSteps{.every = 5, .last = 13};
+  options.print_warmup = false;
+  options.more_columns = "\tepoch";
+  options.more_cells = [] { return "\t0.5"; };
+  options.on_line = [&](const StepReport& report) { shown.push_back(report.local_step); };
+  PretendTrainer trainer;
+  run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 7});
+  EXPECT_THAT(shown, ElementsAre(1, 5));
+  EXPECT_TRUE(
+      text.starts_with("Step\tImg/sec\ttotal_loss\tepoch\n1\timages/sec: 320.0 +/- 0.0 (jitter = 0.0)\t1.000\t0.5\n"))
+      << text;
+  EXPECT_THAT(text, HasSubstr("\n5\timages/sec: "));
+  shown.clear();
+  trainer.train({.steps_per_epoch = 13, .starting_step = 7});  // global steps 8 .. 13
+  EXPECT_THAT(shown, ElementsAre(8, 10, 13));
+}
+
+TEST(SummaryCallback, CanChooseItsStepsByTheGlobalOne) {
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  trainer.monitors().add(std::make_unique<Record>(rows));
+  const DisplayedSteps displayed{.every = 5, .last = 12};
+  SummaryOptions options{
+      .every_steps = 2, .due = [=](int64_t step) { return displayed.shows(step); }, .batch_size = 32};
+  run_callback(trainer, std::make_shared<SummaryCallback>(options), {.steps_per_epoch = 7});
+  trainer.train({.steps_per_epoch = 12, .starting_step = 7});
+  std::vector<int64_t> steps;
+  for (const Scalars& row : rows) steps.push_back(row.global_step);
+  EXPECT_THAT(steps, ElementsAre(1, 5, 10, 12));
+}
+
+TEST(StepLog, CountsFromTheRunsOwnBeginningAfterAResume) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.warmup_steps = 1;
+  options.display_every = 1;
+  options.num_workers = 2;
+  PretendTrainer trainer;
+  trainer.train({.steps_per_epoch = 20});
+  const auto log = std::make_shared<StepLog>(options);
+  run_callback(trainer, log, {.steps_per_epoch = 4});
+  EXPECT_EQ(log->steps(), 3);
+  EXPECT_DOUBLE_EQ(log->elapsed_seconds(), 2);
+  EXPECT_DOUBLE_EQ(log->images_per_second(), 2 * 3 * 32 / 2.0);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '+'), 3) << text;
+  EXPECT_THAT(text, HasSubstr("total images/sec: 96.00"));
+}
+
+TEST(StepLog, SaysNoTotalOfARunThatFailed) {
+  std::string text;
+  PretendTrainer trainer;
+  trainer.in_step = [](int64_t step) {
+    if (step == 2) throw core::Error(core::ErrorCode::kIo, "on purpose");
+  };
+  EXPECT_THROW(run_callback(trainer, std::make_shared<StepLog>(step_log_options(text)), {.steps_per_epoch = 5}),
+               core::Error);
+  EXPECT_EQ(text.find("total images/sec"), std::string::npos) << text;
+}
+
+// Four samples, of which the label of `right` is the first choice and that of the others the last of seven.
+ReplicaView replica_with_hits(int64_t right) {
+  ReplicaView replica;
+  replica.output = at::arange(7, at::kFloat).expand({4, 7});
+  replica.batch.labels = at::zeros({4}, at::kLong);
+  replica.batch.labels.slice(0, 0, right).fill_(6);
+  return replica;
+}
+
+TEST(StepAccuracies, AreComputedOnceAStep) {
+  StepAccuracies accuracies;
+  StepView view;
+  view.replicas = {replica_with_hits(1), replica_with_hits(2)};
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_1, 3.0 / 8);
+  view.replicas = {replica_with_hits(4)};
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_1, 3.0 / 8);  // not looked at again
+  view.global_step += 1;
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_1, 1);
+  EXPECT_DOUBLE_EQ(accuracies.of(view).top_5, 1);
+}
+
+TEST(StepLog, RefusesBadOptions) {
+  for (const auto& change : std::vector<std::function<void(StepLogOptions&)>>{
+           [](auto& o) { o.batch_size = 0; }, [](auto& o) { o.display_every = 0; }, [](auto& o) { o.num_workers = 0; },
+           [](auto& o) { o.warmup_steps = -1; }, [](auto& o) { o.display_perf_ewma = 1.5; }}) {
+    StepLogOptions options{.batch_size = 1};
+    change(options);
+    EXPECT_THROW(StepLog{options}, core::Error);
+  }
+}
+
+// The steps of a directory's checkpoints.
+std::vector<int64_t> saved_steps(const std::string& directory) {
+  std::vector<int64_t> steps;
+  for (const CheckpointInfo& info : CheckpointStore(directory).list()) steps.push_back(info.global_step);
+  return steps;
+}
+
+TEST(CheckpointCallback, SavesEveryNStepsAfterTheWarmUpAndAtTheEnd) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  const auto callback = std::make_shared<CheckpointCallback>(
+      CheckpointStore(directory.path(), 0), CheckpointCallbackOptions{.save_steps = 4, .warmup_steps = 2});
+  run_callback(trainer, callback, {.steps_per_epoch = 11});
+  // Global step 2 is local step 0: not saved. 6 and 10 are local steps 4 and 8; 11 is the end.
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(6, 10, 11));
+  EXPECT_EQ(callback->last_saved()->global_step, 11);
+
+  PretendTrainer resumed;
+  load_checkpoint(find_checkpoint(directory.path()), nullptr, resumed);
+  EXPECT_EQ(resumed.global_step(), 11);
+}
+
+TEST(CheckpointCallback, CanCountTheStepsOfAllRuns) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  trainer.train({.steps_per_epoch = 3});
+  run_callback(trainer,
+               std::make_shared<CheckpointCallback>(
+                   CheckpointStore(directory.path(), 0),
+                   CheckpointCallbackOptions{.save_steps = 4, .warmup_steps = 2, .over_all_runs = true}),
+               {.steps_per_epoch = 10, .starting_step = 3});
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(4, 8, 10));
+}
+
+TEST(CheckpointCallback, SavesEveryNSeconds) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  // The clock is looked at once a step, and once more after saving: 7 seconds pass in 3 steps of 3 seconds.
+  run_callback(trainer,
+               std::make_shared<CheckpointCallback>(
+                   CheckpointStore(directory.path(), 0),
+                   CheckpointCallbackOptions{.save_seconds = 7, .save_at_end = false, .clock = ticking(3)}),
+               {.steps_per_epoch = 7});
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(3, 6));
+}
+
+TEST(CheckpointCallback, SavesWhenASignalStopsTheRun) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  core::StopSource stop;
+  trainer.set_stop_token(stop.token());
+  trainer.in_step = [&](int64_t step) {
+    if (step == 4) stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+  };
+  run_callback(trainer,
+               std::make_shared<CheckpointCallback>(CheckpointStore(directory.path()), CheckpointCallbackOptions{}),
+               {.steps_per_epoch = 100});
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(5)) << "the step is finished first";
+  EXPECT_EQ(trainer.stop_reason(), "SIGTERM");
+}
+
+TEST(CheckpointCallback, SavesNothingAfterAStepThatThrew) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  trainer.in_step = [](int64_t step) {
+    if (step == 5) throw core::Error(core::ErrorCode::kInternal, "on purpose");
+  };
+  EXPECT_THROW(run_callback(trainer,
+                            std::make_shared<CheckpointCallback>(CheckpointStore(directory.path()),
+                                                                 CheckpointCallbackOptions{.save_steps = 2}),
+                            {.steps_per_epoch = 100}),
+               core::Error);
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(2, 4));
+}
+
+// Weights that are NaN from some step on.
+class FailingWeights : public core::Stateful {
+ public:
+  FailingWeights(const Trainer& trainer, int64_t first_bad) : trainer_(&trainer), first_bad_(first_bad) {}
+  void save(core::StateWriter& writer) const override {
+    const bool bad = trainer_->global_step() >= first_bad_;
+    writer.tensor("model/weights", at::full({3}, bad ? std::nan("") : 1.0));
+  }
+  void load(const core::StateReader&) override {}
+
+ private:
+  const Trainer* trainer_;
+  int64_t first_bad_;
+};
+
+TEST(CheckpointCallback, KeepsTheLastGoodCheckpointsWhenWeightsAreNan) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  CheckpointCallbackOptions options{.save_steps = 2, .non_finite_is_error = false};
+  options.state = std::make_shared<FailingWeights>(trainer, 5);
+  const auto callback = std::make_shared<CheckpointCallback>(CheckpointStore(directory.path(), 1), options);
+  ::testing::internal::CaptureStderr();
+  run_callback(trainer, callback, {.steps_per_epoch = 9});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(4));
+  EXPECT_EQ(callback->last_saved()->global_step, 4);
+  for (const char* step : {"6", "8", "9"}) {
+    EXPECT_THAT(log, HasSubstr(std::string("not finite: step ") + step + ", tensor model/weights"));
+  }
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 3) << log;
+
+  options.non_finite_is_error = true;
+  PretendTrainer other;
+  options.state = std::make_shared<FailingWeights>(other, 5);
+  EXPECT_THROW(run_callback(other, std::make_shared<CheckpointCallback>(CheckpointStore(directory.path(), 1), options),
+                            {.steps_per_epoch = 9}),
+               core::Error);
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(4));
+}
+
+TEST(CheckpointCallback, RefusesTwoIntervals) {
+  EXPECT_THROW(CheckpointCallback(CheckpointStore("x"), {.save_steps = 1, .save_seconds = 1}), core::Error);
+  EXPECT_THROW(CheckpointCallback(CheckpointStore("x"), {.save_steps = -1}), core::Error);
+}
+
+TEST(SummaryCallback, WritesWhereStepPlusOneIsAMultipleWarmUpIncluded) {
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  trainer.monitors().add(std::make_unique<Record>(rows));
+  SummaryOptions options{.every_steps = 4, .batch_size = 32, .examples_per_epoch = 320, .warmup_steps = 5};
+  options.values = {{"learning_rate", [](const StepView&) { return 0.1; }}, {"total_loss", mean_loss}};
+  options.wall_clock = [] { return 1.7e9; };
+  run_callback(trainer, std::make_shared<SummaryCallback>(options), {.steps_per_epoch = 12});
+  // Local steps -5 .. 6: those before -4, 0 and 4 are -5, -1 and 3; as many steps done: 1, 5, 9.
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].global_step, 1);
+  EXPECT_EQ(rows[1].global_step, 5);
+  EXPECT_EQ(rows[2].global_step, 9);
+  EXPECT_DOUBLE_EQ(rows[1].epoch, 0.5);
+  EXPECT_EQ(rows[1].phase, "train");
+  std::vector<std::string> names;
+  std::map<std::string, double> values;
+  for (const auto& [name, value] : rows[1].values) {
+    names.push_back(name);
+    values[name] = value;
+  }
+  EXPECT_THAT(names, ElementsAre("learning_rate", "total_loss", "images_per_second", "input_share", "compute_share",
+                                 "communication_share", "update_share"));
+  EXPECT_NEAR(values["total_loss"], 1.0 / 5, 1e-6);
+  EXPECT_NEAR(values["images_per_second"], 320, 1e-9);
+  EXPECT_NEAR(values["input_share"], 0.2, 1e-12);
+  EXPECT_NEAR(values["compute_share"], 0.5, 1e-12);
+  EXPECT_NEAR(values["communication_share"], 0.1, 1e-12);
+  EXPECT_NEAR(values["update_share"], 0.2, 1e-12);
+}
+
+TEST(SummaryCallback, WritesNothingWhenOff) {
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  trainer.monitors().add(std::make_unique<Record>(rows));
+  run_callback(trainer, std::make_shared<SummaryCallback>(SummaryOptions{.batch_size = 1}), {.steps_per_epoch = 12});
+  EXPECT_TRUE(rows.empty());
+}
+
+class EvaluationRun : public ::testing::Test {
+ protected:
+  std::string text_;
+  std::vector<Scalars> rows_;
+  PretendTrainer trainer_;
+  EvaluationCallbackOptions options_;
+
+  EvaluationRun() {
+    trainer_.monitors().add(std::make_unique<Record>(rows_));
+    // The accuracy grows by a tenth every ten steps.
+    options_.evaluate = [this] {
+      const double top_1 = static_cast<double>(trainer_.global_step()) / 100;
+      return Evaluation{.loss = 0.5, .top_1 = top_1, .top_5 = 1, .samples = 1000, .seconds = 4};
+    };
+    options_.due = [](int64_t done) { return done % 10 == 0; };
+    options_.print = [this](std::string_view lines) { text_ += std::string(lines) + "\n"; };
+    options_.wall_clock = [] { return 1.7e9; };
+  }
+  void run(int64_t steps) {
+    run_callback(trainer_, std::make_shared<EvaluationCallback>(options_), {.steps_per_epoch = steps});
+  }
+};
+
+TEST_F(EvaluationRun, PausesAndEvaluatesAtTheEnd) {
+  run(30);
+  EXPECT_TRUE(core::matches_golden(text_, "trainyard/train/testdata/evaluation_during_training.txt"));
+  ASSERT_EQ(rows_.size(), 3U);  // not twice at the last step
+  EXPECT_EQ(rows_[0].global_step, 10);
+  EXPECT_EQ(rows_[0].phase, "eval");
+  EXPECT_EQ(rows_[2].values[0], (std::pair<std::string, double>{"top_1_accuracy", 0.3}));
+  EXPECT_EQ(rows_[2].values[3], (std::pair<std::string, double>{"examples_per_second", 250}));
+}
+
+TEST_F(EvaluationRun, StopsAtItsGoalWithoutAFinalEvaluation) {
+  options_.stop_at_top_1_accuracy = 0.2;
+  run(100);
+  EXPECT_EQ(trainer_.global_step(), 20);
+  EXPECT_THAT(text_, HasSubstr("Stopping, as eval accuracy at least 0.2 was reached\nDone with training\n"));
+  EXPECT_EQ(text_.find("final"), std::string::npos);
+  EXPECT_EQ(rows_.size(), 2U);
+  EXPECT_THAT(trainer_.stop_reason(), HasSubstr("at least 0.2"));
+}
+
+TEST_F(EvaluationRun, StopsAtAGoalOfTheModel) {
+  options_.reached_target = [this] { return trainer_.global_step() >= 30; };
+  run(100);
+  EXPECT_EQ(trainer_.global_step(), 30);
+  EXPECT_THAT(text_, HasSubstr("Stopping, as the model indicates its custom goal was reached\n"));
+}
+
+TEST_F(EvaluationRun, DoesNotEvaluateWhenASignalStopsTheRun) {
+  core::StopSource stop;
+  trainer_.set_stop_token(stop.token());
+  trainer_.in_step = [&](int64_t step) {
+    if (step == 9) stop.request_stop(core::StopReason::kSignal, "SIGINT");
+  };
+  run(100);
+  EXPECT_EQ(trainer_.global_step(), 10);
+  EXPECT_TRUE(rows_.empty());
+}
+
+TEST_F(EvaluationRun, DoesNotCountTheWarmUp) {
+  options_.warmup_steps = 5;
+  options_.at_end = false;
+  run(20);
+  ASSERT_EQ(rows_.size(), 1U);
+  EXPECT_EQ(rows_[0].global_step, 15);
+}
+
+TEST_F(EvaluationRun, CanCountTheStepsOfAllRuns) {
+  trainer_.train({.steps_per_epoch = 7});
+  options_.over_all_runs = true;
+  options_.at_end = false;
+  run_callback(trainer_, std::make_shared<EvaluationCallback>(options_), {.steps_per_epoch = 25, .starting_step = 7});
+  ASSERT_EQ(rows_.size(), 2U);
+  EXPECT_EQ(rows_[0].global_step, 10);
+  EXPECT_EQ(rows_[1].global_step, 20);
+}
+
+TEST_F(EvaluationRun, RefusesBadOptions) {
+  EXPECT_THROW(EvaluationCallback({}), core::Error);
+  options_.stop_at_top_1_accuracy = 75;
+  EXPECT_THROW(EvaluationCallback{options_}, core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::train

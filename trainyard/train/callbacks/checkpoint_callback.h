@@ -1,0 +1,57 @@
+// Saves the trainer: every so many steps or seconds, and at the end of a run, also of one that a signal stopped.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/loop/callback.h"
+#include "trainyard/train/loop/local_steps.h"
+
+namespace trainyard::train {
+
+struct CheckpointCallbackOptions {
+  CheckpointIdentity identity;
+  int64_t save_steps = 0;      // 0: off; else after every so many steps, counted from the end of the warm-up
+  double save_seconds = 0;     // 0: off
+  int64_t warmup_steps = 0;    // only for the count
+  bool over_all_runs = false;  // count the steps of all runs instead: the global step
+  bool save_at_end = true;
+  bool non_finite_is_error = true;              // else one warning each time that NonFiniteState keeps it from saving
+  std::shared_ptr<const core::Stateful> state;  // what is saved; default: the trainer
+  std::function<double()> clock;                // seconds; default: a steady clock
+  void validate() const;                        // throws kInvalidArgument
+};
+
+// Add it last, so that what other callbacks save is their state after the step. When a step throws nothing is saved at
+// the end: the state is then between two steps.
+class CheckpointCallback : public Callback {
+ public:
+  CheckpointCallback(CheckpointStore store, CheckpointCallbackOptions options);
+
+  std::string name() const override { return "checkpoint"; }
+  bool chief_only() const override { return true; }
+
+  void before_train(Trainer& trainer) override;
+  void before_step(Trainer& trainer) override;
+  void after_step(Trainer& trainer, const StepView& view) override;
+  void after_train(Trainer& trainer) override;
+
+  // The last one saved.
+  const std::optional<CheckpointInfo>& last_saved() const { return last_saved_; }
+
+ private:
+  void save_now(const Trainer& trainer);
+
+  CheckpointStore store_;
+  CheckpointCallbackOptions options_;
+  LocalSteps local_steps_;
+  double last_time_ = 0;
+  std::optional<CheckpointInfo> last_saved_;
+  bool in_step_ = false;
+};
+
+}  // namespace trainyard::train

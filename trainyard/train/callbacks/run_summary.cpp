@@ -1,0 +1,125 @@
+#include "trainyard/train/callbacks/run_summary.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/train/callbacks/benchmark_log.h"
+#include "trainyard/train/callbacks/run_record_json.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+
+namespace trainyard::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::string& path) {
+  return path.empty() ? Json() : Json(path);
+}
+
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
+}
+
+Json best_to_json(const std::optional<BestCheckpoint>& best) {
+  if (!best) return {};
+  return {{"path", best->info.path},
+          {"global_step", best->info.global_step},
+          {"metric", best->metric},
+          {"value", number(best->value)}};
+}
+
+}  // namespace
+
+std::string time_shares_text(const StepTimes& shares) {
+  if (shares.on_accelerator) {
+    return fmt::format("waiting for input {:.0f} %, all else {:.0f} %: the device's work, update included",
+                       100 * shares.input, 100 * shares.compute);
+  }
+  return fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %, update {:.0f} %", 100 * shares.input,
+                     100 * shares.compute, 100 * shares.communication, 100 * shares.update);
+}
+
+std::string compute_rate_text(const ComputeRate& rate) {
+  if (rate.model_flops <= 0) return {};
+  const std::string model = fmt::format("{:.1f} GFLOP/s of the model", 1e-9 * rate.model_flops);
+  if (rate.limit_flops <= 0) return model + " (trainyard doctor --limits measures what the machine can do)";
+  return fmt::format("{}, {:.0f} % of the machine's limit{}", model, 100 * rate.model_flops / rate.limit_flops,
+                     rate.limit_is_low ? ", which was measured on a busy machine" : "");
+}
+
+void write_run_summary(const RunSummary& summary, const std::string& path, core::FileSystem& files) {
+  const core::BuildInfo& build = core::build_info();
+  Json metrics = Json::object();
+  for (const auto& [name, value] : summary.metrics) metrics[name] = number(value);
+  const bool accelerator = summary.shares.on_accelerator;
+  const Json limit = summary.compute.limit_flops > 0 ? number(summary.compute.limit_flops) : Json();
+  Json json{{"status", run_status_name(summary.status)},
+            {"error", or_null(summary.error)},
+            {"started", utc_date(summary.record.started_at)},
+            {"ended", summary.ended_at > 0 ? Json(utc_date(summary.ended_at)) : Json()},
+            {"model", summary.model},
+            {"dataset", summary.dataset},
+            {"mode", summary.mode},
+            {"global_step", summary.global_step},
+            {"steps", summary.steps},
+            {"seconds", number(summary.seconds)},
+            {"images_per_second", number(summary.images_per_second)},
+            {"model_flops_per_second", number(summary.compute.model_flops)},
+            {"limit_flops_per_second", limit},
+            {"time_shares",
+             {{"input", summary.shares.input},
+              {"compute", summary.shares.compute},
+              {"communication", accelerator ? Json() : Json(summary.shares.communication)},
+              {"update", accelerator ? Json() : Json(summary.shares.update)}}},
+            {"bad_samples", summary.bad_samples},
+            {"skipped_steps", summary.skipped_steps},
+            {"stopped_by", or_null(summary.stopped_by)},
+            {"metrics", metrics},
+            {"checkpoint", or_null(summary.checkpoint)},
+            {"best_checkpoint", best_to_json(summary.best)},
+            {"tensorboard_directory", or_null(summary.tensorboard_directory)},
+            {"metrics_json", or_null(summary.metrics_json)},
+            {"metrics_csv", or_null(summary.metrics_csv)},
+            {"curve", or_null(summary.curve)},
+            {"version", fmt::format("{} ({})", build.version, build.git_revision)},
+            {"date", utc_date(system_wall_clock())}};
+  add_run_record(summary.record, json);
+  files.make_directories(core::parent_path(path));
+  files.write_file_atomically(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string run_summary_text(const RunSummary& summary, const std::string& path) {
+  std::string text;
+  const auto line = [&](std::string_view what, const std::string& value) {
+    if (!value.empty()) text += fmt::format("{}{:<14}{}", text.empty() ? "" : "\n", fmt::format("{}:", what), value);
+  };
+  line("Trained", fmt::format("{} on {}, {} steps in {:.1f} s, {:.1f} images/s", summary.model, summary.dataset,
+                              summary.steps, summary.seconds, summary.images_per_second));
+  line("Compute", compute_rate_text(summary.compute));
+  line("Time", time_shares_text(summary.shares));
+  std::string metrics;
+  for (const auto& [name, value] : summary.metrics) {
+    metrics += fmt::format("{}{} {:.4f}", metrics.empty() ? "" : ", ", name, value);
+  }
+  line("Result", metrics);
+  if (summary.bad_samples > 0) line("Bad samples", fmt::format("{}", summary.bad_samples));
+  if (summary.skipped_steps > 0) {
+    line("Skipped", fmt::format("{} steps whose loss or gradient was not finite", summary.skipped_steps));
+  }
+  line("Stopped by", summary.stopped_by);
+  line("Checkpoint", summary.checkpoint);
+  if (summary.best) {
+    line("Best", fmt::format("{} (step {}, {} {:.4f})", summary.best->info.path, summary.best->info.global_step,
+                             summary.best->metric, summary.best->value));
+  }
+  line("TensorBoard", summary.tensorboard_directory);
+  line("Metrics", summary.metrics_json);
+  line("Curve", summary.curve);
+  line("Run summary", path);
+  return text;
+}
+
+}  // namespace trainyard::train

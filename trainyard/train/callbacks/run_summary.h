@@ -1,0 +1,67 @@
+// run_summary.json: what a run is and what came of it (docs/formats/metrics.md), and the same in a few lines for the
+// console. It is written when the run begins, too, so that one that is killed leaves what it was.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/callbacks/run_record.h"
+#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/loop/callback.h"
+
+namespace trainyard::train {
+
+// How much of the machine a run uses. FLOP/s of the model by definition: forward_flops() of an image, and twice that
+// again for its backward, times images a second.
+struct ComputeRate {
+  double model_flops = 0;
+  double limit_flops = 0;     // that the machine can do (core::MachineLimits); 0: not measured
+  bool limit_is_low = false;  // measured while other programs ran
+};
+// "120.5 GFLOP/s of the model, 48 % of the machine's limit"; empty for a model without flops.
+std::string compute_rate_text(const ComputeRate& rate);
+
+struct RunSummary {
+  RunRecord record;
+  RunStatus status = RunStatus::kFinished;
+  std::string error;    // of one that failed
+  double ended_at = 0;  // seconds since the Unix epoch; 0: it has not
+
+  std::string model;
+  std::string dataset;
+  std::string mode;
+  int64_t global_step = 0;  // at the end
+  int64_t steps = 0;        // of this run, after the warm-up
+  double seconds = 0;       // that these took
+  double images_per_second = 0;
+  ComputeRate compute;
+  StepTimes shares;                                     // TimeShares::shares() of the run
+  int64_t bad_samples = 0;                              // of the training data, that were skipped or substituted
+  int64_t skipped_steps = 0;                            // whose loss or gradient was not finite (--on_nan=skip)
+  std::string stopped_by;                               // "" when the run came to its end
+  std::vector<std::pair<std::string, double>> metrics;  // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}
+
+  std::optional<BestCheckpoint> best;  // by validation, of all runs in the directory
+  // Empty: there is none.
+  std::string checkpoint;
+  std::string tensorboard_directory;
+  std::string metrics_json;
+  std::string metrics_csv;
+  std::string curve;
+};
+
+// Replaces the file, all or nothing; adds the library's version, machine and date. Throws kIo, kNoSpace.
+void write_run_summary(const RunSummary& summary, const std::string& path,
+                       core::FileSystem& files = core::local_file_system());
+
+// "input 5 %, compute 85 %, communication 0 %, update 10 %"
+std::string time_shares_text(const StepTimes& shares);
+
+// One fact a line, without the last line break; ends with where things are. `path` is the summary's own.
+std::string run_summary_text(const RunSummary& summary, const std::string& path);
+
+}  // namespace trainyard::train

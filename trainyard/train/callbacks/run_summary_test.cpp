@@ -1,0 +1,146 @@
+#include "trainyard/train/callbacks/run_summary.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/testing/golden.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(RunSummary, IsJsonAndAFewLines) {
+  const core::TempDir directory;
+  RunSummary summary{.model = "resnet20",
+                     .dataset = "shapes",
+                     .mode = "training",
+                     .global_step = 110,
+                     .steps = 100,
+                     .seconds = 12.5,
+                     .images_per_second = 256,
+                     .compute = {.model_flops = 6.3e10, .limit_flops = 2.5e11},
+                     .shares = {1, 0.05, 0.85, 0, 0.1},
+                     .metrics = {{"loss", 0.125}, {"eval_top_1_accuracy", 0.97}},
+                     .checkpoint = "out/model.ckpt-110",
+                     .tensorboard_directory = "out",
+                     .metrics_json = "out/metrics.jsonl"};
+  const std::string path = directory.file("new/run_summary.json");
+  write_run_summary(summary, path);
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path));
+  EXPECT_EQ(json["metrics"]["eval_top_1_accuracy"], 0.97);
+  EXPECT_EQ(json["time_shares"]["compute"], 0.85);
+  EXPECT_EQ(json["model_flops_per_second"], 6.3e10);
+  EXPECT_EQ(json["limit_flops_per_second"], 2.5e11);
+  EXPECT_EQ(json["checkpoint"], "out/model.ckpt-110");
+  EXPECT_TRUE(json["best_checkpoint"].is_null());
+  EXPECT_TRUE(json["metrics_csv"].is_null());
+  EXPECT_TRUE(json["stopped_by"].is_null());
+  EXPECT_TRUE(core::matches_golden(run_summary_text(summary, "out/run_summary.json") + "\n",
+                                   "trainyard/train/testdata/run_summary.txt"));
+  EXPECT_EQ(json["skipped_steps"], 0);
+  summary.skipped_steps = 3;
+  write_run_summary(summary, path);
+  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["skipped_steps"], 3);
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nSkipped:      3 steps whose loss or gradient was not"));
+  summary.metrics = {{"loss", std::nan("")}};
+  summary.stopped_by = "SIGTERM";
+  write_run_summary(summary, path);
+  EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["metrics"]["loss"], "nan");
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nStopped by:   SIGTERM\n"));
+  summary.compute.limit_is_low = true;
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("25 % of the machine's limit, which was measured on a busy"));
+  summary.compute.limit_flops = 0;
+  EXPECT_THAT(run_summary_text(summary, "x"),
+              HasSubstr("\nCompute:      63.0 GFLOP/s of the model (trainyard doctor --limits measures"));
+  write_run_summary(summary, path);
+  EXPECT_TRUE(nlohmann::json::parse(core::local_file_system().read_file(path))["limit_flops_per_second"].is_null());
+  EXPECT_EQ(compute_rate_text({}), "");
+}
+
+TEST(RunSummary, NamesTheBestCheckpoint) {
+  const core::TempDir directory;
+  const RunSummary summary{.model = "m", .best = BestCheckpoint{{"out/best", 90}, "top_1_accuracy", 0.9731}};
+  const std::string path = directory.file("run_summary.json");
+  write_run_summary(summary, path);
+  const auto best = nlohmann::json::parse(core::local_file_system().read_file(path))["best_checkpoint"];
+  EXPECT_EQ(best["path"], "out/best");
+  EXPECT_EQ(best["global_step"], 90);
+  EXPECT_EQ(best["metric"], "top_1_accuracy");
+  EXPECT_EQ(best["value"], 0.9731);
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nBest:         out/best (step 90, top_1_accuracy 0.9731)\n"));
+}
+
+TEST(RunSummary, SaysWhatTheRunIsWhileItRunsAndHowItEnded) {
+  const core::TempDir directory;
+  const std::string path = directory.file("run_summary.json");
+  RunSummary summary;
+  summary.status = RunStatus::kRunning;
+  summary.record = {.command = "trainyard train",
+                    .flags = {{"model", std::string("lenet")},
+                              {"batch_size", int64_t{64}},
+                              {"momentum", 0.9},
+                              {"eval", false},
+                              {"num_epochs", {}},
+                              {"steps", std::vector<std::string>{"1", "2"}}},
+                    .given_flags = {"batch_size"},
+                    .choices = {{"executor", "cpu"}},
+                    .data_dir = "/data/pets",
+                    .num_classes = 3,
+                    .train_examples = 120,
+                    .seed = 7,
+                    .instruction_set = "AVX2",
+                    .started_at = 1700000000.25};
+  const auto written = [&] {
+    write_run_summary(summary, path);
+    return nlohmann::json::parse(core::local_file_system().read_file(path));
+  };
+  auto json = written();
+  EXPECT_EQ(json["status"], "running");
+  EXPECT_EQ(json["started"], "2023-11-14T22:13:20.250Z");
+  EXPECT_TRUE(json["ended"].is_null());
+  EXPECT_TRUE(json["error"].is_null());
+  EXPECT_EQ(json["command"], "trainyard train");
+  EXPECT_EQ(json["flags"].dump(),
+            R"({"batch_size":64,"eval":false,"model":"lenet","momentum":0.9,"num_epochs":null,"steps":["1","2"]})");
+  EXPECT_EQ(json["given_flags"].dump(), R"(["batch_size"])");
+  EXPECT_EQ(json["choices"]["executor"], "cpu");
+  EXPECT_EQ(json["data"]["directory"], "/data/pets");
+  EXPECT_TRUE(json["data"]["files"].is_null());  // not looked at yet
+  EXPECT_EQ(json["data"]["num_classes"], 3);
+  EXPECT_EQ(json["seed"], 7);
+  EXPECT_EQ(json["machine"]["instruction_set"], "AVX2");
+  EXPECT_GT(json["machine"]["memory_bytes"], 0);
+  EXPECT_FALSE(json["versions"]["LibTorch"].get<std::string>().empty());
+
+  summary.status = RunStatus::kFailed;
+  summary.error = "no space left";
+  summary.ended_at = 1700000010;
+  summary.record.data_digest = "2 files, 9 bytes, 00ff";
+  json = written();
+  EXPECT_EQ(json["status"], "failed");
+  EXPECT_EQ(json["error"], "no space left");
+  EXPECT_EQ(json["ended"], "2023-11-14T22:13:30.000Z");
+  EXPECT_EQ(json["data"]["files"], "2 files, 9 bytes, 00ff");
+}
+
+// What the thread that hands work over cannot tell apart is not told apart.
+TEST(RunSummary, OfAnAcceleratorHasTwoShares) {
+  const core::TempDir directory;
+  const RunSummary summary{.model = "m", .shares = {1, 0.05, 0.95, 0, 0, true}};
+  const std::string path = directory.file("run_summary.json");
+  write_run_summary(summary, path);
+  const auto shares = nlohmann::json::parse(core::local_file_system().read_file(path))["time_shares"];
+  EXPECT_EQ(shares["input"], 0.05);
+  EXPECT_EQ(shares["compute"], 0.95);
+  EXPECT_TRUE(shares["communication"].is_null());
+  EXPECT_TRUE(shares["update"].is_null());
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nTime:         waiting for input 5 %, all else 95 %: "));
+}
+
+}  // namespace
+}  // namespace trainyard::train

@@ -1,0 +1,74 @@
+#include "trainyard/train/callbacks/summary_callback.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/train/loop/trainer.h"
+
+namespace trainyard::train {
+
+double system_wall_clock() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+double epoch_of(const Trainer& trainer, int64_t batch_size, int64_t examples_per_epoch) {
+  if (examples_per_epoch > 0) {
+    return static_cast<double>(trainer.global_step()) * static_cast<double>(batch_size) /
+           static_cast<double>(examples_per_epoch);
+  }
+  const int64_t steps = trainer.loop().steps_per_epoch;
+  const double part = steps == 0 ? 0 : static_cast<double>(trainer.step_in_epoch()) / static_cast<double>(steps);
+  return static_cast<double>(trainer.epoch() - 1) + part;
+}
+
+void SummaryOptions::validate() const {
+  if (every_steps < 0 || batch_size <= 0 || examples_per_epoch < 0 || warmup_steps < 0) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "summaries need a positive batch size and no negative counts",
+                       .actual = fmt::format("batch_size {}, every {} steps, {} examples, {} steps of warm-up",
+                                             batch_size, every_steps, examples_per_epoch, warmup_steps)});
+  }
+}
+
+SummaryCallback::SummaryCallback(SummaryOptions options)
+    : options_(std::move(options)), local_steps_(options_.warmup_steps) {
+  options_.validate();
+  if (!options_.wall_clock) options_.wall_clock = system_wall_clock;
+}
+
+void SummaryCallback::before_train(Trainer& trainer) {
+  local_steps_.begin(trainer);
+  times_.reset();
+}
+
+void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
+  times_.add(view.times);
+  const bool due = options_.due ? options_.due(trainer.global_step())
+                                : options_.every_steps > 0 && (local_steps_.of(view) + 1) % options_.every_steps == 0;
+  if (!due) return;
+  Scalars scalars{.global_step = trainer.global_step(),
+                  .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
+                  .wall_time = options_.wall_clock(),
+                  .phase = "train",
+                  .values = {}};
+  for (const auto& [name, read] : options_.values) scalars.values.emplace_back(name, read(view));
+  const double images = static_cast<double>(times_.steps() * options_.batch_size);
+  const StepTimes shares = times_.shares();
+  scalars.values.emplace_back("images_per_second", times_.sum().total > 0 ? images / times_.sum().total : 0);
+  scalars.values.emplace_back("input_share", shares.input);
+  scalars.values.emplace_back("compute_share", shares.compute);
+  if (!shares.on_accelerator) {
+    scalars.values.emplace_back("communication_share", shares.communication);
+    scalars.values.emplace_back("update_share", shares.update);
+  }
+  trainer.monitors().write(scalars);
+  times_.reset();
+}
+
+void SummaryCallback::after_train(Trainer& trainer) {
+  trainer.monitors().flush();
+}
+
+}  // namespace trainyard::train

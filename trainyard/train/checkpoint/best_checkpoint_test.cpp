@@ -1,0 +1,209 @@
+#include "trainyard/train/checkpoint/best_checkpoint.h"
+
+#include <array>
+#include <csignal>
+#include <limits>
+#include <random>
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/testing/fault_injector.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
+#include "trainyard/train/testing/checkpoint_state.h"
+#include "trainyard/train/testing/power_loss.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A state whose version is the step that is offered.
+class BestCheckpointTest : public ::testing::Test {
+ protected:
+  BestCheckpointTest() { core::log::set_level(core::log::Level::kError); }
+  ~BestCheckpointTest() override { core::log::set_level(core::log::Level::kInfo); }
+
+  static BestKeeper keeper_of(int64_t version, const std::string& directory, core::FileSystem& files,
+                              BestMetric metric = BestMetric::kTop1) {
+    return {CheckpointStore(directory, 2, files),
+            {.metric = metric, .identity = {.model = "lenet"}, .state = std::make_shared<VersionedState>(version, 20)}};
+  }
+  void offer(int64_t step, double top_1, double loss = 1, BestMetric metric = BestMetric::kTop1) {
+    BestKeeper keeper = keeper_of(step, directory_.path(), files_, metric);
+    keeper.offer({.loss = loss, .top_1 = top_1}, step);
+  }
+  // The step in `best`, and that of what it holds, which must be the same; 0: there is none.
+  static int64_t best_step(const std::string& directory) {
+    const CheckpointInfo info = find_checkpoint(core::join_path(directory, "best"));
+    VersionedState state(0, 20);
+    load_checkpoint(info, nullptr, state);
+    EXPECT_EQ(state.version(), info.global_step);
+    return state.version();
+  }
+  int64_t best_step() const { return best_step(directory_.path()); }
+  std::vector<std::string> names() const { return files_.list(directory_.path()); }
+
+  core::TempDir directory_;
+  core::FileSystem& files_ = core::local_file_system();
+};
+
+TEST_F(BestCheckpointTest, TheBestStaysOverSeveralRuns) {
+  // A keeper a line: each is a run that is resumed.
+  offer(1, 0.5);
+  EXPECT_EQ(best_step(), 1);
+  offer(2, 0.4);
+  EXPECT_EQ(best_step(), 1);
+  offer(3, 0.5);
+  EXPECT_EQ(best_step(), 1) << "the first of equal ones";
+  offer(4, 0.6);
+  EXPECT_EQ(best_step(), 4);
+  offer(5, std::numeric_limits<double>::quiet_NaN());
+  EXPECT_EQ(best_step(), 4);
+  const BestKeeper keeper = keeper_of(0, directory_.path(), files_);
+  ASSERT_TRUE(keeper.best());
+  EXPECT_EQ(keeper.best()->info.path, directory_.file("best"));
+  EXPECT_EQ(keeper.best()->info.global_step, 4);
+  EXPECT_EQ(keeper.best()->metric, "top_1_accuracy");
+  EXPECT_EQ(keeper.best()->value, 0.6);
+  EXPECT_THAT(names(), ElementsAre("best"));
+}
+
+TEST_F(BestCheckpointTest, ALossIsBetterWhenItIsLower) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  offer(1, 0, infinity, BestMetric::kLoss);
+  offer(2, 0, std::numeric_limits<double>::quiet_NaN(), BestMetric::kLoss);
+  EXPECT_FALSE(files_.exists(directory_.file("best")));
+  offer(3, 0.1, 2.5, BestMetric::kLoss);
+  offer(4, 0.9, 2.6, BestMetric::kLoss);
+  EXPECT_EQ(best_step(), 3);
+  offer(5, 0, 2.4, BestMetric::kLoss);
+  EXPECT_EQ(best_step(), 5);
+  offer(6, 0.01, 9, BestMetric::kTop1);  // by another metric: begins anew
+  EXPECT_EQ(best_step(), 6);
+}
+
+TEST_F(BestCheckpointTest, ItIsNoResumePointAndNotPruned) {
+  CheckpointStore store(directory_.path(), 2);
+  offer(9, 0.9);
+  EXPECT_TRUE(store.list().empty());
+  EXPECT_FALSE(store.latest());
+  for (const int64_t step : {1, 2, 3, 4}) store.save(step, {}, VersionedState(step));
+  EXPECT_EQ(latest_version(directory_.path()), 4);
+  EXPECT_THAT(names(), ElementsAre("best", "model.ckpt-3", "model.ckpt-4"));
+  EXPECT_EQ(best_step(), 9);
+}
+
+TEST_F(BestCheckpointTest, ADamagedOneIsSetAsideAndADifferentModelRefused) {
+  for (const std::string_view file : {kManifestFile, kTensorFile}) {
+    offer(1, 0.9);
+    const std::string path = core::join_path(directory_.file("best"), file);
+    std::string bytes = files_.read_file(path);
+    bytes[bytes.size() / 2] ^= 1;
+    files_.write_file_atomically(path, bytes);
+    EXPECT_EQ(error_of([&] { best_step(); })->code(), core::ErrorCode::kCorruptData);
+    offer(2, 0.1);
+    EXPECT_EQ(best_step(), 2);
+    EXPECT_THAT(names(), ElementsAre("best", ::testing::StartsWith("best.damaged-")));
+    EXPECT_EQ(files_.read_file(core::join_path(directory_.file(names()[1]), file)), bytes);
+    files_.remove_tree(directory_.file(names()[1]));
+    files_.remove_tree(directory_.file("best"));
+  }
+  offer(1, 0.9);
+  EXPECT_THROW(BestKeeper(CheckpointStore(directory_.path()), {.identity = {.model = "alexnet"}}), core::Error);
+}
+
+TEST_F(BestCheckpointTest, WeightsThatAreNanAreNotKept) {
+  class Nan : public core::Stateful {
+    void save(core::StateWriter& writer) const override {
+      writer.tensor("model/w", at::full({2}, std::numeric_limits<double>::quiet_NaN()));
+    }
+    void load(const core::StateReader&) override {}
+  };
+  offer(1, 0.5);
+  BestKeeper keeper(CheckpointStore(directory_.path()),
+                    {.identity = {.model = "lenet"}, .state = std::make_shared<Nan>()});
+  keeper.offer({.loss = 1, .top_1 = 0.9}, 2);
+  EXPECT_EQ(keeper.best()->info.global_step, 1);
+  EXPECT_EQ(best_step(), 1);
+}
+
+TEST_F(BestCheckpointTest, EveryFaultLeavesTheOldBestOrTheNewOne) {
+  for (const core::Fault fault : {core::Fault::kIoError, core::Fault::kNoSpace, core::Fault::kInterrupted}) {
+    int n = 1;
+    for (;; ++n) {
+      const core::TempDir directory;
+      keeper_of(1, directory.path(), files_).offer({.top_1 = 0.5}, 1);
+      core::FaultInjector faults;
+      faults.fail_nth(n, fault);
+      const auto faulty = make_file_system(faults);
+      const auto error = error_of([&] { keeper_of(2, directory.path(), *faulty).offer({.top_1 = 0.6}, 2); });
+      const int64_t best = best_step(directory.path());
+      EXPECT_TRUE(best == 2 || (error && best == 1)) << "call " << n << ", step " << best;
+      keeper_of(3, directory.path(), files_).offer({.top_1 = 0.7}, 3);
+      EXPECT_EQ(best_step(directory.path()), 3);
+      EXPECT_THAT(files_.list(directory.path()), ElementsAre("best")) << "call " << n;
+      if (!faults.reached()) break;
+    }
+    EXPECT_GT(n, 30);
+  }
+}
+
+TEST_F(BestCheckpointTest, PowerLossAtAnyOperationLeavesTheOldBestOrTheNewOne) {
+  for (const LostThings lost : {LostThings::kData, LostThings::kDataAndNames}) {
+    int tried = 0;
+    for (bool finished = false; !finished; ++tried) {
+      const core::TempDir directory;
+      keeper_of(1, directory.path(), files_).offer({.top_1 = 0.5}, 1);
+      PowerLossFileSystem files({.at_operation = tried + 1});
+      try {
+        keeper_of(2, directory.path(), files).offer({.top_1 = 0.6}, 2);
+        finished = true;
+      } catch (const PowerLoss&) {
+      }
+      files.settle(lost);
+      const int64_t best = best_step(directory.path());
+      EXPECT_TRUE(best == 2 || (!finished && best == 1)) << best;
+    }
+    EXPECT_GT(tried, 10);
+  }
+}
+
+TEST_F(BestCheckpointTest, KilledAtAnyMomentThereIsAlwaysABest) {
+  std::mt19937 random(20261122);
+  std::uniform_int_distribution<int> microseconds(0, 40'000);
+  offer(1, 0);
+  int64_t best = 1;
+  for (int kill = 0; kill < 30; ++kill) {
+    std::array<int, 2> ready{};
+    ASSERT_EQ(::pipe(ready.data()), 0);
+    const pid_t child = ::fork();
+    ASSERT_NE(child, -1);
+    if (child == 0) {
+      if (::write(ready[1], "x", 1) != 1) ::_exit(1);
+      for (int64_t step = best + 1;; ++step) offer(step, static_cast<double>(step));
+    }
+    ::close(ready[1]);
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    ::close(ready[0]);
+    ::usleep(static_cast<useconds_t>(microseconds(random)));
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    const int64_t now = best_step();
+    EXPECT_GE(now, best);
+    best = now;
+  }
+  EXPECT_GT(best, 5);
+}
+
+}  // namespace
+}  // namespace trainyard::train

@@ -1,0 +1,156 @@
+// Which checkpoint a path means, and how runs and readers get past damaged ones.
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_listing.h"
+#include "trainyard/train/checkpoint/checkpoint_names.h"
+#include "trainyard/train/checkpoint/checkpoint_reader.h"
+
+namespace trainyard::train {
+namespace {
+
+// A training that runs may remove what was just found. It is not that often as quick as this.
+constexpr int kMostLooks = 10;
+
+bool has_checkpoint_file(const std::string& path, core::FileSystem& files) {
+  return files.exists(core::join_path(path, kManifestFile)) || files.exists(core::join_path(path, kTensorFile));
+}
+
+// The checkpoint that was about to be replaced when a crash took its name from it; else an empty path.
+std::string find_replaced(const std::string& path, core::FileSystem& files) {
+  const std::string parent = core::parent_path(path), name = core::base_name(path);
+  const std::optional<CheckpointName> wanted = parse_checkpoint_name(name);
+  if (!wanted || wanted->purpose != CheckpointPurpose::kNone || !files.exists(parent)) return {};
+  for (const std::string& sibling : files.list(parent)) {
+    const std::optional<CheckpointName> parsed = parse_checkpoint_name(sibling);
+    if (!parsed || parsed->plain != name || parsed->purpose != CheckpointPurpose::kReplaced) continue;
+    std::string found = core::join_path(parent, sibling);
+    if (!find_damage(found, files)) return found;
+  }
+  return {};
+}
+
+// The directory of the checkpoint that `path` names; empty when it names none: a train directory, or nothing.
+std::string checkpoint_at(const std::string& path, core::FileSystem& files) {
+  if (has_checkpoint_file(path, files)) return path;
+  if (!files.exists(path)) return find_replaced(path, files);
+  const std::string name = core::base_name(path);
+  const std::optional<CheckpointName> parsed = parse_checkpoint_name(name);
+  // By its name a checkpoint, of which nothing is left; unless somebody calls a train directory like that.
+  if (!parsed || !parsed->step) return {};
+  const CheckpointListing inside = files.info(path).is_directory ? list_checkpoints(path, files) : CheckpointListing();
+  return inside.intact.empty() && inside.damaged.empty() ? path : std::string();
+}
+
+core::Error no_checkpoint(const std::string& path, core::FileSystem& files) {
+  return {core::ErrorCode::kNotFound,
+          {.problem = "No checkpoint file found in dir:" + path,
+           .expected = fmt::format("directories {} with {} and {}", "model.ckpt-<step>", kManifestFile, kTensorFile),
+           .actual = files.exists(without_trailing_slashes(path)) ? "none" : "no such directory",
+           .remedy = "check --train_dir, or train first"}};
+}
+
+// Damage that was passed over, for the log.
+void warn_of(const DamagedCheckpoint& damaged) {
+  core::log::warning("--ignore_damaged_checkpoints passes over {}: {}", damaged.info.path,
+                     damaged.error.detail().problem);
+}
+
+// Damage that is older than the newest checkpoint, which is intact.
+void warn_of_older(const std::string& directory, core::FileSystem& files) {
+  for (const DamagedCheckpoint& older : list_checkpoints(directory, files).damaged) {
+    core::log::warning("passing over an older checkpoint, {}: {}", older.error.detail().where,
+                       older.error.detail().problem);
+  }
+}
+
+// Splits the checkpoints of a directory by whether all of their bytes are sound, from the newest intact one on: those
+// before it are not read.
+CheckpointListing sound_checkpoints(const std::string& directory, core::FileSystem& files) {
+  CheckpointListing listing = list_checkpoints(directory, files);
+  while (!listing.intact.empty()) {
+    const CheckpointInfo newest = listing.intact.back();
+    const std::optional<core::Error> error =
+        reading_error(newest.path, files, [&] { CheckpointReader(newest.path, files); });
+    if (!error) break;
+    listing.intact.pop_back();
+    if (error->code() == core::ErrorCode::kCorruptData) listing.damaged.push_back({newest, *error});
+  }
+  return listing;
+}
+
+// What open_checkpoint is to read; `passed_over` is told of each that is damaged.
+CheckpointInfo choose(const std::string& path, DamagedCheckpoints damaged, core::FileSystem& files,
+                      const std::function<void(const DamagedCheckpoint&)>& passed_over) {
+  const std::string plain = without_trailing_slashes(path);
+  if (damaged == DamagedCheckpoints::kStop || !checkpoint_at(plain, files).empty()) return find_checkpoint(path, files);
+  CheckpointListing listing = sound_checkpoints(plain, files);
+  for (const DamagedCheckpoint& each : listing.damaged) passed_over(each);
+  if (!listing.intact.empty()) return std::move(listing.intact.back());
+  throw no_checkpoint(path, files);
+}
+
+}  // namespace
+
+CheckpointInfo find_checkpoint(const std::string& path, core::FileSystem& files) {
+  const std::string plain = without_trailing_slashes(path);
+  if (std::string found = checkpoint_at(plain, files); !found.empty()) {
+    const int64_t step = read_manifest(found, files).global_step;
+    return {.path = std::move(found), .global_step = step};
+  }
+  if (auto latest = CheckpointStore(plain, 0, files).latest()) return *std::move(latest);
+  throw no_checkpoint(path, files);
+}
+
+CheckpointInfo find_newest_checkpoint(const std::string& path, DamagedCheckpoints damaged, core::FileSystem& files) {
+  return choose(path, damaged, files, [](const DamagedCheckpoint&) {});
+}
+
+OpenedCheckpoint open_newest_checkpoint(const std::string& path, const CheckpointIdentity* expected,
+                                        DamagedCheckpoints damaged, core::FileSystem& files) {
+  for (int look = 1;; ++look) {
+    OpenedCheckpoint opened;
+    opened.info = choose(path, damaged, files, warn_of);
+    const std::optional<core::Error> error = reading_error(opened.info.path, files, [&] {
+      opened.identity = read_checkpoint_identity(opened.info, files);
+      opened.reader = open_checkpoint(opened.info, expected, files);
+    });
+    if (!error) {
+      if (damaged == DamagedCheckpoints::kStop) warn_of_older(without_trailing_slashes(path), files);
+      return opened;
+    }
+    if (error->code() != core::ErrorCode::kNotFound || look == kMostLooks) throw *error;
+  }
+}
+
+std::optional<CheckpointInfo> resume_newest_checkpoint(CheckpointStore& store, const CheckpointIdentity* expected,
+                                                       core::Stateful& state, DamagedCheckpoints damaged,
+                                                       const std::function<void(const CheckpointInfo&)>& look) {
+  std::optional<CheckpointInfo> newest;
+  if (damaged == DamagedCheckpoints::kStop) {
+    newest = store.latest();
+    warn_of_older(store.directory(), store.files());
+  } else {
+    CheckpointListing listing = sound_checkpoints(store.directory(), store.files());
+    if (!listing.intact.empty()) newest = listing.intact.back();
+    for (const DamagedCheckpoint& each : listing.damaged) {
+      warn_of(each);
+      if (damaged == DamagedCheckpoints::kSetAside) {
+        core::log::warning("the damaged checkpoint is kept as {}", store.set_aside(each.info.path));
+      }
+    }
+    if (!newest && !listing.damaged.empty()) {
+      core::log::warning("no intact checkpoint is left in {}: starting from the beginning", store.directory());
+    }
+  }
+  if (newest && look) look(*newest);
+  if (newest) load_checkpoint(*newest, expected, state, store.files());
+  return newest;
+}
+
+}  // namespace trainyard::train

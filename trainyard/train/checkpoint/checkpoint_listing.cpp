@@ -1,0 +1,87 @@
+#include "trainyard/train/checkpoint/checkpoint_listing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/train/checkpoint/checkpoint_names.h"
+#include "trainyard/train/checkpoint/checkpoint_reader.h"
+
+namespace trainyard::train {
+namespace {
+
+// A training that saves all the time may take away what was just listed. It is not that often as quick as this.
+constexpr int kMostLooks = 10;
+
+// Throws kCorruptData when the checkpoint cannot be complete, kNotFound when there is none.
+void look_at(const std::string& path, core::FileSystem& files) {
+  if (!files.info(path).is_directory) {
+    throw damaged_checkpoint("a file has the name of a checkpoint", path, "a directory", "a file");
+  }
+  try {
+    require_tensor_file(read_manifest(path, files), path, files);
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kUnsupported) throw;  // of another version: loading it will say so
+  }
+}
+
+// One look; false when something went away meanwhile.
+bool list_once(const std::string& directory, core::FileSystem& files, CheckpointListing& listing) {
+  listing = {};
+  bool steady = true;
+  const std::vector<std::string> names = files.list(directory);
+  for (const std::string& name : names) {
+    const std::optional<CheckpointName> parsed = parse_checkpoint_name(name);
+    if (!parsed || !parsed->step) continue;
+    const bool replaced = parsed->purpose == CheckpointPurpose::kReplaced;
+    if (!replaced && parsed->purpose != CheckpointPurpose::kNone) continue;
+    // A crash while a checkpoint was replaced by another one of its step may leave it under this name only.
+    if (replaced && std::binary_search(names.begin(), names.end(), parsed->plain)) continue;
+    CheckpointInfo info{.path = core::join_path(directory, name), .global_step = *parsed->step};
+    const std::optional<core::Error> error = reading_error(info.path, files, [&] { look_at(info.path, files); });
+    if (!error) {
+      listing.intact.push_back(std::move(info));
+    } else if (error->code() == core::ErrorCode::kNotFound) {
+      steady = false;
+    } else {
+      listing.damaged.push_back({std::move(info), *error});
+    }
+  }
+  return steady;
+}
+
+}  // namespace
+
+const DamagedCheckpoint* CheckpointListing::newest_damage() const {
+  if (damaged.empty()) return nullptr;
+  const bool passed = !intact.empty() && intact.back().global_step > damaged.back().info.global_step;
+  return passed ? nullptr : &damaged.back();
+}
+
+CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files) {
+  CheckpointListing listing;
+  if (!files.exists(directory)) return listing;
+  for (int look = 0; look < kMostLooks && !list_once(directory, files, listing); ++look) continue;
+  std::stable_sort(listing.intact.begin(), listing.intact.end(),
+                   [](const CheckpointInfo& a, const CheckpointInfo& b) { return a.global_step < b.global_step; });
+  std::stable_sort(listing.damaged.begin(), listing.damaged.end(),
+                   [](const auto& a, const auto& b) { return a.info.global_step < b.info.global_step; });
+  return listing;
+}
+
+std::optional<core::Error> find_damage(const std::string& path, core::FileSystem& files) {
+  const std::optional<core::Error> error = reading_error(path, files, [&] { look_at(path, files); });
+  return error && error->code() == core::ErrorCode::kCorruptData ? error : std::nullopt;
+}
+
+std::optional<uint64_t> directory_id(const std::string& path, core::FileSystem& files) {
+  try {
+    return files.info(path).file_id;
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kNotFound) throw;
+    return std::nullopt;
+  }
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,62 @@
+// What checkpoints a train directory holds, and which of them are damaged.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+
+namespace trainyard::train {
+
+// A directory gets the name of a checkpoint only when it is complete. One that has the name and cannot be read was
+// damaged afterwards.
+struct DamagedCheckpoint {
+  CheckpointInfo info;
+  core::Error error;  // kCorruptData: names the file and what is wrong with it
+};
+
+// Both by step, oldest first. Checkpoints of a version that this release does not know count as intact.
+struct CheckpointListing {
+  std::vector<CheckpointInfo> intact;
+  std::vector<DamagedCheckpoint> damaged;
+
+  // The damage that a run must not pass over: of a checkpoint that is not older than the newest intact one.
+  const DamagedCheckpoint* newest_damage() const;
+};
+
+// Looks at names, manifests and lengths; the bytes of tensors are compared with their checksums when one is opened. A
+// training may save and remove checkpoints meanwhile: what goes away while it is looked at is not damage. No such
+// directory: an empty listing. Throws kIo.
+CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files);
+
+// The damage of one checkpoint directory by the same look; none: it is intact, or went away meanwhile.
+std::optional<core::Error> find_damage(const std::string& path, core::FileSystem& files);
+
+// Does `work`, which reads the checkpoint at `path`, and returns its error if that is kNotFound or kCorruptData. What
+// goes away or is replaced meanwhile counts as kNotFound, whatever the error. Other errors are thrown.
+template <typename Work>
+std::optional<core::Error> reading_error(const std::string& path, core::FileSystem& files, Work work);
+
+// Which directory bears the name now; none: there is no such one.
+std::optional<uint64_t> directory_id(const std::string& path, core::FileSystem& files);
+
+template <typename Work>
+std::optional<core::Error> reading_error(const std::string& path, core::FileSystem& files, Work work) {
+  const std::optional<uint64_t> before = directory_id(path, files);
+  try {
+    work();
+    return std::nullopt;
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kNotFound && error.code() != core::ErrorCode::kCorruptData) throw;
+    const std::optional<uint64_t> after = directory_id(path, files);
+    if (before && before == after) return error;
+    return core::Error(
+        core::ErrorCode::kNotFound,
+        {.problem = "the checkpoint went away while it was read", .where = path, .remedy = "read the newest one"});
+  }
+}
+
+}  // namespace trainyard::train

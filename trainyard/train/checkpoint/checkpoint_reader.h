@@ -1,0 +1,68 @@
+// Reads a checkpoint: names, shapes, places and checksums are verified when it is opened, before anything is allocated.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
+
+namespace trainyard::train {
+
+// kIgnore is there to show what the checksums are for; nothing but tests uses it.
+enum class Checksums { kVerify, kIgnore };
+
+// Stays valid when the checkpoint is removed. One thread at a time.
+class CheckpointReader : public core::StateReader {
+ public:
+  // Reads the manifest, then all of the tensor file once to compare checksums. Throws kNotFound when there is no such
+  // directory, kCorruptData for whatever else is missing or changed in it, and for tensors that are not finite
+  // (must_be_finite()), with their names.
+  CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums = Checksums::kVerify);
+
+  const Manifest& manifest() const { return manifest_; }
+  // "float32 [10, 64]", "integer", "real", "text".
+  std::string describe(const std::string& name) const;
+  // Names that nobody has read so far, sorted.
+  std::vector<std::string> unread() const;
+
+  bool has(const std::string& name) const override {
+    return tensors_.contains(name) || manifest_.values.contains(name);
+  }
+  std::vector<std::string> names(std::string_view prefix = "") const override;
+  void tensor(const std::string& name, at::Tensor& destination) const override;
+  at::Tensor tensor(const std::string& name) const override;
+  int64_t integer(const std::string& name) const override;
+  double real(const std::string& name) const override;
+  std::string text(const std::string& name) const override;
+  void copy(const std::string& name, core::StateWriter& writer, const std::string& as) const override;
+
+ private:
+  const TensorEntry& entry(const std::string& name) const;
+  template <typename T>
+  const T& value(const std::string& name, std::string_view kind) const;
+  [[noreturn]] void fail_missing(const std::string& name, std::string_view kind) const;
+  void verify_tensor_file() const;
+  void check(const TensorEntry& entry, uint32_t checksum) const;
+  void read(const TensorEntry& entry, void* destination) const;
+
+  std::string directory_;
+  Checksums checksums_;
+  Manifest manifest_;
+  std::map<std::string, size_t> tensors_;  // places in manifest_.tensors
+  std::unique_ptr<core::ReadableFile> file_;
+  mutable std::set<std::string> read_;
+};
+
+// The manifest alone, without a look at the tensor file. Throws kNotFound when there is no such directory, kCorruptData
+// when it has no manifest or a damaged one, or when the directory is called as the checkpoint of another step.
+Manifest read_manifest(const std::string& directory, core::FileSystem& files);
+
+// Throws kCorruptData unless the tensor file is there with the length that the manifest says.
+void require_tensor_file(const Manifest& manifest, const std::string& directory, core::FileSystem& files);
+
+}  // namespace trainyard::train

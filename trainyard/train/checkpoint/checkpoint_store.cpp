@@ -1,0 +1,156 @@
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_listing.h"
+#include "trainyard/train/checkpoint/checkpoint_names.h"
+#include "trainyard/train/checkpoint/checkpoint_writer.h"
+
+namespace trainyard::train {
+namespace {
+
+// For clean-up, where a failure loses nothing but space.
+template <typename Work>
+void or_warn(std::string_view what, Work work) {
+  try {
+    work();
+  } catch (const core::Error& error) {
+    core::log::warning("{}: {}", what, error.what());
+  }
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(std::string directory, int64_t max_to_keep, core::FileSystem& files)
+    : directory_(std::move(directory)), max_to_keep_(max_to_keep), files_(&files) {}
+
+CheckpointInfo CheckpointStore::save(int64_t global_step, const CheckpointIdentity& identity,
+                                     const core::Stateful& state) {
+  if (global_step < 0) throw core::Error(core::ErrorCode::kInvalidArgument, "negative step of a checkpoint");
+  CheckpointInfo saved = write(checkpoint_name(global_step), global_step, identity, state);
+  or_warn("old checkpoints stay behind", [&] { prune(global_step); });
+  return saved;
+}
+
+CheckpointInfo CheckpointStore::save_best(int64_t global_step, const CheckpointIdentity& identity,
+                                          const core::Stateful& state) {
+  return write(std::string(kBestCheckpoint), global_step, identity, state);
+}
+
+CheckpointInfo CheckpointStore::write(const std::string& name, int64_t global_step, const CheckpointIdentity& identity,
+                                      const core::Stateful& state) {
+  const bool new_directory = !files_->exists(directory_);
+  files_->make_directories(directory_);
+  if (new_directory) files_->sync_directory(core::parent_path(without_trailing_slashes(directory_)));
+  clean_up();
+
+  const std::string path = core::join_path(directory_, name);
+  const std::string temporary = unused_path(path, CheckpointPurpose::kTemporary);
+  try {
+    files_->make_directories(temporary);
+    CheckpointWriter writer(temporary, global_step, *files_);
+    state.save(writer);
+    writer.finish(identity);
+    commit(temporary, path);
+  } catch (...) {
+    or_warn("an incomplete checkpoint stays behind", [&] { files_->remove_tree(temporary); });
+    throw;
+  }
+  return {.path = path, .global_step = global_step};
+}
+
+void CheckpointStore::commit(const std::string& temporary, const std::string& path) {
+  std::string replaced;
+  if (files_->exists(path)) {
+    const bool damaged = find_damage(path, *files_).has_value();
+    replaced = unused_path(path, damaged ? CheckpointPurpose::kDamaged : CheckpointPurpose::kReplaced);
+    files_->rename(path, replaced);
+  }
+  try {
+    files_->rename(temporary, path);
+  } catch (...) {
+    if (!replaced.empty()) or_warn("a checkpoint lost its name", [&] { files_->rename(replaced, path); });
+    throw;
+  }
+  files_->sync_directory(directory_);
+  if (!replaced.empty()) or_warn("a replaced checkpoint stays behind", [&] { remove_replaced(replaced); });
+}
+
+void CheckpointStore::clean_up() {
+  for (const std::string& name : files_->list(directory_)) {
+    const std::optional<CheckpointName> parsed = parse_checkpoint_name(name);
+    if (!parsed) continue;
+    const std::string path = core::join_path(directory_, name);
+    if (parsed->purpose == CheckpointPurpose::kTemporary) {
+      or_warn("a leftover of an earlier run stays behind", [&] { files_->remove_tree(path); });
+    } else if (parsed->purpose == CheckpointPurpose::kReplaced) {
+      clean_up_replaced(path, core::join_path(directory_, parsed->plain));
+    }
+  }
+}
+
+// What a crash in commit() left: before its second rename the old checkpoint is the one there is, after it the new one.
+void CheckpointStore::clean_up_replaced(const std::string& path, const std::string& final_path) {
+  if (!files_->exists(final_path)) return files_->rename(path, final_path);
+  if (find_damage(final_path, *files_)) return;  // then this is the better one, and is left for people to look at
+  or_warn("a leftover of an earlier run stays behind", [&] { remove_replaced(path); });
+}
+
+// Keeps it if it is damaged. Renames it before removing: what is half removed must not look like a damaged checkpoint.
+void CheckpointStore::remove_replaced(const std::string& path) {
+  if (parse_checkpoint_name(core::base_name(path))->purpose == CheckpointPurpose::kDamaged) return;
+  if (find_damage(path, *files_)) {
+    set_aside(path);
+    return;
+  }
+  const std::string temporary = unused_path(path, CheckpointPurpose::kTemporary);
+  files_->rename(path, temporary);
+  files_->remove_tree(temporary);
+}
+
+std::string CheckpointStore::set_aside(const std::string& path) {
+  std::string aside = unused_path(path, CheckpointPurpose::kDamaged);
+  files_->rename(path, aside);
+  files_->sync_directory(directory_);
+  return aside;
+}
+
+// Beside a checkpoint's plain path, also when `path` has a purpose already.
+std::string CheckpointStore::unused_path(const std::string& path, CheckpointPurpose purpose) const {
+  const std::string name = core::base_name(path);
+  const std::string plain = core::join_path(directory_, parse_checkpoint_name(name)->plain);
+  std::string unused = checkpoint_path_for(purpose, plain);
+  // Numbers of processes come again, and what is set aside stays.
+  while (files_->exists(unused)) unused = checkpoint_path_for(purpose, plain);
+  return unused;
+}
+
+void CheckpointStore::prune(int64_t saved_step) {
+  if (max_to_keep_ <= 0) return;
+  const std::vector<CheckpointInfo> checkpoints = list();
+  auto excess = static_cast<int64_t>(checkpoints.size()) - max_to_keep_;
+  for (const CheckpointInfo& checkpoint : checkpoints) {
+    if (excess <= 0) break;
+    // A run that starts over in a directory of later checkpoints keeps its own.
+    if (checkpoint.global_step == saved_step) continue;
+    // Renamed first: a checkpoint that is half removed must not look like one.
+    const std::string temporary = unused_path(checkpoint.path, CheckpointPurpose::kTemporary);
+    files_->rename(checkpoint.path, temporary);
+    files_->remove_tree(temporary);
+    --excess;
+  }
+}
+
+std::vector<CheckpointInfo> CheckpointStore::list() const {
+  return list_checkpoints(directory_, *files_).intact;
+}
+
+std::optional<CheckpointInfo> CheckpointStore::latest() const {
+  CheckpointListing listing = list_checkpoints(directory_, *files_);
+  if (const DamagedCheckpoint* damage = listing.newest_damage()) throw damage->error;
+  if (listing.intact.empty()) return std::nullopt;
+  return std::move(listing.intact.back());
+}
+
+}  // namespace trainyard::train

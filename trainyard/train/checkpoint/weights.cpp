@@ -1,0 +1,147 @@
+#include "trainyard/train/checkpoint/weights.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/train/checkpoint/checkpoint_finite.h"
+#include "trainyard/train/checkpoint/name_list.h"
+
+namespace trainyard::train {
+namespace {
+
+constexpr std::string_view kBatchCount = "num_batches_tracked";
+
+// Parameters, then buffers, by name.
+std::vector<std::pair<std::string, at::Tensor>> variables(const nn::ParameterSet& set) {
+  std::vector<std::pair<std::string, at::Tensor>> result;
+  for (int i = 0; i < static_cast<int>(set.size()); ++i) {
+    const nn::ParameterId id{i};
+    result.emplace_back(set.segment(id).spec.name, set.value(id));
+  }
+  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
+    result.emplace_back(set.buffer_spec(i).name, set.buffer(i));
+  }
+  return result;
+}
+
+using Pairs = std::vector<std::pair<at::Tensor, const formats::StoredTensor*>>;
+
+std::string_view layer_of(const formats::StoredTensor& tensor) {
+  const size_t dot = tensor.name.rfind('.');
+  return std::string_view(tensor.name).substr(0, dot == std::string::npos ? 0 : dot);
+}
+
+// The file's number of classes if the tensors that differ, and no others, are one layer's, and differ in it alone;
+// else 0.
+int64_t other_classes(const Pairs& same, const Pairs& differing, int64_t num_classes) {
+  const std::string_view head = layer_of(*differing.front().second);
+  if (std::any_of(same.begin(), same.end(), [&](const auto& pair) { return layer_of(*pair.second) == head; })) return 0;
+  std::set<int64_t> classes;
+  for (const auto& [tensor, stored] : differing) {
+    const std::vector<int64_t> ours = tensor.sizes().vec(), &theirs = stored->shape;
+    if (layer_of(*stored) != head || ours.empty() || theirs.size() != ours.size() || ours[0] != num_classes ||
+        !std::equal(ours.begin() + 1, ours.end(), theirs.begin() + 1)) {
+      return 0;
+    }
+    classes.insert(theirs[0]);
+  }
+  return classes.size() == 1 ? *classes.begin() : 0;
+}
+
+std::string listed(std::string_view what, const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format("; {}: {}", what, first_names(names));
+}
+
+}  // namespace
+
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary) {
+  std::map<std::string_view, const formats::StoredTensor*> left;
+  int64_t left_out = 0;
+  for (const formats::StoredTensor& tensor : file.tensors()) {
+    const auto begins = [&](const std::string& beginning) { return tensor.name.starts_with(beginning); };
+    if (std::any_of(auxiliary.begin(), auxiliary.end(), begins)) {
+      ++left_out;
+    } else if (!tensor.name.ends_with(kBatchCount)) {
+      left.emplace(tensor.name, &tensor);
+    }
+  }
+  std::vector<std::string> missing, unexpected, misshapen, head;
+  Pairs same, differing;
+  for (auto& [name, tensor] : variables(set)) {
+    const auto found = left.find(name);
+    if (found == left.end()) {
+      if (!name.ends_with(kBatchCount)) missing.push_back(name);
+      continue;
+    }
+    const formats::StoredTensor& stored = *found->second;
+    left.erase(found);
+    if (tensor.sizes() == at::IntArrayRef(stored.shape)) {
+      same.emplace_back(tensor, &stored);
+      continue;
+    }
+    differing.emplace_back(tensor, &stored);
+    head.push_back(name);
+    misshapen.push_back(fmt::format("{} is [{}], in the file [{}]", name, fmt::join(tensor.sizes(), ", "),
+                                    fmt::join(stored.shape, ", ")));
+  }
+  for (const auto& [name, stored] : left) unexpected.emplace_back(name);
+  const int64_t classes = differing.empty() ? 0 : other_classes(same, differing, num_classes);
+  if (!missing.empty() || !unexpected.empty() || (!differing.empty() && classes == 0)) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "weights are not of this model",
+         .where = file.path() + listed("missing in the file", missing) + listed("only in the file", unexpected) +
+                  (classes == 0 ? listed("of another shape", misshapen) : ""),
+         .remedy = "pass the --model that the weights belong to; `trainyard models` names them"});
+  }
+  const at::NoGradGuard no_grad;
+  std::vector<std::string> not_finite;
+  for (auto& [tensor, stored] : same) {
+    std::vector<float> values = file.read_floats(*stored);
+    if (const int64_t count = count_non_finite(at::kFloat, std::as_bytes(std::span(values))); count > 0) {
+      not_finite.push_back(fmt::format("{} ({} of {})", stored->name, count, values.size()));
+    }
+    tensor.copy_(at::from_blob(values.data(), stored->shape));
+  }
+  set.values_changed();
+  if (!not_finite.empty()) {
+    throw core::Error(core::ErrorCode::kCorruptData,
+                      {.problem = "weights hold NaN or infinity",
+                       .where = file.path(),
+                       .expected = "finite values",
+                       .actual = fmt::format("{} tensors with others: {}", not_finite.size(), first_names(not_finite)),
+                       .remedy = "export them again from a checkpoint that is finite"});
+  }
+  if (left_out > 0) {
+    core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}*)", file.path(), left_out,
+                    fmt::join(auxiliary, "*, "));
+  }
+  return {.tensors = static_cast<int64_t>(same.size()), .file_classes = classes, .head = std::move(head)};
+}
+
+void save_weights(const std::string& path, const nn::ParameterSet& set, std::map<std::string, std::string> metadata) {
+  std::vector<at::Tensor> copies;  // contiguous float32
+  std::vector<formats::FloatTensor> tensors;
+  for (const auto& [name, tensor] : variables(set)) {
+    copies.push_back(tensor.cpu().to(at::kFloat).contiguous());
+    tensors.push_back({name,
+                       tensor.sizes().vec(),
+                       {copies.back().const_data_ptr<float>(), static_cast<size_t>(copies.back().numel())}});
+  }
+  metadata["format"] = "pt";
+  formats::write_safetensors(path, tensors, metadata);
+}
+
+}  // namespace trainyard::train

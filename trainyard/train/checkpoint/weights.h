@@ -1,0 +1,35 @@
+// A model's weights from and to files of tensors (formats/tensor_file.h): parameters and statistics by their names, and
+// nothing of the training that made them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/nn/execution/parameter_set.h"
+
+namespace trainyard::train {
+
+struct LoadedWeights {
+  int64_t tensors = 0;            // that were loaded
+  int64_t file_classes = 0;       // of the file's head, where that is left out; else 0
+  std::vector<std::string> head;  // names of the tensors that keep what they were initialized with
+};
+
+// Copies the file's tensors of any number type into `set`, which is allocated and initialized. Names and shapes must be
+// the same, with two exceptions: counts of batches (num_batches_tracked), which no computation reads, are left out; and
+// a head of another number of classes (one layer, all of whose tensors have num_classes as their first size here and
+// one other number in the file) stays as it is. Tensors whose names begin with one of `auxiliary` (models::ModelInfo)
+// are left out and a line says so. Throws kInvalidArgument with the missing, unexpected and misshapen names; then
+// nothing was copied. Throws kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
+                           const std::vector<std::string>& auxiliary = {});
+
+// Writes all parameters and statistics as safetensors in float32, in the order of their declaration.
+// `metadata` stands beside {"format": "pt"}.
+void save_weights(const std::string& path, const nn::ParameterSet& set,
+                  std::map<std::string, std::string> metadata = {});
+
+}  // namespace trainyard::train

@@ -1,0 +1,170 @@
+#include "trainyard/train/checkpoint/weights.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <sstream>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/train/testing/tiny_model.h"
+
+namespace trainyard::train {
+namespace {
+
+// The variables of a graph, as a seed initializes them.
+struct Variables {
+  explicit Variables(const nn::Graph& graph, uint64_t seed) {
+    executor = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
+    set.allocate();
+    set.initialize(seed);
+  }
+  nn::ParameterSet set;
+  std::unique_ptr<nn::Executor> executor;
+};
+
+nn::Graph graph_of(int64_t classes, bool batch_norm = true, int64_t channels = 8) {
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "tiny"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = channels, .kernel = 3, .padding = nn::Padding::all(1)});
+  if (batch_norm) x = b.batch_norm("bn", x);
+  x = b.global_average_pool("pool", b.activation("relu", x));
+  return b.build(b.linear("fc", x, {.out_features = classes}));
+}
+
+TEST(Weights, ComeBackAsTheyWere) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(6), 2);
+  saved.set.buffer(*saved.set.find_buffer("bn.running_mean")).fill_(0.5);
+  ASSERT_FALSE(at::equal(saved.set.values(), loaded.set.values()));
+  save_weights(temp.file("w"), saved.set);
+  const uint64_t version = loaded.set.version();
+  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6);
+  EXPECT_EQ(result.tensors, 7);  // convolution, norm's four, linear's two
+  EXPECT_TRUE(result.head.empty());
+  EXPECT_TRUE(at::equal(saved.set.values(), loaded.set.values()));
+  EXPECT_EQ(loaded.set.buffer(*loaded.set.find_buffer("bn.running_mean")).sum().item<float>(), 4);
+  EXPECT_NE(loaded.set.version(), version) << "packed copies would stay";
+}
+
+TEST(Weights, NanIsRefusedNamingTheTensors) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(6), 2);
+  saved.set.value(*saved.set.find("conv.weight")).view({-1}).slice(0, 3, 5).fill_(std::nan(""));
+  saved.set.buffer(*saved.set.find_buffer("bn.running_var")).slice(0, 0, 1).fill_(HUGE_VAL);
+  save_weights(temp.file("w"), saved.set);
+  const core::Error error =
+      core::thrown_by([&] { load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6); });
+  EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+  EXPECT_THAT(error.what(), ::testing::HasSubstr("weights hold NaN or infinity: " + temp.file("w")));
+  EXPECT_THAT(error.what(),
+              ::testing::HasSubstr("2 tensors with others: conv.weight (2 of 216), bn.running_var (1 of 8)"));
+}
+
+TEST(Weights, LeaveAHeadForOtherClassesNew) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(9), 2);
+  save_weights(temp.file("w"), saved.set);
+  const at::Tensor fresh = loaded.set.value(*loaded.set.find("fc.weight")).clone();
+  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 9);
+  EXPECT_EQ(result.head, (std::vector<std::string>{"fc.weight", "fc.bias"}));
+  EXPECT_EQ(result.file_classes, 6);
+  EXPECT_TRUE(at::equal(loaded.set.value(*loaded.set.find("fc.weight")), fresh));
+  EXPECT_TRUE(
+      at::equal(loaded.set.value(*loaded.set.find("conv.weight")), saved.set.value(*saved.set.find("conv.weight"))));
+}
+
+// A head is one layer, all of it: not one tensor of it, and no layer in the middle that happens to have as many
+// channels as there are classes.
+TEST(Weights, OnlyTheHeadIsLeftNew) {
+  const core::TempDir temp;
+  const auto message = [&](const std::vector<formats::FloatTensor>& tensors) {
+    formats::write_safetensors(temp.file("w"), tensors);
+    Variables loaded(graph_of(6, false, 6), 2);
+    return core::message_of([&] { load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6); });
+  };
+  const std::vector<float> zeros(1000);
+  const auto tensor = [&](const std::string& name, std::vector<int64_t> shape) {
+    int64_t count = 1;
+    for (const int64_t size : shape) count *= size;
+    return formats::FloatTensor{name, std::move(shape), std::span(zeros).first(static_cast<size_t>(count))};
+  };
+  EXPECT_EQ(message({tensor("conv.weight", {6, 3, 3, 3}), tensor("fc.weight", {9, 6}), tensor("fc.bias", {9})}),
+            "no error");
+  EXPECT_THAT(message({tensor("conv.weight", {6, 3, 3, 3}), tensor("fc.weight", {9, 6}), tensor("fc.bias", {6})}),
+              ::testing::HasSubstr("of another shape: fc.weight is [6, 6], in the file [9, 6]"));
+  EXPECT_THAT(
+      message({tensor("conv.weight", {9, 3, 3, 3}), tensor("fc.weight", {9, 6}), tensor("fc.bias", {9})}),
+      ::testing::HasSubstr("of another shape: conv.weight is [6, 3, 3, 3], in the file [9, 3, 3, 3], fc.weight"));
+}
+
+TEST(Weights, OfAuxiliaryClassifiersAreLeftOut) {
+  const core::TempDir temp;
+  Variables saved(graph_of(6), 1), loaded(graph_of(6, false), 2);
+  save_weights(temp.file("w"), saved.set);
+  EXPECT_EQ(load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6, {"bn."}).tensors, 3);
+}
+
+TEST(Weights, OfAnotherModelChangeNothing) {
+  const core::TempDir temp;
+  const auto message = [&](const nn::Graph& from, const nn::Graph& to) -> std::string {
+    Variables saved(from, 1), loaded(to, 2);
+    save_weights(temp.file("w"), saved.set);
+    const at::Tensor before = loaded.set.values().clone();
+    try {
+      load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6);
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
+      EXPECT_TRUE(at::equal(loaded.set.values(), before));
+      return error.what();
+    }
+    return "loaded";
+  };
+  const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  std::string text = message(graph_of(6, false), graph_of(6));
+  EXPECT_TRUE(has(text, "missing in the file: bn.weight, bn.bias, bn.running_mean, bn.running_var")) << text;
+  text = message(graph_of(6), graph_of(6, false));
+  EXPECT_TRUE(has(text, "only in the file: bn.bias")) << text;
+  text = message(graph_of(6, true, 8), graph_of(6, true, 16));
+  EXPECT_TRUE(has(text, "conv.weight is [16, 3, 3, 3], in the file [8, 3, 3, 3]")) << text;
+}
+
+// A file of random weights and statistics for any model of the zoo: the scripts of tools/golden that compare exports
+// with other programs name the model, as "MODEL DATASET", and the file.
+TEST(Weights, OfAModelAtRandom) {
+  const core::TempDir temp;
+  const char *given = std::getenv("TRAINYARD_WEIGHTS_MODEL"), *file = std::getenv("TRAINYARD_WEIGHTS_FILE");
+  std::istringstream words(given != nullptr ? given : "resnet20 cifar10");
+  std::string model, dataset;
+  words >> model >> dataset;
+  const int64_t classes = models::find_dataset(dataset).num_classes;
+  Variables variables(models::build_model(model, dataset, {.num_classes = classes}), 5);
+  const auto vary = [](const at::Tensor& tensor, const std::string& name, float low, float high) {
+    core::RandomStream stream(6, name);
+    for (int64_t i = 0; i < tensor.numel(); ++i) tensor.data_ptr<float>()[i] += stream.uniform(low, high);
+  };
+  // Norms, biases and ViT's head start as constants, which would hide that one is left out; of ConvNeXt's layer scale,
+  // which starts near zero, nothing is left beside what is added.
+  for (const nn::Segment& segment : variables.set.segments()) {
+    if (segment.spec.init.kind != nn::Initializer::Kind::kConstant) continue;
+    vary(variables.set.value(*variables.set.find(segment.spec.name)), segment.spec.name, -0.3F, 0.3F);
+  }
+  for (int i = 0; i < static_cast<int>(variables.set.buffer_count()); ++i) {
+    const at::Tensor buffer = variables.set.buffer(i);
+    if (buffer.scalar_type() == at::kFloat) vary(buffer, variables.set.buffer_spec(i).name, -0.3F, 0.3F);
+  }
+  const std::string path = file != nullptr ? file : temp.file("weights.safetensors");
+  save_weights(path, variables.set);
+  EXPECT_EQ(formats::open_tensor_file(path).tensors().size(), variables.set.size() + variables.set.buffer_count());
+}
+
+}  // namespace
+}  // namespace trainyard::train

@@ -1,0 +1,79 @@
+// Callbacks: everything that happens around a step. The loop, drawn once:
+//
+//   setup                              once; add monitors, look at the trainer
+//   before_train
+//   for epoch in [starting_epoch, max_epoch]:
+//     before_epoch
+//     for step in epoch:
+//       before_step
+//       (the step runs, all replicas meet)
+//       after_step(view)
+//     after_epoch                      after the epoch's last step; checkpoints and evaluations happen here
+//   after_train                        also when the loop was stopped or threw
+//
+// All run on the trainer's thread. A callback is saved with the run if it overrides save and load.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/nn/execution/parameter_set.h"
+
+namespace trainyard::train {
+
+class Trainer;
+
+enum class Event { kSetup, kBeforeTrain, kBeforeEpoch, kBeforeStep, kAfterStep, kAfterEpoch, kAfterTrain };
+std::string_view event_name(Event event);  // "before_step"
+
+// What a callback reads from a step: only a declared phase splits a captured step.
+enum class Phase { kNothing, kLoss, kOutput, kGradients };
+
+// Seconds of a step, by what held it: they add up to `total` (replica 0's). An accelerator runs behind the thread that
+// takes the times, which can tell only waiting for input from all else: then compute is all that, communication and
+// update included.
+struct StepTimes {
+  double total = 0, input = 0, compute = 0, communication = 0, update = 0;
+  bool on_accelerator = false;
+};
+
+struct ReplicaView {
+  data::Batch batch;                       // of the last micro-step; undefined tensors where the step has no batch
+  at::Tensor output;                       // [N, classes], detached
+  at::Tensor loss;                         // [] mean over micro-steps, without regularization
+  nn::ParameterSet* parameters = nullptr;  // values after the update, gradients as reduced
+};
+
+// Valid during the call that gets it.
+struct StepView {
+  int64_t global_step = 0;  // of the step that ran, from 0
+  StepTimes times;
+  std::vector<ReplicaView> replicas;  // empty for trainers without replicas
+};
+
+class Callback : public core::Stateful {
+ public:
+  // Unique in a trainer: also the prefix of its saved state.
+  virtual std::string name() const = 0;
+  virtual Phase observes() const { return Phase::kNothing; }
+  // Only on the chief (rank 0).
+  virtual bool chief_only() const { return false; }
+
+  virtual void setup(Trainer&) {}
+  virtual void before_train(Trainer&) {}
+  virtual void before_epoch(Trainer&) {}
+  virtual void before_step(Trainer&) {}
+  virtual void after_step(Trainer&, const StepView&) {}
+  virtual void after_epoch(Trainer&) {}
+  virtual void after_train(Trainer&) {}
+
+  void save(core::StateWriter&) const override {}
+  void load(const core::StateReader&) override {}
+};
+
+}  // namespace trainyard::train

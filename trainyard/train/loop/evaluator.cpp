@@ -1,0 +1,95 @@
+#include "trainyard/train/loop/evaluator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/loss.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+// Adds the samples to their classes and returns how many were right.
+int64_t count_classes(const at::Tensor& hits, const at::Tensor& labels, int64_t outputs,
+                      std::vector<ClassCount>& classes) {
+  classes.resize(static_cast<size_t>(outputs));
+  const bool* const hit = hits.const_data_ptr<bool>();
+  const int64_t* const label = labels.const_data_ptr<int64_t>();
+  int64_t right = 0;
+  for (int64_t i = 0; i < labels.size(0); ++i) {
+    ClassCount& count = classes[static_cast<size_t>(label[i])];
+    ++count.total;
+    count.right += hit[i] ? 1 : 0;
+    right += hit[i] ? 1 : 0;
+  }
+  return right;
+}
+
+}  // namespace
+
+Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : options_(std::move(options)) {
+  if (!parameters.allocated()) {
+    throw Error(ErrorCode::kInvalidArgument, "an evaluation needs a parameter set that is allocated");
+  }
+  executor_ = nn::make_executor(options_.executor, options_.graph,
+                                {.device = parameters.values().device(),
+                                 .dtype = options_.dtype,
+                                 .mode = nn::Mode::kInference,
+                                 .kernels = options_.kernels,
+                                 .name_prefix = options_.name_prefix,
+                                 .parameters = &parameters});
+}
+
+Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
+  using Clock = std::chrono::steady_clock;
+  const at::NoGradGuard without_gradients;
+  const auto begin = Clock::now();
+  const double waited_before = source.waited_seconds();
+  Evaluation result;
+  double loss_sum = 0;
+  int64_t top_1 = 0, top_5 = 0, done = 0;
+  for (; batches == 0 || done < batches; ++done) {
+    if (options_.stops && options_.stops()) throw Error(ErrorCode::kCancelled, "an evaluation was stopped");
+    const std::vector<data::Batch> next = source.next();
+    if (next.empty()) break;
+    for (const data::Batch& batch : next) {
+      const int64_t count = batch.labels.defined() ? batch.labels.size(0) : 0;
+      if (count == 0) continue;
+      const at::Tensor output = executor_->forward(batch.images, {});
+      if (!output.is_cpu()) nn::check_labels(batch.labels, output.size(1));
+      const at::Tensor labels = batch.labels.to(output.device());
+      const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
+      loss_sum += loss.item<double>() * static_cast<double>(count);
+      const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
+      top_1 += count_classes(hits, batch.labels.contiguous(), output.size(1), result.classes);
+      top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
+      result.not_finite += count - output.isfinite().all(1).sum().item<int64_t>();
+      result.samples += count;
+    }
+  }
+  if (done < batches || result.samples == 0) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the input of an evaluation ended early",
+                 .expected = batches == 0 ? "at least one sample" : fmt::format("{} batches", batches),
+                 .actual = fmt::format("{} batches with {} samples", done, result.samples),
+                 .remedy = "evaluate fewer batches, or let the input repeat"});
+  }
+  const auto samples = static_cast<double>(result.samples);
+  result.loss = loss_sum / samples;
+  result.top_1 = static_cast<double>(top_1) / samples;
+  result.top_5 = static_cast<double>(top_5) / samples;
+  result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  result.input_seconds = source.waited_seconds() - waited_before;
+  return result;
+}
+
+}  // namespace trainyard::train

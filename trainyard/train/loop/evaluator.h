@@ -1,0 +1,69 @@
+// Measuring a model: a second executor in inference mode on parameters that belong to a training, or to nobody. No
+// pointers are swapped, and the set's values and buffers are only read, so it may live and run beside the training that
+// changes them between its runs.
+//
+//   Evaluator evaluator({.graph = graph}, trainer.parameters());
+//   Evaluation result = evaluator.run(validation_source);      // to the source's end: every sample once
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::train {
+
+// Samples of one class.
+struct ClassCount {
+  int64_t right = 0, total = 0;
+};
+
+struct Evaluation {
+  double loss = 0;              // mean over samples
+  double top_1 = 0, top_5 = 0;  // fraction of samples, in [0, 1]
+  bool shows_top_5 = true;      // as Accuracies
+  int64_t samples = 0;
+  int64_t not_finite = 0;           // samples with a logit that is not: none of them counts as right
+  std::vector<ClassCount> classes;  // by output of the model; their sums are top_1 * samples and samples
+  double seconds = 0;               // of the whole run
+  double input_seconds = 0;         // of these, waiting for batches
+};
+
+struct EvaluatorOptions {
+  nn::Graph graph;
+  std::string executor = "auto";      // a name for nn::make_executor
+  at::ScalarType dtype = at::kFloat;  // of activations
+  nn::KernelOptions kernels;
+  std::string name_prefix;  // in front of the graph's names in the set
+  // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy.
+  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;
+  std::function<bool()> stops;  // asked before each batch: true ends run() with kCancelled. None: it goes on
+};
+
+// One thread at a time, with the intra-op threads of that thread; not while a step changes the parameters. Runs where
+// the parameters lie: on an accelerator, within its use().
+class Evaluator {
+ public:
+  // `parameters` is allocated, has all that the graph needs, and outlives the evaluator. Throws kInvalidArgument or
+  // kNotFound when they do not fit.
+  Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters);
+
+  // Runs `batches` global batches, or with 0 all until the source ends, shorter last ones included: a source that
+  // repeats never does. Throws kInvalidArgument when there was no sample, or fewer batches than asked for, kCancelled
+  // when it was stopped.
+  Evaluation run(data::BatchSource& source, int64_t batches = 0);
+
+ private:
+  EvaluatorOptions options_;
+  std::unique_ptr<nn::Executor> executor_;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,348 @@
+// Steps whose loss or gradients are not finite: found on every replica, named, and without a trace in what is kept.
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/train/loop/evaluator.h"
+#include "trainyard/train/testing/tiny_model.h"
+#include "trainyard/train/testing/two_scalars.h"
+
+namespace trainyard::train {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Batches of another source, of which one or all have an image with a NaN, or one is left out.
+class ChangedSource : public data::BatchSource {
+ public:
+  struct Change {
+    int bad_batch = -1;  // the how-manieth call of next(), from 0; kAll
+    int bad_replica = 0;
+    int left_out = -1;
+  };
+  static constexpr int kAll = -2;
+  ChangedSource(std::shared_ptr<data::BatchSource> source, Change change)
+      : source_(std::move(source)), change_(change) {}
+
+  int64_t batch_size() const override { return source_->batch_size(); }
+  int replicas() const override { return source_->replicas(); }
+  std::vector<data::Batch> next() override {
+    if (calls_ == change_.left_out) source_->next(), ++calls_;
+    std::vector<data::Batch> batches = source_->next();
+    const bool bad = change_.bad_batch == kAll || calls_ == change_.bad_batch;
+    if (bad) batches[static_cast<size_t>(change_.bad_replica)].images[2][1][3][3] = kNan;
+    ++calls_;
+    return batches;
+  }
+  double waited_seconds() const override { return 0; }
+  void stop() override {}
+  data::Position position() const override { return source_->position(); }
+  void seek(data::Position position) override { source_->seek(position); }
+
+ private:
+  std::shared_ptr<data::BatchSource> source_;
+  Change change_;
+  int calls_ = 0;
+};
+
+std::shared_ptr<data::BatchSource> changed(int replicas, ChangedSource::Change change) {
+  return std::make_shared<ChangedSource>(tiny_source(240, 8, replicas), change);
+}
+
+struct Case {
+  const char* executor;
+  at::ScalarType dtype;
+  const char* variable_update;
+  int replicas;
+  int micro_steps;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const char* executor : {"cpu", "reference"}) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      cases.push_back({executor, dtype, "parameter_server", 1, 1});
+      cases.push_back({executor, dtype, "replicated", 2, 2});
+    }
+  }
+  for (const char* update : {"parameter_server", "replicated", "independent"}) {
+    cases.push_back({"cpu", at::kFloat, update, 2, 1});
+    cases.push_back({"cpu", at::kFloat, update, 1, 2});
+  }
+  cases.push_back({"cpu", at::kFloat, "parameter_server", 2, 2});
+  cases.push_back({"cpu", at::kFloat, "independent", 2, 2});
+  return cases;
+}
+
+class NonFinite : public testing::TestWithParam<Case> {
+ protected:
+  SingleCostOptions options() const {
+    SingleCostOptions options = tiny_options({}, GetParam().replicas);
+    options.executor = GetParam().executor;
+    options.dtype = GetParam().dtype;
+    options.variable_update = GetParam().variable_update;
+    options.micro_steps = GetParam().micro_steps;
+    options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;  // two trainings that are compared choose alike
+    return options;
+  }
+  // The first micro-step of the third step, on the last replica.
+  ChangedSource::Change third_step_is_bad() const {
+    return {.bad_batch = 2 * GetParam().micro_steps, .bad_replica = GetParam().replicas - 1};
+  }
+};
+
+// Of the replica whose numbers were bad, where each decides for itself.
+std::vector<std::string> kept_names(const core::StateReader& state, const SingleCostOptions& options) {
+  std::string of_replica;
+  if (options.variable_update == "independent" && options.replicas > 1) {
+    of_replica = "replica/" + std::to_string(options.replicas - 1) + "/";
+  }
+  std::vector<std::string> names = state.names(of_replica + "model/");
+  for (const std::string& name : state.names(of_replica + "optimizer/")) names.push_back(name);
+  EXPECT_EQ(names.size(), 12U);  // 5 parameters and their slots, 2 statistics
+  return names;
+}
+
+void expect_same(const SingleCostTrainer& expected_trainer, const SingleCostTrainer& actual_trainer) {
+  core::MemoryState expected, actual;
+  expected_trainer.save(expected);
+  actual_trainer.save(actual);
+  for (const std::string& name : kept_names(expected, actual_trainer.options())) {
+    EXPECT_TRUE(std::as_const(expected).tensor(name).equal(std::as_const(actual).tensor(name))) << name;
+  }
+}
+
+TEST_P(NonFinite, StopNamesStepAndLayerAndLeavesAllAsItWas) {
+  const int replicas = GetParam().replicas;
+  SingleCostTrainer straight(options(), changed(replicas, {}));
+  straight.train({.steps_per_epoch = 2});
+
+  SingleCostTrainer trainer(options(), changed(replicas, third_step_is_bad()));
+  const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 5}); });
+  EXPECT_EQ(core::exit_code(error.code()), 1);
+  EXPECT_TRUE(core::says(error, "epoch 1, step 3: global step 3")) << error.what();
+  EXPECT_TRUE(core::says(error, "it began with the output of layer 'conv' (NaN)")) << error.what();
+  EXPECT_TRUE(core::says(error, "image 2 of the batch holds NaN")) << error.what();
+  EXPECT_TRUE(core::says(error, "--on_nan=skip")) << error.what();
+  EXPECT_EQ(core::says(error, "of replica 1"), replicas == 2) << error.what();
+  EXPECT_EQ(trainer.global_step(), 2);
+  expect_same(straight, trainer);
+}
+
+TEST_P(NonFinite, ASkippedStepLeavesNoTrace) {
+  const int replicas = GetParam().replicas;
+  SingleCostOptions skipping = options();
+  skipping.on_nan = OnNan::kSkip;
+  SingleCostTrainer straight(options(), changed(replicas, {})),
+      trainer(skipping, changed(replicas, third_step_is_bad()));
+  straight.train({.steps_per_epoch = 2});
+  testing::internal::CaptureStderr();
+  trainer.train({.steps_per_epoch = 3});
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(trainer.global_step(), 3);
+  EXPECT_EQ(trainer.skipped_steps(), 1);
+  EXPECT_NE(warnings.find("global step 3 is skipped"), std::string::npos) << warnings;
+  EXPECT_NE(warnings.find("layer 'conv'"), std::string::npos) << warnings;
+  expect_same(straight, trainer);
+  EXPECT_EQ(trainer.source().position().offset, 3 * 8 * replicas * GetParam().micro_steps);
+
+  // And the steps after it are those of a run that never saw the batch.
+  if (GetParam().micro_steps > 1) return;
+  SingleCostTrainer without(options(), changed(replicas, {.left_out = 2}));
+  without.train({.steps_per_epoch = 4});
+  trainer.train({.steps_per_epoch = 5, .starting_step = 3});
+  EXPECT_EQ(trainer.skipped_steps(), 1);
+  expect_same(without, trainer);
+}
+
+TEST_P(NonFinite, IgnoringGoesOnWithOneWarning) {
+  SingleCostOptions ignoring = options();
+  ignoring.on_nan = OnNan::kIgnore;
+  SingleCostTrainer trainer(ignoring, changed(GetParam().replicas, third_step_is_bad()));
+  testing::internal::CaptureStderr();
+  trainer.train({.steps_per_epoch = 5});
+  const std::string warnings = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(trainer.global_step(), 5);
+  const size_t first = warnings.find("--on_nan=stop would end it");
+  ASSERT_NE(first, std::string::npos) << warnings;
+  EXPECT_NE(warnings.find("global step 3: "), std::string::npos) << warnings;
+  EXPECT_EQ(warnings.find("--on_nan", first + 1), std::string::npos) << warnings;
+  EXPECT_EQ(trainer.skipped_steps(), 0);
+  core::MemoryState state;
+  trainer.save(state);
+  bool finite = true;
+  for (const std::string& name : kept_names(state, trainer.options())) {
+    finite = finite && std::as_const(state).tensor(name).isfinite().all().item<bool>();
+  }
+  EXPECT_FALSE(finite) << "the update was applied";
+}
+
+std::string case_name(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  std::string name = std::string(c.executor) + (c.dtype == at::kFloat ? "_fp32_" : "_bf16_") + c.variable_update;
+  return name + "_" + std::to_string(c.replicas) + "_replicas_" + std::to_string(c.micro_steps) + "_micro_steps";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, NonFinite, testing::ValuesIn(all_cases()), case_name);
+
+// What ends a training of the tiny model on good data.
+std::string stopped_by(SingleCostOptions options, int64_t steps = 5) {
+  SingleCostTrainer trainer(options, tiny_source(240, 8, options.replicas));
+  return core::thrown_by([&] { trainer.train({.steps_per_epoch = steps}); }).what();
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(NonFiniteTraining, AWeightThatIsNanIsNamed) {
+  for (const char* executor : {"cpu", "reference"}) {
+    SingleCostOptions options = tiny_options();
+    options.executor = executor;
+    options.start = [](nn::ParameterSet& set) { set.value(*set.find("fc.weight"))[3][1] = kNan; };
+    const std::string error = stopped_by(options);
+    EXPECT_TRUE(contains(error, "the loss is NaN; it began with the output of layer 'fc' (NaN)")) << error;
+    EXPECT_TRUE(contains(error, "fc.weight (NaN) was not finite before the step")) << error;
+    EXPECT_TRUE(contains(error, "global step 1")) << error;
+  }
+}
+
+TEST(NonFiniteTraining, AForeignModuleIsNamedAsAWhole) {
+  for (const char* executor : {"cpu", "reference"}) {
+    SingleCostOptions options = tiny_options();
+    options.graph = two_scalars();
+    options.executor = executor;
+    options.start = [](nn::ParameterSet& set) { set.value(*set.find("body.b")).fill_(kInfinity); };
+    options.loss = [](const at::Tensor& output, const at::Tensor&) { return output.mean(); };
+    SingleCostTrainer trainer(
+        options, std::make_shared<MemorySource>(at::ones({8, 1, 1, 1}), at::empty({8}, at::kLong).zero_(), 4));
+    const std::string error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 2}); }).what();
+    EXPECT_TRUE(contains(error, "the loss is inf; it began with the output of layer 'body' (a foreign module) (inf)"))
+        << error;
+    EXPECT_TRUE(contains(error, "body.b (inf) was not finite before the step")) << error;
+  }
+}
+
+// A loss of another size in backward only: its value stays, the gradients overflow.
+TEST(NonFiniteTraining, AGradientThatOverflowsIsNamedWithItsLayer) {
+  for (const char* executor : {"cpu", "reference"}) {
+    SingleCostOptions options = tiny_options({.batch_norm = false});
+    options.executor = executor;
+    options.hooks.grad_pre = [](int, at::Tensor& loss) { loss = loss.mul(2e38F).mul(100.0F); };
+    const std::string error = stopped_by(options);
+    EXPECT_TRUE(contains(error, "the gradient of fc.")) << error;
+    EXPECT_TRUE(contains(error, "it began with a gradient that the backward of layer 'fc' made")) << error;
+  }
+}
+
+// Logits of minus infinity at the label, on one replica, once: the loss is infinite, all gradients are finite.
+TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
+  for (const std::string mode : {"parameter_server", "replicated"}) {
+    const auto with_hook = [&](int64_t bad_call) {
+      SingleCostOptions options = tiny_options({}, 2);
+      options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+      options.variable_update = mode;
+      options.on_nan = OnNan::kSkip;
+      options.hooks.loss_pre = [bad_call, calls = std::make_shared<int64_t>(0)](int replica, at::Tensor& output,
+                                                                                at::Tensor& labels) {
+        if (replica != 1 || ++*calls < bad_call || *calls > bad_call + 1) return;  // and when it is run again
+        at::Tensor mask = at::empty(output.sizes()).zero_();
+        mask[0][labels[0].item<int64_t>()] = -kInfinity;
+        output = output.add(mask);
+      };
+      return options;
+    };
+    SingleCostTrainer straight(with_hook(1000), tiny_source(240, 8, 2)), trainer(with_hook(3), tiny_source(240, 8, 2));
+    straight.train({.steps_per_epoch = 2});
+    testing::internal::CaptureStderr();
+    trainer.train({.steps_per_epoch = 3});
+    const std::string warning = testing::internal::GetCapturedStderr();
+    EXPECT_TRUE(contains(warning, "the loss of replica 1 is inf")) << warning;
+    EXPECT_TRUE(contains(warning, "outputs and gradients are finite")) << warning;
+    EXPECT_EQ(trainer.skipped_steps(), 1);
+    expect_same(straight, trainer);
+  }
+}
+
+TEST(NonFiniteTraining, ARateThatIsTooHighStops) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    SingleCostOptions options = tiny_options({.batch_norm = false});
+    options.dtype = dtype;
+    options.learning_rate = optim::constant(1e30);
+    const std::string error = stopped_by(options);
+    EXPECT_TRUE(contains(error, "lower the learning rate")) << error;
+    EXPECT_TRUE(contains(error, "it began with ")) << error;
+  }
+}
+
+TEST(NonFiniteTraining, AHundredSkipsInARowEndTheRun) {
+  SingleCostOptions options = tiny_options();
+  options.on_nan = OnNan::kSkip;
+  SingleCostTrainer trainer(options, changed(1, {.bad_batch = ChangedSource::kAll}));
+  const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 500}); });
+  EXPECT_TRUE(core::says(error, "100 steps in a row were skipped")) << error.what();
+  EXPECT_TRUE(core::says(error, "global step 100")) << error.what();
+  EXPECT_TRUE(core::says(error, "first gradient that is not finite: ")) << error.what();
+  EXPECT_EQ(trainer.global_step(), 99);
+}
+
+// The automatic scale meets infinite gradients on purpose; a loss that is not finite is no matter of its scale.
+TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
+  SingleCostOptions options = tiny_options({.batch_norm = false});
+  options.loss_scale = optim::LossScalerOptions{.scale = 1e38, .automatic = true};
+  options.hooks.grad_pre = [](int, at::Tensor& loss) { loss = loss.mul(1e4F); };
+  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  trainer.train({.steps_per_epoch = 3});
+  EXPECT_LT(*trainer.loss_scale(), 1e38) << "steps were skipped by the scale's rule";
+  EXPECT_EQ(trainer.skipped_steps(), 0);
+
+  options.loss_scale->automatic = false;
+  EXPECT_TRUE(contains(stopped_by(options), "the gradient of "));
+
+  SingleCostOptions bad = tiny_options();
+  bad.loss_scale = optim::LossScalerOptions{.scale = 8, .automatic = true};
+  SingleCostTrainer stopped(bad, changed(1, {.bad_batch = 1}));
+  EXPECT_TRUE(core::says(core::thrown_by([&] { stopped.train({.steps_per_epoch = 3}); }), "the loss is NaN"));
+}
+
+TEST(NonFiniteTraining, GradientsThatAHookSpoilsAreFound) {
+  SingleCostOptions options = tiny_options();
+  options.hooks.update_pre = [](int, nn::ParameterSet& set) { set.gradient(*set.find("bn.bias"))[2] = kInfinity; };
+  const std::string error = stopped_by(options);
+  EXPECT_TRUE(contains(error, "the gradient of bn.bias (inf) is not finite; run again, the step's outputs")) << error;
+}
+
+TEST(NonFiniteTraining, AnEvaluationCountsSamplesWhoseLogitsAreNotFinite) {
+  nn::ParameterSet set;
+  const nn::Graph graph = tiny_graph({.batch_norm = false});
+  const auto executor = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
+  set.allocate();
+  set.initialize(1);
+  Evaluator evaluator({.graph = graph, .executor = "reference"}, set);
+  const Evaluation good = evaluator.run(*tiny_source(24, 8, 1, false));
+  EXPECT_EQ(good.not_finite, 0);
+  ChangedSource one_bad(tiny_source(24, 8, 1, false), {.bad_batch = 1});
+  const Evaluation bad = evaluator.run(one_bad, 3);
+  EXPECT_EQ(bad.not_finite, 1);
+  EXPECT_TRUE(std::isnan(bad.loss));
+  set.value(*set.find("fc.bias")).fill_(kNan);
+  set.values_changed();
+  const Evaluation all = evaluator.run(*tiny_source(24, 8, 1, false));
+  EXPECT_EQ(all.not_finite, 24);
+  EXPECT_EQ(all.top_1, 0) << "NaN is never right";
+  EXPECT_EQ(all.top_5, 0);
+}
+
+}  // namespace
+}  // namespace trainyard::train

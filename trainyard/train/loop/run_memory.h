@@ -1,0 +1,35 @@
+// What a run will need of the machine's memory, said before its first step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
+
+namespace trainyard::train {
+
+// Bytes, over all replicas.
+struct RunMemory {
+  int64_t parameters = 0;  // values and buffers
+  int64_t gradients = 0;
+  int64_t optimizer = 0;  // its slots
+  // nullopt: of an executor that does not plan its memory.
+  std::optional<nn::ExecutorMemory> executor = nn::ExecutorMemory{};
+  int64_t program = 0;  // what the process took before all that: code, libraries, input
+
+  // Values and buffers where the set owns them (values may be shared with one counted before), and gradients.
+  void add(const nn::ParameterSet& set, bool shares_values);
+  void add(const std::optional<nn::ExecutorMemory>& more);
+  int64_t total() const;
+};
+
+// "memory: 98 MiB parameters, 98 MiB gradients, ... ; 2,104 MiB in all"; without the executor's, "and activations"
+// stands for what is not known.
+std::string memory_line(const RunMemory& memory);
+
+// Of this process: VmRSS of /proc/self/status, 0 when the system does not say.
+int64_t resident_bytes();
+
+}  // namespace trainyard::train

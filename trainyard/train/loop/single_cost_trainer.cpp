@@ -1,0 +1,151 @@
+#include "trainyard/train/loop/single_cost_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/train/loop/training_replicas.h"
+#include "trainyard/train/step/foreign_random.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+constexpr const char* kAtenGeneratorState = "random/aten_cpu";
+constexpr const char* kKernels = "kernels/";
+constexpr const char* kLossScaler = "loss_scaler/";
+
+}  // namespace
+
+void SingleCostOptions::validate() const {
+  const auto require = [](bool good, std::string_view what, std::string_view expected, const std::string& actual) {
+    if (good) return;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.problem = fmt::format("{} cannot be used", what), .expected = std::string(expected), .actual = actual});
+  };
+  require(!graph.nodes.empty(), "the model of a trainer", "a graph with nodes", "an empty one");
+  require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
+  require(accelerators.empty() || static_cast<int>(accelerators.size()) == replicas, "the number of accelerators",
+          "none, or one a replica", std::to_string(accelerators.size()));
+  require(!accelerators.empty() || !capture_steps, "capturing steps", "an accelerator", "none");
+  // Each replica would go on with a scale of its own, of which one is saved.
+  require(!loss_scale || !loss_scale->automatic || replicas == 1 || variable_update != "independent",
+          "an automatic loss scale", "replicas that exchange gradients", variable_update);
+  if (loss_scale) loss_scale->validate();
+  if (on_nan == OnNan::kSkip && !accelerators.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "steps that are not finite are not skipped on accelerators yet",
+                                          .where = "--on_nan",
+                                          .expected = "stop or ignore",
+                                          .actual = "skip"});
+  }
+  require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
+  require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
+          "none, or one a replica", std::to_string(placement.size()));
+  require(intra_op_threads >= 0, "the number of intra-op threads", "at least 0", std::to_string(intra_op_threads));
+  require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
+          fmt::format("{}", weight_decay));
+  require(static_cast<bool>(learning_rate), "the learning rate", "a function of the step", "none");
+  require(static_cast<bool>(make_optimizer), "the optimizer", "a way to make one", "none");
+}
+
+SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source)
+    : options_(std::move(options)), source_(std::move(source)) {
+  options_.validate();
+  if (source_ == nullptr || source_->replicas() != options_.replicas) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the input must give one batch a replica",
+                 .expected = fmt::format("{} batches", options_.replicas),
+                 .actual = source_ == nullptr ? "no input" : std::to_string(source_->replicas())});
+  }
+  if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
+  // Before the executors are made: foreign modules may draw their first values.
+  if (has_foreign_modules(options_.graph)) seed_aten_random(options_.seed);
+  replicas_ = std::make_unique<Replicas>(options_);
+}
+
+SingleCostTrainer::~SingleCostTrainer() = default;
+
+nn::ParameterSet& SingleCostTrainer::parameters() {
+  return replicas_->update().saved_parameters();
+}
+
+double SingleCostTrainer::current_learning_rate() const {
+  return replicas_->last_learning_rate().value_or(options_.learning_rate(global_step()));
+}
+
+std::optional<double> SingleCostTrainer::loss_scale() const {
+  return replicas_->loss_scale();
+}
+
+int64_t SingleCostTrainer::skipped_steps() const {
+  return replicas_->skipped_steps();
+}
+
+double SingleCostTrainer::last_base_loss() const {
+  return replicas_->base_loss();
+}
+
+double SingleCostTrainer::last_total_loss() const {
+  return replicas_->base_loss() + replicas_->l2_loss();
+}
+
+void SingleCostTrainer::record(StepRecorder* recorder) {
+  replicas_->record(recorder);
+}
+
+void SingleCostTrainer::wait() {
+  replicas_->update().wait();
+}
+
+const std::optional<RunMemory>& SingleCostTrainer::memory() const {
+  return replicas_->memory();
+}
+
+void SingleCostTrainer::begin_training() {
+  const int threads = options_.intra_op_threads > 0 ? options_.intra_op_threads : core::available_cores();
+  replicas_->start(std::max(1, threads / options_.replicas));
+}
+
+void SingleCostTrainer::end_training() {
+  replicas_->end();
+}
+
+void SingleCostTrainer::run_step(StepView& view) {
+  replicas_->run_step(*source_, view);
+}
+
+void SingleCostTrainer::save(core::StateWriter& writer) const {
+  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  replicas_->update().wait();  // what an exchange that failed has left must not be saved
+  Trainer::save(writer);
+  replicas_->update().save(writer);
+  core::ScopedWriter input(writer, "input/");
+  source_->save(input);
+  core::ScopedWriter kernels(writer, kKernels);
+  options_.kernels.choices->save(kernels);
+  core::ScopedWriter scaler(writer, kLossScaler);
+  replicas_->save_loss_scale(scaler);
+  if (has_foreign_modules(options_.graph)) writer.tensor(kAtenGeneratorState, aten_random_state());
+}
+
+void SingleCostTrainer::load(const core::StateReader& reader) {
+  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  Trainer::load(reader);
+  replicas_->update().load(reader);
+  source_->load(core::ScopedReader(reader, "input/"));
+  options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
+  replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
+  if (has_foreign_modules(options_.graph)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
+}
+
+}  // namespace trainyard::train

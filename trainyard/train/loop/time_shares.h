@@ -1,0 +1,40 @@
+// Which part of a step holds the run back: shares of the time of all steps since the last reset.
+#pragma once
+
+#include "trainyard/train/loop/callback.h"
+
+namespace trainyard::train {
+
+class TimeShares {
+ public:
+  void add(const StepTimes& times) {
+    sum_.total += times.total;
+    sum_.input += times.input;
+    sum_.compute += times.compute;
+    sum_.communication += times.communication;
+    sum_.update += times.update;
+    sum_.on_accelerator = times.on_accelerator;
+    ++steps_;
+  }
+  void reset() { *this = TimeShares(); }
+
+  int64_t steps() const { return steps_; }
+  // Seconds.
+  const StepTimes& sum() const { return sum_; }
+  // Each part divided by the total, which itself becomes 1; all 0 when no time has passed.
+  StepTimes shares() const {
+    if (sum_.total <= 0) return {};
+    return {1,
+            sum_.input / sum_.total,
+            sum_.compute / sum_.total,
+            sum_.communication / sum_.total,
+            sum_.update / sum_.total,
+            sum_.on_accelerator};
+  }
+
+ private:
+  StepTimes sum_;
+  int64_t steps_ = 0;
+};
+
+}  // namespace trainyard::train

@@ -1,0 +1,203 @@
+#include "trainyard/train/loop/trainer.h"
+
+#include <exception>
+#include <functional>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/train/step/error_context.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+std::string prefix_of(const Callback& callback) {
+  return "callback/" + callback.name() + "/";
+}
+
+void call(Callback& callback, Trainer& trainer, Event event, const StepView* view) {
+  switch (event) {
+    case Event::kSetup:
+      return callback.setup(trainer);
+    case Event::kBeforeTrain:
+      return callback.before_train(trainer);
+    case Event::kBeforeEpoch:
+      return callback.before_epoch(trainer);
+    case Event::kBeforeStep:
+      return callback.before_step(trainer);
+    case Event::kAfterStep:
+      return callback.after_step(trainer, *view);
+    case Event::kAfterEpoch:
+      return callback.after_epoch(trainer);
+    case Event::kAfterTrain:
+      return callback.after_train(trainer);
+  }
+}
+
+// Calls `work`; what it throws gets the place in front.
+template <typename Work>
+void in_step(int64_t epoch, int64_t step, const Work& work) {
+  const std::string place = fmt::format("epoch {}, step {}", epoch, step);
+  try {
+    work();
+  } catch (...) {
+    throw as_error(std::current_exception()).in(place);
+  }
+}
+
+}  // namespace
+
+void LoopOptions::validate() const {
+  const auto require = [](bool good, std::string_view what, const std::string& expected, int64_t actual) {
+    if (good) return;
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.problem = fmt::format("{} is not usable", what), .expected = expected, .actual = std::to_string(actual)});
+  };
+  require(steps_per_epoch >= 1, "steps_per_epoch", "at least 1", steps_per_epoch);
+  require(starting_epoch >= 1, "starting_epoch", "at least 1", starting_epoch);
+  require(max_epoch >= 0, "max_epoch", "at least 0", max_epoch);
+  require(starting_step >= 0 && starting_step <= steps_per_epoch, "starting_step",
+          fmt::format("one in [0, {}]", steps_per_epoch), starting_step);
+}
+
+void Trainer::add(std::shared_ptr<Callback> callback) {
+  if (training_) throw Error(ErrorCode::kInvalidArgument, "callbacks are added before the training, not during it");
+  for (const auto& other : callbacks_) {
+    if (other->name() != callback->name()) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("the trainer already has a callback named '{}'", callback->name())});
+  }
+  callbacks_.push_back(std::move(callback));
+}
+
+void Trainer::set_stop_token(core::StopToken token) {
+  stop_tokens_.push_back(std::move(token));
+}
+
+void Trainer::stop(const std::string& reason) {
+  own_stop_.request_stop(core::StopReason::kRequested, reason);
+}
+
+bool Trainer::stopping() const {
+  if (own_stop_.token().stop_requested()) return true;
+  for (const core::StopToken& token : stop_tokens_) {
+    if (token.stop_requested()) return true;
+  }
+  return false;
+}
+
+void Trainer::notify(Callback& callback, Event event, const StepView* view) {
+  if (callback.chief_only() && !is_chief()) return;
+  try {
+    call(callback, *this, event, view);
+  } catch (...) {
+    throw as_error(std::current_exception()).in(fmt::format("callback '{}', {}", callback.name(), event_name(event)));
+  }
+}
+
+void Trainer::notify_all(Event event, const StepView* view) {
+  for (const auto& callback : callbacks_) notify(*callback, event, view);
+}
+
+void Trainer::train(const LoopOptions& options) {
+  options.validate();
+  loop_ = options;
+  epoch_ = options.starting_epoch;
+  step_in_epoch_ = options.starting_step;
+  own_stop_ = core::StopSource();
+  stop_reason_.clear();
+  // By index: a callback's setup may add others, whose turn then comes.
+  for (; callbacks_set_up_ < callbacks_.size(); ++callbacks_set_up_) {
+    const std::shared_ptr<Callback> callback = callbacks_[callbacks_set_up_];
+    notify(*callback, Event::kSetup);
+  }
+  begin_training();
+  training_ = true;
+
+  std::optional<Error> first_error;
+  const auto attempt = [&](const std::function<void()>& part) {
+    try {
+      part();
+    } catch (...) {
+      const Error error = as_error(std::current_exception());
+      if (first_error) core::log::error("while the training ended: {}", error.what());
+      if (!first_error) first_error = error;
+    }
+  };
+  attempt([&] { run_loop(); });
+  for (const auto& callback : callbacks_) attempt([&] { notify(*callback, Event::kAfterTrain); });
+  training_ = false;
+  attempt([&] { end_training(); });
+  if (first_error) throw *first_error;
+}
+
+void Trainer::run_loop() {
+  in_step(epoch_, step_in_epoch_ + 1, [&] { notify_all(Event::kBeforeTrain); });
+  while (begin_epoch()) {
+    in_step(epoch_, step_in_epoch_ + 1, [&] { notify_all(Event::kBeforeEpoch); });
+    while (step_in_epoch_ < loop_.steps_per_epoch && !stopping()) one_step();
+    if (step_in_epoch_ < loop_.steps_per_epoch) break;
+    in_step(epoch_, step_in_epoch_, [&] { notify_all(Event::kAfterEpoch); });
+  }
+  note_stop_reason();
+}
+
+// Goes on to the next epoch if this one is complete. False when there is none left, or a stop was asked for.
+bool Trainer::begin_epoch() {
+  if (stopping()) return false;
+  if (step_in_epoch_ == loop_.steps_per_epoch && epoch_ < loop_.max_epoch) {
+    ++epoch_;
+    step_in_epoch_ = 0;
+  }
+  return epoch_ <= loop_.max_epoch && step_in_epoch_ < loop_.steps_per_epoch;
+}
+
+void Trainer::one_step() {
+  in_step(epoch_, step_in_epoch_ + 1, [&] {
+    notify_all(Event::kBeforeStep);
+    StepView view;
+    view.global_step = global_step_;
+    run_step(view);
+    ++global_step_;
+    ++step_in_epoch_;
+    notify_all(Event::kAfterStep, &view);
+  });
+}
+
+void Trainer::note_stop_reason() {
+  if (own_stop_.token().stop_requested()) stop_reason_ = own_stop_.token().message();
+  for (const core::StopToken& token : stop_tokens_) {
+    if (stop_reason_.empty() && token.stop_requested()) stop_reason_ = token.message();
+  }
+}
+
+void Trainer::save(core::StateWriter& writer) const {
+  writer.integer("trainer/global_step", global_step_);
+  writer.integer("trainer/epoch", epoch_);
+  writer.integer("trainer/step_in_epoch", step_in_epoch_);
+  for (const auto& callback : callbacks_) {
+    core::ScopedWriter own(writer, prefix_of(*callback));
+    callback->save(own);
+  }
+}
+
+void Trainer::load(const core::StateReader& reader) {
+  global_step_ = reader.integer("trainer/global_step");
+  epoch_ = reader.integer("trainer/epoch");
+  step_in_epoch_ = reader.integer("trainer/step_in_epoch");
+  for (const auto& callback : callbacks_) {
+    const core::ScopedReader own(reader, prefix_of(*callback));
+    // One that the saved run did not have, or that saves nothing, starts afresh.
+    if (!own.names().empty()) callback->load(own);
+  }
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,373 @@
+#include "trainyard/train/loop/training_replicas.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/memory/numa_memory.h"
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/step/foreign_random.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+// Why a step of this training cannot be recorded; empty: it can.
+std::string capture_obstacle(const SingleCostOptions& options) {
+  if (options.micro_steps > 1) return "micro-steps are handed over one by one";
+  const StepHooks& hooks = options.hooks;
+  if (hooks.input_pre || hooks.loss_pre || hooks.grad_pre || hooks.update_pre) {
+    return "hooks run in the middle of the step";
+  }
+  for (const nn::Node& node : options.graph.nodes) {
+    if (std::holds_alternative<nn::Foreign>(node.op)) {
+      return fmt::format("nobody knows what the foreign module {} does", node.name);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+bool exchange_gradients(const SingleCostOptions& options) {
+  return options.variable_update != "independent" && (options.replicas > 1 || options.make_communicators);
+}
+
+SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options)
+    : options_(options),
+      nan_guard_({.on_nan = options.on_nan,
+                  .replicas = options.replicas,
+                  .exchange = exchange_gradients(options),
+                  .scaler_owns_gradients = options.loss_scale && options.loss_scale->automatic}) {
+  const std::shared_ptr<void> on_devices = use_devices();
+  const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
+  update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
+                                                                       .parameters = {.dtype = parameters},
+                                                                       .accelerators = options.accelerators,
+                                                                       .make_communicators = options.make_communicators,
+                                                                       .make_optimizer = options.make_optimizer,
+                                                                       .reduction = options.reduction,
+                                                                       .seed = options.seed,
+                                                                       .start = options.start,
+                                                                       .deadline = options.deadline});
+  for (int r = 0; r < options.replicas; ++r) {
+    const std::shared_ptr<void> on_device = use(r);
+    const at::Device device = on_cpu() ? at::Device(at::kCPU) : accelerator(r)->device();
+    Replica& replica = replicas_.emplace_back();
+    replica.state = optim::StepState(device);
+    if (options.loss_scale) replica.loss_scaler.emplace(*options.loss_scale, device);
+    replica.view.parameters = &update_->parameters(r);
+    replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
+    replica.executor = nn::make_executor(options.executor, options.graph,
+                                         {.device = device,
+                                          .dtype = options.dtype,
+                                          .mode = nn::Mode::kTraining,
+                                          .kernels = options.kernels,
+                                          .replica = r,
+                                          .parameters = &update_->parameters(r),
+                                          .gradients = replica.sink.get()});
+  }
+  update_->allocate();
+  if (options.weight_decay > 0) l2_of_values_.emplace(update_->parameters(0), options.weight_decay);
+}
+
+void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
+  move_to_nodes();
+  std::vector<core::ThreadOptions> threads;
+  for (int r = 0; r < options_.replicas; ++r) {
+    threads.push_back({.name = fmt::format("replica {}", r), .intra_op_threads = intra_op_threads_each});
+    if (!options_.placement.empty()) threads.back().placement = options_.placement[static_cast<size_t>(r)];
+  }
+  threads_ =
+      std::make_unique<ReplicaThreads>(std::move(threads), [this](const Error& error) { update_->abort(error); });
+}
+
+void SingleCostTrainer::Replicas::end() {
+  threads_.reset();
+  if (!in_step_) update_->wait();
+}
+
+void SingleCostTrainer::Replicas::move_to_nodes() const {
+  if (!on_cpu()) return;  // they are not in the host's memory
+  for (size_t r = 0; r < options_.placement.size(); ++r) {
+    const std::optional<int> node = options_.placement[r].memory_node;
+    if (!node) continue;
+    const nn::ParameterSet& own = update_->parameters(static_cast<int>(r));
+    // Where replicas share values, those stay with the first one.
+    const bool shared = r > 0 && own.values().data_ptr() == update_->parameters(0).values().data_ptr();
+    if (!shared) core::move_memory_to_node(own.values().data_ptr(), own.values().nbytes(), *node);
+    core::move_memory_to_node(own.gradients().data_ptr(), own.gradients().nbytes(), *node);
+  }
+}
+
+double SingleCostTrainer::Replicas::l2_loss() const {
+  const std::shared_ptr<void> on_device = use(0);
+  return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0;
+}
+
+std::optional<double> SingleCostTrainer::Replicas::loss_scale() const {
+  if (!replicas_[0].loss_scaler) return std::nullopt;
+  const std::shared_ptr<void> on_device = use(0);
+  return replicas_[0].loss_scaler->scale().item<double>();
+}
+
+void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) const {
+  if (replicas_[0].loss_scaler) replicas_[0].loss_scaler->save(writer);
+}
+
+void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
+  if (reader.names().empty()) return;
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    const std::shared_ptr<void> on_device = use(static_cast<int>(r));
+    if (replicas_[r].loss_scaler) replicas_[r].loss_scaler->load(reader);
+  }
+}
+
+double SingleCostTrainer::Replicas::base_loss() const {
+  const std::shared_ptr<void> on_devices = use_devices();
+  double sum = 0;
+  for (const Replica& replica : replicas_) {
+    if (!replica.view.loss.defined()) return std::numeric_limits<double>::quiet_NaN();
+    sum += replica.view.loss.item<double>();
+  }
+  return sum / static_cast<double>(replicas_.size());
+}
+
+std::vector<data::Batch> SingleCostTrainer::Replicas::next_batches(data::BatchSource& source) const {
+  std::vector<data::Batch> batches = source.next();
+  if (batches.size() == replicas_.size()) return batches;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "the input ended in the middle of the training",
+                                            .expected = fmt::format("{} batches", replicas_.size()),
+                                            .actual = std::to_string(batches.size()),
+                                            .remedy = "let it repeat, or train fewer steps"});
+}
+
+void SingleCostTrainer::Replicas::record(StepRecorder* recorder) {
+  recorder_ = recorder;
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    replicas_[r].executor->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(static_cast<int>(r)));
+  }
+}
+
+void SingleCostTrainer::Replicas::prepare(int64_t batch) {
+  nn::KernelChoices& choices = *options_.kernels.choices;
+  std::vector<std::optional<nn::ExecutorMemory>> executors(replicas_.size());
+  const auto compile = [&](int r) {
+    const std::shared_ptr<void> on_device = use(r);
+    const at::AutoGradMode with_gradients(true);  // as for the forward that follows
+    executors[static_cast<size_t>(r)] = replicas_[static_cast<size_t>(r)].executor->prepare(batch);
+  };
+  const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
+  // One replica after the other: the first one measures, on cores that nobody else uses.
+  if (!first_rank) choices.agree(*options_.ranks);
+  for (int r = 0; r < options_.replicas; ++r) {
+    threads_->run([&](int own) {
+      if (own == r) compile(r);
+    });
+  }
+  if (first_rank && options_.ranks != nullptr) choices.agree(*options_.ranks);
+  core::trim_cpu_allocator();  // of what measuring took
+  memory_ = measure_memory(executors);
+  core::log::info("{}", memory_line(*memory_));
+}
+
+RunMemory SingleCostTrainer::Replicas::measure_memory(
+    const std::vector<std::optional<nn::ExecutorMemory>>& executors) const {
+  RunMemory memory;
+  memory.optimizer = update_->optimizer_bytes();
+  const void* const first_values = update_->parameters(0).values().const_data_ptr();
+  for (int r = 0; r < options_.replicas; ++r) {
+    const nn::ParameterSet& set = update_->parameters(r);
+    memory.add(set, r > 0 && set.values().const_data_ptr() == first_values);
+    memory.add(executors[static_cast<size_t>(r)]);
+  }
+  const int64_t on_host = on_cpu() ? memory.parameters + memory.gradients + memory.optimizer : 0;
+  memory.program = std::max<int64_t>(0, resident_bytes() - on_host);
+  return memory;
+}
+
+void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& view) {
+  in_step_ = true;
+  if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
+  ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
+  const RecordedPart recorded_step(record, StepPart::kStep);
+  const Clock::time_point begin = Clock::now();
+  const double communication_before = update_->communication_seconds(0);
+  last_learning_rate_ = options_.learning_rate(view.global_step);
+  if (has_foreign_modules(options_.graph)) aten_random_ = aten_random_state();
+
+  double input_seconds = 0;
+  for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
+    const Clock::time_point asked = Clock::now();
+    std::vector<data::Batch> batches;
+    {
+      const RecordedPart recorded(record, StepPart::kInput);
+      batches = next_batches(source);
+    }
+    // A wait that the device was busy through held nothing back.
+    const bool held_back = on_cpu() || accelerator(0)->idle();
+    if (held_back) input_seconds += seconds_between(asked, Clock::now());
+    if (!memory_) prepare(batches.front().images.size(0));
+    threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
+  }
+
+  for (const Replica& replica : replicas_) view.replicas.push_back(replica.view);
+  for (const auto& accelerator : options_.accelerators) {
+    accelerator->end_step();
+    if (recorder_ != nullptr) accelerator->wait();
+  }
+  update_->check();
+  if (on_cpu() ? nan_guard_.found() : view.global_step % kStepsBetweenDeviceLooks == 0) {
+    treat_non_finite(view.global_step);
+  } else {
+    skipped_in_a_row_ = 0;
+  }
+  in_step_ = false;
+  const Clock::time_point end = Clock::now();
+  StepTimes& times = view.times;
+  times.total = seconds_between(begin, end);
+  times.input = input_seconds;
+  times.on_accelerator = !on_cpu();
+  if (times.on_accelerator) {
+    times.compute = times.total - times.input;
+    return;
+  }
+  times.update = update_seconds_;
+  times.communication = update_->communication_seconds(0) - communication_before;
+  if (replicas_.size() > 1) times.communication += seconds_between(replica_0_done_, end);
+  times.compute = times.total - times.input - times.update - times.communication;
+}
+
+DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(int r, const data::Batch& batch) const {
+  const RunMemory& memory = *memory_;
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
+  const int64_t image_bytes = batch.images[0].numel() * static_cast<int64_t>(batch.images.element_size());
+  return {.capture = options_.capture_steps,
+          .first = r == 0,
+          .obstacle = capture_obstacle(options_),
+          .keeps_images = !options_.hooks.input_pre,
+          .classes = options_.graph.output_shape()[0],
+          .bytes_per_image = image_bytes + nn::activation_bytes_per_image(options_.graph, element_bytes, true),
+          .fixed_bytes = (memory.parameters + memory.gradients + memory.optimizer) / options_.replicas};
+}
+
+void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_step, const data::Batch& batch) {
+  const bool last = micro_step == options_.micro_steps - 1;
+  Replica& own = replicas_[static_cast<size_t>(r)];
+  const auto work = [&](data::Batch placed) {
+    if (options_.hooks.input_pre) options_.hooks.input_pre(r, placed);
+    if (on_cpu() && options_.on_nan != OnNan::kIgnore) own.batches.push_back(placed);
+    forward_backward(r, step, micro_step, std::move(placed));
+    if (last) reduce_and_update(r);
+  };
+  const std::shared_ptr<void> on_device = use(r);
+  if (micro_step == 0) {
+    own.state.write({.learning_rate = *last_learning_rate_, .step = step});
+    own.batches.clear();
+    if (on_cpu()) nan_guard_.begin_step(r, update_->parameters(r));
+  }
+  on_cpu() ? work(batch) : run_on_device(r, batch, work);
+}
+
+void SingleCostTrainer::Replicas::run_on_device(int r, const data::Batch& batch,
+                                                const std::function<void(const data::Batch&)>& work) {
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  if (!replica.device_step) {
+    replica.device_step.emplace(options_.accelerators[static_cast<size_t>(r)], device_step_options(r, batch));
+  }
+  if (options_.micro_steps > 1) return replica.device_step->run_part(batch, work);
+  const DeviceStep::Done done = replica.device_step->run(batch, recorder_ != nullptr, work);
+  if (done == DeviceStep::Done::kRecorded) replica.recorded = {replica.view, r == 0 ? l2_loss_ : at::Tensor()};
+  if (done == DeviceStep::Done::kReplayed) {
+    replica.view = replica.recorded.view;
+    if (r == 0) l2_loss_ = replica.recorded.l2_loss;
+  }
+  if (done != DeviceStep::Done::kCalled) update_->replayed(r);
+  // The host's time: a recording is no update, and a replay has it within.
+  if (r == 0 && done != DeviceStep::Done::kCalled) update_seconds_ = 0;
+  // What only a call of the work says, and a replay does not.
+  update_->parameters(r).values_changed();
+  replica.view.batch.first_sample = batch.first_sample;
+  replica.view.batch.after = batch.after;
+  if (r == 0) replica_0_done_ = Clock::now();
+}
+
+void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micro_step, data::Batch batch) {
+  // Grad mode is each thread's own.
+  const at::AutoGradMode with_gradients(true);
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  const StepHooks& hooks = options_.hooks;
+  replica.sink->begin(micro_step, options_.micro_steps);
+  at::Tensor output, loss;
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kForward);
+    output = replica.executor->forward(
+        batch.images,
+        {.seed = options_.seed, .step = step, .micro_step = micro_step, .first_sample = batch.first_sample});
+  }
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kLoss);
+    at::Tensor loss_output = output, labels = batch.labels;
+    if (hooks.loss_pre) hooks.loss_pre(r, loss_output, labels);
+    loss = options_.loss ? options_.loss(loss_output, labels) : nn::softmax_cross_entropy(loss_output, labels);
+  }
+  const at::Tensor share = loss.detach().div(options_.micro_steps);
+  if (hooks.grad_pre) hooks.grad_pre(r, loss);
+  if (loss.numel() != 1 || !loss.requires_grad()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "the loss cannot be differentiated",
+                                              .expected = "a scalar that depends on the model's parameters",
+                                              .actual = fmt::format("{} elements{}", loss.numel(),
+                                                                    loss.requires_grad() ? "" : " without gradient")});
+  }
+  if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
+  if (replica.loss_scaler) loss = loss.mul(replica.loss_scaler->scale());
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kBackward);
+    loss.backward();
+    replica.sink->finish();
+  }
+
+  replica.view.loss = micro_step == 0 ? share : replica.view.loss.add(share);
+  replica.view.output = output.detach();
+  replica.view.batch = std::move(batch);
+}
+
+void SingleCostTrainer::Replicas::reduce_and_update(int r) {
+  const at::NoGradGuard without_gradients;
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  nn::ParameterSet& parameters = update_->parameters(r);
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kReduce);
+    if (on_cpu()) nan_guard_.look_at_loss(r, replica.view.loss, parameters);
+    update_->reduce(r);
+  }
+  if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
+  if (r == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
+  if (replica.loss_scaler) replica.loss_scaler->end_step(parameters.gradients(), replica.state);
+  if (on_cpu()) nan_guard_.look_at_gradients(r, parameters, replica.state);
+
+  const Clock::time_point begin = Clock::now();
+  const double communication_before = update_->communication_seconds(r);
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kUpdate);
+    update_->update(r, replica.state);
+  }
+  if (r != 0) return;
+  replica_0_done_ = Clock::now();
+  update_seconds_ =
+      seconds_between(begin, replica_0_done_) - (update_->communication_seconds(r) - communication_before);
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,119 @@
+// The replicas of a SingleCostTrainer: executors, gradient sinks and threads, and one step over all of them.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/optim/l2_loss.h"
+#include "trainyard/optim/loss_scaler.h"
+#include "trainyard/optim/step_state.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/profile/step_recorder.h"
+#include "trainyard/train/step/device_step.h"
+#include "trainyard/train/step/nan_guard.h"
+#include "trainyard/train/step/replica_threads.h"
+
+namespace trainyard::train {
+
+// Between replicas, or with other processes.
+bool exchange_gradients(const SingleCostOptions& options);
+
+class SingleCostTrainer::Replicas {
+ public:
+  // `options` must outlive it.
+  explicit Replicas(const SingleCostOptions& options);
+
+  void start(int intra_op_threads_each);
+  // Throws what went wrong on devices after the last step returned.
+  void end();
+
+  // Of the steps from the next one on; null: nobody's.
+  void record(StepRecorder* recorder);
+
+  // view.global_step is given; the rest is filled.
+  void run_step(data::BatchSource& source, StepView& view);
+
+  parallel::VariableUpdate& update() const { return *update_; }
+  std::optional<double> last_learning_rate() const { return last_learning_rate_; }
+  const std::optional<RunMemory>& memory() const { return memory_; }
+  double base_loss() const;
+  double l2_loss() const;
+  std::optional<double> loss_scale() const;
+  int64_t skipped_steps() const { return skipped_steps_; }
+  // Replica 0's, which loading gives to all; a state without one leaves them as they are.
+  void save_loss_scale(core::StateWriter& writer) const;
+  void load_loss_scale(const core::StateReader& reader);
+  // The calling thread's work goes to the accelerators as long as the result lives, that of replica 0 being the current
+  // one; null without.
+  std::shared_ptr<void> use_devices() const { return nn::use_all(options_.accelerators); }
+
+ private:
+  // Values and gradients, which the main thread has allocated, to the nodes of the placement.
+  void move_to_nodes() const;
+  using Clock = std::chrono::steady_clock;
+
+  // What a captured step writes, which steps that are not replayed put other tensors in the place of.
+  struct Recorded {
+    ReplicaView view;
+    at::Tensor l2_loss;
+  };
+  struct Replica {
+    std::unique_ptr<nn::GradientSink> sink;
+    std::unique_ptr<nn::Executor> executor;
+    ReplicaView view;
+    std::vector<data::Batch> batches;  // of this step's micro-steps, where a search may need them
+    optim::StepState state;
+    std::optional<optim::LossScaler> loss_scaler;  // all see the same gradients, so all scale alike
+    std::optional<DeviceStep> device_step;         // on an accelerator, from the first step on
+    Recorded recorded;
+  };
+
+  bool on_cpu() const { return options_.accelerators.empty(); }
+  nn::Accelerator* accelerator(int replica) const {
+    return on_cpu() ? nullptr : options_.accelerators[static_cast<size_t>(replica)].get();
+  }
+  // As use_devices(), of one replica.
+  std::shared_ptr<void> use(int replica) const { return on_cpu() ? nullptr : accelerator(replica)->use(); }
+  ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
+  std::vector<data::Batch> next_batches(data::BatchSource& source) const;
+  // Before the first step: compiles, lets all ranks choose the kernels that the first one chose, logs the memory.
+  void prepare(int64_t batch);
+  RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;
+  DeviceStep::Options device_step_options(int replica, const data::Batch& batch) const;
+  void run_micro_step(int replica, int64_t step, int micro_step, const data::Batch& batch);
+  void run_on_device(int replica, const data::Batch& batch, const std::function<void(const data::Batch&)>& work);
+  void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
+  void reduce_and_update(int replica);
+
+  // After a step, in training_replicas_nan.cpp: stops the run, counts a skipped step, or warns.
+  void treat_non_finite(int64_t step);
+  void look_at_devices(int64_t step);
+  void warn_once(const std::string& where, const std::string& what);
+  // What was not finite, and where that began: runs the step again, with all that it changes put back.
+  std::string describe_non_finite(int64_t step);
+  std::string first_non_finite_result() const;
+  std::optional<std::string> find_origin(int replica, int64_t step);
+  std::optional<std::string> run_again(int replica, int64_t step);
+
+  const SingleCostOptions& options_;
+  std::unique_ptr<parallel::VariableUpdate> update_;
+  std::vector<Replica> replicas_;  // after update_: recordings of an exchange go before what exchanges
+  NanGuard nan_guard_;
+  int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
+  at::Tensor aten_random_;  // before this step, with foreign modules
+  std::optional<double> last_learning_rate_;
+  std::optional<RunMemory> memory_;            // once prepared
+  std::optional<optim::L2Loss> l2_of_values_;  // with weight decay
+  at::Tensor l2_loss_;                         // [] float64 of the values before the last update
+  // Of replica 0, written by its thread and read when all have met.
+  double update_seconds_ = 0;
+  Clock::time_point replica_0_done_;
+  bool in_step_ = false;  // also after one that threw
+  StepRecorder* recorder_ = nullptr;
+  std::unique_ptr<ReplicaThreads> threads_;
+};
+
+}  // namespace trainyard::train

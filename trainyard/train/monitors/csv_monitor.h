@@ -1,0 +1,45 @@
+// metrics.csv: one row for each set of values, with a header (RFC 4180; docs/formats/metrics.md).
+//
+//   global_step,epoch,wall_time,phase,learning_rate,total_loss
+//   100,0.5,1700000000.250,train,0.1,2.25
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/monitors/line_file.h"
+#include "trainyard/train/monitors/monitor.h"
+
+namespace trainyard::train {
+
+// Appends: a resumed run goes on in the same file with the columns that it has. A name that is new gets a column at the
+// end: the file is written again, all or nothing, with empty cells in the rows before. A column without a value in this
+// row is an empty cell.
+class CsvMonitor : public Monitor {
+ public:
+  // Rows of steps after `start_step` are taken out first, as JsonLinesMonitor does. Throws kCorruptData when there is a
+  // file that does not begin with the four columns above.
+  explicit CsvMonitor(std::string path, core::FileSystem& files = core::local_file_system(),
+                      int64_t start_step = std::numeric_limits<int64_t>::max());
+
+  // Throws kInvalidArgument for a name with a line break, or of one of the first four columns.
+  void write(const Scalars& scalars) override;
+  void close() override;
+
+ private:
+  void add_columns(const Scalars& scalars);
+
+  std::string path_;
+  core::FileSystem& files_;
+  std::vector<std::string> columns_;
+  std::optional<LineFile> lines_;
+};
+
+// The cells of one line; quotes undone.
+std::vector<std::string> split_csv_line(std::string_view line);
+
+}  // namespace trainyard::train

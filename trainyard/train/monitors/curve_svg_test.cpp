@@ -1,0 +1,73 @@
+#include "trainyard/train/monitors/curve_svg.h"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/golden.h"
+
+namespace trainyard::train {
+namespace {
+
+TEST(CurveSvg, DrawsPanelsSideBySide) {
+  const std::vector<CurvePanel> panels = {
+      {"loss", {{"train", {0, 10, 20, 30}, {2.5, 1.5, 1.0, 0.9}}}},
+      {"top-1 accuracy", {{"train", {10, 20}, {0.5, 0.7}}, {"validation", {30}, {0.6}}}}};
+  EXPECT_TRUE(core::matches_golden(curve_svg("resnet20 on <shapes>", panels), "trainyard/train/testdata/curve.svg"));
+}
+
+TEST(CurveSvg, APanelBelowTheFirstTwoBeginsAnotherRow) {
+  const std::vector<CurveSeries> series = {{"", {0, 1}, {1, 2}}};
+  const auto height = [&](size_t count) {
+    const std::string svg = curve_svg("t", std::vector<CurvePanel>(count, {"loss", series}));
+    return std::stod(svg.substr(svg.find(" height=\"") + 9));
+  };
+  EXPECT_EQ(height(1), height(2));
+  EXPECT_EQ(height(3), height(4));
+  EXPECT_GE(height(3), height(2) + 260);
+  // The axis of the third panel is in the first column, below that of the first.
+  const std::string svg = curve_svg("t", {{"a", series}, {"b", series}, {"c", series}});
+  EXPECT_NE(svg.find("<text x=\"56\" y=\"52\" class=\"panel\">a<"), std::string::npos) << svg;
+  EXPECT_NE(svg.find("<text x=\"552\" y=\"52\" class=\"panel\">b<"), std::string::npos) << svg;
+  EXPECT_NE(svg.find("<text x=\"56\" y=\"396\" class=\"panel\">c<"), std::string::npos) << svg;
+}
+
+TEST(CurveSvg, RatesAreCurvesOfTheTraining) {
+  const auto panels =
+      curve_panels("{\"global_step\":5,\"phase\":\"train\",\"learning_rate\":0.1,\"images_per_second\":80.5}\n");
+  EXPECT_EQ(panels[2].series[0].y, std::vector<double>{0.1});
+  EXPECT_EQ(panels[3].title, "images/s");
+  EXPECT_EQ(panels[3].series[0].y, std::vector<double>{80.5});
+}
+
+TEST(CurveSvg, LeavesOutWhatIsNotFinite) {
+  const double nan = std::nan("");
+  const std::string svg = curve_svg("t", {{"loss", {{"train", {0, 1, 2}, {1.0, nan, 2.0}}}}});
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_NE(svg.find("<polyline"), std::string::npos);
+}
+
+TEST(CurveSvg, NothingToDrawIsEmpty) {
+  EXPECT_EQ(curve_svg("t", {}), "");
+  EXPECT_EQ(curve_svg("t", {{"loss", {{"train", {1}, {std::nan("")}}}}}), "");
+}
+
+TEST(CurveSvg, AConstantSeriesHasAnAxis) {
+  const std::string svg = curve_svg("t", {{"loss", {{"train", {5, 5}, {0.0, 0.0}}}}});
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(svg.find("inf"), std::string::npos);
+}
+
+TEST(CurveSvg, ReadsMetricsAndSkipsOtherLines) {
+  const auto panels = curve_panels(
+      "{\"global_step\":5,\"phase\":\"train\",\"total_loss\":2.5,\"top_1_accuracy\":0.25}\nnot json\n"
+      "{\"global_step\":10,\"phase\":\"eval\",\"top_1_accuracy\":0.5,\"loss\":\"nan\"}\n[1]\n");
+  ASSERT_EQ(panels.size(), 4u);
+  EXPECT_EQ(panels[0].series[0].y, std::vector<double>{2.5});
+  EXPECT_TRUE(panels[0].series[1].y.empty());
+  EXPECT_EQ(panels[1].series[0].x, std::vector<double>{5});
+  EXPECT_EQ(panels[1].series[1].y, std::vector<double>{0.5});
+}
+
+}  // namespace
+}  // namespace trainyard::train

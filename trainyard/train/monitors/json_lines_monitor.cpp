@@ -1,0 +1,52 @@
+#include "trainyard/train/monitors/json_lines_monitor.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::train {
+
+std::string json_line(const Scalars& scalars) {
+  nlohmann::ordered_json line{{"global_step", scalars.global_step},
+                              {"epoch", scalars.epoch},
+                              {"wall_time", scalars.wall_time},
+                              {"phase", scalars.phase}};
+  for (const auto& [name, value] : scalars.values) {
+    if (line.contains(name)) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "a metric's name is taken", .where = name, .remedy = "give it another name"});
+    }
+    if (std::isfinite(value)) {
+      line[name] = value;
+    } else {
+      line[name] = fmt::format("{}", std::isnan(value) ? std::abs(value) : value);
+    }
+  }
+  return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+namespace {
+
+const std::string& without_later_rows(const std::string& path, core::FileSystem& files, int64_t start_step) {
+  if (start_step == std::numeric_limits<int64_t>::max()) return path;
+  keep_lines(path, files, [start_step](std::string_view line) {
+    const auto row = nlohmann::json::parse(line, nullptr, false);
+    const auto step = row.is_object() ? row.find("global_step") : row.end();
+    return !row.is_object() || step == row.end() || !step->is_number_integer() || step->get<int64_t>() <= start_step;
+  });
+  return path;
+}
+
+}  // namespace
+
+JsonLinesMonitor::JsonLinesMonitor(const std::string& path, core::FileSystem& files, int64_t start_step)
+    : lines_(without_later_rows(path, files, start_step), files) {}
+
+void JsonLinesMonitor::write(const Scalars& scalars) {
+  lines_.append(json_line(scalars));
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,35 @@
+// metrics.jsonl: one JSON object a line (docs/formats/metrics.md).
+//
+//   {"global_step":100,"epoch":0.5,"wall_time":1700000000.25,"phase":"train","learning_rate":0.1,"total_loss":2.25}
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/monitors/line_file.h"
+#include "trainyard/train/monitors/monitor.h"
+
+namespace trainyard::train {
+
+// Appends: a resumed run goes on in the same file. Each line is visible to others when write() returns.
+class JsonLinesMonitor : public Monitor {
+ public:
+  // Rows of steps after `start_step`, where the run begins or goes on, are taken out first: they are of an interrupted
+  // run, whose steps after its checkpoint are done again. Lines that are no rows stay. Throws kIo, kNoSpace.
+  explicit JsonLinesMonitor(const std::string& path, core::FileSystem& files = core::local_file_system(),
+                            int64_t start_step = std::numeric_limits<int64_t>::max());
+
+  // Throws kInvalidArgument when a value has the name of one of the four fields before it.
+  void write(const Scalars& scalars) override;
+  void close() override { lines_.close(); }
+
+ private:
+  LineFile lines_;
+};
+
+// The line without its line break. Values that are not finite are the strings "nan", "inf", "-inf".
+std::string json_line(const Scalars& scalars);
+
+}  // namespace trainyard::train

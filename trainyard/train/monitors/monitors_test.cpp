@@ -1,0 +1,262 @@
+#include <cmath>
+#include <limits>
+#include <variant>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/fault_injector.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/logs/event_file.h"
+#include "trainyard/train/monitors/csv_monitor.h"
+#include "trainyard/train/monitors/json_lines_monitor.h"
+#include "trainyard/train/monitors/tensorboard_monitor.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Scalars train_values(int64_t step, double loss) {
+  return {.global_step = step,
+          .epoch = static_cast<double>(step) / 8,
+          .wall_time = 1700000000.25,
+          .phase = "train",
+          .values = {{"learning_rate", 0.1}, {"total_loss", loss}}};
+}
+Scalars eval_values(int64_t step) {
+  return {.global_step = step,
+          .epoch = 1,
+          .wall_time = 1700000001.5,
+          .phase = "eval",
+          .values = {{"top_1_accuracy", 0.75}, {"top_5_accuracy", 1.0}}};
+}
+
+TEST(JsonLinesMonitor, WritesOneObjectALineAndGoesOnAfterARestart) {
+  const core::TempDir directory;
+  const std::string path = directory.file("run/metrics.jsonl");
+  core::FileSystem& files = core::local_file_system();
+  {
+    JsonLinesMonitor monitor(path);
+    monitor.write(train_values(4, 2.25));
+    // Visible before anything is closed.
+    EXPECT_EQ(files.read_file(path),
+              "{\"global_step\":4,\"epoch\":0.5,\"wall_time\":1700000000.25,\"phase\":\"train\",\"learning_rate\":0.1,"
+              "\"total_loss\":2.25}\n");
+    monitor.write(eval_values(8));
+  }
+  // A crash in the middle of a line.
+  {
+    const auto torn = files.open_append(path);
+    torn->write("{\"global_step\":12,\"ep");
+    torn->close();
+  }
+  JsonLinesMonitor monitor(path);
+  monitor.write(train_values(12, std::nan("")));
+  monitor.write(train_values(16, -kInfinity));
+  monitor.close();
+  std::istringstream lines(files.read_file(path));
+  std::vector<nlohmann::json> objects;
+  for (std::string line; std::getline(lines, line);) objects.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(objects.size(), 4U);
+  EXPECT_EQ(objects[1]["top_1_accuracy"], 0.75);
+  EXPECT_EQ(objects[1]["phase"], "eval");
+  EXPECT_EQ(objects[2]["total_loss"], "nan");
+  EXPECT_EQ(objects[3]["total_loss"], "-inf");
+  EXPECT_EQ(objects[3]["global_step"], 16);
+}
+
+TEST(JsonLinesMonitor, KeepsEveryBitOfAValue) {
+  const double value = 0.1 + 0.2;
+  Scalars scalars = train_values(1, value);
+  EXPECT_EQ(nlohmann::json::parse(json_line(scalars))["total_loss"].get<double>(), value);
+}
+
+TEST(JsonLinesMonitor, RefusesNamesThatAreTaken) {
+  Scalars scalars = train_values(1, 1);
+  scalars.values.emplace_back("phase", 1);
+  EXPECT_THROW(json_line(scalars), core::Error);
+}
+
+TEST(CsvMonitor, KeepsItsHeaderAndExtendsItForNewNames) {
+  const core::TempDir directory;
+  const std::string path = directory.file("metrics.csv");
+  core::FileSystem& files = core::local_file_system();
+  {
+    CsvMonitor monitor(path);
+    monitor.write(train_values(4, 2.25));
+    EXPECT_EQ(files.read_file(path),
+              "global_step,epoch,wall_time,phase,learning_rate,total_loss\n4,0.5,1700000000.250,train,0.1,2.25\n");
+    monitor.write(eval_values(8));
+    monitor.write(train_values(12, std::nan("")));
+    monitor.close();
+  }
+  {
+    CsvMonitor resumed(path);
+    Scalars odd = train_values(16, 1);
+    odd.values = {{"a \"quoted\", name", 7}};
+    resumed.write(odd);
+    resumed.write(train_values(20, 0.5));
+    resumed.close();
+  }
+  EXPECT_EQ(
+      files.read_file(path),
+      "global_step,epoch,wall_time,phase,learning_rate,total_loss,top_1_accuracy,top_5_accuracy,\"a \"\"quoted\"\","
+      " name\"\n"
+      "4,0.5,1700000000.250,train,0.1,2.25,,,\n"
+      "8,1,1700000001.500,eval,,,0.75,1,\n"
+      "12,1.5,1700000000.250,train,0.1,nan,,,\n"
+      "16,2,1700000000.250,train,,,,,7\n"
+      "20,2.5,1700000000.250,train,0.1,0.5,,,\n");
+  const std::vector<std::string> header = split_csv_line("global_step,\"a \"\"quoted\"\", name\",");
+  EXPECT_EQ(header, (std::vector<std::string>{"global_step", "a \"quoted\", name", ""}));
+}
+
+TEST(CsvMonitor, TakesOutALineThatACrashCutOff) {
+  const core::TempDir directory;
+  const std::string path = directory.file("metrics.csv");
+  CsvMonitor(path).write(train_values(4, 2.25));
+  const auto torn = core::local_file_system().open_append(path);
+  torn->write("8,1.0,17000");
+  torn->close();
+  CsvMonitor(path).write(train_values(8, 1));
+  EXPECT_EQ(core::local_file_system().read_file(path),
+            "global_step,epoch,wall_time,phase,learning_rate,total_loss\n4,0.5,1700000000.250,train,0.1,2.25\n"
+            "8,1,1700000000.250,train,0.1,1\n");
+}
+
+TEST(CsvMonitor, RefusesOtherFilesAndNamesThatBreakTheTable) {
+  const core::TempDir directory;
+  core::local_file_system().write_file_atomically(directory.file("other.csv"), "name,age\nx,7\n");
+  EXPECT_THROW(CsvMonitor(directory.file("other.csv")), core::Error);
+  EXPECT_EQ(core::local_file_system().read_file(directory.file("other.csv")), "name,age\nx,7\n");
+  CsvMonitor monitor(directory.file("metrics.csv"));
+  Scalars scalars = train_values(1, 1);
+  scalars.values = {{"two\nlines", 1}};
+  EXPECT_THROW(monitor.write(scalars), core::Error);
+  scalars.values = {{"epoch", 1}};
+  EXPECT_THROW(monitor.write(scalars), core::Error);
+  scalars.values = {{"fine", 1}};
+  monitor.write(scalars);
+}
+
+// A run that was killed had got further than its checkpoint; the run that goes on does those steps again.
+TEST(Monitors, RowsAfterTheStepWhereARunGoesOnAreTakenOut) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string csv = directory.file("metrics.csv"), json = directory.file("metrics.jsonl");
+  {
+    CsvMonitor table(csv);
+    JsonLinesMonitor lines(json);
+    for (const int64_t step : {4, 8, 12}) {
+      table.write(train_values(step, 1));
+      lines.write(train_values(step, 1));
+    }
+    table.write(eval_values(12));
+    lines.write(eval_values(12));
+    const auto other = files.open_append(json);
+    other->write("a note of somebody\n[1, 2]\n");
+    other->close();
+  }
+  CsvMonitor table(csv, files, 8);
+  JsonLinesMonitor lines(json, files, 8);
+  table.write(train_values(12, 0.5));
+  lines.write(train_values(12, 0.5));
+  EXPECT_EQ(files.read_file(csv),
+            "global_step,epoch,wall_time,phase,learning_rate,total_loss,top_1_accuracy,top_5_accuracy\n"
+            "4,0.5,1700000000.250,train,0.1,1,,\n"
+            "8,1,1700000000.250,train,0.1,1,,\n"
+            "12,1.5,1700000000.250,train,0.1,0.5,,\n");
+  EXPECT_EQ(files.read_file(json), json_line(train_values(4, 1)) + "\n" + json_line(train_values(8, 1)) +
+                                       "\na note of somebody\n[1, 2]\n" + json_line(train_values(12, 0.5)) + "\n");
+}
+
+// A run from the start takes out all that a run without a checkpoint has left, and a step beyond the last row nothing.
+TEST(Monitors, ARunFromTheStartBeginsAnewAndACompleteOneKeepsAll) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string csv = directory.file("metrics.csv"), json = directory.file("metrics.jsonl");
+  for (const bool keeps : {true, false}) {
+    CsvMonitor(csv).write(train_values(1, 1));
+    JsonLinesMonitor(json).write(train_values(1, 1));
+    const std::string table = files.read_file(csv), lines = files.read_file(json);
+    CsvMonitor(csv, files, keeps ? 1 : 0).close();
+    JsonLinesMonitor(json, files, keeps ? 1 : 0).close();
+    EXPECT_EQ(files.read_file(csv), keeps ? table : "global_step,epoch,wall_time,phase,learning_rate,total_loss\n");
+    EXPECT_EQ(files.read_file(json), keeps ? lines : "");
+  }
+}
+
+// Every system call of a run of monitors fails once; the rows that were there before stay.
+TEST(Monitors, AFailedWriteIsToldAndOldLinesStay) {
+  for (int n = 1;; ++n) {
+    const core::TempDir directory;
+    const std::string csv = directory.file("metrics.csv"), json = directory.file("metrics.jsonl");
+    CsvMonitor(csv).write(train_values(1, 1));
+    JsonLinesMonitor(json).write(train_values(1, 1));
+    core::FaultInjector faults;
+    faults.fail_nth(n, core::Fault::kNoSpace);
+    const auto files = make_file_system(faults);
+    bool told = false;
+    try {
+      JsonLinesMonitor lines(json, *files);
+      lines.write(train_values(2, 2));
+      lines.close();
+      CsvMonitor table(csv, *files);
+      table.write(eval_values(2));  // new columns: the file is written again
+      table.close();
+    } catch (const core::Error& error) {
+      told = true;
+      EXPECT_THAT(error.what(), HasSubstr(directory.path()));
+    }
+    EXPECT_THAT(core::local_file_system().read_file(json), HasSubstr("\"global_step\":1,"));
+    EXPECT_THAT(core::local_file_system().read_file(csv), HasSubstr("\n1,0.125,"));
+    if (!faults.reached()) {
+      EXPECT_FALSE(told);
+      EXPECT_GT(n, 20);
+      break;
+    }
+  }
+}
+
+TEST(TensorBoardMonitor, WritesUpstreamsTags) {
+  const core::TempDir directory;
+  {
+    TensorBoardMonitor unused(directory.path(), 0);
+    unused.flush();
+    unused.close();
+  }
+  EXPECT_TRUE(core::local_file_system().list(directory.path()).empty());
+  TensorBoardMonitor monitor(directory.path(), 3);
+  monitor.write(train_values(4, 2.25));
+  monitor.write(eval_values(8));
+  monitor.close();
+  const std::vector<std::string> names = core::local_file_system().list(directory.path());
+  ASSERT_EQ(names.size(), 1U);
+  const auto file = core::local_file_system().open_read(directory.file(names[0]));
+  formats::EventFileReader reader(*file);
+  std::vector<std::tuple<int64_t, std::string, float>> values;
+  int sessions = 0;
+  while (const auto event = reader.next()) {
+    if (event->session_start) {
+      ++sessions;
+      EXPECT_EQ(event->step, 4);  // what an earlier run said of step 3 stays
+    }
+    for (const auto& value : event->values) {
+      values.emplace_back(event->step, value.tag, std::get<float>(value.value));
+      EXPECT_GT(event->wall_time, 1.6e9);
+    }
+  }
+  EXPECT_EQ(sessions, 1);
+  EXPECT_EQ(values, (std::vector<std::tuple<int64_t, std::string, float>>{{4, "learning_rate", 0.1F},
+                                                                          {4, "total_loss", 2.25F},
+                                                                          {8, "eval/Accuracy@1", 0.75F},
+                                                                          {8, "eval/Accuracy@5", 1.0F}}));
+}
+
+}  // namespace
+}  // namespace trainyard::train

@@ -1,0 +1,39 @@
+#include "trainyard/train/monitors/tensorboard_monitor.h"
+
+#include <utility>
+
+namespace trainyard::train {
+
+std::string tensorboard_tag(std::string_view phase, std::string_view name) {
+  if (phase == "train") return std::string(name);
+  if (name == "top_1_accuracy") name = "Accuracy@1";
+  if (name == "top_5_accuracy") name = "Accuracy@5";
+  return std::string(phase) + "/" + std::string(name);
+}
+
+TensorBoardMonitor::TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files,
+                                       formats::EventFileOptions options)
+    : directory_(std::move(directory)), start_step_(start_step), files_(files), options_(std::move(options)) {}
+
+void TensorBoardMonitor::write(const Scalars& scalars) {
+  if (!events_) {
+    events_.emplace(files_, directory_, options_);
+    events_->write({.wall_time = scalars.wall_time, .step = start_step_ + 1, .session_start = true});
+  }
+  formats::Event event{.wall_time = scalars.wall_time, .step = scalars.global_step};
+  for (const auto& [name, value] : scalars.values) {
+    event.values.push_back({.tag = tensorboard_tag(scalars.phase, name), .value = static_cast<float>(value)});
+  }
+  events_->write(std::move(event));
+}
+
+void TensorBoardMonitor::flush() {
+  if (events_) events_->flush();
+}
+
+void TensorBoardMonitor::close() {
+  if (events_) events_->close();
+  events_.reset();
+}
+
+}  // namespace trainyard::train

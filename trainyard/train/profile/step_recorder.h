@@ -1,0 +1,117 @@
+// Everything that steps did, with times: for traces, profiles and the table of layers. A trainer that is told to record
+// writes into one; at other times it costs nothing.
+//
+//   StepRecorder recorder(replicas);  // of an accelerator also its tracer
+//   trainer.record(&recorder);        // between steps
+//   ... steps, each with recorder.collect() behind it ...
+//   trainer.record(nullptr);
+//   for (const StepRecord& step : recorder.steps()) ...
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/nn/execution/device_trace.h"
+#include "trainyard/nn/execution/node_observer.h"
+
+namespace trainyard::train {
+
+// Parts of a step. Nodes are timed inside kForward and kBackward.
+enum class StepPart { kStep, kInput, kForward, kLoss, kBackward, kReduce, kUpdate };
+std::string_view part_name(StepPart part);  // "step", "input", ...
+
+using RecordClock = nn::NodeRun::Clock;
+
+// On an accelerator begin and end are those of the hand-over; what it ran for the span is in the step's DeviceRecord.
+struct PartRecord {
+  StepPart part;
+  RecordClock::time_point begin, end;
+  uint64_t span = 0;  // nn/device_trace.h; 0: none
+};
+
+struct NodeRecord {
+  std::vector<int> nodes;
+  nn::NodeRun::Phase phase;
+  std::string kernel;
+  RecordClock::time_point begin, end;
+  std::optional<int64_t> bytes, flops;
+  uint64_t span = 0;  // as of parts
+};
+
+struct ThreadRecord {
+  std::vector<PartRecord> parts;
+  std::vector<NodeRecord> nodes;
+  nn::DeviceTracer* tracer =
+      nullptr;  // of what the thread hands over; null: nothing, or to a device that tells nothing
+};
+
+// What the accelerator ran in a step.
+struct DeviceRecord {
+  std::string name;    // "NVIDIA H200"
+  std::string method;  // nn::DeviceTracer::method()
+  std::vector<nn::DeviceActivity> activities;
+  int64_t lost = 0;  // how many more there were
+};
+
+struct StepRecord {
+  int64_t global_step = 0;
+  ThreadRecord trainer;                // the step and its input
+  std::vector<ThreadRecord> replicas;  // all else; several of a part with micro-steps
+  std::optional<DeviceRecord> device;  // where a tracer told it
+};
+
+class StepRecorder {
+ public:
+  // `tracer`: of the accelerator called `device`; null: there is none, or it has none.
+  explicit StepRecorder(int replicas, std::unique_ptr<nn::DeviceTracer> tracer = nullptr, std::string device = "");
+  StepRecorder(const StepRecorder&) = delete;
+  StepRecorder& operator=(const StepRecorder&) = delete;
+  ~StepRecorder() = default;
+
+  const std::vector<StepRecord>& steps() const { return steps_; }
+
+  // For trainers. The trainer's thread begins a step; then each replica's thread writes its own records.
+  void begin_step(int64_t global_step);
+  ThreadRecord& trainer() { return steps_.back().trainer; }
+  ThreadRecord& replica(int replica) { return steps_.back().replicas[static_cast<size_t>(replica)]; }
+  // After a step: waits for the device, and takes what it ran into the step's record.
+  void collect();
+  // For the replica's executor, as long as the recorder lives.
+  nn::NodeObserver& node_observer(int replica) { return *observers_[static_cast<size_t>(replica)]; }
+
+ private:
+  class Observer;
+  std::unique_ptr<nn::DeviceTracer> tracer_;
+  std::string device_;
+  std::vector<StepRecord> steps_;
+  std::vector<std::unique_ptr<nn::NodeObserver>> observers_;
+};
+
+// Writes a part's begin and end into `thread`, and makes it a span of its tracer; null: nothing.
+class RecordedPart {
+ public:
+  RecordedPart(ThreadRecord* thread, StepPart part) : thread_(thread), part_(part) {
+    if (thread_ == nullptr) return;
+    if (thread_->tracer != nullptr) span_ = thread_->tracer->begin_span();
+    begin_ = RecordClock::now();
+  }
+  ~RecordedPart() {
+    if (thread_ == nullptr) return;
+    thread_->parts.push_back({part_, begin_, RecordClock::now(), span_});
+    if (thread_->tracer != nullptr) thread_->tracer->end_span();
+  }
+  RecordedPart(const RecordedPart&) = delete;
+  RecordedPart& operator=(const RecordedPart&) = delete;
+
+ private:
+  ThreadRecord* thread_;
+  StepPart part_;
+  RecordClock::time_point begin_;
+  uint64_t span_ = 0;
+};
+
+}  // namespace trainyard::train

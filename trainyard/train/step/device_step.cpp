@@ -1,0 +1,81 @@
+#include "trainyard/train/step/device_step.h"
+
+#include <exception>
+#include <utility>
+
+#include <ATen/ops/empty_like.h>
+
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/step/error_context.h"
+
+namespace trainyard::train {
+
+DeviceStep::DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options)
+    : accelerator_(std::move(accelerator)),
+      options_(options),
+      capture_(options.capture ? options.obstacle : "", options.first),
+      transfer_(accelerator_, options.keeps_images) {}
+
+data::Batch DeviceStep::on_device(const data::Batch& batch) {
+  nn::check_labels(batch.labels, options_.classes);
+  return transfer_.move(batch);
+}
+
+void DeviceStep::fill_inputs(const data::Batch& batch) {
+  const data::Batch arrived = on_device(batch);
+  if (!inputs_.images.defined()) {
+    inputs_ = {.images = at::empty_like(arrived.images), .labels = at::empty_like(arrived.labels)};
+  }
+  const bool there =
+      options_.keeps_images && inputs_.host_images.defined() && inputs_.host_images.is_same(batch.images);
+  if (!there) inputs_.images.copy_(arrived.images, /*non_blocking=*/true);
+  inputs_.labels.copy_(arrived.labels, /*non_blocking=*/true);
+  inputs_.host_images = batch.images;
+}
+
+DeviceNeeds DeviceStep::needs(const data::Batch& batch) const {
+  return {
+      .batch = batch.images.size(0), .fixed_bytes = options_.fixed_bytes, .bytes_per_image = options_.bytes_per_image};
+}
+
+void DeviceStep::run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step) {
+  run_or_explain(*accelerator_, needs(batch), [&] { step(on_device(batch)); });
+}
+
+DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
+                                 const std::function<void(const data::Batch&)>& step) {
+  const StepCapture::Action action =
+      options_.capture ? capture_.next(batch.images.sizes().vec(), observed) : StepCapture::Action::kRun;
+  Done done = Done::kCalled;
+  if (action == StepCapture::Action::kRun) {
+    run_part(batch, step);
+  } else if (action == StepCapture::Action::kRecord) {
+    run_or_explain(*accelerator_, needs(batch), [&] { done = record_and_replay(batch, step); });
+  } else {
+    fill_inputs(batch);
+    recording_->replay();
+    done = Done::kReplayed;
+  }
+  return done;
+}
+
+DeviceStep::Done DeviceStep::record_and_replay(const data::Batch& batch,
+                                               const std::function<void(const data::Batch&)>& step) {
+  fill_inputs(batch);
+  const data::Batch placed{
+      .images = inputs_.images, .labels = inputs_.labels, .first_sample = batch.first_sample, .after = batch.after};
+  try {
+    recording_ = accelerator_->record([&] { step(placed); });
+  } catch (...) {
+    const core::Error error = as_error(std::current_exception());
+    capture_.give_up(error.what());
+    step(placed);
+    inputs_ = {};
+    return Done::kCalled;
+  }
+  capture_.recorded();
+  recording_->replay();
+  return Done::kRecorded;
+}
+
+}  // namespace trainyard::train

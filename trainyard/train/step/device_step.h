@@ -1,0 +1,61 @@
+// One replica's steps on an accelerator: batches travel beside the step before (train/batch_transfer.h), steps are
+// captured where that is asked for, and running out of memory becomes an error that says what would fit.
+//
+// A captured step reads where it read when it was recorded, so each batch is copied from where it arrived to there: one
+// pass within the device's memory. A second recording, of the other buffer, would cost a second pool of activations.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/train/step/batch_transfer.h"
+#include "trainyard/train/step/device_room.h"
+#include "trainyard/train/step/step_capture.h"
+
+namespace trainyard::train {
+
+class DeviceStep {
+ public:
+  struct Options {
+    bool capture = false;
+    bool first = true;         // of the replicas: as StepCapture
+    std::string obstacle;      // to capturing; empty: none
+    bool keeps_images = true;  // false where something may change a batch in place
+    int64_t classes = 0;       // of the model: labels are checked here, where they still lie on the host
+    int64_t bytes_per_image = 0, fixed_bytes = 0;  // for the estimate of what fits (nn/device_memory.h)
+  };
+  DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options);
+
+  // Calls step(batch) with the batch on the device, records and replays it, or replays what was recorded: then the
+  // tensors that `step` made while it was recorded hold the new values. `observed`: as StepCapture::next(). Throws what
+  // `step` throws; kNoSpace, with what was asked, held and free, where the device's memory does not do.
+  enum class Done { kCalled, kRecorded, kReplayed };
+  Done run(const data::Batch& batch, bool observed, const std::function<void(const data::Batch&)>& step);
+  // The same for a step that is never captured: a micro-step.
+  void run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
+
+ private:
+  // Where the recorded step reads.
+  struct Inputs {
+    at::Tensor images, labels;
+    at::Tensor host_images;  // what `images` holds
+  };
+  data::Batch on_device(const data::Batch& batch);
+  void fill_inputs(const data::Batch& batch);
+  DeviceNeeds needs(const data::Batch& batch) const;
+  Done record_and_replay(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
+
+  std::shared_ptr<nn::Accelerator> accelerator_;
+  Options options_;
+  StepCapture capture_;
+  BatchTransfer transfer_;
+  Inputs inputs_;
+  std::unique_ptr<nn::RecordedWork> recording_;
+};
+
+}  // namespace trainyard::train

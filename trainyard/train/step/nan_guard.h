@@ -1,0 +1,72 @@
+// Watches the losses and gradients of replicas for NaN and infinity, and keeps a bad step from changing anything: the
+// update is skipped by StepState's found_inf, and batch norm statistics, which the forward pass has moved already, are
+// put back.
+//
+// All replicas that exchange gradients decide alike, without an exchange of their own: one whose loss is not finite
+// writes NaN into its gradients before they are reduced, and each looks at what the reduction gave it. Replicas that
+// exchange nothing (--variable_update=independent) decide each for itself. What is read lies in the host's memory.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/step_state.h"
+#include "trainyard/train/step/on_nan.h"
+
+namespace trainyard::train {
+
+class NanGuard {
+ public:
+  struct Options {
+    OnNan on_nan = OnNan::kStop;
+    int replicas = 1;      // here
+    bool exchange = true;  // of gradients, between replicas here or with other processes
+    // An automatic loss scale skips steps with infinite gradients by its own rule, and makes them on purpose: then only
+    // losses count.
+    bool scaler_owns_gradients = false;
+  };
+  explicit NanGuard(const Options& options);
+
+  // In this order, on the replica's thread: before its forward, before its gradients are reduced, before its update.
+  void begin_step(int replica, const nn::ParameterSet& parameters);
+  void look_at_loss(int replica, const at::Tensor& loss, nn::ParameterSet& parameters);
+  void look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state);
+
+  // Between steps, on the trainer's thread.
+  bool found() const;
+  bool found(int replica) const;  // in what this replica has seen
+  bool loss_found(int replica) const { return at(replica).loss; }
+  // The first gradient that is not finite, without the mark of a loss that is not.
+  std::optional<std::string> first_gradient(const nn::ParameterSet& parameters) const;
+  // Puts back the statistics that begin_step() met. May be called again.
+  void restore_statistics(int replica, nn::ParameterSet& parameters) const;
+  // kIgnore: the only warning has been given, so nothing more needs to be looked at.
+  void stop_watching() { watching_ = false; }
+  bool watching() const { return watching_; }
+
+ private:
+  // A cache line each: replicas write at the same moment.
+  struct alignas(64) Replica {
+    bool loss = false, gradients = false;  // not finite
+    std::vector<std::byte> statistics;     // all buffers, one behind the other
+  };
+  const Replica& at(int replica) const { return replicas_.at(static_cast<size_t>(replica)); }
+  Replica& at(int replica) { return replicas_.at(static_cast<size_t>(replica)); }
+
+  Options options_;
+  bool watching_ = true;
+  std::vector<Replica> replicas_;
+};
+
+// What a message says of the first gradient, parameter or statistic that is not finite: "conv1.weight (NaN)". Gradients
+// come in the order in which backward makes them; `marked`: the first element of all does not count. nullopt: all are
+// finite.
+std::optional<std::string> first_non_finite_gradient(const nn::ParameterSet& parameters, bool marked = false);
+std::optional<std::string> first_non_finite_value(const nn::ParameterSet& parameters);
+
+}  // namespace trainyard::train
