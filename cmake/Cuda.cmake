@@ -56,9 +56,8 @@ if(TRAINYARD_WITH_CUDA)
   set(CMAKE_CUDA_EXTENSIONS OFF)
   target_compile_options(trainyard_settings INTERFACE
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers;--expt-relaxed-constexpr>")
-  # For CUDA's own sources and those that choose between CPU and GPU.
+  # For CUDA's own sources. All others are the same with and without CUDA: they find what CUDA's have registered.
   add_library(trainyard::cuda INTERFACE IMPORTED GLOBAL)
-  target_compile_definitions(trainyard::cuda INTERFACE TRAINYARD_WITH_CUDA)
   target_include_directories(trainyard::cuda SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${TRAINYARD_CUPTI_INCLUDE})
   target_link_libraries(trainyard::cuda INTERFACE
     ${TRAINYARD_TORCH_DIR}/lib/libtorch_cuda.so ${TRAINYARD_TORCH_DIR}/lib/libc10_cuda.so CUDA::cudart

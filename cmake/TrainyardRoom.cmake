@@ -6,7 +6,6 @@
 #                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 only, with the same rules
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled where the CUDA engine is built (cmake/Cuda.cmake)
 #                CUDA_PRECOMPILED_TORCH <w.cpp>...   # the same, of those that need autograd
-#                CUDA_AWARE <v.cpp>...               # of SOURCES: they see TRAINYARD_WITH_CUDA, and CUDA's headers
 #                CUDA_TESTS <x_test.cpp>...          # the same; on a machine without a GPU they skip themselves
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
@@ -24,7 +23,7 @@ include(GoogleTest)
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_AWARE;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -49,8 +48,7 @@ function(trainyard_room)
   set(parts "")
   if(TRAINYARD_WITH_CUDA AND ROOM_CUDA_SOURCES)
     # Objects of their own: all others are compiled as without CUDA, and shared with builds without.
-    list(REMOVE_ITEM ROOM_SOURCES ${ROOM_CUDA_AWARE})
-    trainyard_objects(trainyard_${ROOM_NAME}_cuda "${libraries};trainyard::cuda" ${ROOM_CUDA_SOURCES} ${ROOM_CUDA_AWARE})
+    trainyard_objects(trainyard_${ROOM_NAME}_cuda "${libraries};trainyard::cuda" ${ROOM_CUDA_SOURCES})
     list(APPEND parts trainyard_${ROOM_NAME}_cuda)
     if(ROOM_CUDA_PRECOMPILED_TORCH)
       trainyard_objects(trainyard_${ROOM_NAME}_cuda_torch "${libraries};trainyard::cuda" ${ROOM_CUDA_PRECOMPILED_TORCH})

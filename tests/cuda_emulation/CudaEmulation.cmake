@@ -8,6 +8,7 @@ function(trainyard_emulate_cuda)
     return()
   endif()
   set(here ${CMAKE_SOURCE_DIR}/tests/cuda_emulation)
+  list(APPEND EMULATED_KERNELS ${CMAKE_SOURCE_DIR}/trainyard/core/cuda/check_cuda.cpp)  # which all launches use
   foreach(kind KERNELS LAYERS)
     set(sources "")
     foreach(source IN LISTS EMULATED_${kind})

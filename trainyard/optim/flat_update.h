@@ -18,9 +18,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
-#ifdef TRAINYARD_WITH_CUDA
-#include "trainyard/optim/cuda/flat_update.h"
-#endif
+#include "trainyard/optim/device_kernels.h"
 #include "trainyard/optim/optimizer.h"
 
 namespace trainyard::optim {
@@ -31,6 +29,10 @@ namespace flat_update_internal {
 // loops and which into their remainders does not depend on the number of threads.
 inline constexpr int64_t kBlock = 16;
 inline constexpr int64_t kGrainBlocks = 2048;  // 128 KiB of floats a thread at least
+
+inline double clip_of(const Optimizer& optimizer) {
+  return optimizer.options().gradient_clip.value_or(std::numeric_limits<double>::infinity());
+}
 
 template <typename T>
 struct Scalars {
@@ -70,12 +72,11 @@ void run(const Optimizer& optimizer, const StepState& state, const std::array<at
   const auto* fields = state_tensor.const_data_ptr<double>();
 
   const auto decay = static_cast<T>(optimizer.effective_weight_decay());
-  const Scalars<T> common{
-      .learning_rate = static_cast<T>(fields[StepState::kLearningRate]),
-      .inverse_loss_scale = static_cast<T>(fields[StepState::kInverseLossScale]),
-      .decay = 0,
-      .clip = static_cast<T>(optimizer.options().gradient_clip.value_or(std::numeric_limits<double>::infinity())),
-      .skip = fields[StepState::kFoundInf] != 0.0};
+  const Scalars<T> common{.learning_rate = static_cast<T>(fields[StepState::kLearningRate]),
+                          .inverse_loss_scale = static_cast<T>(fields[StepState::kInverseLossScale]),
+                          .decay = 0,
+                          .clip = static_cast<T>(clip_of(optimizer)),
+                          .skip = fields[StepState::kFoundInf] != 0.0};
 
   const int64_t blocks = (set.total() + kBlock - 1) / kBlock;
   at::parallel_for(0, blocks, kGrainBlocks, [&](int64_t first_block, int64_t last_block) {
@@ -97,14 +98,17 @@ void run(const Optimizer& optimizer, const StepState& state, const std::array<at
 template <typename Formula>
 void flat_update(const Optimizer& optimizer, const StepState& state,
                  const std::array<at::Tensor, Formula::kSlots>& slots, const Formula& formula) {
-  const at::Tensor values = optimizer.parameters().values();
-#ifdef TRAINYARD_WITH_CUDA
-  if (values.is_cuda()) {
-    cuda::flat_update(optimizer, state, slots, formula);
-    return;
-  }
-#endif
-  if (values.scalar_type() == at::kDouble) {
+  const nn::ParameterSet& set = optimizer.parameters();
+  if (const DeviceKernels* const device = optimizer.device()) {
+    device->flat_update({.values = set.values(),
+                         .gradients = set.gradients(),
+                         .slots = slots,
+                         .parts = &optimizer.parts(),
+                         .fields = state.tensor(),
+                         .decay = optimizer.effective_weight_decay(),
+                         .clip = flat_update_internal::clip_of(optimizer)},
+                        formula);
+  } else if (set.values().scalar_type() == at::kDouble) {
     flat_update_internal::run<double>(optimizer, state, slots, formula);
   } else {
     flat_update_internal::run<float>(optimizer, state, slots, formula);

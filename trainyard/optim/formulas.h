@@ -1,11 +1,13 @@
 // What each optimizer does with one element, for the CPU's loops and the GPU's kernels alike:
 //   formula(gradient, weight, learning_rate, slots) -> new weight; slots[0 .. kSlots) are changed in place.
-// All of one type, float or double. Passed to kernels by value: numbers only.
+// All of one type, float or double. Passed to kernels by value: numbers only. Each stands in AnyFormula below, by which
+// devices other than the CPU learn of it.
 #pragma once
 
 #include <cstddef>
+#include <variant>
 
-#include "trainyard/optim/host_device.h"
+#include "trainyard/core/cuda/host_device.h"
 
 namespace trainyard::optim {
 
@@ -32,5 +34,8 @@ struct MomentumFormula {
     return weight - learning_rate * (kNesterov ? gradient + m * slots[0] : slots[0]);
   }
 };
+
+// A step's formula where its type is not known: DeviceKernels compile one kernel for each of these.
+using AnyFormula = std::variant<SgdFormula, MomentumFormula<false>, MomentumFormula<true>>;
 
 }  // namespace trainyard::optim

@@ -7,10 +7,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#ifdef TRAINYARD_WITH_CUDA
-#include "trainyard/optim/cuda/flat_sums.h"
-#endif
-
 namespace trainyard::optim {
 namespace {
 
@@ -35,13 +31,14 @@ double sum_of_squares(const T* values, int64_t count) {
 }  // namespace
 
 L2Loss::L2Loss(const nn::ParameterSet& parameters, double weight_decay)
-    : parameters_(&parameters), weight_decay_(weight_decay), parts_(segment_part_table(parameters)) {}
+    : parameters_(&parameters),
+      weight_decay_(weight_decay),
+      parts_(segment_part_table(parameters)),
+      device_(device_kernels(parameters.values().device())) {}
 
 at::Tensor L2Loss::operator()() const {
   const at::Tensor values = parameters_->values();
-#ifdef TRAINYARD_WITH_CUDA
-  if (values.is_cuda()) return cuda::sum_of_decayed_squares(values, parts_).mul_(weight_decay_ / 2);
-#endif
+  if (device_ != nullptr) return device_->sum_of_decayed_squares(values, parts_).mul_(weight_decay_ / 2);
   const SegmentPart* const parts = parts_.data();
   std::vector<double> sums(static_cast<size_t>(parts_.count));
   at::parallel_for(0, parts_.count, 16, [&](int64_t first, int64_t last) {

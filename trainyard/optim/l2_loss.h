@@ -4,13 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/device_kernels.h"
 #include "trainyard/optim/segment_parts.h"
 
 namespace trainyard::optim {
 
 class L2Loss {
  public:
-  // `parameters` is allocated and outlives it.
+  // `parameters` is allocated and outlives it. Throws kUnsupported as device_kernels() does.
   L2Loss(const nn::ParameterSet& parameters, double weight_decay);
 
   // weight_decay * sum over decayed parameters of w^2 / 2, in double: [] float64 on their device. The same bits on any
@@ -21,6 +22,7 @@ class L2Loss {
   const nn::ParameterSet* parameters_;
   double weight_decay_;
   SegmentPartTable parts_;
+  const DeviceKernels* device_;  // null on the CPU
 };
 
 }  // namespace trainyard::optim

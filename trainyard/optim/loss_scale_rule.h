@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "trainyard/optim/host_device.h"
+#include "trainyard/core/cuda/host_device.h"
 
 namespace trainyard::optim {
 

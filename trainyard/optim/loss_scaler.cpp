@@ -7,10 +7,6 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/optim/finite.h"
-#ifdef TRAINYARD_WITH_CUDA
-#include "trainyard/nn/cuda/device_tensor.h"
-#include "trainyard/optim/cuda/kernels.h"
-#endif
 
 namespace trainyard::optim {
 
@@ -31,7 +27,10 @@ LossScaler::LossScaler(const LossScalerOptions& options, at::Device device) : op
   host[0] = options_.scale;
   host[1] = 0.0;
   state_ = host.to(device);
-  if (!device.is_cpu()) found_ = at::empty({1}, at::TensorOptions().dtype(at::kInt).device(device));
+  device_ = device_kernels(device);
+  if (device_ != nullptr && options_.automatic) {
+    found_ = at::empty({1}, at::TensorOptions().dtype(at::kInt).device(device));
+  }
 }
 
 at::Tensor LossScaler::scale() const {
@@ -39,23 +38,15 @@ at::Tensor LossScaler::scale() const {
 }
 
 void LossScaler::end_step(const at::Tensor& gradients, StepState& state) {
-  static_assert(sizeof(LossScale) == 2 * sizeof(double));
-  auto* const scale = static_cast<LossScale*>(state_.data_ptr());
   const at::Tensor tensor = state.tensor();
-  auto* const fields = tensor.data_ptr<double>();
-#ifdef TRAINYARD_WITH_CUDA
-  if (gradients.is_cuda()) {
-    const cudaStream_t stream = nn::cuda::current_stream();
-    int* const found = options_.automatic ? found_.data_ptr<int>() : nullptr;
-    if (found != nullptr) {
-      cuda::find_non_finite(gradients.scalar_type() == at::kDouble, gradients.const_data_ptr(), gradients.numel(),
-                            found, stream);
-    }
-    cuda::apply_loss_scale(scale, found, options_.raise_after, fields + StepState::kInverseLossScale,
-                           fields + StepState::kFoundInf, stream);
+  if (device_ != nullptr) {
+    if (options_.automatic) device_->find_non_finite(gradients, found_);
+    device_->apply_loss_scale(state_, found_, options_.raise_after, tensor);
     return;
   }
-#endif
+  static_assert(sizeof(LossScale) == 2 * sizeof(double));
+  auto* const scale = static_cast<LossScale*>(state_.data_ptr());
+  auto* const fields = tensor.data_ptr<double>();
   const bool found = options_.automatic && !all_finite(gradients);
   fields[StepState::kInverseLossScale] = 1.0 / scale->scale;
   fields[StepState::kFoundInf] = found ? 1.0 : 0.0;

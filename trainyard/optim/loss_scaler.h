@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/stateful.h"
+#include "trainyard/optim/device_kernels.h"
 #include "trainyard/optim/loss_scale_rule.h"
 #include "trainyard/optim/step_state.h"
 
@@ -25,6 +26,7 @@ struct LossScalerOptions {
 // One thread at a time.
 class LossScaler : public core::Stateful {
  public:
+  // Throws kInvalidArgument for bad options, kUnsupported as device_kernels() does.
   explicit LossScaler(const LossScalerOptions& options, at::Device device = at::kCPU);
 
   // [] double, of this step.
@@ -39,8 +41,9 @@ class LossScaler : public core::Stateful {
 
  private:
   LossScalerOptions options_;
-  at::Tensor state_;  // [2] double: a LossScale
-  at::Tensor found_;  // [1] int32 on a device; undefined on the CPU
+  at::Tensor state_;                       // [2] double: a LossScale
+  const DeviceKernels* device_ = nullptr;  // null on the CPU
+  at::Tensor found_;                       // [1] int32 on a device where the scale is automatic; else undefined
 };
 
 }  // namespace trainyard::optim

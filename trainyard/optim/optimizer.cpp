@@ -13,16 +13,6 @@ namespace trainyard::optim {
 using core::Error;
 using core::ErrorCode;
 
-namespace {
-
-#ifdef TRAINYARD_WITH_CUDA
-constexpr bool kOnGpus = true;
-#else
-constexpr bool kOnGpus = false;
-#endif
-
-}  // namespace
-
 OptimizerRegistry& optimizers() {
   static OptimizerRegistry registry("optimizer");
   return registry;
@@ -52,10 +42,8 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
     throw Error(ErrorCode::kUnsupported, {.problem = "optimizers work on float and double parameters",
                                           .actual = at::toString(values.scalar_type())});
   }
-  if (!values.is_cpu() && !(kOnGpus && values.is_cuda())) {
-    throw Error(ErrorCode::kUnsupported, {.problem = "optimizers do not work there", .actual = values.device().str()});
-  }
-  if (!values.is_cpu()) parts_ = segment_part_table(parameters);
+  device_ = device_kernels(values.device());
+  if (device_ != nullptr) parts_ = segment_part_table(parameters);
 }
 
 at::Tensor Optimizer::add_slot(std::string name, double initial) {

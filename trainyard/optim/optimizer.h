@@ -21,6 +21,7 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/device_kernels.h"
 #include "trainyard/optim/segment_parts.h"
 #include "trainyard/optim/step_state.h"
 
@@ -54,6 +55,8 @@ class Optimizer : public core::Stateful {
     at::Tensor values;  // [total], dtype of the parameters
   };
   const std::vector<Slot>& slots() const { return slots_; }
+  // Updates in the place of the CPU's loops; null on the CPU.
+  const DeviceKernels* device() const { return device_; }
   // What a kernel on a device updates, block by block; empty on the CPU.
   const SegmentPartTable& parts() const { return parts_; }
 
@@ -63,7 +66,7 @@ class Optimizer : public core::Stateful {
 
  protected:
   // Throws kInvalidArgument for bad options or a set that is not allocated, kUnsupported for a dtype other than float
-  // and double or a device other than the CPU and, where it is built in, a GPU.
+  // and double, and as device_kernels() does.
   Optimizer(nn::ParameterSet& parameters, OptimizerOptions options);
 
   // In constructors. The tensor is shared with slots().
@@ -76,6 +79,7 @@ class Optimizer : public core::Stateful {
   OptimizerOptions options_;
   double weight_decay_factor_ = 1.0;
   std::vector<Slot> slots_;
+  const DeviceKernels* device_ = nullptr;
   SegmentPartTable parts_;
 };
 

@@ -5,15 +5,13 @@
 
 #include <ATen/ops/zeros.h>
 
-#ifdef TRAINYARD_WITH_CUDA
-#include "trainyard/nn/cuda/device_tensor.h"
-#include "trainyard/optim/cuda/kernels.h"
-#endif
+#include "trainyard/optim/device_kernels.h"
 
 namespace trainyard::optim {
 
 StepState::StepState(at::Device device)
-    : tensor_(at::zeros({kFieldCount}, at::TensorOptions().dtype(at::kDouble).device(device))) {}
+    : tensor_(at::zeros({kFieldCount}, at::TensorOptions().dtype(at::kDouble).device(device))),
+      device_(device_kernels(device)) {}
 
 void StepState::write(const StepValues& values) {
   std::array<double, kFieldCount> fields{};
@@ -21,16 +19,11 @@ void StepState::write(const StepValues& values) {
   fields[kInverseLossScale] = values.inverse_loss_scale;
   fields[kStep] = static_cast<double>(values.step);
   fields[kFoundInf] = values.found_inf ? 1.0 : 0.0;
-  fields[kRandomOffset] = static_cast<double>(values.random_offset);
-#ifdef TRAINYARD_WITH_CUDA
-  if (tensor_.is_cuda()) {
-    cuda::StepFields launched;
-    std::copy(fields.begin(), fields.end(), launched.value);
-    cuda::write_fields(tensor_.data_ptr<double>(), launched, kFieldCount, nn::cuda::current_stream());
-    return;
+  if (device_ != nullptr) {
+    device_->write_fields(tensor_, fields);
+  } else {
+    std::copy(fields.begin(), fields.end(), tensor_.data_ptr<double>());
   }
-#endif
-  std::copy(fields.begin(), fields.end(), tensor_.data_ptr<double>());
 }
 
 StepValues StepState::read() const {
@@ -39,8 +32,7 @@ StepValues StepState::read() const {
   return {.learning_rate = fields[kLearningRate],
           .inverse_loss_scale = fields[kInverseLossScale],
           .step = static_cast<int64_t>(fields[kStep]),
-          .found_inf = fields[kFoundInf] != 0.0,
-          .random_offset = static_cast<int64_t>(fields[kRandomOffset])};
+          .found_inf = fields[kFoundInf] != 0.0};
 }
 
 }  // namespace trainyard::optim

@@ -13,13 +13,15 @@ struct StepValues {
   double inverse_loss_scale = 1.0;
   int64_t step = 0;        // global step, from 0
   bool found_inf = false;  // true: the update is skipped, as a select in the kernel
-  int64_t random_offset = 0;
 };
+
+class DeviceKernels;
 
 class StepState {
  public:
-  enum Field { kLearningRate, kInverseLossScale, kStep, kFoundInf, kRandomOffset, kFieldCount };
+  enum Field { kLearningRate, kInverseLossScale, kStep, kFoundInf, kFieldCount };
 
+  // Throws kUnsupported as device_kernels() does.
   explicit StepState(at::Device device = at::kCPU);
 
   void write(const StepValues& values);
@@ -30,6 +32,7 @@ class StepState {
 
  private:
   at::Tensor tensor_;
+  const DeviceKernels* device_;  // null on the CPU
 };
 
 }  // namespace trainyard::optim

@@ -2,17 +2,18 @@
 // and waits for it, so that a batch is complete when its last sample is, as on the CPU.
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/data/cuda/kernels.h"
 #include "trainyard/data/cuda/nvjpeg_decoder.h"
 #include "trainyard/data/device/image_device.h"
@@ -23,19 +24,12 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
-Element element_of(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return Element::kFloat;
-    case at::kHalf:
-      return Element::kHalf;
-    case at::kBFloat16:
-      return Element::kBFloat16;
-    default:
-      throw Error(ErrorCode::kUnsupported, {.problem = "a GPU samples no images of this dtype",
-                                            .expected = "float, half or bfloat16",
-                                            .actual = toString(dtype)});
-  }
+core::cuda::Element element_of(at::ScalarType dtype) {
+  const std::optional<core::cuda::Element> element = core::cuda::element_of(dtype);
+  if (element) return *element;
+  throw Error(ErrorCode::kUnsupported, {.problem = "a GPU samples no images of this dtype",
+                                        .expected = "float, half or bfloat16",
+                                        .actual = toString(dtype)});
 }
 
 // Bytes put one behind the other in pinned memory, and where they began.
@@ -162,12 +156,12 @@ class CudaImageDevice : public ImageDevice {
                        .width = static_cast<int>(columns.first.size()) - 1};
     std::memcpy(image.scale, sampling.scale.data(), sizeof image.scale);
     std::memcpy(image.shift, sampling.shift.data(), sizeof image.shift);
-    C10_CUDA_CHECK(sample_image(image, element_, out, worker.stream));
+    sample_image(image, element_, out, worker.stream);
   }
 
   const c10::Device device_;
   const at::ScalarType dtype_;
-  const Element element_;
+  const core::cuda::Element element_;
   std::shared_ptr<const NvjpegHandles> handles_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Worker>> idle_;

@@ -5,11 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include "trainyard/core/cuda/element.h"
 #include "trainyard/data/image/tap.h"
 
 namespace trainyard::data::cuda {
-
-enum class Element { kFloat, kHalf, kBFloat16 };
 
 // What an image is made of; all pointers are the device's. Output row y is made of the rows of
 // row_taps[row_begins[y], row_begins[y + 1]), columns alike (data/resize_axis.h): windows, mirroring and every method
@@ -26,7 +25,7 @@ struct SampledImage {
 };
 
 // Fills out [height, width, 3] of `element` behind what `stream` holds. Rows are mixed before columns, as the CPU does
-// (data/resize.h). Returns what launching came to.
-cudaError_t sample_image(const SampledImage& image, Element element, void* out, cudaStream_t stream);
+// (data/image/resize.h). Throws kInternal when the launch fails.
+void sample_image(const SampledImage& image, core::cuda::Element element, void* out, cudaStream_t stream);
 
 }  // namespace trainyard::data::cuda

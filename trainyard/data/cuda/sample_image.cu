@@ -2,25 +2,16 @@
 // thread makes one pixel.
 #include <cmath>
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
+#include "trainyard/core/cuda/check_cuda.h"
+#include "trainyard/core/cuda/element.cuh"
 #include "trainyard/data/cuda/kernels.h"
 
 namespace trainyard::data::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+using namespace core::cuda;
 
-__device__ inline void put(float value, float* to) {
-  *to = value;
-}
-__device__ inline void put(float value, __half* to) {
-  *to = __float2half_rn(value);
-}
-__device__ inline void put(float value, __nv_bfloat16* to) {
-  *to = __float2bfloat16_rn(value);
-}
+constexpr int kThreads = 256;
 
 template <typename T>
 __global__ void sample_image_kernel(SampledImage image, T* out) {
@@ -41,7 +32,7 @@ __global__ void sample_image_kernel(SampledImage image, T* out) {
     }
     for (int c = 0; c < 3; ++c) sum[c] = fmaf(across.weight, mixed[c], sum[c]);
   }
-  for (int c = 0; c < 3; ++c) put(fmaf(sum[c], image.scale[c], image.shift[c]), out + 3 * i + c);
+  for (int c = 0; c < 3; ++c) out[3 * i + c] = from_float<T>(fmaf(sum[c], image.scale[c], image.shift[c]));
 }
 
 template <typename T>
@@ -53,20 +44,10 @@ void launch(const SampledImage& image, void* out, cudaStream_t stream) {
 
 }  // namespace
 
-cudaError_t sample_image(const SampledImage& image, Element element, void* out, cudaStream_t stream) {
-  if (image.height <= 0 || image.width <= 0) return cudaSuccess;
-  switch (element) {
-    case Element::kFloat:
-      launch<float>(image, out, stream);
-      break;
-    case Element::kHalf:
-      launch<__half>(image, out, stream);
-      break;
-    case Element::kBFloat16:
-      launch<__nv_bfloat16>(image, out, stream);
-      break;
-  }
-  return cudaGetLastError();
+void sample_image(const SampledImage& image, Element element, void* out, cudaStream_t stream) {
+  if (image.height <= 0 || image.width <= 0) return;
+  with_element(element, [&](auto type) { launch<decltype(type)>(image, out, stream); });
+  check_cuda(cudaGetLastError(), "sampling of an image");
 }
 
 }  // namespace trainyard::data::cuda

@@ -5,6 +5,7 @@
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty_like.h>
 
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/held.h"
 #include "trainyard/nn/cuda/unit_layer.h"
@@ -82,7 +83,7 @@ at::Tensor ConvolutionLayer::forward(AutogradContext* autograd, const at::Tensor
   const at::Tensor y = channels_innermost(libtorch_convolution(op_, pad, x, weight(), {}));
   if (op_.bias || nonlinearity_.present) {
     scale_shift_activate(row_shape({y}), y.const_data_ptr(), nullptr, {.offset = pointer<float>(bias_)}, nonlinearity_,
-                         y.data_ptr(), current_stream());
+                         y.data_ptr(), core::cuda::current_stream());
   }
   if (autograd != nullptr) autograd->save_for_backward({x, nonlinearity_.present ? y : at::Tensor()});
   return y;
@@ -94,10 +95,12 @@ at::Tensor ConvolutionLayer::inner_gradient(const at::Tensor& dy, const at::Tens
   const at::Tensor g = nonlinearity_.present ? at::empty_like(dy) : dy;
   const at::Tensor partial = op_.bias ? partial_sums(shape, dy) : at::Tensor();
   gradient_moments(shape, {.output_gradient = dy.const_data_ptr(), .y = pointer(y), .nonlinearity = nonlinearity_},
-                   nonlinearity_.present ? g.data_ptr() : nullptr, pointer<float>(partial), current_stream());
+                   nonlinearity_.present ? g.data_ptr() : nullptr, pointer<float>(partial),
+                   core::cuda::current_stream());
   if (op_.bias) {
     finish_gradients(shape, pointer<float>(partial),
-                     {.bias = context_.gradient(bias_id_), .add_bias = context_.adds(bias_id_)}, current_stream());
+                     {.bias = context_.gradient(bias_id_), .add_bias = context_.adds(bias_id_)},
+                     core::cuda::current_stream());
     context_.wrote(bias_id_);
   }
   return g;

@@ -4,8 +4,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/held.h"
+#include "trainyard/nn/execution/device_loss.h"
 
 namespace trainyard::nn::cuda {
 namespace {
@@ -21,7 +23,7 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
     const at::Tensor gradient = logits.requires_grad() ? at::empty_like(z) : at::Tensor();
     cross_entropy(static_cast<int>(z.size(0)), static_cast<int>(z.size(1)), z.const_data_ptr<float>(),
                   own_labels.const_data_ptr<int64_t>(), smoothing, losses.data_ptr<float>(), pointer<float>(gradient),
-                  current_stream());
+                  core::cuda::current_stream());
     context->save_for_backward({gradient});
     return losses.mean();
   }
@@ -36,4 +38,9 @@ at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& lab
   return CrossEntropyFunction::apply(logits, labels, smoothing);
 }
 
+namespace {
+
+const core::Registration<DeviceCrossEntropy> kCuda(device_cross_entropies(), "cuda", softmax_cross_entropy);
+
+}  // namespace
 }  // namespace trainyard::nn::cuda

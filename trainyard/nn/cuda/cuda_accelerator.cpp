@@ -18,8 +18,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/cuda/check_cuda.h"
 #include "trainyard/nn/cuda/float_precision.h"
-#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/nn/cuda/managed_memory.h"
 #include "trainyard/nn/cuda/tracers.h"
 #include "trainyard/nn/execution/accelerator.h"
@@ -92,7 +92,7 @@ class CudaAccelerator : public Accelerator {
   c10::Device device() const override { return device_; }
   std::string name() const override {
     cudaDeviceProp properties{};
-    check_cuda(cudaGetDeviceProperties(&properties, device_.index()), "name of the GPU");
+    core::cuda::check_cuda(cudaGetDeviceProperties(&properties, device_.index()), "name of the GPU");
     return properties.name;
   }
   std::shared_ptr<void> use() override { return std::make_shared<c10::cuda::CUDAStreamGuard>(stream().unwrap()); }
@@ -182,7 +182,7 @@ class CudaAccelerator : public Accelerator {
   FreeAndTotal free_and_total() const {
     const c10::cuda::CUDAGuard guard(device_.index());
     size_t free = 0, total = 0;
-    check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+    core::cuda::check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
     return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
   }
 

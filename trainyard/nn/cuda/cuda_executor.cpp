@@ -9,6 +9,7 @@
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/float_precision.h"
 #include "trainyard/nn/reference/backward_observer.h"
@@ -88,7 +89,7 @@ void CudaExecutor::begin(const StepRandom& random) {
   cuda::apply_float_precision();
   const bool captured = c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
   if (context().mode == Mode::kTraining) {
-    cuda::set_step(layer_context_.step.data_ptr<int64_t>(), random.step, captured, cuda::current_stream());
+    cuda::set_step(layer_context_.step.data_ptr<int64_t>(), random.step, captured, core::cuda::current_stream());
   }
   weights_.refresh(captured);
 }

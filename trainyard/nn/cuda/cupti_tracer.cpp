@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/cuda/check_cuda.h"
 #include "trainyard/nn/cuda/cupti_reader.h"
-#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/nn/cuda/tracers.h"
 
 namespace trainyard::nn::cuda {
@@ -159,7 +159,7 @@ class CuptiTracer : public DeviceTracer {
     for (c10::DeviceIndex device = 0; device < c10::cuda::device_count(); ++device) {
       if (!c10::cuda::hasPrimaryContext(device)) continue;
       const c10::cuda::CUDAGuard guard(device);
-      check_cuda(cudaDeviceSynchronize(), "waiting for a traced step");
+      core::cuda::check_cuda(cudaDeviceSynchronize(), "waiting for a traced step");
     }
     check_cupti(cuptiActivityFlushAll(0), "cuptiActivityFlushAll");
     lose(dropped(nullptr, 0));

@@ -1,12 +1,13 @@
 #include "trainyard/nn/cuda/device_tensor.h"
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAStream.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/cuda/libtorch.h"
 
 namespace trainyard::nn::cuda {
 namespace {
@@ -18,24 +19,17 @@ bool aligned(const at::Tensor& tensor) {
 // Of the current device. The driver answers from memory.
 int multiprocessors() {
   int device = 0, count = 0;
-  check_cuda(cudaGetDevice(&device), "current GPU");
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "size of the GPU");
+  core::cuda::check_cuda(cudaGetDevice(&device), "current GPU");
+  core::cuda::check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "size of the GPU");
   return count;
 }
 
 }  // namespace
 
 Element element_of(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return Element::kFloat;
-    case at::kHalf:
-      return Element::kHalf;
-    case at::kBFloat16:
-      return Element::kBFloat16;
-    default:
-      throw core::Error(core::ErrorCode::kInternal, fmt::format("no CUDA kernel for {}", at::toString(dtype)));
-  }
+  const std::optional<Element> element = core::cuda::element_of(dtype);
+  if (element) return *element;
+  throw core::Error(core::ErrorCode::kInternal, fmt::format("no CUDA kernel for {}", at::toString(dtype)));
 }
 
 at::Tensor channels_innermost(const at::Tensor& tensor) {
@@ -59,10 +53,6 @@ RowShape row_shape(std::initializer_list<at::Tensor> tensors) {
 
 at::Tensor partial_sums(const RowShape& shape, const at::Tensor& like) {
   return at::empty({shape.grid.row_blocks, 2, shape.channels}, like.options().dtype(at::kFloat));
-}
-
-cudaStream_t current_stream() {
-  return c10::cuda::getCurrentCUDAStream();
 }
 
 }  // namespace trainyard::nn::cuda

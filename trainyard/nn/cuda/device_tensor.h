@@ -9,7 +9,7 @@
 
 namespace trainyard::nn::cuda {
 
-// Throws kInternal for a dtype that the kernels do not have.
+// Returns the kernels' type of `dtype`. Throws kInternal for a dtype that they do not have.
 Element element_of(at::ScalarType dtype);
 
 // The same values without gaps, channels innermost: [N, C, H, W] as channels_last, anything else in plain order.
@@ -26,7 +26,5 @@ template <typename T = void>
 T* pointer(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) : nullptr;
 }
-
-cudaStream_t current_stream();
 
 }  // namespace trainyard::nn::cuda

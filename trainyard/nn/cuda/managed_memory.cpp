@@ -6,8 +6,8 @@
 #include <torch/csrc/cuda/CUDAPluggableAllocator.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/cuda/check_cuda.h"
 #include "trainyard/core/system/system_files.h"
-#include "trainyard/nn/cuda/kernels/kernels.h"
 #include "trainyard/nn/execution/device_memory.h"
 
 namespace trainyard::nn::cuda {
@@ -20,7 +20,7 @@ using core::ErrorCode;
 void require_moving_pages(c10::DeviceIndex device) {
   for (const cudaDeviceAttr attribute : {cudaDevAttrManagedMemory, cudaDevAttrConcurrentManagedAccess}) {
     int has = 0;
-    check_cuda(cudaDeviceGetAttribute(&has, attribute, device), "managed memory of the GPU");
+    core::cuda::check_cuda(cudaDeviceGetAttribute(&has, attribute, device), "managed memory of the GPU");
     if (has == 0) {
       throw Error(ErrorCode::kUnsupported, {.problem = "this GPU has no managed memory whose pages move on demand",
                                             .remedy = "leave --use_unified_memory out"});
@@ -31,7 +31,7 @@ void require_moving_pages(c10::DeviceIndex device) {
 void require_room(c10::DeviceIndex device, int64_t limit) {
   const c10::cuda::CUDAGuard guard(device);
   size_t free = 0, total = 0;
-  check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
+  core::cuda::check_cuda(cudaMemGetInfo(&free, &total), "memory of the GPU");
   const auto host = static_cast<int64_t>(core::memory_info_bytes("MemAvailable"));
   if (limit <= static_cast<int64_t>(free) + host) return;
   throw Error(ErrorCode::kNoSpace, {.problem = "there is not so much managed memory",
@@ -58,9 +58,9 @@ void* ManagedMemory::take(Budget& budget, size_t bytes, int device) {
     return nullptr;
   }
   // Without it pages that the host has filled stay there until the GPU faults on each of them.
-  check_cuda(cudaMemAdvise(memory, bytes, cudaMemAdviseSetPreferredLocation,
-                           cudaMemLocation{.type = cudaMemLocationTypeDevice, .id = device}),
-             "place of managed memory");
+  core::cuda::check_cuda(cudaMemAdvise(memory, bytes, cudaMemAdviseSetPreferredLocation,
+                                       cudaMemLocation{.type = cudaMemLocationTypeDevice, .id = device}),
+                         "place of managed memory");
   return memory;
 }
 
@@ -72,7 +72,7 @@ ManagedMemory::ManagedMemory(c10::DeviceIndex device, int64_t limit) : device_(d
   pool_ = new at::cuda::MemPool(torch::cuda::CUDAPluggableAllocator::createCustomAllocator(
       [budget = budget_](size_t bytes, int index, cudaStream_t) { return take(*budget, bytes, index); },
       [budget = budget_](void* memory, size_t bytes, int, cudaStream_t) {
-        check_cuda(cudaFree(memory), "managed memory given back");
+        core::cuda::check_cuda(cudaFree(memory), "managed memory given back");
         budget->left += static_cast<int64_t>(bytes);
       }));
   caching::get()->beginAllocateToPool(device, pool_->id(), [](cudaStream_t) { return true; });

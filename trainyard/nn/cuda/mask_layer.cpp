@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/unit_layer.h"
@@ -33,7 +34,8 @@ class MaskLayer : public UnitLayer {
                .per_sample = mask.numel() / shape[0],
                .drop = drop_,
                .kept = static_cast<float>(1 / (1 - drop_))},
-              context_.step.const_data_ptr<int64_t>(), element_of(x.scalar_type()), mask.data_ptr(), current_stream());
+              context_.step.const_data_ptr<int64_t>(), element_of(x.scalar_type()), mask.data_ptr(),
+              core::cuda::current_stream());
     return x * mask;
   }
 

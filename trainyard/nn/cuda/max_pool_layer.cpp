@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/held.h"
 #include "trainyard/nn/cuda/unit_layer.h"
@@ -24,7 +25,7 @@ struct MaxPoolFunction : torch::autograd::Function<MaxPoolFunction> {
     const at::Tensor index = at::empty(size, x.options().dtype(at::kByte), format);
     shape.element = element_of(x.scalar_type());
     shape.vector = row_shape({x, y}).grid.vector;
-    max_pool(shape, x.const_data_ptr(), y.data_ptr(), pointer<uint8_t>(index), current_stream());
+    max_pool(shape, x.const_data_ptr(), y.data_ptr(), pointer<uint8_t>(index), core::cuda::current_stream());
     hold(*context, shape);
     context->save_for_backward({index});
     return y;
@@ -35,7 +36,7 @@ struct MaxPoolFunction : torch::autograd::Function<MaxPoolFunction> {
     const at::Tensor dx = at::empty({shape.batch, shape.channels, shape.height, shape.width}, dy.options(),
                                     at::MemoryFormat::ChannelsLast);
     shape.vector = row_shape({dy, dx}).grid.vector;
-    max_pool_backward(shape, dy.const_data_ptr(), pointer<uint8_t>(index), dx.data_ptr(), current_stream());
+    max_pool_backward(shape, dy.const_data_ptr(), pointer<uint8_t>(index), dx.data_ptr(), core::cuda::current_stream());
     return {dx, at::Tensor()};
   }
 };

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/held.h"
 #include "trainyard/nn/cuda/unit_layer.h"
@@ -74,7 +75,7 @@ at::Tensor NormLayer::forward(AutogradContext* autograd, const at::Tensor& input
   const at::Tensor residual = other.defined() ? channels_innermost(other) : other;
   const at::Tensor y = at::empty_like(x);
   const RowShape shape = row_shape({x, residual, y});
-  const cudaStream_t stream = current_stream();
+  const cudaStream_t stream = core::cuda::current_stream();
   const at::TensorOptions options = x.options().dtype(at::kFloat);
   at::Tensor constants;
   ChannelAffine affine{.offset = pointer<float>(bias_)};
@@ -118,7 +119,7 @@ variable_list NormLayer::backward(AutogradContext& autograd, const at::Tensor& o
   const bool has_residual = autograd.saved_data["residual"].toBool();
   const at::Tensor dy = channels_innermost(output_gradient);
   const RowShape shape = row_shape({x, y, dy});
-  const cudaStream_t stream = current_stream();
+  const cudaStream_t stream = core::cuda::current_stream();
   auto* const mean = pointer<float>(constants);
   const float* const inverse_deviation = mean + shape.channels;
   ActivationGradient of{.output_gradient = dy.const_data_ptr(),

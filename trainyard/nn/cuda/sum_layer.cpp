@@ -1,6 +1,7 @@
 // A sum of two maps with the ReLU behind it.
 #include <ATen/ops/empty_like.h>
 
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 #include "trainyard/nn/cuda/held.h"
 #include "trainyard/nn/cuda/unit_layer.h"
@@ -17,7 +18,7 @@ struct SumFunction : torch::autograd::Function<SumFunction> {
     hold(*context, nonlinearity);
     const at::Tensor x = channels_innermost(left), residual = channels_innermost(right), y = at::empty_like(x);
     scale_shift_activate(row_shape({x, residual, y}), x.const_data_ptr(), residual.const_data_ptr(), {}, nonlinearity,
-                         y.data_ptr(), current_stream());
+                         y.data_ptr(), core::cuda::current_stream());
     context->save_for_backward({y});
     return y;
   }
@@ -27,7 +28,7 @@ struct SumFunction : torch::autograd::Function<SumFunction> {
     gradient_moments(
         row_shape({dy, y, g}),
         {.output_gradient = dy.const_data_ptr(), .y = y.const_data_ptr(), .nonlinearity = held<Nonlinearity>(*context)},
-        g.data_ptr(), nullptr, current_stream());
+        g.data_ptr(), nullptr, core::cuda::current_stream());
     return {g, g, at::Tensor()};
   }
 };

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/nn/cuda/device_tensor.h"
 
 namespace trainyard::nn::cuda {
@@ -46,7 +47,7 @@ void Weights::refresh(bool captured) {
   const uint64_t version = set_.version();
   if (ids_.empty() || (!captured && fresh_ && version == version_)) return;
   copy_weights(set_.values().const_data_ptr<float>(), static_cast<const WeightCopy*>(table_.const_data_ptr()), count_,
-               element_of(dtype_), copies_.data_ptr(), current_stream());
+               element_of(dtype_), copies_.data_ptr(), core::cuda::current_stream());
   version_ = version;
   fresh_ = !captured;
 }

@@ -6,10 +6,8 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/device_loss.h"
 #include "trainyard/nn/graph/graph.h"
-#ifdef TRAINYARD_WITH_CUDA
-#include "trainyard/nn/cuda/cross_entropy.h"
-#endif
 
 namespace trainyard::nn {
 namespace {
@@ -32,7 +30,19 @@ at::Tensor at_least_float(const at::Tensor& logits) {
   return at::isReducedFloatingType(logits.scalar_type()) ? logits.to(at::kFloat) : logits;
 }
 
+// Null where ATen computes the loss of these logits.
+const DeviceCrossEntropy* device_cross_entropy(const at::Tensor& logits) {
+  if (logits.is_cpu() || logits.scalar_type() == at::kDouble) return nullptr;
+  const std::string kind = c10::DeviceTypeName(logits.device().type(), /*lower_case=*/true);
+  return device_cross_entropies().has(kind) ? &device_cross_entropies().get(kind) : nullptr;
+}
+
 }  // namespace
+
+core::Registry<DeviceCrossEntropy>& device_cross_entropies() {
+  static auto* registry = new core::Registry<DeviceCrossEntropy>("loss on a device");
+  return *registry;
+}
 
 void check_labels(const at::Tensor& labels, int64_t classes) {
   const at::Tensor plain = labels.contiguous();
@@ -56,11 +66,9 @@ at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& lab
                                                           .expected = "[0, 1)",
                                                           .actual = fmt::format("{}", options.label_smoothing)});
   }
-#ifdef TRAINYARD_WITH_CUDA
-  if (logits.is_cuda() && logits.scalar_type() != at::kDouble) {
-    return cuda::softmax_cross_entropy(at_least_float(logits), labels, options.label_smoothing);
+  if (const DeviceCrossEntropy* own = device_cross_entropy(logits)) {
+    return (*own)(at_least_float(logits), labels, options.label_smoothing);
   }
-#endif
   constexpr int64_t kMean = 1;  // at::Reduction::Mean
   constexpr int64_t kIgnoreNone = -100;
   return at::cross_entropy_loss(at_least_float(logits), labels, {}, kMean, kIgnoreNone, options.label_smoothing);

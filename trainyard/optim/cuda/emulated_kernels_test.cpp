@@ -1,22 +1,31 @@
-// The optimizers' kernels run on the CPU (tests/cuda_emulation) against the CPU's own loops.
+// The optimizers' kernels for GPUs run on the CPU (tests/cuda_emulation), as they are registered, against the CPU's own
+// loops.
+#include <array>
 #include <cmath>
 #include <limits>
+#include <span>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/optim/cuda/kernels.h"
-#include "trainyard/optim/formulas.h"
+#include "trainyard/optim/device_kernels.h"
 #include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/optimizer.h"
 
 namespace trainyard::optim::cuda {
 namespace {
+
+const DeviceKernels& kernels() {
+  return *all_device_kernels().get("cuda");
+}
 
 // Segments that end within a pack, a part of one element, and one of several parts.
 nn::ParameterSet make_set(at::ScalarType dtype) {
@@ -34,32 +43,26 @@ void expect_follows_the_cpu(const std::string& name, const Formula& formula, at:
   const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.01, .gradient_clip = 0.75};
   nn::ParameterSet here = make_set(dtype), there = make_set(dtype);
   const auto optimizer = optimizers().get(name)(here, options);
-  const std::vector<SegmentPart> parts = cut_segments(there.segments());
-  at::Tensor slot = at::zeros_like(there.values());
+  const SegmentPartTable parts = segment_part_table(there);
+  const std::array slots = {at::zeros_like(there.values())};
   StepState state;
   for (int step = 0; step < 4; ++step) {
     state.write({.learning_rate = 0.1, .inverse_loss_scale = 0.5, .step = step, .found_inf = step == 2});
     here.gradients().copy_(at::randn({here.total()}));
     there.gradients().copy_(here.gradients());
     optimizer->apply(state);
-    const at::Tensor fields = state.tensor();
-    const auto* const field = fields.const_data_ptr<double>();
-    launch_flat_update(FlatUpdate{.is_double = dtype == at::kDouble,
-                                  .values = there.values().data_ptr(),
-                                  .gradients = there.gradients().const_data_ptr(),
-                                  .slots = {slot.data_ptr()},
-                                  .parts = parts.data(),
-                                  .part_count = static_cast<int>(parts.size()),
-                                  .learning_rate = field + StepState::kLearningRate,
-                                  .inverse_loss_scale = field + StepState::kInverseLossScale,
-                                  .found_inf = field + StepState::kFoundInf,
-                                  .decay = 0.01,
-                                  .clip = 0.75},
-                       formula, nullptr);
+    kernels().flat_update({.values = there.values(),
+                           .gradients = there.gradients(),
+                           .slots = std::span(slots).first(Formula::kSlots),
+                           .parts = &parts,
+                           .fields = state.tensor(),
+                           .decay = 0.01,
+                           .clip = 0.75},
+                          formula);
     const double allowed = dtype == at::kFloat ? 1e-6 : 1e-15;
     EXPECT_LE((there.values() - here.values()).abs().max().item<double>(), allowed) << step;
     if (Formula::kSlots > 0) {
-      EXPECT_LE((slot - optimizer->slots()[0].values).abs().max().item<double>(), allowed) << step;
+      EXPECT_LE((slots[0] - optimizer->slots()[0].values).abs().max().item<double>(), allowed) << step;
     }
   }
 }
@@ -75,12 +78,7 @@ TEST(CudaEmulation, UpdatesFollowTheCpu) {
 TEST(CudaEmulation, SumsOfSquaresAreTheL2Losss) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     nn::ParameterSet set = make_set(dtype);
-    const std::vector<SegmentPart> parts = cut_segments(set.segments());
-    std::vector<double> sums(parts.size(), NAN);
-    double total = NAN;
-    part_squares(dtype == at::kDouble, set.values().const_data_ptr(), parts.data(), static_cast<int>(parts.size()),
-                 sums.data(), nullptr);
-    add_up(sums.data(), static_cast<int>(sums.size()), &total, nullptr);
+    const double total = kernels().sum_of_decayed_squares(set.values(), segment_part_table(set)).item<double>();
     EXPECT_NEAR(total / 2, L2Loss(set, 1.0)().item<double>(), 1e-9 * total);
   }
 }
@@ -92,9 +90,9 @@ TEST(CudaEmulation, InfiniteGradientsAreSeenWhereverTheyAre) {
     for (const int64_t count : {int64_t{16}, int64_t{4144}, int64_t{1024 * 256 * 4 + 16}}) {
       const at::Tensor gradients = at::full({count}, 1.0, dtype);
       const auto found = [&] {
-        int result = -1;
-        find_non_finite(dtype == at::kDouble, gradients.const_data_ptr(), count, &result, nullptr);
-        return result;
+        const at::Tensor result = at::full({1}, -1, at::kInt);
+        kernels().find_non_finite(gradients, result);
+        return result.item<int>();
       };
       EXPECT_EQ(found(), 0);
       for (const auto& [place, bad] :
@@ -108,29 +106,30 @@ TEST(CudaEmulation, InfiniteGradientsAreSeenWhereverTheyAre) {
 }
 
 TEST(CudaEmulation, TheLossScaleMovesByItsRule) {
-  LossScale scale{.scale = 8, .clean_steps = 0};
-  double inverse = NAN, found_inf = NAN;
-  const int clean = 0, bad = 1;
-  apply_loss_scale(&scale, &clean, 1, &inverse, &found_inf, nullptr);
-  EXPECT_EQ(inverse, 1.0 / 8);
-  EXPECT_EQ(found_inf, 0);
-  apply_loss_scale(&scale, &clean, 1, &inverse, &found_inf, nullptr);
-  EXPECT_EQ(scale.scale, 16);
-  apply_loss_scale(&scale, &bad, 1, &inverse, &found_inf, nullptr);
-  EXPECT_EQ(inverse, 1.0 / 16);
-  EXPECT_EQ(found_inf, 1);
-  EXPECT_EQ(scale.scale, 8);
-  apply_loss_scale(&scale, nullptr, 1, &inverse, &found_inf, nullptr);
-  EXPECT_EQ(found_inf, 0);
-  EXPECT_EQ(scale.scale, 8);
+  const at::Tensor scale = at::tensor({8.0, 0.0}, at::kDouble);
+  const at::Tensor clean = at::zeros({1}, at::kInt), bad = at::ones({1}, at::kInt);
+  StepState state;
+  const auto end_step = [&](const at::Tensor& found) {
+    kernels().apply_loss_scale(scale, found, 1, state.tensor());
+    return state.read();
+  };
+  EXPECT_EQ(end_step(clean).inverse_loss_scale, 1.0 / 8);
+  EXPECT_FALSE(state.read().found_inf);
+  end_step(clean);
+  EXPECT_EQ(scale[0].item<double>(), 16);
+  EXPECT_EQ(end_step(bad).inverse_loss_scale, 1.0 / 16);
+  EXPECT_TRUE(state.read().found_inf);
+  EXPECT_EQ(scale[0].item<double>(), 8);
+  EXPECT_FALSE(end_step({}).found_inf);
+  EXPECT_EQ(scale[0].item<double>(), 8);
 }
 
 TEST(CudaEmulation, AStepsNumbersArrive) {
-  std::vector<double> fields(3, NAN);
-  write_fields(fields.data(), {.value = {1, 2}}, 2, nullptr);
-  EXPECT_EQ(fields[0], 1);
-  EXPECT_EQ(fields[1], 2);
-  EXPECT_TRUE(std::isnan(fields[2]));
+  const at::Tensor fields = at::full({3}, NAN, at::kDouble);
+  kernels().write_fields(fields, std::array{1.0, 2.0});
+  EXPECT_EQ(fields[0].item<double>(), 1);
+  EXPECT_EQ(fields[1].item<double>(), 2);
+  EXPECT_TRUE(fields[2].isnan().item<bool>());
 }
 
 }  // namespace

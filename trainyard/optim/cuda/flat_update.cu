@@ -1,18 +1,16 @@
 // One launch updates all parameters: a block a part, 16 bytes a thread and access, each value read and written once.
-#include "trainyard/nn/cuda/kernels/kernels.h"
+#include <variant>
+
+#include "trainyard/core/cuda/check_cuda.h"
+#include "trainyard/core/cuda/pack.cuh"
 #include "trainyard/optim/cuda/kernels.h"
-#include "trainyard/optim/formulas.h"
 
 namespace trainyard::optim::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+using namespace core::cuda;
 
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int kSize = 16 / static_cast<int>(sizeof(T));
-  T value[kSize];
-};
+constexpr int kThreads = 256;
 
 template <typename T, typename Formula>
 struct Update {
@@ -39,7 +37,7 @@ struct Update {
 
 template <typename T, typename Formula>
 __global__ void flat_update_kernel(FlatUpdate u, Formula formula) {
-  constexpr int kSize = Pack<T>::kSize;
+  constexpr int kSize = kWidestPack<T>;
   constexpr int kSlots = static_cast<int>(Formula::kSlots);
   const SegmentPart part = u.parts[blockIdx.x];
   const Update<T, Formula> update{static_cast<T>(*u.learning_rate),
@@ -56,11 +54,11 @@ __global__ void flat_update_kernel(FlatUpdate u, Formula formula) {
 
   const int whole = part.count / kSize * kSize;
   for (int i = static_cast<int>(threadIdx.x) * kSize; i < whole; i += kThreads * kSize) {
-    Pack<T> weight = *reinterpret_cast<const Pack<T>*>(values + i);
-    const Pack<T> gradient = *reinterpret_cast<const Pack<T>*>(gradients + i);
+    Pack<T> weight = load(values + i);
+    const Pack<T> gradient = load(gradients + i);
     Pack<T> slot[kSlots + 1];
 #pragma unroll
-    for (int s = 0; s < kSlots; ++s) slot[s] = *reinterpret_cast<const Pack<T>*>(slots[s] + i);
+    for (int s = 0; s < kSlots; ++s) slot[s] = load(slots[s] + i);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
       T own[kSlots + 1];
@@ -70,9 +68,9 @@ __global__ void flat_update_kernel(FlatUpdate u, Formula formula) {
 #pragma unroll
       for (int s = 0; s < kSlots; ++s) slot[s].value[k] = own[s];
     }
-    *reinterpret_cast<Pack<T>*>(values + i) = weight;
+    store(values + i, weight);
 #pragma unroll
-    for (int s = 0; s < kSlots; ++s) *reinterpret_cast<Pack<T>*>(slots[s] + i) = slot[s];
+    for (int s = 0; s < kSlots; ++s) store(slots[s] + i, slot[s]);
   }
   // The few behind the last whole pack.
   for (int i = whole + static_cast<int>(threadIdx.x); i < part.count; i += kThreads) {
@@ -85,22 +83,23 @@ __global__ void flat_update_kernel(FlatUpdate u, Formula formula) {
   }
 }
 
-}  // namespace
-
 template <typename Formula>
-void launch_flat_update(const FlatUpdate& update, const Formula& formula, cudaStream_t stream) {
-  if (update.part_count == 0) return;
+void launch(const FlatUpdate& update, const Formula& formula, cudaStream_t stream) {
+  static_assert(Formula::kSlots <= kMostSlots);
   const auto blocks = static_cast<unsigned>(update.part_count);
   if (update.is_double) {
     flat_update_kernel<double, Formula><<<blocks, kThreads, 0, stream>>>(update, formula);
   } else {
     flat_update_kernel<float, Formula><<<blocks, kThreads, 0, stream>>>(update, formula);
   }
-  nn::cuda::check_cuda(cudaGetLastError(), "update of the parameters");
 }
 
-template void launch_flat_update(const FlatUpdate&, const SgdFormula&, cudaStream_t);
-template void launch_flat_update(const FlatUpdate&, const MomentumFormula<false>&, cudaStream_t);
-template void launch_flat_update(const FlatUpdate&, const MomentumFormula<true>&, cudaStream_t);
+}  // namespace
+
+void launch_flat_update(const FlatUpdate& update, const AnyFormula& formula, cudaStream_t stream) {
+  if (update.part_count == 0) return;
+  std::visit([&](const auto& known) { launch(update, known, stream); }, formula);
+  check_cuda(cudaGetLastError(), "update of the parameters");
+}
 
 }  // namespace trainyard::optim::cuda

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "trainyard/optim/formulas.h"
 #include "trainyard/optim/loss_scale_rule.h"
 #include "trainyard/optim/segment_part.h"
 
@@ -27,9 +28,7 @@ struct FlatUpdate {
   double decay = 0, clip = 0;  // clip: infinity for none
 };
 
-// Instantiated for the formulas of optim/formulas.h.
-template <typename Formula>
-void launch_flat_update(const FlatUpdate& update, const Formula& formula, cudaStream_t stream);
+void launch_flat_update(const FlatUpdate& update, const AnyFormula& formula, cudaStream_t stream);
 
 // sums [part_count] double of the squares of each part's elements; 0 for parts that do not decay.
 void part_squares(bool is_double, const void* values, const SegmentPart* parts, int part_count, double* sums,

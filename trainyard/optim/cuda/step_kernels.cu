@@ -1,23 +1,16 @@
 // What a step needs beside the update itself: sums of squares, the look for infinite gradients, the loss scale, the
 // step's numbers.
-#include "trainyard/nn/cuda/kernels/kernels.h"
+#include "trainyard/core/cuda/check_cuda.h"
+#include "trainyard/core/cuda/pack.cuh"
+#include "trainyard/core/cuda/reduce_block.cuh"
 #include "trainyard/optim/cuda/kernels.h"
 
 namespace trainyard::optim::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+using namespace core::cuda;
 
-// Over the block, in a fixed order; thread 0 has the sum.
-__device__ inline double block_sum(double value) {
-  __shared__ double shared[kThreads];
-  shared[threadIdx.x] = value;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-  }
-  return shared[threadIdx.x];
-}
+constexpr int kThreads = 256;
 
 template <typename T>
 __global__ void part_squares_kernel(const T* values, const SegmentPart* parts, double* sums) {
@@ -29,29 +22,26 @@ __global__ void part_squares_kernel(const T* values, const SegmentPart* parts, d
       sum += value * value;
     }
   }
-  sum = block_sum(sum);
+  sum = reduce_block<kThreads>(sum, Sum{});
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 __global__ void add_up_kernel(const double* sums, int count, double* total) {
   double sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) sum += sums[i];
-  sum = block_sum(sum);
+  sum = reduce_block<kThreads>(sum, Sum{});
   if (threadIdx.x == 0) *total = sum;
 }
 
 // `count` is a multiple of 16, as all flat blocks are.
 template <typename T>
 __global__ void find_non_finite_kernel(const T* gradients, int64_t count, int* found) {
-  constexpr int kSize = 16 / static_cast<int>(sizeof(T));
-  struct alignas(16) Pack {
-    T value[kSize];
-  };
+  constexpr int kSize = kWidestPack<T>;
   bool bad = false;
   const int64_t stride = static_cast<int64_t>(gridDim.x) * kThreads * kSize;
 #pragma unroll 4
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x) * kSize; i < count; i += stride) {
-    const Pack pack = *reinterpret_cast<const Pack*>(gradients + i);
+    const Pack<T> pack = load(gradients + i);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) bad = bad || !isfinite(pack.value[k]);
   }
@@ -81,16 +71,16 @@ void part_squares(bool is_double, const void* values, const SegmentPart* parts, 
   } else {
     part_squares_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const float*>(values), parts, sums);
   }
-  nn::cuda::check_cuda(cudaGetLastError(), "sum of squares");
+  check_cuda(cudaGetLastError(), "sum of squares");
 }
 
 void add_up(const double* sums, int count, double* total, cudaStream_t stream) {
   add_up_kernel<<<1, kThreads, 0, stream>>>(sums, count, total);
-  nn::cuda::check_cuda(cudaGetLastError(), "sum of squares");
+  check_cuda(cudaGetLastError(), "sum of squares");
 }
 
 void find_non_finite(bool is_double, const void* gradients, int64_t count, int* found, cudaStream_t stream) {
-  nn::cuda::check_cuda(cudaMemsetAsync(found, 0, sizeof(int), stream), "look for infinite gradients");
+  check_cuda(cudaMemsetAsync(found, 0, sizeof(int), stream), "look for infinite gradients");
   if (count == 0) return;
   const int64_t packs = count / (is_double ? 2 : 4);
   const int64_t wanted = (packs + kThreads - 1) / kThreads;
@@ -100,18 +90,18 @@ void find_non_finite(bool is_double, const void* gradients, int64_t count, int* 
   } else {
     find_non_finite_kernel<<<blocks, kThreads, 0, stream>>>(static_cast<const float*>(gradients), count, found);
   }
-  nn::cuda::check_cuda(cudaGetLastError(), "look for infinite gradients");
+  check_cuda(cudaGetLastError(), "look for infinite gradients");
 }
 
 void apply_loss_scale(LossScale* scale, const int* found, int64_t raise_after, double* inverse_loss_scale,
                       double* found_inf, cudaStream_t stream) {
   apply_loss_scale_kernel<<<1, 1, 0, stream>>>(scale, found, raise_after, inverse_loss_scale, found_inf);
-  nn::cuda::check_cuda(cudaGetLastError(), "loss scale");
+  check_cuda(cudaGetLastError(), "loss scale");
 }
 
 void write_fields(double* fields, const StepFields& values, int count, cudaStream_t stream) {
   write_fields_kernel<<<1, 8, 0, stream>>>(fields, values, count);
-  nn::cuda::check_cuda(cudaGetLastError(), "numbers of a step");
+  check_cuda(cudaGetLastError(), "numbers of a step");
 }
 
 }  // namespace trainyard::optim::cuda

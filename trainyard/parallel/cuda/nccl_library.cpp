@@ -16,14 +16,14 @@
 #include <nccl.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/nn/cuda/kernels/kernels.h"
+#include "trainyard/core/cuda/check_cuda.h"
 
 namespace trainyard::parallel {
 namespace {
 
 using core::Error;
 using core::ErrorCode;
-using nn::cuda::check_cuda;
+using core::cuda::check_cuda;
 
 constexpr const char* kFile = "libnccl.so.2";
 constexpr int kOldest = NCCL_VERSION(2, 18, 0);

@@ -1,8 +1,11 @@
 // All weights of a model in the dtype and layout of its kernels, in one launch.
-#include "trainyard/nn/cuda/kernels/element.cuh"
+#include "trainyard/core/cuda/element.cuh"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::nn::cuda {
 namespace {
+
+using namespace core::cuda;
 
 constexpr int kThreads = 256;
 
@@ -21,7 +24,7 @@ __global__ void copy_weights_kernel(const float* values, const WeightCopy* copie
 void copy_weights(const float* values, const WeightCopy* copies, int count, Element element, void* out,
                   cudaStream_t stream) {
   if (count == 0) return;
-  with_element(element, 1, [&](auto type, auto) {
+  with_element(element, [&](auto type) {
     using T = decltype(type);
     copy_weights_kernel<T><<<static_cast<unsigned>(count), kThreads, 0, stream>>>(values, copies, static_cast<T*>(out));
   });

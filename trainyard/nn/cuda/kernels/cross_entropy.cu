@@ -2,35 +2,19 @@
 // from the cache the second time.
 #include <cmath>
 
+#include "trainyard/core/cuda/reduce_block.cuh"
 #include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::nn::cuda {
 namespace {
+
+using namespace core::cuda;
 
 constexpr int kThreads = 256;
 
 struct Maximum {
   __device__ float operator()(float a, float b) const { return b > a || isnan(b) ? b : a; }
 };
-struct Sum {
-  __device__ float operator()(float a, float b) const { return a + b; }
-};
-
-// Over the block, the same for all its threads.
-template <typename Operation>
-__device__ inline float reduce(float value, const Operation& operation) {
-  __shared__ float shared[kThreads];
-  __syncthreads();  // of the reduction before
-  shared[threadIdx.x] = value;
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) < half) {
-      shared[threadIdx.x] = operation(shared[threadIdx.x], shared[threadIdx.x + half]);
-    }
-  }
-  __syncthreads();
-  return shared[0];
-}
 
 __global__ void cross_entropy_kernel(int rows, int classes, const float* logits, const int64_t* labels, float smoothing,
                                      float* losses, float* gradient) {
@@ -41,14 +25,14 @@ __global__ void cross_entropy_kernel(int rows, int classes, const float* logits,
 
   float largest = -INFINITY;
   for (int c = static_cast<int>(threadIdx.x); c < classes; c += kThreads) largest = Maximum{}(largest, z[c]);
-  largest = reduce(largest, Maximum{});
+  largest = reduce_block<kThreads>(largest, Maximum{});
   float exponentials = 0, shifted = 0;  // sums of exp(z - largest) and of z - largest
   for (int c = static_cast<int>(threadIdx.x); c < classes; c += kThreads) {
     exponentials += expf(z[c] - largest);
     shifted += z[c] - largest;
   }
-  exponentials = reduce(exponentials, Sum{});
-  shifted = reduce(shifted, Sum{});
+  exponentials = reduce_block<kThreads>(exponentials, Sum{});
+  shifted = reduce_block<kThreads>(shifted, Sum{});
   const float log_sum = logf(exponentials);
 
   // -sum(target * (z - largest - log_sum)), the targets summing to 1.

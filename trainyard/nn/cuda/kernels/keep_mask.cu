@@ -1,13 +1,16 @@
 // The masks of nn/keep_mask.h on the device, bit for bit: the streams of core/random.h, a thread for four
 // elements of a sample. The step is read from the device, so that a captured step draws new masks at each replay.
+#include "trainyard/core/cuda/element.cuh"
 #include "trainyard/core/random/random_bits.h"
-#include "trainyard/nn/cuda/kernels/element.cuh"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::nn::cuda {
 
 namespace random_bits = core::random_bits;
 
 namespace {
+
+using namespace core::cuda;
 
 constexpr int kThreads = 256;
 
@@ -43,7 +46,7 @@ void keep_mask(const KeepMask& mask, const int64_t* step, Element element, void*
   const uint64_t name_identity = random_bits::stream_identity(mask.name_hash);
   const int64_t blocks_each = (mask.per_sample + 3) / 4, count = mask.samples * blocks_each;
   const auto grid = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  with_element(element, 1, [&](auto type, auto) {
+  with_element(element, [&](auto type) {
     using T = decltype(type);
     keep_mask_kernel<T>
         <<<grid, kThreads, 0, stream>>>(mask, step, key, name_identity, static_cast<T*>(out), blocks_each);

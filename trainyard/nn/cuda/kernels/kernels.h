@@ -7,13 +7,15 @@
 
 #include <cuda_runtime_api.h>
 
+#include "trainyard/core/cuda/check_cuda.h"
+#include "trainyard/core/cuda/element.h"
 #include "trainyard/nn/cuda/kernels/row_grid.h"
 #include "trainyard/nn/cuda/kernels/weight_copies.h"
 #include "trainyard/nn/graph/ops.h"
 
 namespace trainyard::nn::cuda {
 
-enum class Element { kFloat, kHalf, kBFloat16 };
+using core::cuda::Element;
 
 struct RowShape {
   int64_t rows = 0;
@@ -116,8 +118,5 @@ struct KeepMask {
 void keep_mask(const KeepMask& mask, const int64_t* step, Element element, void* out, cudaStream_t stream);
 // *step = value, or one more than it was.
 void set_step(int64_t* step, int64_t value, bool advance, cudaStream_t stream);
-
-// Throws kInternal when `result` is not cudaSuccess.
-void check_cuda(cudaError_t result, const char* operation);
 
 }  // namespace trainyard::nn::cuda

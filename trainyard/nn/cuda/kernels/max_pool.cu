@@ -1,9 +1,12 @@
 // Max pooling, NHWC, one byte of index an output element where ATen keeps eight. The backward gathers: each pixel asks
 // the windows that cover it, so that no two threads write one place and sums have one order.
-#include "trainyard/nn/cuda/kernels/element.cuh"
+#include "trainyard/core/cuda/element.cuh"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::nn::cuda {
 namespace {
+
+using namespace core::cuda;
 
 constexpr int kThreads = 256;
 

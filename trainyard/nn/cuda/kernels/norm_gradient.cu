@@ -1,11 +1,14 @@
 // The backward of batch normalization with the addition and the activation behind it, in two passes over the data. The
 // first also serves a convolution's bias and activation, and a sum's activation.
+#include "trainyard/core/cuda/element.cuh"
 #include "trainyard/nn/cuda/kernels/activation_math.cuh"
 #include "trainyard/nn/cuda/kernels/affine.cuh"
 #include "trainyard/nn/cuda/kernels/row_sums.cuh"
 
 namespace trainyard::nn::cuda {
 namespace {
+
+using namespace core::cuda;
 
 template <typename T>
 struct Source {

@@ -1,8 +1,11 @@
 // The statistics of batch normalization: of a batch for training, of the running ones for inference.
+#include "trainyard/core/cuda/element.cuh"
 #include "trainyard/nn/cuda/kernels/row_sums.cuh"
 
 namespace trainyard::nn::cuda {
 namespace {
+
+using namespace core::cuda;
 
 // The value that sums of a channel are taken from. An infinite one would make NaN of the mean, which is infinite, too.
 template <typename T>
@@ -75,7 +78,7 @@ void moments(const RowShape& shape, const void* x, float* partial, cudaStream_t 
 
 void finish_moments(const RowShape& shape, const void* x, const float* partial, const NormStatistics& statistics,
                     cudaStream_t stream) {
-  with_element(shape.element, 1, [&](auto element, auto) {
+  with_element(shape.element, [&](auto element) {
     using T = decltype(element);
     finish_moments_kernel<T><<<finish_blocks(shape.channels), dim3(kFinishWidth, kFinishDepth), 0, stream>>>(
         static_cast<const T*>(x), shape.rows, shape.channels, partial, shape.grid.row_blocks, statistics);

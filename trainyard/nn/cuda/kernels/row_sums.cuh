@@ -2,7 +2,7 @@
 // threads in a tree, and finish_sums the blocks.
 #pragma once
 
-#include "trainyard/nn/cuda/kernels/element.cuh"
+#include "trainyard/nn/cuda/kernels/kernels.h"
 
 namespace trainyard::nn::cuda {
 

@@ -1,11 +1,14 @@
 // y = f(affine(x) + residual): a batch norm with the addition and the activation behind it, a convolution's bias with
 // its activation, a sum with its activation.
+#include "trainyard/core/cuda/element.cuh"
 #include "trainyard/nn/cuda/kernels/activation_math.cuh"
 #include "trainyard/nn/cuda/kernels/affine.cuh"
 #include "trainyard/nn/cuda/kernels/row_sums.cuh"
 
 namespace trainyard::nn::cuda {
 namespace {
+
+using namespace core::cuda;
 
 template <typename T, int kVector>
 struct Operands {

@@ -1,0 +1,63 @@
+// What a device computes by kernels of its own where the CPU runs the loops of this folder: updates of the parameters,
+// the look for infinite gradients, the loss scale, sums. A kind of device registers them when its objects are loaded:
+//
+//   const core::Registration<std::shared_ptr<const DeviceKernels>> kCuda(all_device_kernels(), "cuda",
+//                                                                        std::make_shared<CudaKernels>());
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/registry.h"
+#include "trainyard/optim/formulas.h"
+#include "trainyard/optim/segment_parts.h"
+
+namespace trainyard::optim {
+
+// One step of an optimizer over a whole parameter set.
+struct DeviceUpdate {
+  at::Tensor values;                  // [total] float or double
+  at::Tensor gradients;               // [total], dtype of values
+  std::span<const at::Tensor> slots;  // one [total] for each slot of the formula, dtype of values
+  const SegmentPartTable* parts = nullptr;
+  at::Tensor fields;  // StepState::tensor()
+  double decay = 0;   // weight decay of the parts that decay
+  double clip = 0;    // infinity: none
+};
+
+// All tensors are on the device. Every call returns once its work is handed to the calling thread's current stream of
+// the current device, and throws kInternal when that fails. Any thread.
+class DeviceKernels {
+ public:
+  virtual ~DeviceKernels() = default;
+
+  // Computes what flat_update.h says.
+  virtual void flat_update(const DeviceUpdate& update, const AnyFormula& formula) const = 0;
+
+  // Returns the sum of w^2 over all parts that decay: [] float64. values: [total] float or double.
+  virtual at::Tensor sum_of_decayed_squares(const at::Tensor& values, const SegmentPartTable& parts) const = 0;
+
+  // Writes `values` to the first elements of fields [>= values.size()] float64. At most 8 values; they travel with the
+  // launch, so that the caller may change them at once.
+  virtual void write_fields(const at::Tensor& fields, std::span<const double> values) const = 0;
+
+  // Sets found [1] int32 to 1 where an element of `gradients` is infinite or not a number, else to 0. gradients:
+  // [total] float or double, total a multiple of 16.
+  virtual void find_non_finite(const at::Tensor& gradients, const at::Tensor& found) const = 0;
+
+  // Writes the inverse of the scale and found_inf to `fields` (StepState::tensor()) and moves scale [2] float64, a
+  // LossScale, on by the rule of loss_scale_rule.h. `found` undefined: the scale is fixed, nothing was looked for.
+  virtual void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, int64_t raise_after,
+                                const at::Tensor& fields) const = 0;
+};
+
+// By the device's kind as LibTorch writes it: "cuda" where the CUDA engine is built in.
+core::Registry<std::shared_ptr<const DeviceKernels>>& all_device_kernels();
+
+// Returns null for the CPU, which needs none. They live as long as the program. Throws kUnsupported for a device whose
+// kind has not registered any.
+const DeviceKernels* device_kernels(at::Device device);
+
+}  // namespace trainyard::optim

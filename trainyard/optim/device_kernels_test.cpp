@@ -1,0 +1,125 @@
+// Who asks a device's kernels, for what, and with which numbers: on LibTorch's "meta" device, whose tensors have shapes
+// and no values, so that nothing but the kernels registered here can have done the work.
+#include "trainyard/optim/device_kernels.h"
+
+#include <limits>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/optim/l2_loss.h"
+#include "trainyard/optim/loss_scaler.h"
+#include "trainyard/optim/optimizer.h"
+
+namespace trainyard::optim {
+namespace {
+
+struct Calls {
+  std::vector<DeviceUpdate> updates;
+  std::vector<AnyFormula> formulas;
+  std::vector<std::vector<double>> fields;
+  std::vector<int> part_counts;
+  std::vector<int64_t> searched, raised_after;
+  std::vector<bool> searched_before_scaling;
+};
+
+Calls& calls() {
+  static Calls all;
+  return all;
+}
+
+class RecordingKernels : public DeviceKernels {
+ public:
+  void flat_update(const DeviceUpdate& update, const AnyFormula& formula) const override {
+    calls().updates.push_back(update);
+    calls().formulas.push_back(formula);
+  }
+  at::Tensor sum_of_decayed_squares(const at::Tensor& values, const SegmentPartTable& parts) const override {
+    calls().part_counts.push_back(parts.count);
+    return at::empty({}, values.options().dtype(at::kDouble));
+  }
+  void write_fields(const at::Tensor& fields, std::span<const double> values) const override {
+    EXPECT_GE(fields.numel(), static_cast<int64_t>(values.size()));
+    calls().fields.emplace_back(values.begin(), values.end());
+  }
+  void find_non_finite(const at::Tensor& gradients, const at::Tensor& found) const override {
+    EXPECT_EQ(found.scalar_type(), at::kInt);
+    calls().searched.push_back(gradients.numel());
+  }
+  void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, int64_t raise_after,
+                        const at::Tensor& fields) const override {
+    EXPECT_EQ(scale.numel(), 2);
+    EXPECT_EQ(fields.numel(), StepState::kFieldCount);
+    calls().raised_after.push_back(raise_after);
+    calls().searched_before_scaling.push_back(found.defined());
+  }
+};
+
+const core::Registration<std::shared_ptr<const DeviceKernels>> kMetaKernels(all_device_kernels(), "meta",
+                                                                            std::make_shared<RecordingKernels>());
+
+class DeviceKernelsTest : public testing::Test {
+ protected:
+  DeviceKernelsTest() {
+    calls() = {};
+    set_.declare({.name = "a.weight", .shape = {3, 11}, .init = nn::Initializer::zeros()});
+    set_.declare({.name = "b.weight", .shape = {kPartElements + 1}, .init = nn::Initializer::zeros()});
+    set_.allocate();
+  }
+
+  const at::Device device_{at::kMeta};
+  nn::ParameterSet set_{{.device = device_}};
+};
+
+TEST_F(DeviceKernelsTest, GetAnOptimizersUpdateWithItsNumbers) {
+  const auto optimizer = optimizers().get("nesterov")(set_, {.momentum = 0.8, .weight_decay = 0.5});
+  optimizer->set_weight_decay_factor(0.25);
+  const StepState state(device_);
+  const uint64_t before = set_.version();
+  optimizer->apply(state);
+  EXPECT_NE(set_.version(), before);
+  ASSERT_EQ(calls().updates.size(), 1u);
+  const DeviceUpdate& update = calls().updates[0];
+  EXPECT_TRUE(update.values.is_same(set_.values()));
+  EXPECT_TRUE(update.gradients.is_same(set_.gradients()));
+  EXPECT_EQ(update.parts->count, 3);
+  EXPECT_TRUE(update.fields.is_same(state.tensor()));
+  EXPECT_EQ(update.decay, 0.125);
+  EXPECT_EQ(update.clip, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(update.slots.size(), 1u);
+  EXPECT_EQ(std::get<MomentumFormula<true>>(calls().formulas[0]).momentum, 0.8);
+}
+
+TEST_F(DeviceKernelsTest, GetTheNumbersOfAStep) {
+  StepState state(device_);
+  state.write({.learning_rate = 0.5, .inverse_loss_scale = 0.25, .step = 7, .found_inf = true});
+  EXPECT_EQ(calls().fields, (std::vector<std::vector<double>>{{0.5, 0.25, 7, 1}}));
+}
+
+TEST_F(DeviceKernelsTest, GetTheL2Loss) {
+  EXPECT_EQ(L2Loss(set_, 0.5)().device(), device_);
+  EXPECT_EQ(calls().part_counts, (std::vector<int>{3}));
+}
+
+TEST_F(DeviceKernelsTest, LookForInfiniteGradientsOnlyWhereTheScaleMoves) {
+  StepState state(device_);
+  LossScaler fixed({.scale = 8, .raise_after = 5}, device_), moving({.scale = 8, .automatic = true}, device_);
+  fixed.end_step(set_.gradients(), state);
+  EXPECT_TRUE(calls().searched.empty());
+  moving.end_step(set_.gradients(), state);
+  EXPECT_EQ(calls().searched, (std::vector<int64_t>{set_.total()}));
+  EXPECT_EQ(calls().raised_after, (std::vector<int64_t>{5, 1000}));
+  EXPECT_EQ(calls().searched_before_scaling, (std::vector<bool>{false, true}));
+}
+
+TEST(DeviceKernels, AreNoneForTheCpuAndAnErrorForADeviceWithoutAny) {
+  EXPECT_EQ(device_kernels(at::kCPU), nullptr);
+  const core::Error error = core::thrown_by([] { device_kernels(at::Device(at::kXLA, 1)); });
+  EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported);
+  EXPECT_TRUE(core::says(error, "xla:1")) << error.what();
+}
+
+}  // namespace
+}  // namespace trainyard::optim
