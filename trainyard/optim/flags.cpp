@@ -66,8 +66,7 @@ void declare_loss_flags(core::FlagTable& table) {
   table.real("label_smoothing", 0, "part of the target that is spread evenly over all classes")
       .bounds(0, 1)
       .group(kGroup);
-  table.real("fp16_loss_scale", std::nullopt, "with use_fp16: factor of the loss; unset: the model's, 128; 1: none")
-      .group(kGroup);
+  table.real("fp16_loss_scale", std::nullopt, "with use_fp16: factor of the loss; unset: 128; 1: none").group(kGroup);
   table
       .boolean("fp16_enable_auto_loss_scale", false,
                "with use_fp16: halve the loss scale on overflow and raise it again")

@@ -79,13 +79,12 @@ void declare_process_flags(core::FlagTable& table) {
   table.boolean("cross_replica_sync", true, "workers wait for each other at every step")
       .group(kGroup)
       .pending(kProcesses);
-  table.text("horovod_device", "", "where horovod reduces: gpu, by NCCL; cpu is refused, as it needs MPI")
-      .group(kGroup);
+  table.text("horovod_device", "", "where horovod reduces: gpu, by NCCL; cpu is refused").group(kGroup);
   table.choice("horovod_reduce", "average", {"average", "sum"}, "how horovod joins the gradients of processes")
       .group(kGroup);
   table.text("server_protocol", "grpc", "protocol of TensorFlow's servers")
       .group(kGroup)
-      .warned("processes talk by MPI, NCCL, and gRPC to parameter servers");
+      .warned("GPUs talk by NCCL, replicas on the CPU by their common memory");
 }
 
 }  // namespace

@@ -87,13 +87,12 @@ void check_horovod(const FlagValues& values, bool gpu) {
                 {.problem = "--horovod_device is no device", .expected = "cpu or gpu", .actual = device});
   }
   if (device == "cpu") {
-    throw unsupported("--horovod_device=cpu cannot be run: reducing on CPUs needs MPI, which is not built yet",
+    throw unsupported("--horovod_device=cpu cannot be run: horovod reduces on GPUs only, by NCCL",
                       "leave it out: gradients are reduced on the GPUs");
   }
   if (!gpu) {
-    throw unsupported(
-        "--variable_update=horovod cannot be run on CPUs: their processes need MPI, which is not built yet",
-        "use GPUs, or --num_gpus replicas of one process");
+    throw unsupported("--variable_update=horovod cannot be run on CPUs: its processes meet by NCCL, which needs GPUs",
+                      "use GPUs, or --num_gpus replicas of one process");
   }
   for (const char* mode : {"eval", "forward_only"}) {
     if (values.boolean(mode)) {
@@ -177,7 +176,6 @@ void refuse_one_gpu_modes(const FlagValues& values) {
 }
 
 std::optional<optim::LossScalerOptions> loss_scale_of(const FlagValues& values) {
-  constexpr double kModelDefault = 128;  // upstream's, of every model
   if (!values.boolean("use_fp16")) {
     for (const char* flag : {"fp16_loss_scale", "fp16_enable_auto_loss_scale", "fp16_inc_loss_scale_every_n"}) {
       if (!values.changed(flag)) continue;
@@ -186,9 +184,9 @@ std::optional<optim::LossScalerOptions> loss_scale_of(const FlagValues& values) 
     }
     return std::nullopt;
   }
-  optim::LossScalerOptions options{.scale = values.optional_real("fp16_loss_scale").value_or(kModelDefault),
-                                   .automatic = values.boolean("fp16_enable_auto_loss_scale"),
+  optim::LossScalerOptions options{.automatic = values.boolean("fp16_enable_auto_loss_scale"),
                                    .raise_after = values.integer("fp16_inc_loss_scale_every_n")};
+  options.scale = values.optional_real("fp16_loss_scale").value_or(options.scale);
   options.validate();
   if (!options.automatic && options.scale == 1) return std::nullopt;
   return options;

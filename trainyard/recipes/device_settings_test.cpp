@@ -102,9 +102,9 @@ TEST(DeviceRequest, HorovodIsBetweenGpus) {
   const std::string mode = "--variable_update=horovod";
   EXPECT_EQ(problem({mode}, 1), "");
   EXPECT_EQ(problem({mode, "--horovod_device=gpu", "--horovod_reduce=sum"}, 1), "");
-  EXPECT_NE(problem({mode}, 0).find("MPI"), std::string::npos);
-  EXPECT_NE(problem({mode, "--device=cpu"}, 1).find("MPI"), std::string::npos);
-  EXPECT_NE(problem({mode, "--horovod_device=cpu"}, 1).find("MPI"), std::string::npos);
+  EXPECT_NE(problem({mode}, 0).find("NCCL"), std::string::npos);
+  EXPECT_NE(problem({mode, "--device=cpu"}, 1).find("NCCL"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=cpu"}, 1).find("NCCL"), std::string::npos);
   EXPECT_NE(problem({mode, "--horovod_device=tpu"}, 1), "");
   EXPECT_NE(problem({mode, "--eval"}, 1), "");
   EXPECT_NE(problem({mode, "--forward_only"}, 1), "");

@@ -30,8 +30,6 @@ const BuildInfo& build_info() {
       .optional_parts = {{"CUDA", TRAINYARD_WITH_CUDA != 0, "the CUDA toolkit 13.0, then cmake --preset cuda"},
                          {"NCCL", TRAINYARD_WITH_NCCL != 0,
                           "CUDA and nccl.h (libnccl-dev, or scripts/setup --cuda), then cmake --preset cuda"},
-                         {"MPI", false, "not in this version; it will need libopenmpi-dev and openmpi-bin"},
-                         {"gRPC", false, "not in this version; it will need libgrpc++-dev and protobuf-compiler-grpc"},
                          {"HDF5", TRAINYARD_HDF5 != 0, "libhdf5-dev, then cmake -DTRAINYARD_HDF5=ON"},
                          {"WebP", TRAINYARD_WEBP != 0, "libwebp-dev, then configure and build again"},
                          {"GIF", TRAINYARD_GIF != 0, "libgif-dev, then configure and build again"},

@@ -1,14 +1,12 @@
-// Collectives between replicas or ranks. Implementations: parallel/thread_communicator (replicas on threads of one
-// process); MPI and NCCL join there.
+// Collectives between replicas or ranks. Implementations: parallel/threads (replicas on threads of one process) and
+// parallel/nccl (GPUs, of one process or of several).
 //
 // Every method below is collective: all ranks call the same ones in the same order, each communicator from one thread a
 // rank at a time. A call that waits longer than the deadline throws kTimeout; after abort() every waiter and every
-// later call throws kPeerFailed with the aborter's message. Collectives inside backward and bucket reductions use
-// separate communicators (split()).
+// later call throws kPeerFailed with the aborter's message.
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -36,9 +34,6 @@ class Communicator {
 
   // Not collective: any thread, any time. Wakes all waiters of all ranks with `error`. The first error stays.
   virtual void abort(const Error& error) = 0;
-
-  // A communicator over the same ranks that shares nothing but abort() with this one. Collective.
-  virtual std::unique_ptr<Communicator> split() = 0;
 
   // How long a call may wait for its peers.
   void set_deadline(std::chrono::milliseconds deadline) { deadline_ = deadline; }

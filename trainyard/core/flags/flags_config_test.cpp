@@ -24,7 +24,7 @@ class FlagsConfig : public ::testing::Test {
   }
   // The error's line with the file's path as FILE.
   std::string failure(const std::string& yaml) {
-    std::string line = thrown_by([&] { read(yaml); }).line;
+    std::string line = flag_error_of([&] { read(yaml); }).line;
     if (const size_t at = line.find(path_); at != std::string::npos) line.replace(at, path_.size(), "FILE");
     return line;
   }
@@ -73,7 +73,7 @@ TEST_F(FlagsConfig, ErrorsNameFileAndLine) {
 }
 
 TEST_F(FlagsConfig, AMissingFileIsNotFound) {
-  EXPECT_EQ(thrown_by([&] { parse_flags(table_, {"--config=/nowhere/x.yaml"}); }).code, "not_found");
+  EXPECT_EQ(flag_error_of([&] { parse_flags(table_, {"--config=/nowhere/x.yaml"}); }).code, "not_found");
 }
 
 TEST_F(FlagsConfig, TheDumpReadsBackAsTheSameValues) {

@@ -48,8 +48,8 @@ TEST(FlagsHelp, MarkdownNamesOtherDefaultsWhereTheyDiffer) {
   EXPECT_NE(page.find("| `eval` | boolean | false; `friendly`: true | evaluate. |\n"), std::string::npos);
   EXPECT_NE(page.find("| gpu if there is one, else cpu; `friendly`: cpu |"), std::string::npos);
   EXPECT_NE(page.find("| `normalize` | boolean | true | "), std::string::npos);
-  EXPECT_EQ(thrown_by([&] { friendly.set_default("evil", "1"); }).code, "internal");
-  EXPECT_EQ(thrown_by([&] { friendly.set_default("momentum", "2"); }).code, "invalid_argument");
+  EXPECT_EQ(flag_error_of([&] { friendly.set_default("evil", "1"); }).code, "internal");
+  EXPECT_EQ(flag_error_of([&] { friendly.set_default("momentum", "2"); }).code, "invalid_argument");
 }
 
 }  // namespace

@@ -9,8 +9,8 @@ namespace {
 class FlagsParse : public ::testing::Test {
  protected:
   FlagValues parse(const std::vector<std::string>& arguments) { return parse_flags(table_, arguments); }
-  Thrown failure(const std::vector<std::string>& arguments) {
-    return thrown_by([&] { parse(arguments); });
+  FlagError failure(const std::vector<std::string>& arguments) {
+    return flag_error_of([&] { parse(arguments); });
   }
   const FlagTable table_ = small_table();
 };
@@ -44,22 +44,22 @@ TEST_F(FlagsParse, DifferentValuesOfOneFlagCanBeRefused) {
   const auto strict = [this](const std::vector<std::string>& arguments) {
     return parse_flags(table_, arguments, Repeats::kRefused);
   };
-  EXPECT_EQ(thrown_by([&] {
+  EXPECT_EQ(flag_error_of([&] {
               strict({"--batch_size=8", "--batch_size", "16"});
             }).line,
             "--batch_size is given twice with different values: got 8 and 16; leave one of them out");
-  EXPECT_EQ(thrown_by([&] {
+  EXPECT_EQ(flag_error_of([&] {
               strict({"--eval", "--clip=1", "--noeval"});
             }).line,
             "--eval is given twice with different values: got true and false; leave one of them out");
-  EXPECT_EQ(thrown_by([&] {
+  EXPECT_EQ(flag_error_of([&] {
               strict({"--eval_steps=1,2", "--eval_steps=1"});
             }).problem,
             "--eval_steps is given twice with different values");
   EXPECT_EQ(strict({"--batch_size=8", "--batch_size=8"}).integer("batch_size"), 8);
   EXPECT_TRUE(strict({"--eval", "--eval=true"}).boolean("eval"));
   std::vector<std::string> positional;
-  EXPECT_EQ(thrown_by([&] {
+  EXPECT_EQ(flag_error_of([&] {
               parse_flags(table_, {"--clip=1", "x", "--clip=2"}, positional, Repeats::kRefused);
             }).code,
             "invalid_argument");
@@ -93,12 +93,12 @@ TEST_F(FlagsParse, UnknownNamesSuggestTheNearest) {
 }
 
 TEST_F(FlagsParse, PendingAndLaterFlagsAreRefusedWhenTheyAskForSomething) {
-  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--fp16"})); }).line,
+  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--fp16"})); }).line,
             "--fp16=true is not available yet: fp16 compute; leave it out, or see docs/flags.md for what is");
-  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--fp16"})); }).code, "unsupported");
-  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--backbone=x"})); }).problem,
+  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--fp16"})); }).code, "unsupported");
+  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--backbone=x"})); }).problem,
             "--backbone=x is not available yet: needs ssd300");
-  EXPECT_EQ(thrown_by([&] { check_dispositions(parse({"--optimizer=adam"})); }).problem,
+  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--optimizer=adam"})); }).problem,
             "--optimizer=adam is not available yet: the adam optimizer");
   EXPECT_TRUE(check_dispositions(parse({"--nofp16", "--optimizer=momentum", "--mkl"})).empty());
 }

@@ -20,8 +20,8 @@ TEST(FlagTable, KeepsTheOrderOfDeclarationAndFindsByName) {
 TEST(FlagTable, RefusesMistakesOfTheDeclaration) {
   FlagTable table;
   table.boolean("eval", false, "");
-  EXPECT_EQ(thrown_by([&] { table.integer("eval", 1, ""); }).code, "internal");
-  EXPECT_EQ(thrown_by([&] {
+  EXPECT_EQ(flag_error_of([&] { table.integer("eval", 1, ""); }).code, "internal");
+  EXPECT_EQ(flag_error_of([&] {
               table.choice("device", "tpu", {"cpu", "gpu"}, "");
             }).problem,
             "Param device of value tpu is not in ('cpu', 'gpu')");
@@ -65,9 +65,9 @@ TEST(FlagValues, AStrongerSourceStands) {
 TEST(FlagValues, ReadingWronglyIsAnInternalError) {
   const FlagTable table = small_table();
   const FlagValues values(table);
-  EXPECT_EQ(thrown_by([&] { values.integer("momentum"); }).code, "internal");     // another kind
-  EXPECT_EQ(thrown_by([&] { values.integer("num_batches"); }).code, "internal");  // no value
-  EXPECT_EQ(thrown_by([&] { values.boolean("nothing"); }).code, "internal");      // no such flag
+  EXPECT_EQ(flag_error_of([&] { values.integer("momentum"); }).code, "internal");     // another kind
+  EXPECT_EQ(flag_error_of([&] { values.integer("num_batches"); }).code, "internal");  // no value
+  EXPECT_EQ(flag_error_of([&] { values.boolean("nothing"); }).code, "internal");      // no such flag
 }
 
 struct BadValue {
@@ -79,7 +79,8 @@ class FlagBadValue : public ::testing::TestWithParam<BadValue> {};
 TEST_P(FlagBadValue, IsRefusedInTheWordsOfTheFlagReference) {
   const FlagTable table = small_table();
   FlagValues values(table);
-  const Thrown thrown = thrown_by([&] { values.set(GetParam().flag, GetParam().text, FlagSource::kCommandLine); });
+  const FlagError thrown =
+      flag_error_of([&] { values.set(GetParam().flag, GetParam().text, FlagSource::kCommandLine); });
   EXPECT_EQ(thrown.problem, GetParam().problem);
   EXPECT_EQ(thrown.code, "invalid_argument");
   EXPECT_FALSE(values.given(values.table().find(GetParam().flag) ? GetParam().flag : "eval"));
@@ -107,9 +108,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FlagValue, SuggestsTheNearestNameAndChoice) {
   const FlagTable table = small_table();
   FlagValues values(table);
-  EXPECT_EQ(thrown_by([&] { values.set("bath_size", "1", FlagSource::kProgram); }).line,
+  EXPECT_EQ(flag_error_of([&] { values.set("bath_size", "1", FlagSource::kProgram); }).line,
             "Unknown flag 'bath_size'; did you mean --batch_size?");
-  EXPECT_EQ(thrown_by([&] { values.set("optimizer", "momentun", FlagSource::kProgram); }).line,
+  EXPECT_EQ(flag_error_of([&] { values.set("optimizer", "momentun", FlagSource::kProgram); }).line,
             "Param optimizer of value momentun is not in ('momentum', 'sgd', 'adam'); did you mean 'momentum'?");
 }
 

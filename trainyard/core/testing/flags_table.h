@@ -37,10 +37,10 @@ inline FlagTable small_table() {
 }
 
 // The error that `call` throws, as its problem text and as the whole line.
-struct Thrown {
+struct FlagError {
   std::string problem, line, code;
 };
-inline Thrown thrown_by(const std::function<void()>& call) {
+inline FlagError flag_error_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {

@@ -1,15 +1,13 @@
-// Asking a run to stop, and the one order in which it does.
+// Asking a run to stop.
 //
 // A StopSource is asked once (by a signal, a callback, an error); its tokens tell everyone who waits or loops. Stopping
-// is cooperative: the trainer finishes the step it is in, saves, and returns. Threads then end in the order of Stage.
+// is cooperative: the trainer finishes the step it is in, saves, and returns.
 #pragma once
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace trainyard::core {
 
@@ -41,26 +39,6 @@ class StopSource {
 
  private:
   std::shared_ptr<StopToken::State> state_;
-};
-
-// The stages of a shutdown, first to last. What produces ends before what consumes it, and logs end last.
-enum class Stage { kInput, kCompute, kCommunication, kCheckpoints, kMonitors, kLogs };
-
-// Runs registered actions in the order of their stage, within a stage the newest first, each once. An action that
-// throws does not keep the others from running; the first error is thrown at the end.
-class Shutdown {
- public:
-  ~Shutdown();  // runs what is left; errors are logged
-  void add(Stage stage, std::string name, std::function<void()> action);
-  void run();
-
- private:
-  struct Action {
-    Stage stage;
-    std::string name;
-    std::function<void()> run;
-  };
-  std::vector<Action> actions_;
 };
 
 }  // namespace trainyard::core

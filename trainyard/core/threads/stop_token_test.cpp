@@ -1,7 +1,8 @@
 #include "trainyard/core/threads/stop_token.h"
 
 #include <atomic>
-#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -68,53 +69,6 @@ TEST(StopToken, RequestNeedsAReason) {
   StopSource source;
   EXPECT_THROW(source.request_stop(StopReason::kNone, ""), Error);
   EXPECT_FALSE(source.token().stop_requested());
-}
-
-TEST(Shutdown, RunsByStageThenNewestFirstEachOnce) {
-  std::string order;
-  Shutdown shutdown;
-  const auto append = [&](const char* text) { return [&order, text] { order += text; }; };
-  shutdown.add(Stage::kLogs, "logs", append("L"));
-  shutdown.add(Stage::kInput, "input 1", append("1"));
-  shutdown.add(Stage::kMonitors, "monitors", append("M"));
-  shutdown.add(Stage::kInput, "input 2", append("2"));
-  shutdown.add(Stage::kCheckpoints, "checkpoints", append("K"));
-  shutdown.add(Stage::kCommunication, "communication", append("C"));
-  shutdown.add(Stage::kCompute, "compute", append("X"));
-  shutdown.run();
-  EXPECT_EQ(order, "21XCKML");
-  shutdown.run();
-  EXPECT_EQ(order, "21XCKML");
-}
-
-TEST(Shutdown, ErrorsDoNotStopOthersAndTheFirstIsThrown) {
-  std::string order;
-  Shutdown shutdown;
-  shutdown.add(Stage::kInput, "input", [] { throw std::runtime_error("input broke"); });
-  shutdown.add(Stage::kCompute, "compute", [&] { order += "X"; });
-  shutdown.add(Stage::kCheckpoints, "checkpoints", [] { throw std::runtime_error("disk full"); });
-  shutdown.add(Stage::kLogs, "logs", [&] { order += "L"; });
-  testing::internal::CaptureStderr();
-  try {
-    shutdown.run();
-    ADD_FAILURE() << "nothing was thrown";
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "input broke");
-  }
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("shutdown of checkpoints: disk full"), std::string::npos);
-  EXPECT_EQ(order, "XL");
-}
-
-TEST(Shutdown, DestructorRunsTheRestAndLogsErrors) {
-  bool ran = false;
-  testing::internal::CaptureStderr();
-  {
-    Shutdown shutdown;
-    shutdown.add(Stage::kInput, "input", [] { throw Error(ErrorCode::kIo, "late failure"); });
-    shutdown.add(Stage::kLogs, "logs", [&] { ran = true; });
-  }
-  EXPECT_TRUE(ran);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("late failure"), std::string::npos);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "trainyard/nn/execution/gradient_sink.h"
 
-#include <utility>
-
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
@@ -31,9 +29,7 @@ void GradientSink::begin(int micro_step, int micro_steps) {
   last_micro_step_ = micro_step == micro_steps - 1;
   for (State& each : states_) {
     each.written = 0;
-    if (micro_step != 0) continue;
-    each.fresh = true;
-    each.reported = false;
+    if (micro_step == 0) each.fresh = true;
   }
 }
 
@@ -43,9 +39,7 @@ bool GradientSink::overwrite(ParameterId id) const {
 }
 
 void GradientSink::write(ParameterId id, const at::Tensor& value) {
-  if (state(id).reported) {
-    wrote(id);  // throws, before the gradient is touched
-  }
+  require_unfinished(id);  // before the gradient is touched
   const at::Tensor gradient = parameters_->gradient(id);
   if (value.sizes() != gradient.sizes()) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a gradient has another shape than its parameter",
@@ -61,17 +55,20 @@ void GradientSink::write(ParameterId id, const at::Tensor& value) {
   wrote(id);
 }
 
+void GradientSink::require_unfinished(ParameterId id) {
+  if (state(id).written < state(id).uses) return;
+  throw core::Error(core::ErrorCode::kInternal,
+                    {.problem = "a gradient is written after its last use",
+                     .where = parameters_->segment(id).spec.name,
+                     .remedy = "call GradientSink::begin() before the forward of each micro-step, and set_uses() for "
+                               "a parameter that backward writes more than once"});
+}
+
 void GradientSink::wrote(ParameterId id) {
+  require_unfinished(id);
   State& place = state(id);
-  if (place.reported) {
-    throw core::Error(core::ErrorCode::kInternal,
-                      {.problem = "a gradient is written after it was reported ready",
-                       .where = parameters_->segment(id).spec.name,
-                       .remedy = "call GradientSink::begin() before the forward of each micro-step, and set_uses() for "
-                                 "a parameter that backward writes more than once"});
-  }
   place.fresh = false;
-  if (++place.written >= place.uses && last_micro_step_) report(id, place);
+  ++place.written;
 }
 
 void GradientSink::finish() {
@@ -82,13 +79,8 @@ void GradientSink::finish() {
     State& place = states_[index];
     if (place.fresh) parameters_->gradient(id).zero_();
     place.fresh = false;
-    if (!place.reported) report(id, place);
+    place.written = place.uses;
   }
-}
-
-void GradientSink::report(ParameterId id, State& place) {
-  place.reported = true;
-  if (listener_) listener_(id);
 }
 
 }  // namespace trainyard::nn

@@ -151,17 +151,6 @@ TEST(ReferenceExecutor, MasksDependOnStepMicroStepAndSeed) {
   EXPECT_FALSE(at::equal(base, output({.seed = 1, .step = 1, .micro_step = 1, .first_sample = 2})));
 }
 
-TEST(ReferenceExecutor, ReportsGradientsInBucketOrder) {
-  Replica replica(small_graph(true));
-  std::vector<std::string> ready;
-  replica.sink.set_listener([&](ParameterId id) { ready.push_back(replica.set.segment(id).spec.name); });
-  replica.step(images(4), labels(4), 0);
-  ASSERT_EQ(ready.size(), 5u);
-  EXPECT_EQ(ready.back(), "conv.weight");
-  EXPECT_EQ(ready[0].substr(0, 3), "fc.");
-  EXPECT_EQ(ready[2].substr(0, 3), "bn.");
-}
-
 TEST(ReferenceExecutor, PrefixesNames) {
   ParameterSet set;
   const auto executor =

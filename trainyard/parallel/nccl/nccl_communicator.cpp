@@ -79,29 +79,6 @@ class NcclCommunicator final : public DeviceCommunicator {
 
   void abort(const Error& error) override { watch_->fail({ErrorCode::kPeerFailed, error.detail()}); }
 
-  // A communicator of its own, whose ranks have met by this one.
-  std::unique_ptr<core::Communicator> split() override {
-    const std::string own = rank() == 0 ? library_->unique_id() : "";
-    const at::Tensor length = at::zeros({1}, at::kLong).fill_(static_cast<int64_t>(own.size()));
-    const auto bytes = static_cast<int64_t>(from_rank_0(length).item<int64_t>());
-    at::Tensor text = at::zeros({bytes}, at::kByte);
-    if (rank() == 0) std::copy(own.begin(), own.end(), static_cast<char*>(text.mutable_data_ptr()));
-    text = from_rank_0(text);
-    const std::string id(static_cast<const char*>(text.const_data_ptr()), static_cast<size_t>(bytes));
-
-    auto handles = library_->join(id, size(), rank(), std::span(&device_, 1));
-    auto member = std::make_shared<NcclMember>();
-    member->rank = rank();
-    member->size = size();
-    member->group = member_->group + ++splits_;
-    member->handle = std::move(handles[0]);
-    watch_->add(member);
-    auto communicator = std::make_unique<NcclCommunicator>(library_, watch_, member, device_);
-    communicator->set_deadline(deadline());
-    communicator->settle("joining a split", {NcclAnswer::State::kInProgress});
-    return communicator;
-  }
-
   void replayed() override {
     watch_->throw_if_failed();
     mark("captured step");
@@ -191,20 +168,11 @@ class NcclCommunicator final : public DeviceCommunicator {
     member_->pending.push_back({member_->handle->mark(), operation, Clock::now(), deadline()});
   }
 
-  // A CPU tensor, the same shape on all ranks.
-  at::Tensor from_rank_0(const at::Tensor& own) {
-    const at::Tensor placed = own.to(device_);
-    broadcast(placed, 0);
-    wait();
-    return placed.cpu();
-  }
-
-  const std::shared_ptr<NcclLibrary> library_;
+  const std::shared_ptr<NcclLibrary> library_;  // outlives what it has made
   const std::shared_ptr<NcclWatch> watch_;
   const std::shared_ptr<NcclMember> member_;
   const at::Device device_;
   at::Tensor barrier_;
-  int splits_ = 0;
 };
 
 void require_a_gpu_each(NcclLibrary& library, const NcclGroup& group) {

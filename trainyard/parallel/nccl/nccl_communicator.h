@@ -8,8 +8,8 @@
 // As core::Communicator says, but that it cannot see what the peers call: ranks that do not agree wait for each other
 // until the deadline, and the contents of tensors are then undefined. A mean is NCCL's: each rank's values times 1 /
 // size, added up, which is the sum's bits divided where the size is a power of two, and needs no further pass over the
-// data where it is not. Collectives may be recorded (nn::Accelerator::record()), but for barrier() and split(), which
-// wait. The communicators share one watch: what goes wrong with one rank ends all of them.
+// data where it is not. Collectives may be recorded (nn::Accelerator::record()), but for barrier(), which
+// waits. The communicators share one watch: what goes wrong with one rank ends all of them.
 #pragma once
 
 #include <chrono>

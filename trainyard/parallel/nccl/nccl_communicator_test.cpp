@@ -89,20 +89,6 @@ TEST(NcclCommunicator, ReturnsBeforeThePeersHaveCome) {
   EXPECT_TRUE(first.equal(at::full({3}, 3.0)));
 }
 
-TEST(NcclCommunicator, ASplitIsACommunicatorOfItsOwn) {
-  Rig rig(2);
-  rig.on_all([](int rank, DeviceCommunicator& own) {
-    const std::unique_ptr<core::Communicator> split = own.split();
-    EXPECT_EQ(split->rank(), rank);
-    EXPECT_EQ(split->size(), 2);
-    EXPECT_EQ(split->deadline(), own.deadline());
-    at::Tensor tensor = at::full({1}, rank + 1.0);
-    split->all_reduce(tensor, ReduceOp::kSum);
-    dynamic_cast<DeviceCommunicator&>(*split).wait();
-    EXPECT_EQ(tensor.item<float>(), 3);
-  });
-}
-
 TEST(NcclCommunicator, APeerThatNeverCallsIsATimeoutThatNamesIt) {
   Rig rig(3, milliseconds(100));
   at::Tensor first = at::full({7}, 1.0), second = at::full({7}, 1.0);

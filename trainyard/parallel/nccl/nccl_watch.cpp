@@ -70,7 +70,7 @@ Error NcclWatch::timeout(const NcclMember& late, const std::string& operation,
                          std::chrono::milliseconds deadline) const {
   std::vector<int> behind;
   for (const auto& other : members()) {
-    if (other->group == late.group && other->calls < late.calls) behind.push_back(other->rank);
+    if (other->calls < late.calls) behind.push_back(other->rank);
   }
   return {ErrorCode::kTimeout,
           {.problem = fmt::format("rank {} of {} waited {:.3g} s for its peers", late.rank, late.size,

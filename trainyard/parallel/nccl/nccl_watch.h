@@ -23,7 +23,6 @@ namespace trainyard::parallel {
 // A rank and what it has called.
 struct NcclMember {
   int rank = 0, size = 1;
-  int group = 0;     // which communicator, of those that share abort()
   std::mutex mutex;  // guards what follows
   std::unique_ptr<NcclRank> handle;
   bool ended = false;              // `handle` takes no further call

@@ -11,9 +11,8 @@ namespace {
 
 class FaultyCommunicator final : public core::Communicator {
  public:
-  FaultyCommunicator(std::unique_ptr<core::Communicator> inner, const CommunicatorFault& fault,
-                     std::shared_ptr<std::atomic<int>> calls)
-      : inner_(std::move(inner)), fault_(fault), calls_(std::move(calls)) {
+  FaultyCommunicator(std::unique_ptr<core::Communicator> inner, const CommunicatorFault& fault)
+      : inner_(std::move(inner)), fault_(fault) {
     set_deadline(inner_->deadline());
   }
 
@@ -35,17 +34,11 @@ class FaultyCommunicator final : public core::Communicator {
   }
   void abort(const core::Error& error) override { inner_->abort(error); }
 
-  // A split cannot be dropped: there would be nothing to return. It fails instead.
-  std::unique_ptr<core::Communicator> split() override {
-    if (!arrives()) throw failure();
-    return std::make_unique<FaultyCommunicator>(inner_->split(), fault_, calls_);
-  }
-
  private:
   // Counts a call and does what the fault says; false when the call is to be left out.
   bool arrives() {
     inner_->set_deadline(deadline());
-    if (++*calls_ != fault_.call) return true;
+    if (++calls_ != fault_.call) return true;
     switch (fault_.kind) {
       case CommunicatorFault::Kind::kFail:
         throw failure();
@@ -65,14 +58,14 @@ class FaultyCommunicator final : public core::Communicator {
 
   const std::unique_ptr<core::Communicator> inner_;
   const CommunicatorFault fault_;
-  const std::shared_ptr<std::atomic<int>> calls_;
+  std::atomic<int> calls_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<core::Communicator> make_faulty_communicator(std::unique_ptr<core::Communicator> communicator,
                                                              const CommunicatorFault& fault) {
-  return std::make_unique<FaultyCommunicator>(std::move(communicator), fault, std::make_shared<std::atomic<int>>(0));
+  return std::make_unique<FaultyCommunicator>(std::move(communicator), fault);
 }
 
 }  // namespace trainyard::parallel

@@ -4,7 +4,7 @@
 //                                                         {.call = 3, .kind =
 //                                                         parallel::CommunicatorFault::Kind::kDrop});
 //
-// Collective calls are counted from 1, those of communicators split from it included.
+// Collective calls are counted from 1.
 #pragma once
 
 #include <chrono>

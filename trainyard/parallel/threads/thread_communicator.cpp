@@ -1,7 +1,6 @@
 #include "trainyard/parallel/threads/thread_communicator.h"
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -26,7 +25,7 @@ using core::ReduceOp;
 
 // What one rank asks for. Ranks agree when all but the tensors are equal.
 struct Call {
-  enum class Kind { kAllReduce, kBroadcast, kAllGather, kBarrier, kSplit };
+  enum class Kind { kAllReduce, kBroadcast, kAllGather, kBarrier };
   Kind kind;
   int argument = 0;  // the operation or the root
   at::ScalarType type = at::ScalarType::Undefined;
@@ -54,8 +53,6 @@ std::string described(const Call& call) {
       return "all_gather of " + tensor();
     case Call::Kind::kBarrier:
       return "barrier";
-    case Call::Kind::kSplit:
-      return "split";
   }
   return "";
 }
@@ -78,40 +75,15 @@ std::optional<Error> disagreement(const std::vector<Call>& calls) {
   return std::nullopt;
 }
 
-class Group;
-
-// Shared by a communicator and all that were split from it.
-class AbortState {
- public:
-  bool aborted() const { return aborted_; }
-  Error error() const {
-    std::lock_guard lock(mutex_);
-    return {ErrorCode::kPeerFailed, error_->detail()};
-  }
-  void add(const std::shared_ptr<Group>& group) {
-    std::lock_guard lock(mutex_);
-    std::erase_if(groups_, [](const auto& known) { return known.expired(); });
-    groups_.push_back(group);
-  }
-  void abort(const Error& error);
-
- private:
-  mutable std::mutex mutex_;
-  std::optional<Error> error_;
-  std::atomic<bool> aborted_ = false;
-  std::vector<std::weak_ptr<Group>> groups_;
-};
-
 // Where the ranks of one communicator meet. A collective has two meetings. In the first, ranks wait for each other: it
 // can be aborted or time out, and then nobody passes. Once it is complete all ranks pass it, do their share of the work
 // on each other's tensors, which cannot block, and meet again: that wait is short, and nothing cuts it off, because a
 // rank that left early would change a tensor that a peer still reads.
 class Group {
  public:
-  Group(int size, std::shared_ptr<AbortState> aborts) : aborts_(std::move(aborts)), calls_(size) {}
+  explicit Group(int size) : calls_(size) {}
 
   int size() const { return static_cast<int>(calls_.size()); }
-  AbortState& aborts() { return *aborts_; }
 
   // Returns all ranks' calls once all have come.
   std::vector<Call> meet(int rank, Call call, std::chrono::milliseconds deadline) {
@@ -124,13 +96,13 @@ class Group {
     if (std::find(present_.begin(), present_.end(), false) == present_.end()) {
       complete();
     } else {
-      const auto over = [&] { return meetings_ != meeting || aborts_->aborted() || timeout_; };
+      const auto over = [&] { return meetings_ != meeting || aborted_ || timeout_; };
       // "For ever" as milliseconds::max() would overflow when it is added to now.
       const auto longest = std::min<std::chrono::milliseconds>(deadline, std::chrono::hours(24 * 365));
       if (!changed_.wait_for(lock, longest, over)) give_up(rank, operation, deadline);
       if (meetings_ == meeting) {
         if (timeout_) throw *timeout_;
-        throw aborts_->error();
+        throw *aborted_;
       }
     }
     // The verdict stays until the next meeting is complete, which needs this rank.
@@ -151,21 +123,19 @@ class Group {
     changed_.wait(lock, [&] { return second_meetings_ != meeting; });
   }
 
-  // Of the split that this rank has just met for.
-  std::shared_ptr<Group> child() {
-    std::lock_guard lock(mutex_);
-    return child_;
-  }
-
-  void wake() {
-    // Taking the lock keeps the wake-up from falling between a waiter's look at the state and its sleep.
-    { std::lock_guard lock(mutex_); }
+  // Ends all first meetings, now and later, with `error`. The first error stays.
+  void abort(const Error& error) {
+    {
+      std::lock_guard lock(mutex_);
+      if (aborted_) return;
+      aborted_ = Error(ErrorCode::kPeerFailed, error.detail());
+    }
     changed_.notify_all();
   }
 
  private:
   void check_usable() const {
-    if (aborts_->aborted()) throw aborts_->error();
+    if (aborted_) throw *aborted_;
     if (timeout_) throw Error(ErrorCode::kPeerFailed, timeout_->detail());
   }
 
@@ -177,10 +147,6 @@ class Group {
   void complete() {
     verdict_ = disagreement(calls_);
     if (verdict_) release_tensors();
-    if (!verdict_ && calls_[0].kind == Call::Kind::kSplit) {
-      child_ = std::make_shared<Group>(size(), aborts_);
-      aborts_->add(child_);
-    }
     std::fill(present_.begin(), present_.end(), false);
     ++meetings_;
     changed_.notify_all();
@@ -201,7 +167,6 @@ class Group {
     changed_.notify_all();
   }
 
-  const std::shared_ptr<AbortState> aborts_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Call> calls_;
@@ -209,24 +174,10 @@ class Group {
   uint64_t meetings_ = 0;
   std::optional<Error> verdict_;  // of the last complete meeting
   std::optional<Error> timeout_;
+  std::optional<Error> aborted_;
   int second_arrivals_ = 0;
   uint64_t second_meetings_ = 0;
-  std::shared_ptr<Group> child_;
 };
-
-void AbortState::abort(const Error& error) {
-  std::vector<std::weak_ptr<Group>> groups;
-  {
-    std::lock_guard lock(mutex_);
-    if (aborted_) return;
-    error_ = error;
-    aborted_ = true;
-    groups = groups_;
-  }
-  for (const auto& known : groups) {
-    if (const auto group = known.lock()) group->wake();
-  }
-}
 
 class ThreadCommunicator final : public core::Communicator {
  public:
@@ -275,14 +226,7 @@ class ThreadCommunicator final : public core::Communicator {
 
   void barrier() override { group_->meet(rank_, {.kind = Call::Kind::kBarrier}, deadline()); }
 
-  void abort(const Error& error) override { group_->aborts().abort(error); }
-
-  std::unique_ptr<Communicator> split() override {
-    group_->meet(rank_, {.kind = Call::Kind::kSplit}, deadline());
-    auto communicator = std::make_unique<ThreadCommunicator>(rank_, group_->child());
-    communicator->set_deadline(deadline());
-    return communicator;
-  }
+  void abort(const Error& error) override { group_->abort(error); }
 
  private:
   static Call tensor_call(Call::Kind kind, int argument, const at::Tensor& tensor) {
@@ -327,9 +271,7 @@ std::vector<std::unique_ptr<core::Communicator>> make_thread_communicators(int s
         ErrorCode::kInvalidArgument,
         {.problem = "a group of replicas has no members", .expected = "at least 1", .actual = std::to_string(size)});
   }
-  const auto aborts = std::make_shared<AbortState>();
-  const auto group = std::make_shared<Group>(size, aborts);
-  aborts->add(group);
+  const auto group = std::make_shared<Group>(size);
   std::vector<std::unique_ptr<core::Communicator>> communicators;
   for (int rank = 0; rank < size; ++rank) communicators.push_back(std::make_unique<ThreadCommunicator>(rank, group));
   return communicators;

@@ -154,31 +154,6 @@ TEST_P(ThreadCommunicatorSizes, ManyCallsInARow) {
   }));
 }
 
-TEST(ThreadCommunicator, SplitGivesAnIndependentOrder) {
-  auto communicators = make_thread_communicators(2);
-  expect_no_errors(run_ranks(communicators, [](Communicator& self) {
-    self.set_deadline(milliseconds(5000));
-    const std::unique_ptr<Communicator> other = self.split();
-    EXPECT_EQ(other->rank(), self.rank());
-    EXPECT_EQ(other->size(), 2);
-    EXPECT_EQ(other->deadline(), milliseconds(5000));
-    // Two threads a rank, each with a communicator of its own, in whatever order they run.
-    core::Thread second({.name = "second"}, [&] {
-      for (int i = 0; i < 100; ++i) {
-        at::Tensor tensor = at::full({10}, 2.0f);
-        other->all_reduce(tensor, ReduceOp::kSum);
-        EXPECT_EQ(tensor[0].item<float>(), 4);
-      }
-    });
-    for (int i = 0; i < 100; ++i) {
-      at::Tensor tensor = at::full({20}, 3.0, at::kDouble);
-      self.all_reduce(tensor, ReduceOp::kSum);
-      EXPECT_EQ(tensor[0].item<double>(), 6);
-    }
-    second.join();
-  }));
-}
-
 // All ranks must get an error that names both calls, and the next call must work.
 void expect_disagreement(const std::function<void(Communicator&)>& body, const std::string& expected) {
   auto communicators = make_thread_communicators(3);
@@ -274,7 +249,7 @@ TEST(ThreadCommunicator, DeadlineNamesWhoIsMissing) {
   }
 }
 
-TEST(ThreadCommunicator, AbortWakesAllWaitersOfAllSplits) {
+TEST(ThreadCommunicator, AbortWakesAllWaiters) {
   auto communicators = make_thread_communicators(3);
   std::atomic<int> failed = 0;
   const auto expect_peer_failed = [&](const std::function<void()>& call) {
@@ -288,21 +263,17 @@ TEST(ThreadCommunicator, AbortWakesAllWaitersOfAllSplits) {
     }
   };
   expect_no_errors(run_ranks(communicators, [&](Communicator& self) {
-    const std::unique_ptr<Communicator> other = self.split();
     if (self.rank() == 0) {
       std::this_thread::sleep_for(milliseconds(30));
       self.abort(Error(ErrorCode::kCorruptData, {.problem = "record checksum differs", .where = "shard 7"}));
       self.abort(Error(ErrorCode::kIo, "a later error"));
     } else {
-      core::Thread second({.name = "second"}, [&] { expect_peer_failed([&] { other->barrier(); }); });
       expect_peer_failed([&] { self.all_reduce(at::full({2}, 1.0f), ReduceOp::kSum); });
-      second.join();
     }
     expect_peer_failed([&] { self.barrier(); });
-    expect_peer_failed([&] { self.split(); });
-    expect_peer_failed([&] { other->all_gather(at::full({2}, 1.0f)); });
+    expect_peer_failed([&] { self.all_gather(at::full({2}, 1.0f)); });
   }));
-  EXPECT_EQ(failed, 4 + 9);
+  EXPECT_EQ(failed, 2 + 6);
 }
 
 TEST(FaultyCommunicator, FailureOfOneRankReachesAllThroughAbort) {
@@ -347,20 +318,6 @@ TEST(FaultyCommunicator, DroppedCallIsADeadlineAndASlowOneIsNot) {
   const auto late = errors_with({.call = 2, .kind = CommunicatorFault::Kind::kDelay, .delay = milliseconds(1200)});
   EXPECT_EQ(late[0].value().code(), ErrorCode::kTimeout);
   EXPECT_EQ(late[1].value().code(), ErrorCode::kPeerFailed);
-}
-
-TEST(FaultyCommunicator, CountsCallsOfItsSplits) {
-  auto communicators = make_thread_communicators(2);
-  communicators[0] =
-      make_faulty_communicator(std::move(communicators[0]), {.call = 3, .kind = CommunicatorFault::Kind::kFail});
-  const auto errors = run_ranks(communicators, [](Communicator& self) {
-    self.set_deadline(milliseconds(800));
-    const std::unique_ptr<Communicator> other = self.split();  // the first call
-    self.barrier();
-    other->barrier();
-  });
-  EXPECT_EQ(errors[0].value().code(), ErrorCode::kIo);
-  EXPECT_EQ(errors[1].value().code(), ErrorCode::kTimeout);
 }
 
 }  // namespace

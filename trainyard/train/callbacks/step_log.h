@@ -65,7 +65,6 @@ class StepLog : public Callback {
   explicit StepLog(StepLogOptions options);
 
   std::string name() const override { return "step_log"; }
-  Phase observes() const override { return options_.accuracies ? Phase::kOutput : Phase::kLoss; }
   bool chief_only() const override { return true; }
 
   void before_train(Trainer& trainer) override;

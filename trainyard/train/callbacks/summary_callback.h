@@ -36,7 +36,6 @@ class SummaryCallback : public Callback {
   explicit SummaryCallback(SummaryOptions options);
 
   std::string name() const override { return "summary"; }
-  Phase observes() const override { return Phase::kLoss; }
   bool chief_only() const override { return true; }
 
   void before_train(Trainer& trainer) override;

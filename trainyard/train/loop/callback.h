@@ -31,9 +31,6 @@ class Trainer;
 enum class Event { kSetup, kBeforeTrain, kBeforeEpoch, kBeforeStep, kAfterStep, kAfterEpoch, kAfterTrain };
 std::string_view event_name(Event event);  // "before_step"
 
-// What a callback reads from a step: only a declared phase splits a captured step.
-enum class Phase { kNothing, kLoss, kOutput, kGradients };
-
 // Seconds of a step, by what held it: they add up to `total` (replica 0's). An accelerator runs behind the thread that
 // takes the times, which can tell only waiting for input from all else: then compute is all that, communication and
 // update included.
@@ -60,7 +57,6 @@ class Callback : public core::Stateful {
  public:
   // Unique in a trainer: also the prefix of its saved state.
   virtual std::string name() const = 0;
-  virtual Phase observes() const { return Phase::kNothing; }
   // Only on the chief (rank 0).
   virtual bool chief_only() const { return false; }
 

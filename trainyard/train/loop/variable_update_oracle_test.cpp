@@ -44,7 +44,6 @@ class LossRecorder : public Callback {
  public:
   std::vector<double> total, base;
   std::string name() const override { return "loss_recorder"; }
-  Phase observes() const override { return Phase::kLoss; }
   void after_step(Trainer& trainer, const StepView& view) override {
     auto& single_cost = dynamic_cast<SingleCostTrainer&>(trainer);
     total.push_back(single_cost.last_total_loss());
