@@ -164,7 +164,9 @@ function(trainyard_library)
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(trainyard INTERFACE cxx_std_20)
   target_link_libraries(trainyard PUBLIC trainyard::libtorch fmt::fmt PRIVATE ${libraries} OpenMP::OpenMP_CXX Threads::Threads)
-  set_target_properties(trainyard PROPERTIES LINKER_LANGUAGE CXX)
+  # Until 1.0 a minor version may change the interface, as the package's version file says, too.
+  set_target_properties(trainyard PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endfunction()
 
 # The program, once the command line's room has sources.

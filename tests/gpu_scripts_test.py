@@ -158,7 +158,7 @@ sys.exit(1 if failed else 0)
 
     def test_packs_programs_with_the_libraries_they_need(self):
         for name in ("trainyard", "trainyard_data_test", "trainyard_nn_test", "trainyard_optim_test", "trainyard_parallel_test",
-                     "libtrainyard.so"):
+                     "libtrainyard.so.0.1"):
             self.write(f"built/{name}", "")
             shutil.copy2("/bin/true", self.root / "built" / name)
         archive = self.root / "packed" / "gpu.tar.xz"
@@ -166,7 +166,7 @@ sys.exit(1 if failed else 0)
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         with tarfile.open(archive) as packed:
-            self.assertLessEqual({"trainyard", "trainyard_nn_test", "libtrainyard.so", "libraries"}, set(packed.getnames()))
+            self.assertLessEqual({"trainyard", "trainyard_nn_test", "libtrainyard.so.0.1", "libraries"}, set(packed.getnames()))
         (self.root / "built/trainyard").unlink()
         done = subprocess.run([sys.executable, SCRIPTS / "gpu_check", f"--pack={archive}", f"--build={self.root}/built"],
                               capture_output=True, text=True)

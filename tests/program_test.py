@@ -429,6 +429,22 @@ class Display(unittest.TestCase):
         self.assertIn("resnet20 epoch", text)
 
 
+class Version(unittest.TestCase):
+    """One version: CMakeLists.txt says it, the program prints it, the library's name has it."""
+
+    def test_is_the_projects(self):
+        project = (pathlib.Path(__file__).parent.parent / "CMakeLists.txt").read_text()
+        version = re.search(r"project\(trainyard VERSION (\S+)", project).group(1)
+        done = run("--version")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, rf"^trainyard {re.escape(version)} \(([0-9a-f]+\+?|unknown)\)\n$")
+        needed = subprocess.run(["readelf", "-d", program], capture_output=True, text=True, check=True).stdout
+        soname = "libtrainyard.so." + version.rpartition(".")[0]
+        self.assertIn(f"[{soname}]", needed)
+        library = pathlib.Path(program).parent / soname
+        self.assertEqual(library.resolve().name, "libtrainyard.so." + version)
+
+
 class InstructionSets(unittest.TestCase):
     """The limit on what the processor is used for: TRAINYARD_MAX_CPU_ISA and --max_cpu_isa."""
 

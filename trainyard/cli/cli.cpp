@@ -7,6 +7,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/cli/command.h"
+#include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/registry.h"
@@ -36,13 +37,19 @@ constexpr Command kCommands[] = {
 void print_commands(std::ostream& out) {
   out << "Trainyard trains and benchmarks image classifiers.\n\nusage: trainyard COMMAND [--flag=value ...]\n\n";
   for (const Command& command : kCommands) fmt::print(out, "  {:8} {}\n", command.name, command.summary);
-  out << "\n`trainyard help` lists the flags of train and eval; each command takes --help.\n";
+  out << "\n`trainyard help` lists the flags of train and eval; each command takes --help.\n"
+         "`trainyard --version` says which version this is.\n";
 }
 
 int dispatch(const Arguments& arguments, Console& console) {
   if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h") {
     print_commands(console.out);
     return arguments.empty() ? kUsage : kSuccess;
+  }
+  if (arguments[0] == "--version" && arguments.size() == 1) {
+    const core::BuildInfo& build = core::build_info();
+    fmt::print(console.out, "trainyard {} ({})\n", build.version, build.git_revision);
+    return kSuccess;
   }
   if (arguments[0].starts_with("-")) return run_flags_alone(arguments, console);
   for (const Command& command : kCommands) {

@@ -13,7 +13,11 @@ namespace trainyard::cli {
 int run_data_convert(const Arguments& arguments, Console& console) {
   const data::ConvertOptions defaults;
   core::FlagTable table;
-  table.text("from", std::nullopt, "the data set: what --data_dir of train takes").group("Data");
+  table
+      .text("from", std::nullopt,
+            "the data set: what --data_dir of train takes; of class folders without train and val, the 1st, 11th, "
+            "21st, ... image of a class becomes a validation image, all others training images")
+      .group("Data");
   table
       .choice("to", data::conversion_targets().front(), data::conversion_targets(),
               "the form: TFRecords, WebDataset shards, class folders, CIFAR-10's binary batches")

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -100,10 +101,29 @@ TEST(Commands, DoctorsReportHasAFixedForm) {
 TEST(Commands, DoctorNamesWhatIsThereAndWhatIsMissing) {
   const CommandResult result = run_command({"doctor"});
   EXPECT_EQ(result.code, kSuccess);
-  for (const char* expected :
-       {"processor", "in use", "AVX2", "LibTorch", "oneDNN", "CPU training", "HDF5", "libopenmpi-dev"}) {
+  for (const char* expected : {"processor", "in use", "AVX2", "LibTorch", "oneDNN", "CPU training", "HDF5", "CUDA"}) {
     EXPECT_NE(result.out.find(expected), std::string::npos) << expected << "\n" << result.out;
   }
+}
+
+TEST(Commands, DoctorSaysWhatIsMissingForCuda) {
+  const auto finding = [](bool built_in, bool toolkit_found) {
+    const DoctorReport::Section section =
+        features_section({{"CUDA", built_in, "the toolkit"}, {"HDF5", false, "libhdf5-dev"}}, toolkit_found);
+    EXPECT_EQ(section.rows.back(), std::pair(std::string("HDF5"), std::string("missing: libhdf5-dev")));
+    return section.rows[section.rows.size() - 2].second;
+  };
+  EXPECT_EQ(finding(false, false), "missing: the toolkit");
+  EXPECT_EQ(finding(false, true), "toolkit found, not built in: cmake --preset cuda");
+  EXPECT_EQ(finding(true, true), "built in");
+}
+
+TEST(Commands, VersionIsOneLine) {
+  const CommandResult result = run_command({"--version"});
+  EXPECT_EQ(result.code, kSuccess);
+  EXPECT_EQ(result.out,
+            fmt::format("trainyard {} ({})\n", core::build_info().version, core::build_info().git_revision));
+  EXPECT_EQ(run_command({"--version", "--model=trivial"}).code, kUsage);
 }
 
 TEST(Commands, MakeShapesWritesADataSetOnceAndRefusesAnotherPlace) {

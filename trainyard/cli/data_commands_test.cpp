@@ -236,6 +236,62 @@ TEST_F(DataCommands, IndexWritesWhatRunsRead) {
   EXPECT_EQ(run_command({"data", "index", temp_.path()}).code, kFailure);
 }
 
+TEST_F(DataCommands, IndexLooksIntoTheFoldersOfTheSubsets) {
+  const std::string divided = temp_.file("divided");
+  for (const std::string& name : files_.list(shapes_)) {
+    if (name.find("-of-") == std::string::npos) continue;
+    const std::string folder = core::join_path(divided, name.starts_with("train") ? "train" : "val");
+    files_.make_directories(folder);
+    files_.write_file_atomically(core::join_path(folder, name), files_.read_file(core::join_path(shapes_, name)));
+  }
+  const CommandResult result = run_command({"data", "index", divided});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(result.out, "indexed 84 records in 3 shards, in " + divided + "/train/idx and " + divided + "/val/idx\n");
+  EXPECT_EQ(files_.list(core::join_path(divided, "train/idx")).size(), 2U);
+  // Runs read them there.
+  damage(core::join_path(divided, "val/idx/validation-00000-of-00001.idx"), [](std::string& b) { b += "9 99\n"; });
+  const CommandResult stale = run_command({"data", "verify", "--data_name=shapes", divided});
+  EXPECT_EQ(stale.code, kFailure);
+  EXPECT_THAT(stale.out, HasSubstr("bad: index file is not of this shard"));
+  // All in one folder, as --data_index_dir takes it.
+  const CommandResult together = run_command({"data", "index", divided, "--output=" + temp_.file("idx")});
+  EXPECT_EQ(together.out, "indexed 84 records in 3 shards, in " + temp_.file("idx") + "\n");
+  EXPECT_EQ(files_.list(temp_.file("idx")).size(), 3U);
+  // Two shards of one name have no place there.
+  const std::string name = "val/validation-00000-of-00001";
+  files_.write_file_atomically(core::join_path(divided, "train/validation-00000-of-00001"),
+                               files_.read_file(core::join_path(divided, name)));
+  const CommandResult same = run_command({"data", "index", divided, "--output=" + temp_.file("other")});
+  EXPECT_EQ(same.code, kUsage);
+  EXPECT_THAT(same.err, HasSubstr("two shards of one name"));
+  EXPECT_FALSE(files_.exists(temp_.file("other")));
+}
+
+// Without folders of the subsets, a training may read all images, but what is written has each of them once.
+TEST_F(DataCommands, ClassFoldersWithoutSubsetsAreDivided) {
+  ASSERT_EQ(convert(shapes_, "folder", temp_.file("folder")).code, kSuccess);
+  const std::string whole = core::join_path(temp_.file("folder"), "train");  // 12 classes of 5 images
+  files_.make_directories(core::join_path(whole, "zebra"));
+  const std::string one = core::join_path(whole, files_.list(whole)[0]);
+  files_.write_file_atomically(core::join_path(whole, "zebra/only.png"),
+                               files_.read_file(core::join_path(one, files_.list(one)[0])));
+  const std::string divided = temp_.file("divided");
+  const CommandResult result = convert(whole, "folder", divided);
+  EXPECT_EQ(result.out, "wrote 49 training and 12 validation images of shapes to " + divided + "\n") << result.err;
+  EXPECT_THAT(result.err, HasSubstr("has no folder train or val"));
+  EXPECT_EQ(files_.list(core::join_path(divided, "train/zebra")).size(), 1U);
+  EXPECT_EQ(files_.list(core::join_path(divided, "val/zebra")).size(), 0U);
+  const std::vector<std::string> train = content(divided, data::Subset::kTrain),
+                                 validation = content(divided, data::Subset::kValidation);
+  std::vector<std::string> both = train;
+  both.insert(both.end(), validation.begin(), validation.end());
+  std::sort(both.begin(), both.end());
+  EXPECT_EQ(both, content(whole, data::Subset::kTrain));
+  // Each time the same.
+  ASSERT_EQ(convert(whole, "webdataset", temp_.file("tars")).code, kSuccess);
+  EXPECT_EQ(content(temp_.file("tars"), data::Subset::kValidation), validation);
+}
+
 TEST_F(DataCommands, IndexFilesAreThoseOfDali) {
   const auto sample = core::shared_data("imagenet_sample");
   if (!sample) GTEST_SKIP() << core::missing_shared_data("imagenet_sample");

@@ -8,7 +8,7 @@
 #include <fmt/ostream.h>
 #include <sys/utsname.h>
 
-#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/machine/cuda_toolkit.h"
 #include "trainyard/core/machine/machine_info.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/system/cpu_isa.h"
@@ -69,17 +69,6 @@ DoctorReport::Section build() {
   return section;
 }
 
-DoctorReport::Section features() {
-  DoctorReport::Section section{"Features",
-                                {{"CPU training", "built in"},
-                                 {"replicas on threads", "built in"},
-                                 {"allocator", core::cpu_allocator_installed() ? "caching" : "the system's"}}};
-  for (const core::OptionalPart& part : core::build_info().optional_parts) {
-    section.rows.emplace_back(part.name, part.built_in ? "built in" : fmt::format("missing: {}", part.how_to_get));
-  }
-  return section;
-}
-
 std::string utc_day(int64_t unix_seconds) {
   const std::time_t seconds = unix_seconds;
   std::tm fields{};
@@ -89,6 +78,19 @@ std::string utc_day(int64_t unix_seconds) {
 }
 
 }  // namespace
+
+DoctorReport::Section features_section(const std::vector<core::OptionalPart>& parts, bool cuda_toolkit_found) {
+  DoctorReport::Section section{"Features",
+                                {{"CPU training", "built in"},
+                                 {"replicas on threads", "built in"},
+                                 {"allocator", core::cpu_allocator_installed() ? "caching" : "the system's"}}};
+  for (const core::OptionalPart& part : parts) {
+    std::string finding = fmt::format("missing: {}", part.how_to_get);
+    if (part.name == "CUDA" && cuda_toolkit_found) finding = "toolkit found, not built in: cmake --preset cuda";
+    section.rows.emplace_back(part.name, part.built_in ? "built in" : finding);
+  }
+  return section;
+}
 
 DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& choices) {
   DoctorReport::Section section{"Convolutions", {{"kernels", nn::cpu::to_string(nn::cpu::isa())}}};
@@ -132,8 +134,11 @@ DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& l
 }
 
 DoctorReport examine_machine() {
+  constexpr int kOldestToolkit = 13000;  // cmake/Cuda.cmake asks for 13.0
+  const bool toolkit = !core::find_cuda_toolkit(core::cuda_toolkit_folders(), kOldestToolkit).empty();
   return {{machine(), instruction_sets(), limits_section(core::load_machine_limits()),
-           convolutions_section(nn::cpu::ConvolutionChoices::instance()), build(), features()}};
+           convolutions_section(nn::cpu::ConvolutionChoices::instance()), build(),
+           features_section(core::build_info().optional_parts, toolkit)}};
 }
 
 void print_report(const DoctorReport& report, std::ostream& out) {

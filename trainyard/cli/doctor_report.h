@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/build_info.h"
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/nn/cpu/convolution/convolution_choice.h"
 
@@ -26,6 +27,9 @@ DoctorReport examine_machine();
 DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits);
 // What --conv_algorithm=auto has measured.
 DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& choices);
+// What can be left out when building, and whether it was. `cuda_toolkit_found`: a build on this machine could have
+// CUDA.
+DoctorReport::Section features_section(const std::vector<core::OptionalPart>& parts, bool cuda_toolkit_found);
 void print_report(const DoctorReport& report, std::ostream& out);
 
 }  // namespace trainyard::cli

@@ -77,15 +77,6 @@ std::optional<StoredImages> shards_in(core::FileSystem& files, const std::string
   return shards_of(records.empty() ? std::move(tars) : std::move(records));
 }
 
-// The folder of the subset: DIR/train, DIR/val, ...
-std::optional<std::string> subset_folder(const DatasetOptions& options, Subset subset) {
-  for (const std::string& word : words_of(subset)) {
-    std::string path = core::join_path(options.directory, word);
-    if (is_directory(*options.files, path)) return path;
-  }
-  return std::nullopt;
-}
-
 std::optional<StoredImages> look_into(const DatasetOptions& options, std::string_view prefix) {
   core::FileSystem& files = *options.files;
   // A tar without a word for a subset belongs to the training images.
@@ -94,10 +85,12 @@ std::optional<StoredImages> look_into(const DatasetOptions& options, std::string
            (options.subset == Subset::kTrain && !names_subset(name, Subset::kValidation));
   };
   if (auto shards = shards_in(files, options.directory, prefix, belongs)) return shards;
-  if (const auto folder = subset_folder(options, options.subset)) {
-    if (auto shards = shards_in(files, *folder, prefix, [](std::string_view) { return true; })) return shards;
-    if (!folders_in(files, *folder).empty()) return StoredImages{Form::kClassFolders, {*folder}};
-  } else if (!subset_folder(options, other(options.subset)) && holds_class_folders(files, options.directory)) {
+  const auto own = subset_folders(files, options.directory, options.subset);
+  if (!own.empty()) {
+    if (auto shards = shards_in(files, own[0], prefix, [](std::string_view) { return true; })) return shards;
+    if (!folders_in(files, own[0]).empty()) return StoredImages{Form::kClassFolders, {own[0]}};
+  } else if (subset_folders(files, options.directory, other(options.subset)).empty() &&
+             holds_class_folders(files, options.directory)) {
     return StoredImages{Form::kClassFolders, {options.directory}};
   }
   return std::nullopt;
@@ -208,6 +201,24 @@ std::vector<std::string> paths_named(core::FileSystem& files, const std::string&
     }
   }
   return paths;
+}
+
+std::vector<std::string> subset_folders(core::FileSystem& files, const std::string& directory, Subset subset) {
+  std::vector<std::string> folders;
+  for (const std::string& word : words_of(subset)) {
+    std::string path = core::join_path(directory, word);
+    if (is_directory(files, path)) folders.push_back(std::move(path));
+  }
+  return folders;
+}
+
+bool subsets_are_one(const DatasetOptions& options, std::string_view prefix) {
+  try {
+    const StoredImages stored = find_stored_images(options, prefix);
+    return stored.form == Form::kClassFolders && stored.paths.front() == options.directory;
+  } catch (const NoSuchSubset&) {
+    return false;  // none of this subset, or a form of this set's own
+  }
 }
 
 void require_data(core::FileSystem& files, const std::string& directory) {

@@ -52,6 +52,14 @@ std::vector<std::string> paths_named(core::FileSystem& files, const std::string&
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
                                 std::string_view other_forms = "");
 
+// Returns the folders of `directory` whose name is a word for the subset, as far as they are there: DIR/train; or
+// DIR/validation, DIR/val, DIR/test. The first is the one that is read.
+std::vector<std::string> subset_folders(core::FileSystem& files, const std::string& directory, Subset subset);
+
+// Returns true for class folders that are read whichever subset is asked for, because `options.directory` has no folder
+// of a subset: an image is in both then.
+bool subsets_are_one(const DatasetOptions& options, std::string_view prefix);
+
 // Throws kNotFound where `directory` names nothing that is there: no directory, no file, no glob and no braces.
 void require_data(core::FileSystem& files, const std::string& directory);
 

@@ -30,6 +30,8 @@ class FolderDataset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(places_.size()); }
   // Errors of the operating system are thrown: a file that has gone since the start is no bad sample.
   core::Result<Record> read(int64_t index) const override;
+  // Returns the label of sample `index` without reading its file.
+  int64_t label(int64_t index) const { return folders_[places_[index].folder].label; }
   int64_t label_count() const override { return static_cast<int64_t>(classes_.size()); }
   std::vector<std::string> label_names() const override { return classes_; }
 

@@ -1,6 +1,5 @@
 #include "trainyard/data/datasets/record_index_files.h"
 
-#include <atomic>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -9,10 +8,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/machine/user_cache.h"
 #include "trainyard/core/random/random.h"
-#include "trainyard/core/threads/parallel.h"
-#include "trainyard/core/threads/thread.h"
 #include "trainyard/formats/records/record_index.h"
-#include "trainyard/formats/records/tfrecord.h"
 
 namespace trainyard::data {
 namespace {
@@ -48,28 +44,6 @@ void keep_index(core::FileSystem& files, const std::string& path, const formats:
   } catch (const core::Error& error) {
     core::log::debug("the index of a shard is not kept: {}", error.what());
   }
-}
-
-IndexedShards write_index_files(const std::string& directory, const std::string& output, core::FileSystem& files) {
-  std::vector<std::string> names;
-  for (const std::string& name : files.list(directory)) {
-    if (name.find("-of-") != std::string::npos && !name.ends_with(".idx")) names.push_back(name);
-  }
-  if (names.empty()) {
-    throw core::Error(core::ErrorCode::kNotFound, {.problem = "no TFRecords to index",
-                                                   .where = directory,
-                                                   .expected = "files as train-00000-of-01024",
-                                                   .remedy = "pass the directory that holds the shards"});
-  }
-  files.make_directories(output);
-  std::atomic<int64_t> records = 0;
-  core::for_each_parallel(names.size(), core::available_cores(), [&](size_t i) {
-    const auto shard = files.open_read(core::join_path(directory, names[i]));
-    const formats::RecordIndex index(formats::index_tfrecord(*shard));
-    files.write_file_atomically(core::join_path(output, names[i] + ".idx"), formats::format_record_index(index));
-    records += static_cast<int64_t>(index.size());
-  });
-  return {static_cast<int64_t>(names.size()), records};
 }
 
 }  // namespace trainyard::data

@@ -16,6 +16,7 @@
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/tools/convert_dataset.h"
+#include "trainyard/data/tools/index_shards.h"
 
 namespace trainyard::data {
 namespace {
@@ -61,7 +62,7 @@ class InputFaults : public ::testing::Test {
     }
     convert_dataset(
         {.name = "shapes", .from = temp->file("folder"), .output = temp->file("indexed"), .to = "tfrecord"});
-    write_index_files(temp->file("indexed"), temp->file("indexed/idx"));
+    write_index_files(temp->file("indexed"));
   }
   static void TearDownTestSuite() { delete temp; }
 

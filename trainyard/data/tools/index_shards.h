@@ -1,0 +1,25 @@
+// Writes the index files of a data set's TFRecord shards.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/files/file_system.h"
+
+namespace trainyard::data {
+
+struct IndexedShards {
+  int64_t shards = 0, records = 0;
+  std::vector<std::string> folders;  // where the index files are: one for each folder of shards, or `output` alone
+};
+
+// Writes for each shard NAME-of-NAME in `directory`, and in its folders of a subset (DIR/train, DIR/val, ...), the file
+// NAME.idx: the bytes of DALI's tfrecord2idx. They go into the folder idx beside their shard, where runs look for them,
+// or all into `output`. Folders are made. Throws kNotFound when there is no shard, kInvalidArgument when two shards of
+// one name would share an index file, kCorruptData where a shard cannot be indexed; the files of the others may then be
+// there already.
+IndexedShards write_index_files(const std::string& directory, const std::string& output = "",
+                                core::FileSystem& files = core::local_file_system());
+
+}  // namespace trainyard::data
