@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -11,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/nn/execution/device_loss.h"
 
 namespace trainyard::nn {
 namespace {
@@ -54,6 +56,23 @@ TEST(Loss, SixteenBitLogitsGiveAFloatLoss) {
   const at::Tensor loss = softmax_cross_entropy(at::zeros({2, 8}, at::kBFloat16), at::tensor({1, 7}, at::kLong));
   EXPECT_EQ(loss.scalar_type(), at::kFloat);
   EXPECT_NEAR(loss.item<double>(), std::log(8.0), 1e-6);
+}
+
+// LibTorch's "meta" device has shapes and no values: nothing but the kernel registered here can have been asked.
+TEST(Loss, IsADevicesOwnWhereOneIsRegistered) {
+  static std::vector<double> smoothings;
+  const core::Registration<DeviceCrossEntropy> registered(
+      device_cross_entropies(), "meta", [](const at::Tensor& logits, const at::Tensor&, double smoothing) {
+        EXPECT_EQ(logits.scalar_type(), at::kFloat);
+        smoothings.push_back(smoothing);
+        return at::empty({}, logits.options());
+      });
+  const at::Tensor labels = at::empty({2}, at::TensorOptions(at::kLong).device(at::kMeta));
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kDouble}) {  // double is ATen's
+    const at::Tensor logits = at::empty({2, 5}, at::TensorOptions(dtype).device(at::kMeta));
+    EXPECT_EQ(softmax_cross_entropy(logits, labels, {.label_smoothing = 0.25}).dim(), 0);
+  }
+  EXPECT_EQ(smoothings, (std::vector<double>{0.25, 0.25}));
 }
 
 TEST(TopK, CountsTiesInAndNonFiniteOut) {
