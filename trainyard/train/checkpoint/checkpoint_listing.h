@@ -27,13 +27,13 @@ struct CheckpointListing {
   const DamagedCheckpoint* newest_damage() const;
 };
 
-// Looks at names, manifests and lengths; the bytes of tensors are compared with their checksums when one is opened. A
-// training may save and remove checkpoints meanwhile: what goes away while it is looked at is not damage. No such
-// directory: an empty listing. Throws kIo.
 // How often who reads looks again: a training that saves all the time may take away what was just listed or found, but
 // it is not that often as quick as this.
 inline constexpr int kMostLooks = 10;
 
+// Looks at names, manifests and lengths; the bytes of tensors are compared with their checksums when one is opened. A
+// training may save and remove checkpoints meanwhile: what goes away while it is looked at is not damage. No such
+// directory: an empty listing. Throws kIo.
 CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files);
 
 // The damage of one checkpoint directory by the same look; none: it is intact, or went away meanwhile.
