@@ -18,8 +18,8 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/optim/device_kernels.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/step/device_kernels.h"
 
 namespace trainyard::optim {
 

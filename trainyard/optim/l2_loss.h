@@ -4,8 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/device_kernels.h"
-#include "trainyard/optim/segment_parts.h"
+#include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 namespace trainyard::optim {
 

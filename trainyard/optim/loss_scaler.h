@@ -10,9 +10,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/optim/device_kernels.h"
-#include "trainyard/optim/loss_scale_rule.h"
-#include "trainyard/optim/step_state.h"
+#include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/step/loss_scale_rule.h"
+#include "trainyard/optim/step/step_state.h"
 
 namespace trainyard::optim {
 

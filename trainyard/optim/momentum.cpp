@@ -1,6 +1,6 @@
 #include "trainyard/optim/flat_update.h"
-#include "trainyard/optim/formulas.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/step/formulas.h"
 
 namespace trainyard::optim {
 namespace {

@@ -21,9 +21,9 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/device_kernels.h"
-#include "trainyard/optim/segment_parts.h"
-#include "trainyard/optim/step_state.h"
+#include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/step/segment_parts.h"
+#include "trainyard/optim/step/step_state.h"
 
 namespace trainyard::optim {
 

@@ -1,7 +1,7 @@
 // Stochastic gradient descent without state.
 #include "trainyard/optim/flat_update.h"
-#include "trainyard/optim/formulas.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/step/formulas.h"
 
 namespace trainyard::optim {
 namespace {

@@ -1,12 +1,12 @@
-// The optimizers' kernels for NVIDIA GPUs, as optim/device_kernels.h asks for them.
+// The optimizers' kernels for NVIDIA GPUs, as optim/step/device_kernels.h asks for them.
 #include <algorithm>
 
 #include <ATen/ops/empty.h>
 
 #include "trainyard/core/cuda/libtorch.h"
 #include "trainyard/optim/cuda/kernels.h"
-#include "trainyard/optim/device_kernels.h"
-#include "trainyard/optim/step_state.h"
+#include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/step/step_state.h"
 
 namespace trainyard::optim::cuda {
 namespace {

@@ -16,9 +16,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/optim/device_kernels.h"
 #include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/step/device_kernels.h"
 
 namespace trainyard::optim::cuda {
 namespace {

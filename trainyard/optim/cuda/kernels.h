@@ -7,9 +7,9 @@
 
 #include <cuda_runtime_api.h>
 
-#include "trainyard/optim/formulas.h"
-#include "trainyard/optim/loss_scale_rule.h"
-#include "trainyard/optim/segment_part.h"
+#include "trainyard/optim/step/formulas.h"
+#include "trainyard/optim/step/loss_scale_rule.h"
+#include "trainyard/optim/step/segment_part.h"
 
 namespace trainyard::optim::cuda {
 

@@ -9,7 +9,7 @@
 
 #include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/loss_scaler.h"
-#include "trainyard/optim/step_state.h"
+#include "trainyard/optim/step/step_state.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/device_step.h"

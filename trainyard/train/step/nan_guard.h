@@ -15,7 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/step_state.h"
+#include "trainyard/optim/step/step_state.h"
 #include "trainyard/train/step/on_nan.h"
 
 namespace trainyard::train {

@@ -1,4 +1,4 @@
-#include "trainyard/optim/device_kernels.h"
+#include "trainyard/optim/step/device_kernels.h"
 
 #include <string>
 

@@ -11,8 +11,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/registry.h"
-#include "trainyard/optim/formulas.h"
-#include "trainyard/optim/segment_parts.h"
+#include "trainyard/optim/step/formulas.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 namespace trainyard::optim {
 

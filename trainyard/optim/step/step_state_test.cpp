@@ -1,4 +1,4 @@
-#include "trainyard/optim/step_state.h"
+#include "trainyard/optim/step/step_state.h"
 
 #include <gtest/gtest.h>
 

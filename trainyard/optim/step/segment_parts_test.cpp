@@ -1,4 +1,4 @@
-#include "trainyard/optim/segment_parts.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Who asks a device's kernels, for what, and with which numbers: on LibTorch's "meta" device, whose tensors have shapes
 // and no values, so that nothing but the kernels registered here can have done the work.
-#include "trainyard/optim/device_kernels.h"
+#include "trainyard/optim/step/device_kernels.h"
 
 #include <limits>
 #include <vector>

@@ -1,11 +1,11 @@
-#include "trainyard/optim/step_state.h"
+#include "trainyard/optim/step/step_state.h"
 
 #include <algorithm>
 #include <array>
 
 #include <ATen/ops/zeros.h>
 
-#include "trainyard/optim/device_kernels.h"
+#include "trainyard/optim/step/device_kernels.h"
 
 namespace trainyard::optim {
 

@@ -8,7 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/segment_part.h"
+#include "trainyard/optim/step/segment_part.h"
 
 namespace trainyard::optim {
 
