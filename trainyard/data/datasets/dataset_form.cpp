@@ -133,18 +133,6 @@ int64_t tfrecord_first_label(std::string_view dataset) {
   return dataset == "imagenet" ? 1 : 0;
 }
 
-std::string_view form_name(Form form) {
-  switch (form) {
-    case Form::kTfRecords:
-      return "TFRecords";
-    case Form::kWebDataset:
-      return "WebDataset shards";
-    case Form::kClassFolders:
-      return "class folders";
-  }
-  return "";
-}
-
 std::vector<std::string> expand_braces(const std::string& text) {
   const size_t open = text.find('{');
   if (open == std::string::npos) return {text};

@@ -35,7 +35,6 @@ int64_t tfrecord_first_label(std::string_view dataset);
 const std::vector<std::string>& cifar10_class_names();
 
 enum class Form { kTfRecords, kWebDataset, kClassFolders };
-std::string_view form_name(Form form);  // "TFRecords", ...
 
 struct StoredImages {
   Form form = Form::kTfRecords;
