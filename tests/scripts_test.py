@@ -122,6 +122,35 @@ class CheckRooms(ScriptTest):
         self.assertEqual(self.check()[0], 1)
 
 
+class CheckDefinitions(ScriptTest):
+    """Two inline functions or types of one name in one program: no linker says so."""
+
+    def check(self, first, second):
+        self.write("trainyard/core/testing/a.h", first)
+        self.write("trainyard/core/b_test.cpp", second)
+        return run("check_definitions", self.root)
+
+    @staticmethod
+    def within(text, namespace="trainyard::core"):
+        return f"namespace {namespace} {{\n{text}\n}}\n"
+
+    def test_refuses_a_function_or_type_that_two_files_define(self):
+        for text in ("inline int answer(int value) {\n  return value;\n}", "struct Answer {\n  int value;\n};",
+                     "template <typename T>\nT answer(T value) {\n  return value;\n}"):
+            code, output = self.check(self.within(text), self.within("// {\n" + text.replace("value;", "value + 1;")))
+            self.assertEqual(code, 1, text)
+            self.assertRegex(output, r"testing/a\.h:\d: trainyard::core::[Aa]nswer\S* .*is defined in trainyard/core/b_test\.cpp")
+
+    def test_accepts_names_that_are_apart(self):
+        inline = "inline int answer(int value) {\n  return value;\n}"
+        for first, second in ((self.within(inline), self.within(inline.replace("int value", "double value"))),
+                              (self.within(inline), self.within(inline, "trainyard::data")),
+                              (self.within(inline), self.within(self.within(inline, ""))),
+                              (self.within("class A {\n  struct B;\n};"), self.within("struct A::B {\n};")),
+                              (self.within(inline), "// " + inline.replace("\n", " ") + '\nconst char* const kText = "struct A {";\n')):
+            self.assertEqual(self.check(first, second)[0], 0, second)
+
+
 class CheckHeaderTrap(ScriptTest):
     def check(self, flags):
         for name in ("wheel/ATen/ATen.h", "wheel/oneapi/dnnl/dnnl.h", "links/ATen/ATen.h"):
