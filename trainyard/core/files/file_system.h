@@ -1,5 +1,5 @@
 // Files as the library sees them: a small interface with the machine's files behind it, so that tests can make any
-// operation fail (core/fault_injector.h). Everything that is saved or read goes through here.
+// operation fail (core/testing/fault_injector.h). Everything that is saved or read goes through here.
 //
 // Short reads and writes and EINTR are handled inside; what comes out is complete or an Error (kIo, kNoSpace,
 // kNotFound) that names the path. All methods may be called from any thread; one file object belongs to one thread at a

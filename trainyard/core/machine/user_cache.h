@@ -8,7 +8,7 @@
 namespace trainyard::core {
 
 // Processor, cores and instruction sets that this process may use, in one line: what was measured on another kind of
-// machine, or under another TRAINYARD_MAX_CPU_ISA (core/cpu_isa.h), does not hold here.
+// machine, or under another TRAINYARD_MAX_CPU_ISA (core/system/cpu_isa.h), does not hold here.
 std::string machine_kind();
 
 // "<folder>/<name>-<number of machine_kind()>.txt", whether it exists or not; empty when neither variable names a

@@ -1,7 +1,7 @@
 // A caching allocator for LibTorch's CPU tensors. glibc gives freed activations back to the system at every step, and
 // the page faults that bring them back cost a third of a training step; this one keeps them.
 //
-// Sizes, alignment and huge pages: core/block_cache.h. Frees may come from any thread. Off (install does nothing and
+// Sizes, alignment and huge pages: core/memory/block_cache.h. Frees may come from any thread. Off (install does nothing and
 // says so) under AddressSanitizer, which must see every block.
 #pragma once
 

@@ -9,7 +9,7 @@
 
 namespace trainyard::data {
 
-// Uninitialised, aligned to 64 bytes; kNoSpace (core/block_cache.h). From any thread.
+// Uninitialised, aligned to 64 bytes; kNoSpace (core/memory/block_cache.h). From any thread.
 void* take_kept_memory(size_t bytes);
 void give_back_kept_memory(void* memory, size_t bytes) noexcept;
 

@@ -9,7 +9,7 @@
 //
 // LibTorch computes a module's operators, with their faults: on a CPU a module must not train a 1x1 convolution that
 // has a stride, no padding and fewer than 16 input channels, in channels_last. The gradient of its weights is written
-// outside of its memory. nn/libtorch_convolution.h says why, and has a way around it to call in forward().
+// outside of its memory. nn/execution/libtorch_convolution.h says why, and has a way around it to call in forward().
 #pragma once
 
 #include <functional>

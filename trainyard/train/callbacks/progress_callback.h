@@ -1,4 +1,4 @@
-// The line of a run's progress on a terminal, and nothing where stderr is none (train/progress_line.h).
+// The line of a run's progress on a terminal, and nothing where stderr is none (train/callbacks/progress_line.h).
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // The line that a run draws at the bottom of a terminal while it trains. Text and nothing else;
-// train/progress_callback.h draws it.
+// train/callbacks/progress_callback.h draws it.
 //
 //   resnet20 epoch 3/10 34 % 1234/3600 812 images/s loss 0.52 rate 0.05 left 1:23
 #pragma once

@@ -1,4 +1,4 @@
-// A model's weights from and to files of tensors (formats/tensor_file.h): parameters and statistics by their names, and
+// A model's weights from and to files of tensors (formats/tensors/tensor_file.h): parameters and statistics by their names, and
 // nothing of the training that made them.
 #pragma once
 

@@ -55,7 +55,7 @@ struct SingleCostOptions {
   std::shared_ptr<core::Communicator> ranks;
   // Where each replica computes and its parameters lie; empty: all on the CPU.
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
-  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step_capture.h)
+  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
   std::optional<optim::LossScalerOptions> loss_scale;  // for 16-bit gradients; none: the loss is as it is
   // About losses and gradients (after their reduction and update_pre) that are not finite, but for gradients where an
   // automatic loss scale treats them. On accelerators kSkip is refused, and the others look at the loss of every

@@ -30,7 +30,7 @@ using RecordClock = nn::NodeRun::Clock;
 struct PartRecord {
   StepPart part;
   RecordClock::time_point begin, end;
-  uint64_t span = 0;  // nn/device_trace.h; 0: none
+  uint64_t span = 0;  // nn/execution/device_trace.h; 0: none
 };
 
 struct NodeRecord {

@@ -8,7 +8,7 @@
 
 namespace trainyard::train {
 
-// What work on one batch needs there, for the estimate of the batch that fits (nn/device_memory.h). Without a batch:
+// What work on one batch needs there, for the estimate of the batch that fits (nn/execution/device_memory.h). Without a batch:
 // work of another kind, such as making a model.
 struct DeviceNeeds {
   int64_t batch = 0;  // images; 0: none

@@ -1,4 +1,4 @@
-// One replica's steps on an accelerator: batches travel beside the step before (train/batch_transfer.h), steps are
+// One replica's steps on an accelerator: batches travel beside the step before (train/step/batch_transfer.h), steps are
 // captured where that is asked for, and running out of memory becomes an error that says what would fit.
 //
 // A captured step reads where it read when it was recorded, so each batch is copied from where it arrived to there: one
@@ -27,7 +27,7 @@ class DeviceStep {
     std::string obstacle;      // to capturing; empty: none
     bool keeps_images = true;  // false where something may change a batch in place
     int64_t classes = 0;       // of the model: labels are checked here, where they still lie on the host
-    int64_t bytes_per_image = 0, fixed_bytes = 0;  // for the estimate of what fits (nn/device_memory.h)
+    int64_t bytes_per_image = 0, fixed_bytes = 0;  // for the estimate of what fits (nn/execution/device_memory.h)
   };
   DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options);
 
