@@ -41,30 +41,32 @@ struct PipelineOptions {
   // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;
-  // What the records of the batches call their classes is taken down here, and compared with what is known from other
-  // data (of the training, in an evaluation): next() throws kInvalidArgument where they contradict. Null: nothing is.
+  // Takes down what the records of the batches call their classes, and compares it with `known_texts`: what is known
+  // from other data, such as that of the training in an evaluation. next() throws kInvalidArgument where they
+  // contradict. Null: nothing is taken down, or compared.
   std::shared_ptr<LabelTexts> label_texts;
   std::shared_ptr<const LabelTexts> known_texts;
   BadSampleOptions bad_samples;
-  // What batches lie in; none: the program's caching allocator. Called by worker threads.
+  // Makes the memory of batches; without it the program's caching allocator does. Worker threads call it.
   std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate;
   void validate() const;  // throws kInvalidArgument
 };
 
-// Of all that the worker threads have done.
+// What the worker threads have done so far.
 struct PipelineStatistics {
   StageSeconds seconds;  // all threads together
   int64_t samples = 0;   // made, those ahead of the consumer included
   int64_t bytes = 0;     // encoded, read for them
 };
 
-// Threads start with the first next(), so a seek() before it costs nothing. A bad sample that is not skipped or
-// substituted leaves the pipeline where it is: next() throws the same again until seek() goes elsewhere. So do errors
-// of the operating system and files that changed while they are read, which are nobody's bad samples: they always end
-// the run.
+// Batches of a data set, made ahead by threads, which start with the first next(); so a seek() before it costs nothing.
+//
+// A bad sample that is not skipped or substituted leaves the pipeline where it is: next() throws the same error again
+// until seek() goes elsewhere. So do errors of the operating system and files that changed while they are read. Those
+// are no bad samples: they always end the run.
 class Pipeline : public BatchSource {
  public:
-  // Throws kInvalidArgument: bad options, an empty data set, a transform of another size.
+  // Throws kInvalidArgument for bad options, an empty data set, or a transform of another size.
   Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options);
   ~Pipeline() override;
 

@@ -21,17 +21,17 @@ struct ConvertOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// "tfrecord", "webdataset", "folder" (class folders), "cifar_binary" (32 x 32 images of ten classes).
+// Returns "tfrecord", "webdataset", "folder" (class folders) and "cifar_binary" (32 x 32 images of ten classes).
 std::vector<std::string> conversion_targets();
 
 struct ConvertedSamples {
   int64_t train = 0, validation = 0;
 };
 
-// Both subsets, as far as they are there, in the order in which the source has them (class folders sort them by class).
-// Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes are kept
-// in TFRecords only. The training's classes number those of the validation, too. Throws kNotFound when there is neither
-// subset, kCorruptData at a bad sample; nothing is left of an output that failed.
+// Writes both subsets, as far as they are there, in the order in which the source has them; class folders sort them by
+// class. Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes
+// are kept in TFRecords only. The classes of the training number those of the validation, too. Throws kNotFound when
+// there is neither subset, and kCorruptData at a bad sample. Nothing is left of an output that failed.
 ConvertedSamples convert_dataset(const ConvertOptions& options);
 
 }  // namespace trainyard::data
