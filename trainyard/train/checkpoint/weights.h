@@ -1,5 +1,5 @@
-// A model's weights from and to files of tensors (formats/tensors/tensor_file.h): parameters and statistics by their names, and
-// nothing of the training that made them.
+// A model's weights from and to files of tensors (formats/tensors/tensor_file.h): parameters and statistics by their
+// names, and nothing of the training that made them.
 #pragma once
 
 #include <cstdint>

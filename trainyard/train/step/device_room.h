@@ -8,8 +8,8 @@
 
 namespace trainyard::train {
 
-// What work on one batch needs there, for the estimate of the batch that fits (nn/execution/device_memory.h). Without a batch:
-// work of another kind, such as making a model.
+// What work on one batch needs there, for the estimate of the batch that fits (nn/execution/device_memory.h). Without a
+// batch: work of another kind, such as making a model.
 struct DeviceNeeds {
   int64_t batch = 0;  // images; 0: none
   int64_t fixed_bytes = 0, bytes_per_image = 0;
