@@ -23,10 +23,10 @@ struct RunProgress {
 
 std::string progress_line(const RunProgress& progress);
 
-// The pass over the data, from 1, that step `step` (from 1) begins in.
+// Returns the pass over the data, from 1, in which step `step` (from 1) begins.
 int64_t epoch_of_step(int64_t step, int64_t batch_size, int64_t examples_per_epoch);
 
-// "1:23", "1:02:03".
+// Returns "1:23" or "1:02:03".
 std::string duration_text(double seconds);
 
 }  // namespace trainyard::train

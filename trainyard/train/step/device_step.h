@@ -31,12 +31,13 @@ class DeviceStep {
   };
   DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options);
 
-  // Calls step(batch) with the batch on the device, records and replays it, or replays what was recorded: then the
-  // tensors that `step` made while it was recorded hold the new values. `observed`: as StepCapture::next(). Throws what
-  // `step` throws; kNoSpace, with what was asked, held and free, where the device's memory does not do.
+  // Does one step with the batch on the device, in one of three ways: calls step(batch); records and replays it; or
+  // replays what was recorded. After a replay the tensors that `step` made while it was recorded hold the new values.
+  // `observed` is that of StepCapture::next(). Throws what `step` throws, and kNoSpace, with what was asked, held and
+  // free, where the device's memory is not enough.
   enum class Done { kCalled, kRecorded, kReplayed };
   Done run(const data::Batch& batch, bool observed, const std::function<void(const data::Batch&)>& step);
-  // The same for a step that is never captured: a micro-step.
+  // Does the same for a step that is never captured: a micro-step.
   void run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
 
  private:
