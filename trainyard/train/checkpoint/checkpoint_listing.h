@@ -28,6 +28,10 @@ struct CheckpointListing {
   const DamagedCheckpoint* newest_damage() const;
 };
 
+// How often a reader looks again. A training that saves all the time may take away what was just listed or found, but
+// it does so less often than this many times in a row.
+inline constexpr int kMostLooks = 10;
+
 // Lists a train directory by names, manifests and lengths; the bytes of tensors are compared with their checksums when
 // a checkpoint is opened. A training may save and remove checkpoints meanwhile: what goes away while it is looked at is
 // not damage. Returns an empty listing where there is no such directory. Throws kIo.
