@@ -15,7 +15,8 @@ namespace trainyard::data {
 // Returns true when the path leads to a directory; false for a link that leads nowhere.
 bool is_directory(core::FileSystem& files, const std::string& path);
 
-// Throws kInvalidArgument where `path` lies too deep below the folder that is listed: a link may lead back to its folder.
+// Throws kInvalidArgument where `path` lies too deep below the folder that is listed: a link may lead back to its
+// folder.
 void refuse_depth(const std::string& path, int depth);
 
 // Returns the names of the folders in `directory`, sorted, without hidden ones.
