@@ -101,7 +101,7 @@ function(trainyard_room)
     set(program trainyard_${ROOM_NAME}_test)
     add_executable(${program} ${ROOM_TESTS})
     target_compile_options(${program} PRIVATE -O1)
-    target_link_libraries(${program} PRIVATE ${testing} trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
+    target_link_libraries(${program} PRIVATE ${testing} trainyard_inside trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
       GTest::gmock GTest::gtest GTest::gtest_main)
     # Tests run in the source folder. It is compiled in as ".", not by its full name, so that checkouts share compilations.
     target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")
@@ -109,7 +109,7 @@ function(trainyard_room)
       trainyard_use_test_pch(${program})
     endif()
     if(TRAINYARD_WITH_CUDA AND ROOM_CUDA_TESTS)
-      trainyard_objects(${program}_cuda "trainyard;trainyard::cuda;GTest::gmock;GTest::gtest" ${ROOM_CUDA_TESTS})
+      trainyard_objects(${program}_cuda "trainyard::libtorch;trainyard::cuda;GTest::gmock;GTest::gtest" ${ROOM_CUDA_TESTS})
       target_compile_options(${program}_cuda PRIVATE -O1)
       target_link_libraries(${program} PRIVATE ${program}_cuda)
     endif()
@@ -121,7 +121,7 @@ function(trainyard_room)
   if(TRAINYARD_BENCHMARKS AND benchmark_FOUND AND ROOM_BENCHMARKS)
     set(program trainyard_${ROOM_NAME}_bench)
     add_executable(${program} ${ROOM_BENCHMARKS})
-    target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES} benchmark::benchmark_main)
+    target_link_libraries(${program} PRIVATE trainyard_inside trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES} benchmark::benchmark_main)
   endif()
 endfunction()
 
@@ -151,7 +151,7 @@ function(trainyard_fuzz room source)
     return()
   endif()
   target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")  # as for tests, whose helpers they share
-  target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES})
+  target_link_libraries(${program} PRIVATE trainyard_inside trainyard_settings ${ROOM_LIBRARIES})
 endfunction()
 
 function(trainyard_objects target libraries)
@@ -161,11 +161,12 @@ endfunction()
 
 # Compiles the target's sources several at a time: LibTorch's headers, which are most of a compilation, are read once for
 # all of them. Not for kernels: what is inlined where may decide which products and sums are fused, and so their bits. Not for
-# models either, which include no LibTorch. Two warnings see one source in what are several; the dev build has them on.
+# models either, which include no LibTorch. One warning takes what is included for a
+# header; the dev build has it on.
 function(trainyard_unity target)
   if(TRAINYARD_UNITY AND NOT target STREQUAL "trainyard_models")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()
 
@@ -208,6 +209,12 @@ function(trainyard_library)
   target_compile_features(trainyard INTERFACE cxx_std_20)
   target_link_libraries(trainyard PUBLIC trainyard::libtorch fmt::fmt PRIVATE ${libraries} OpenMP::OpenMP_CXX Threads::Threads)
   set_target_properties(trainyard PROPERTIES LINKER_LANGUAGE CXX)
+
+  # What tests and benchmarks link instead: the same objects, with what the shared library hides.
+  add_library(trainyard_inside INTERFACE)
+  target_link_libraries(trainyard_inside INTERFACE ${objects} trainyard::libtorch fmt::fmt ${libraries} OpenMP::OpenMP_CXX
+    Threads::Threads)
+  target_include_directories(trainyard_inside INTERFACE ${CMAKE_SOURCE_DIR})
 endfunction()
 
 # The program, once the command line's room has sources.

@@ -52,7 +52,7 @@ std::vector<std::string> paths_named(core::FileSystem& files, const std::string&
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
                                 std::string_view other_forms = "");
 
-// Throws kNotFound where `directory` names nothing that is there: no directory, no file, nothing by a glob or braces.
+// Throws kNotFound where `directory` names nothing that is there: no directory, no file, no glob and no braces.
 void require_data(core::FileSystem& files, const std::string& directory);
 
 // Opens what find_stored_images() finds. WebDataset and class folders count labels from 0, even where the TFRecords of

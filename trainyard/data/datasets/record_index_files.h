@@ -9,8 +9,9 @@
 
 namespace trainyard::data {
 
-// Returns the path of the index file of a shard, or "" where there is none. It is DIRECTORY/NAME.idx; without a
-// directory idx/NAME.idx beside the shard, or else NAME.idx beside it.
+// The index file of a shard: DIRECTORY/NAME.idx, or without a directory idx/NAME.idx beside the shard, NAME.idx beside
+// it.
+// "" where there is none.
 std::string find_index_file(core::FileSystem& files, const std::string& shard, const std::string& directory = "");
 
 // Returns where this user's runs keep the index of a shard that has no index file, or "" when they have no folder for
@@ -25,8 +26,8 @@ struct IndexedShards {
   int64_t shards = 0, records = 0;
 };
 
-// Writes for each shard NAME-of-NAME in `directory` the file NAME.idx in `output`, which is made: the bytes of DALI's
-// tfrecord2idx. Throws kNotFound when there is no shard, and kCorruptData where one cannot be indexed; the files of the
+// For each shard NAME-of-NAME in `directory` the file NAME.idx in `output`, which is made: the bytes of DALI's
+// tfrecord2idx. Throws kNotFound when there is no shard, kCorruptData where one cannot be indexed; the files of the
 // others may then be there already.
 IndexedShards write_index_files(const std::string& directory, const std::string& output,
                                 core::FileSystem& files = core::local_file_system());

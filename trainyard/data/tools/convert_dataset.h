@@ -28,10 +28,10 @@ struct ConvertedSamples {
   int64_t train = 0, validation = 0;
 };
 
-// Writes both subsets, as far as they are there, in the order in which the source has them; class folders sort them by
-// class. Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes
-// are kept in TFRecords only. The classes of the training number those of the validation, too. Throws kNotFound when
-// there is neither subset, and kCorruptData at a bad sample. Nothing is left of an output that failed.
+// Both subsets, as far as they are there, in the order in which the source has them (class folders sort them by class).
+// Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes are kept
+// in TFRecords only. The training's classes number those of the validation, too. Throws kNotFound when there is neither
+// subset, kCorruptData at a bad sample; nothing is left of an output that failed.
 ConvertedSamples convert_dataset(const ConvertOptions& options);
 
 }  // namespace trainyard::data

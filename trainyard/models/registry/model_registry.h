@@ -60,7 +60,7 @@ struct ModelInfo {
   int64_t default_batch_size = 32;  // per device
   DefaultSchedule schedule;
   double default_loss_scale = 128;
-  // With what the names begin that published weights hold beside this network: auxiliary classifiers.
+  // How names begin of what published weights have beside this network: auxiliary classifiers.
   std::vector<std::string> auxiliary;
   std::function<nn::Graph(const ModelOptions&)> build;  // gets an image_size that is not 0: call build_model()
 };

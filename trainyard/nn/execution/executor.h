@@ -56,7 +56,7 @@ struct BuildContext {
   // batch norms into convolutions). Who changes one of them calls ParameterSet::values_changed() before the next
   // forward.
   bool frozen = false;
-  KernelOptions kernels;
+  KernelOptions kernels{};
   int replica = 0;
   std::string name_prefix;  // in front of every name: "generator/"
   ParameterSet* parameters = nullptr;

@@ -25,8 +25,8 @@ namespace trainyard::parallel {
 enum class GradientReduction { kMean, kSum };
 
 struct VariableUpdateOptions {
-  int replicas = 1;                    // local ones, each on a thread of its own
-  nn::ParameterSetOptions parameters;  // without accelerators: their device, too
+  int replicas = 1;                      // local ones, each on a thread of its own
+  nn::ParameterSetOptions parameters{};  // without accelerators: their device, too
   // Where each replica's parameters lie. Empty: all in one memory, that of parameters.device.
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
   // Makes one communicator for each replica here, between these replicas and, in modes with several processes, with

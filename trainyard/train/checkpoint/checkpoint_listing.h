@@ -28,13 +28,13 @@ struct CheckpointListing {
   const DamagedCheckpoint* newest_damage() const;
 };
 
-// How often a reader looks again. A training that saves all the time may take away what was just listed or found, but
-// it does so less often than this many times in a row.
+// How often who reads looks again: a training that saves all the time may take away what was just listed or found, but
+// it is not that often as quick as this.
 inline constexpr int kMostLooks = 10;
 
-// Lists a train directory by names, manifests and lengths; the bytes of tensors are compared with their checksums when
-// a checkpoint is opened. A training may save and remove checkpoints meanwhile: what goes away while it is looked at is
-// not damage. Returns an empty listing where there is no such directory. Throws kIo.
+// Looks at names, manifests and lengths; the bytes of tensors are compared with their checksums when one is opened. A
+// training may save and remove checkpoints meanwhile: what goes away while it is looked at is not damage. No such
+// directory: an empty listing. Throws kIo.
 CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files);
 
 // Returns the damage of one checkpoint directory by the same look, and nothing when it is intact or went away

@@ -34,9 +34,9 @@ std::string_view event_name(Event event);  // "before_step"
 // What a callback reads from a step: only a declared phase splits a captured step.
 enum class Phase { kNothing, kLoss, kOutput, kGradients };
 
-// Seconds of a step, by what held it up; they add up to `total` (replica 0's). An accelerator runs behind the thread
-// that takes the times, so that only waiting for input can be told from all else: compute is then all that is not
-// input, communication and update included.
+// Seconds of a step, by what held it: they add up to `total` (replica 0's). An accelerator runs behind the thread that
+// takes the times, which can tell only waiting for input from all else: then compute is all that, communication and
+// update included.
 struct StepTimes {
   double total = 0, input = 0, compute = 0, communication = 0, update = 0;
   bool on_accelerator = false;
@@ -61,7 +61,7 @@ class Callback : public core::Stateful {
   // Returns the callback's name, which is unique in a trainer and the prefix of its saved state.
   virtual std::string name() const = 0;
   virtual Phase observes() const { return Phase::kNothing; }
-  // Returns true for a callback that runs only on the chief (rank 0).
+  // Only on the chief (rank 0).
   virtual bool chief_only() const { return false; }
 
   virtual void setup(Trainer&) {}
