@@ -115,9 +115,9 @@ OpenedCheckpoint open_newest_checkpoint(const std::string& path, const Checkpoin
 CheckpointInfo find_newest_checkpoint(const std::string& path, DamagedCheckpoints damaged,
                                       core::FileSystem& files = core::local_file_system());
 
-// Loads the newest checkpoint of the store's directory into `state` and returns it. Returns nothing, and leaves `state`
-// as it was, where there is none. `look` sees the checkpoint before it is loaded and may refuse it. Throws what
-// load_checkpoint() and `look` throw.
+// Loads the newest checkpoint of the store's directory into `state` and returns it; none: there is none, and `state` is
+// as it was. `look` sees the checkpoint before it is loaded and may refuse it. Throws what load_checkpoint() and `look`
+// throw.
 std::optional<CheckpointInfo> resume_newest_checkpoint(CheckpointStore& store, const CheckpointIdentity* expected,
                                                        core::Stateful& state,
                                                        DamagedCheckpoints damaged = DamagedCheckpoints::kStop,
