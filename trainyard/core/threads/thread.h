@@ -18,7 +18,7 @@ namespace trainyard::core {
 
 // Where a thread and the OpenMP teams that it starts run.
 struct ThreadPlacement {
-  CpuList cpus;  // of the thread; empty: all CPUs of `places`, and without those anywhere
+  CpuList cpus;  // of the thread; empty: all CPUs of `places`, or any CPU without places
   // Member i of a team runs on places[i], and from the front again when there are more members. Empty: members run
   // where the thread is. The thread itself is member 0 but keeps all its CPUs: gcc's runtime replaces members after a
   // smaller team has run, and new ones begin where the thread may be.

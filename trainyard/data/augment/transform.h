@@ -35,7 +35,7 @@ struct TransformOptions {
   // nearest, bilinear, bicubic or area; round_robin takes these in turn; crop scales nothing: the centre is cut out, or
   // padded.
   std::string resize_method = "bilinear";
-  bool resize_antialias = false, resize_half_pixel_centers = false;  // resize.h
+  bool resize_antialias = false, resize_half_pixel_centers = false;  // image/resize.h
   CropOptions crop{};                                                // of training images
   bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
   int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target

@@ -12,7 +12,7 @@ namespace trainyard::data {
 // An image as its header describes it.
 struct WholeImage {
   ImageSize stored;
-  int orientation = 1;  // that the result is turned by: orientation.h
+  int orientation = 1;  // that the result is turned by: image/orientation.h
 };
 
 // Checks the size and the window, allocates, lets `fill` write [height, width, 3] of the stored image, turns it and

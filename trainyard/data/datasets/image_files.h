@@ -1,5 +1,5 @@
 // Which files are taken for images when a folder or an archive is looked through. What is in them is said by their
-// first bytes (decode.h).
+// first bytes (codecs/decode.h).
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace trainyard::data {
 
-// Returns true when the name ends as those of images do (image_formats.h), in capital or small letters.
+// Returns true when the name ends as those of images do (codecs/image_formats.h), in capital or small letters.
 bool is_image_name(std::string_view name);
 
 // Returns the paths of all images in `directory` and the folders below it, by name: those of a folder first, then those

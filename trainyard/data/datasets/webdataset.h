@@ -15,9 +15,9 @@
 
 namespace trainyard::data {
 
-// The image is KEY.jpg, KEY.png, KEY.webp or another of image_formats.h, and of several the first. The label is KEY.cls
-// or KEY.json (webdataset_label.h). Groups with neither are passed over; a group with only one of the two is a bad
-// sample.
+// The image is KEY.jpg, KEY.png, KEY.webp or another of codecs/image_formats.h, and of several the first. The label is
+// KEY.cls or KEY.json (webdataset_label.h). Groups with neither are passed over; a group with only one of the two is a
+// bad sample.
 //
 // The first sample's label says whether labels are numbers or names; a set has one kind. Names are numbered by
 // DatasetOptions::classes, else by the data set's own names, else by their order, byte by byte, among all that occur.

@@ -35,7 +35,7 @@ struct VariableUpdateOptions {
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   std::optional<GradientReduction> reduction;  // overrides the mode's own
   uint64_t seed = 0;
-  std::function<void(nn::ParameterSet&)> start;  // changes what the initializers gave, before others get it; none: no
+  std::function<void(nn::ParameterSet&)> start;                   // changes initial values before others get them
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others
   void validate() const;                                          // throws kInvalidArgument
 };

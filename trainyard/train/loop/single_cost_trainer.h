@@ -67,7 +67,7 @@ struct SingleCostOptions {
   int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use
   std::vector<core::ThreadPlacement> placement;  // one a replica; empty: anywhere
   uint64_t seed = 0;
-  std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
+  std::function<void(nn::ParameterSet&)> start;  // runs after the initializers: weights from elsewhere
   double weight_decay = 0.0;                     // for the reported total loss only; the optimizer has its own
   std::string variable_update = "parameter_server";
   // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory.

@@ -46,8 +46,7 @@ struct NodeRecord {
 struct ThreadRecord {
   std::vector<PartRecord> parts;
   std::vector<NodeRecord> nodes;
-  nn::DeviceTracer* tracer =
-      nullptr;  // of what the thread hands over; null: nothing, or to a device that tells nothing
+  nn::DeviceTracer* tracer = nullptr;  // traces what the thread hands over; null: no device, or one that cannot tell
 };
 
 // What the accelerator ran in a step.
