@@ -46,7 +46,8 @@ struct NodeRecord {
 struct ThreadRecord {
   std::vector<PartRecord> parts;
   std::vector<NodeRecord> nodes;
-  nn::DeviceTracer* tracer = nullptr;  // traces what the thread hands over; null: no device, or one that cannot tell
+  // Traces what the thread hands over. Null: there is no device, or one that cannot tell.
+  nn::DeviceTracer* tracer = nullptr;
 };
 
 // What the accelerator ran in a step.
