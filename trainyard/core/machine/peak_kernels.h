@@ -15,9 +15,9 @@ struct FlopKernel {
   int64_t flops_per_iteration;
   double (*run)(int64_t iterations, float a, float b);
 };
-// Return nothing where the processor lacks what they need: AVX2 and FMA for fp32; AVX512_BF16 for bf16, whose a and b
-// are rounded to bfloat16.
+// Returns nothing where the processor lacks AVX2 or FMA.
 std::optional<FlopKernel> fp32_kernel();
+// Rounds a and b to bfloat16. Returns nothing where the processor lacks AVX512_BF16.
 std::optional<FlopKernel> bf16_kernel();
 
 // Memory loops over `count` floats, a multiple of 64, aligned to 64 bytes. Stores go around the caches. They need AVX2.

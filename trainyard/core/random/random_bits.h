@@ -21,10 +21,11 @@ constexpr uint64_t stream_key(uint64_t seed, uint64_t name_hash) {
   return mix(mix(seed + kGoldenRatio) ^ name_hash);
 }
 
-// Return the upper half of a stream's counters: that of its name, and that of an identity with one more id.
+// Returns the upper half of a stream's counters, by stable_hash(name).
 constexpr uint64_t stream_identity(uint64_t name_hash) {
   return mix(name_hash + kGoldenRatio);
 }
+// Returns the upper half of the counters of a stream with one more id.
 constexpr uint64_t with_id(uint64_t identity, uint64_t id) {
   return mix((identity ^ mix(id + kGoldenRatio)) + kGoldenRatio);
 }

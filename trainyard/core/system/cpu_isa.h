@@ -28,9 +28,9 @@ const char* to_string(CpuIsaLimit limit);  // "auto", "avx2", "avx512"
 // Returns the limit of this process: what the environment said when the library was loaded. Throws as above.
 CpuIsaLimit cpu_isa_limit();
 
-// Return true where the processor has the instructions and the limit leaves them: AVX-512 F, BW, VL and DQ;
-// AVX512_BF16.
+// Returns true where the processor has AVX-512 F, BW, VL and DQ, and the limit leaves them.
 bool cpu_has_avx512();
+// Returns true where the processor has AVX512_BF16, and the limit leaves it.
 bool cpu_has_avx512_bf16();
 
 // Returns in one line what the processor may be used for: "AVX2", or "AVX2, limited by TRAINYARD_MAX_CPU_ISA=avx2 (the

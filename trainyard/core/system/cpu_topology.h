@@ -37,8 +37,9 @@ struct NumaNode {
 // no nodes, all CPUs are in node 0.
 std::vector<NumaNode> numa_nodes(const CpuList& cpus, const ReadText& read = read_system_file);
 
-// Return the CPUs that the calling thread may use, and all CPUs that are online.
+// Returns the CPUs that the calling thread may use.
 CpuList allowed_cpus();
+// Returns all CPUs that are online.
 CpuList online_cpus(const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core

@@ -39,8 +39,9 @@ std::string quoted_classes(std::span<const std::string> names);
 // text. A name at the same place of lists of equal length counts as renamed.
 std::string class_difference(std::span<const std::string> before, std::span<const std::string> now);
 
-// Turn names into one text and back: one name a line, with \n and \\ for line breaks and backslashes in it.
+// Returns the names as one text: one name a line, with \n and \\ for line breaks and backslashes in it.
 std::string encode_class_names(std::span<const std::string> names);
+// Returns the names of such a text.
 std::vector<std::string> decode_class_names(std::string_view text);
 
 }  // namespace trainyard::data

@@ -42,9 +42,9 @@ class BatchSource : public core::Stateful {
   // Wakes next(), ends and joins all workers. May be called twice.
   virtual void stop() = 0;
 
-  // Return the position after the last batch that next() returned, and go back to one. Batches made ahead are thrown
-  // away.
+  // Returns the position after the last batch that next() returned.
   virtual Position position() const = 0;
+  // Makes next() go on at `position`. Batches made ahead are thrown away.
   virtual void seek(Position position) = 0;
 
   // Returns how many different samples of the batches so far were bad and were skipped or replaced.

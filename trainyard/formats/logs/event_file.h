@@ -68,8 +68,9 @@ struct Event {
   bool operator==(const Event&) const = default;
 };
 
-// Encode an event as a message, and decode one. decode_event() returns kCorruptData when the bytes are no event.
+// Returns the message of an event.
 std::string encode_event(const Event& event);
+// Returns the event of a message, or kCorruptData when the bytes are none.
 core::Result<Event> decode_event(std::string_view encoded);
 
 struct EventFileOptions {

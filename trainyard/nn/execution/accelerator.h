@@ -85,8 +85,8 @@ class Accelerator {
   // read before this returns.
   virtual void send(const at::Tensor& host, const at::Tensor& target) = 0;
 
-  // Says that work handed over so far reads `tensor`, whose memory on the device was not taken under use(). When the
-  // tensor is let go of, its memory is not given out again before that work is done.
+  // Says that work here reads `tensor`, though its memory on the device was not taken under use(). When the tensor is
+  // let go of, that memory is not given out again before the work that was handed over until then is done.
   virtual void will_read(const at::Tensor& tensor) = 0;
 
   // Runs `work`; what it hands to the device is not done but recorded. All that it reads and writes must lie in the

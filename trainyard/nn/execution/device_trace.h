@@ -95,8 +95,10 @@ class SpanMarks {
   // Keeps at most `limit` marks, at least one. The last one ends all spans: what follows is lost.
   explicit SpanMarks(size_t limit) : limit_(limit) {}
 
-  // Begin and end a span of the calling thread. Each adds a mark behind what was handed over, if there is room.
+  // Begins a span of the calling thread and returns its number. Adds a mark behind what was handed over, if there is
+  // room.
   uint64_t begin();
+  // Ends it, and adds a mark likewise.
   void end();
   size_t size() const { return marks_.size(); }
 

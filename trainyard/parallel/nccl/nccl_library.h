@@ -57,9 +57,9 @@ class NcclRank {
   // are gone.
   virtual void abort() = 0;
 
-  // Act on the calling thread's current stream of the rank's device. recording() returns true where work is recorded
-  // there and not done.
+  // Returns true when work on the calling thread's current stream of the rank's device is recorded and not done.
   virtual bool recording() = 0;
+  // Returns a mark behind the work of that stream so far.
   virtual std::unique_ptr<DeviceMark> mark() = 0;
 };
 

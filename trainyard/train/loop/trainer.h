@@ -56,7 +56,7 @@ class Trainer : public core::Stateful {
   // Returns why the last train() ended before its end; empty when it did not.
   const std::string& stop_reason() const { return stop_reason_; }
 
-  // The monitors, which all get the same numbers: console, files, TensorBoard.
+  // The monitors, which all get the same numbers: JSON lines, CSV, TensorBoard.
   MonitorSet& monitors() { return monitors_; }
   virtual bool is_chief() const { return true; }
 

@@ -64,10 +64,11 @@ class NanGuard {
   std::vector<Replica> replicas_;
 };
 
-// Return what a message says of the first gradient, parameter or statistic that is not finite: "conv1.weight (NaN)";
-// nullopt when all are finite. Gradients come in the order in which backward makes them. With `marked` the first
-// element of all does not count.
+// Returns what a message says of the first gradient that is not finite: "conv1.weight (NaN)"; nullopt when all are
+// finite. Gradients come in the order in which backward makes them. With `marked` the first element of all does not
+// count.
 std::optional<std::string> first_non_finite_gradient(const nn::ParameterSet& parameters, bool marked = false);
+// Returns the same for parameters and statistics.
 std::optional<std::string> first_non_finite_value(const nn::ParameterSet& parameters);
 
 }  // namespace trainyard::train
