@@ -11,8 +11,10 @@ struct AffineMap {
   float xx = 1, xy = 0, x0 = 0;
   float yx = 0, yy = 1, y0 = 0;
 
-  // Shears: each row takes its pixels `slope` columns further right than the row above it; columns likewise.
+  // Shears along the rows: each row takes its pixels from `slope` columns further right than the row above it does.
   static AffineMap shear_x(float slope, int height);
+  // Shears along the columns: each column takes its pixels from `slope` rows further down than the one to its left
+  // does.
   static AffineMap shear_y(float slope, int width);
   // Moves the image to the right and down by whole pixels.
   static AffineMap translation(float right, float down);

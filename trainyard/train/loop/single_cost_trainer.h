@@ -105,8 +105,8 @@ class SingleCostTrainer : public Trainer {
   data::BatchSource& source() { return *source_; }
   // Returns the learning rate of the last step; before the first one, that of the next.
   double current_learning_rate() const;
-  // Returns the replicas' mean loss of the last step, before its update, with the L2 term. Reads it back, which waits for
-  // the device. Not a number before the first step.
+  // Returns the replicas' mean loss of the last step, before its update, with the L2 term. Reads it back, which waits
+  // for the device. Not a number before the first step.
   double last_total_loss() const;
   // Returns the same without the L2 term.
   double last_base_loss() const;
