@@ -29,8 +29,8 @@ class LossScaler : public core::Stateful {
 
   // Returns the scale of this step: [] double.
   at::Tensor scale() const;
-  // Takes the reduced gradients of the scaled loss: [total] float or double, total a multiple of 16. Writes the inverse
-  // of the scale and found_inf into `state`, then moves on to the next step's scale.
+  // gradients: [total] float or double, total a multiple of 16, of the scaled loss, reduced. Writes the inverse of the
+  // scale and found_inf into `state`, then moves on to the next step's scale.
   void end_step(const at::Tensor& gradients, StepState& state);
 
   // Saves "scale" and "clean_steps". Reads them back, which waits for the device.

@@ -43,7 +43,7 @@ struct EvaluatorOptions {
   at::ScalarType dtype = at::kFloat;  // of activations
   nn::KernelOptions kernels{};
   std::string name_prefix;  // in front of the graph's names in the set
-  // Returns the mean loss, [], of output [N, classes] and labels [N] int64. None: softmax cross-entropy.
+  // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;
   std::function<bool()> stops;  // asked before each batch: true ends run() with kCancelled. None: it goes on
 };
