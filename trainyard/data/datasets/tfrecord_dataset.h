@@ -1,5 +1,5 @@
-// Images with labels in TFRecord shards of the ImageNet schema (docs/formats/tf_example.md): what the data sets in
-// TFRecords have in common.
+// Images with labels in TFRecord shards of the ImageNet schema (docs/formats/tf_example.md). All data sets in TFRecords
+// use it.
 #pragma once
 
 #include <memory>

@@ -1,12 +1,12 @@
 // The input pipeline: worker threads read, decode and augment samples into batches ahead of their use.
 //
-// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h); its augmentation of (seed,
-// epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
-// resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
-// slice; with repeat a global batch runs on into the next epoch.
-//
 //   data::Pipeline pipeline(dataset, transform, {.batch_size = 64, .height = 32, .width = 32, .worker_threads = 2});
 //   for (const data::Batch& batch : pipeline.next()) step(batch.images, batch.labels);
+//
+// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h), and its augmentation is one of
+// (seed, epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
+// resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
+// slice. With `repeat` a global batch runs on into the next epoch.
 #pragma once
 
 #include <cstdint>

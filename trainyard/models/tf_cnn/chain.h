@@ -1,6 +1,6 @@
 // Networks as tf_cnn_benchmarks' ConvNetBuilder puts them together: layer after layer, numbered by kind ("conv0",
-// "mpool0", "affine0"), and modules whose columns are concatenated. Its defaults: variance scaling, biases of 0, ReLU;
-// batch norm with decay 0.999 and epsilon 0.001, without a scale.
+// "mpool0", "affine0"), and modules whose columns are concatenated. The defaults are its own: variance scaling, biases
+// of 0, ReLU; batch norm with decay 0.999 and epsilon 0.001, without a scale.
 //
 //   Chain chain(options, "tiny", {.batch_norm = true});
 //   chain.add(Conv{.channels = 32, .kernel = 3});

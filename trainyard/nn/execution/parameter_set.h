@@ -1,6 +1,6 @@
-// The numbers of a model, for one replica: fp32 master values, gradients and buffers (BN statistics), in plain layout.
-// Values lie in one flat block, gradients in another of the same form, so that optimizers, reductions, clipping,
-// averages and checkpoints work on whole blocks or on segments of them.
+// The numbers of a model, for one replica: fp32 master values, gradients and buffers (batch norm statistics), in plain
+// layout. Values lie in one flat block, gradients in another of the same form, so that optimizers, reductions,
+// clipping, averages and checkpoints work on whole blocks or on segments of them.
 //
 //   ParameterSet set;
 //   auto id = set.declare({"fc.weight", {10, 64}, Initializer::he_uniform()});
@@ -8,9 +8,9 @@
 //   set.initialize(seed);
 //   at::Tensor w = set.value(id);         // [10, 64], a view of set.values()
 //
-// Segments are ordered by reverse declaration, which is reverse use: the order in which backward finishes gradients,
-// and so the order of reduction buckets. Each begins at a multiple of 16 elements (64 bytes); the gaps stay zero. Not
-// thread-safe while it is built; afterwards threads may touch different segments.
+// Segments are ordered by reverse declaration, which is reverse use: the order in which backward finishes gradients.
+// Each begins at a multiple of 16 elements (64 bytes); the gaps stay zero. Not thread-safe while it is built;
+// afterwards threads may touch different segments.
 #pragma once
 
 #include <atomic>

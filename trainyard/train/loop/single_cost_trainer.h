@@ -1,8 +1,14 @@
 // Trains one graph for one cost: replicas on threads, micro-steps, a VariableUpdate between them. One device, many
-// devices and many processes differ only in the VariableUpdate.
+// devices and many processes differ only in the VariableUpdate (docs/design/architecture.md draws a step). A step is,
+// for each micro-step:
 //
-// A step: next batches -> [input_pre] -> forward -> [loss_pre] -> loss -> [grad_pre] -> backward, for each micro-step;
-// then reduce over replicas -> [update_pre] -> update. Hooks run on the replica's thread and touch only their own.
+//   next batches -> [input_pre] -> forward -> [loss_pre] -> loss -> [grad_pre] -> backward
+//
+// and then once:
+//
+//   reduce over replicas -> [update_pre] -> update
+//
+// Hooks, in brackets, run on the replica's thread and touch only what is that replica's own.
 #pragma once
 
 #include <chrono>

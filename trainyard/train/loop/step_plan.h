@@ -12,7 +12,8 @@
 
 namespace trainyard::train {
 
-// At most one of each pair (batches, epochs); both unset, or 0: 100 batches.
+// What a run is asked to do. At most one of each pair (batches, epochs) is set; where both are unset, or 0, it is 100
+// batches.
 struct StepPlanOptions {
   std::optional<int64_t> num_batches;
   std::optional<double> num_epochs;
