@@ -22,7 +22,7 @@ struct SampleMakerOptions {
   BadSampleOptions bad_samples{};
 };
 
-// make() from many threads at once.
+// Makes samples. Many threads may call make() at once.
 class SampleMaker {
  public:
   SampleMaker(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
@@ -32,9 +32,9 @@ class SampleMaker {
         options_(options),
         sample_at_(std::move(sample_at)) {}
 
-  // Throws where a bad sample ends the run, and what the operating system refuses.
+  // Fills a slot. Throws where a bad sample ends the run, and what the operating system refuses.
   void make(BatchSlot& slot);
-  // Encoded, that were decoded so far.
+  // Returns how many encoded bytes were decoded so far.
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -58,7 +58,7 @@ struct StepView {
 
 class Callback : public core::Stateful {
  public:
-  // Unique in a trainer: also the prefix of its saved state.
+  // Returns the callback's name, which is unique in a trainer and the prefix of its saved state.
   virtual std::string name() const = 0;
   virtual Phase observes() const { return Phase::kNothing; }
   // Only on the chief (rank 0).
