@@ -5,11 +5,11 @@
 
 namespace trainyard::data {
 
-// What becomes of classes that the training does not know.
+// Declares the flag that says what becomes of classes that the training does not know.
 void declare_unknown_class_flag(core::FlagTable& table, const char* group);
-// Which data set, and where it is.
+// Declares the flags that say which data set is read, and where it is.
 void declare_source_flags(core::FlagTable& table);
-// Of all that input consists of: source, images, pipeline.
+// Declares all flags of the input: source, images, pipeline.
 void declare_input_flags(core::FlagTable& table);
 
 }  // namespace trainyard::data

@@ -7,9 +7,9 @@
 
 namespace trainyard::data {
 
-// Of training and evaluation.
+// Declares the flags of training and evaluation.
 void declare_image_flags(core::FlagTable& table);
-// Those of evaluation alone. `otherwise`: where a value that is not given comes from, for --help.
+// Declares those of evaluation alone. `otherwise` says, for --help, where a value comes from that is not given.
 void declare_evaluation_image_flags(core::FlagTable& table, const std::string& otherwise);
 
 }  // namespace trainyard::data

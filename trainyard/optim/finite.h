@@ -5,11 +5,11 @@
 
 namespace trainyard::optim {
 
-// False when an element is NaN or infinite. float and double in the host's memory without gaps are read on the calling
-// thread's intra-op threads; all else goes through ATen, which waits for a device.
+// Returns false when an element is NaN or infinite. Reads float and double in the host's memory without gaps on the
+// calling thread's intra-op threads; all else goes through ATen, which waits for a device.
 bool all_finite(const at::Tensor& values);
 
-// "NaN", "inf", "NaN and inf", or "" when all are finite. For messages: not fast.
+// Returns "NaN", "inf" or "NaN and inf", and "" when all are finite. For messages: not fast.
 const char* non_finite_kind(const at::Tensor& values);
 
 }  // namespace trainyard::optim

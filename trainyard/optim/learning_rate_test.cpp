@@ -55,7 +55,7 @@ TEST(LearningRate, ConstantAndItsWarmup) {
 }
 
 TEST(LearningRate, WarmupReplacesTheSchedule) {
-  // Upstream multiplies a schedule by nothing: below the end of warm-up its own value does not show.
+  // tf_cnn_benchmarks multiplies a schedule by nothing: below the end of warm-up its own value does not show.
   const LearningRate rate = with_warmup(piecewise({1, 3}, {8.0, 4.0, 2.0}), 8.0, 4);
   expect_rates(rate, {{0, 0.0}, {1, 2.0}, {2, 4.0}, {3, 6.0}, {4, 2.0}});
 }

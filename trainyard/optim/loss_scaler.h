@@ -29,13 +29,13 @@ class LossScaler : public core::Stateful {
   // Throws kInvalidArgument for bad options, kUnsupported as device_kernels() does.
   explicit LossScaler(const LossScalerOptions& options, at::Device device = at::kCPU);
 
-  // [] double, of this step.
+  // Returns the scale of this step: [] double.
   at::Tensor scale() const;
   // gradients: [total] float or double, total a multiple of 16, of the scaled loss, reduced. Writes the inverse of the
   // scale and found_inf into `state`, then moves on to the next step's scale.
   void end_step(const at::Tensor& gradients, StepState& state);
 
-  // "scale", "clean_steps" (reads back: waits for the device).
+  // Saves "scale" and "clean_steps". Reads them back, which waits for the device.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

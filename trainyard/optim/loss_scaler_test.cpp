@@ -22,7 +22,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 TEST(LossScaler, HalvesSkipsAndDoublesAsUpstream) {
   LossScaler scaler({.scale = 8, .automatic = true, .raise_after = 2});
   StepState state;
-  // Scale before, an infinite gradient?, then what the optimizer sees: spec 3.7.
+  // The scale before, whether a gradient is infinite, then what the optimizer sees.
   struct Row {
     double scale;
     bool infinite;

@@ -34,18 +34,18 @@ struct OptimizerOptions {
   void validate() const;                // throws kInvalidArgument
 };
 
-// Bound to one allocated set. One thread at a time.
+// An optimizer, bound to one allocated set. One thread at a time.
 class Optimizer : public core::Stateful {
  public:
   ~Optimizer() override = default;
-  // values() from gradients() and `state`; calls values_changed().
+  // Computes values() from gradients() and `state`, and calls values_changed().
   virtual void apply(const StepState& state) = 0;
 
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
 
-  // Multiplies the weight decay by what the reduction makes of the loss's term: gradients summed over n replicas hold
-  // it n times. 1 where nothing was set.
+  // Sets by how much the reduction multiplies the weight decay term of the loss: gradients that are summed over n
+  // replicas hold it n times. 1 at first.
   void set_weight_decay_factor(double factor) { weight_decay_factor_ = factor; }
   double effective_weight_decay() const { return options_.weight_decay * weight_decay_factor_; }
 
@@ -60,7 +60,7 @@ class Optimizer : public core::Stateful {
   // What a kernel on a device updates, block by block; empty on the CPU.
   const SegmentPartTable& parts() const { return parts_; }
 
-  // Slots as "<parameter>.<slot>", each in its parameter's shape.
+  // Saves and loads slots as "<parameter>.<slot>", each in its parameter's shape.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -69,7 +69,7 @@ class Optimizer : public core::Stateful {
   // and double, and as device_kernels() does.
   Optimizer(nn::ParameterSet& parameters, OptimizerOptions options);
 
-  // In constructors. The tensor is shared with slots().
+  // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
 
  private:

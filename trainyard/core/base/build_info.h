@@ -30,7 +30,7 @@ struct BuildInfo {
   std::vector<OptionalPart> optional_parts;
 };
 
-// May be called from any thread.
+// Returns what this library was built from and with. Any thread may call it.
 const BuildInfo& build_info();
 
 }  // namespace trainyard::core

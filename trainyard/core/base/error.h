@@ -33,10 +33,10 @@ enum class ErrorCode {
   kInternal,         // a defect of this library
 };
 
-// The code's name in snake_case, as printed and as tests compare it: "invalid_argument", "not_found", ...
+// Returns the code's name in snake_case, as it is printed and as tests compare it: "invalid_argument", "not_found", ...
 std::string_view error_code_name(ErrorCode code);
 
-// The process exit code of an error that ends the program: 2 for kInvalidArgument and kUnsupported, else 1.
+// Returns the exit code of a process that this error ends: 2 for kInvalidArgument and kUnsupported, else 1.
 int exit_code(ErrorCode code);
 
 // The parts of a message, in the order in which they are read. Only `problem` must be given.
@@ -58,7 +58,8 @@ class Error : public std::runtime_error {
   ErrorCode code() const { return code_; }
   const ErrorDetail& detail() const { return detail_; }
 
-  // The same error with `where` put in front of the place it names ("epoch 3: " + where): used on the way up.
+  // Returns the same error with `where` put in front of the place that it names: "epoch 3: " + where. Callers on the
+  // way up add what they know.
   Error in(std::string_view where) const;
 
  private:
@@ -66,11 +67,11 @@ class Error : public std::runtime_error {
   ErrorDetail detail_;
 };
 
-// An error of the system call that just failed: kNoSpace for ENOSPC, EDQUOT and ENOMEM, kNotFound for ENOENT, else kIo.
-// `operation` is a verb phrase ("write checkpoint tensor file"), `path` the file.
+// Returns the error of a system call that has just failed: kNoSpace for ENOSPC, EDQUOT and ENOMEM, kNotFound for
+// ENOENT, else kIo. `operation` is a verb phrase ("write checkpoint tensor file"), `path` is the file.
 Error system_error(int error_number, std::string_view operation, std::string_view path);
 
-// A value or the error that explains its absence, for failures that are expected (a bad sample).
+// Holds a value, or the error that explains why there is none. For failures that are expected, such as a bad sample.
 template <typename T>
 class Result {
  public:
@@ -80,7 +81,7 @@ class Result {
   bool ok() const { return value_.has_value(); }
   const Error& error() const { return *error_; }
 
-  // The value. Throws the error when there is none.
+  // Returns the value. Throws the error when there is none.
   T& value() & {
     if (!value_) throw *error_;
     return *value_;

@@ -1,5 +1,9 @@
-// Messages to people, on stderr: log::info("read {} shards", n). Results (tables, step lines, JSON) go to stdout and
-// are not messages. spdlog behind it; asynchronous nothing: a message that was logged is written.
+// Messages to people, on stderr:
+//
+//   log::info("read {} shards", n);
+//
+// Results (tables, step lines, JSON) go to stdout and are not messages. A call returns when its message is written.
+// spdlog does the writing.
 #pragma once
 
 #include <string_view>
@@ -12,7 +16,7 @@ namespace trainyard::core::log {
 enum class Level { kDebug, kInfo, kWarning, kError, kOff };
 
 void set_level(Level level);
-// Prefix of every line, such as "rank 3"; empty for none.
+// Sets the prefix of every line, such as "rank 3". Empty means none.
 void set_origin(std::string_view origin);
 void write(Level level, std::string_view message);
 void flush();

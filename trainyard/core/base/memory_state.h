@@ -1,4 +1,4 @@
-// A saved state in memory: what an object saved can be looked at, loaded into another one, or kept and saved again.
+// A saved state in memory. What an object saved can be looked at, loaded into another one, or kept and saved again.
 //
 //   MemoryState state;
 //   trainer.save(state);
@@ -21,7 +21,7 @@ namespace trainyard::core {
 
 class MemoryState : public StateWriter, public StateReader {
  public:
-  // A name saved twice is a defect of whoever saves: kInternal.
+  // Throws kInternal when a name is saved twice: that is a defect of the object that saves.
   void tensor(const std::string& name, const at::Tensor& value) override { add(name, value.detach().cpu().clone()); }
   void integer(const std::string& name, int64_t value) override { add(name, value); }
   void real(const std::string& name, double value) override { add(name, value); }

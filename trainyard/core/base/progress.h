@@ -1,4 +1,4 @@
-// A progress bar for people: drawn on stderr when that is a terminal, otherwise nothing at all is written.
+// A progress bar for people. It is drawn on stderr where that is a terminal; otherwise nothing at all is written.
 #pragma once
 
 #include <chrono>
@@ -10,23 +10,23 @@ namespace trainyard::core {
 // One thread at a time.
 class ProgressBar {
  public:
-  // total <= 0: unknown, shows the count alone.
+  // `total` of 0 or less means unknown: the bar then shows the count alone.
   ProgressBar(std::string label, int64_t total, bool enabled = stderr_is_terminal());
   ~ProgressBar();  // clears the line
 
   // Redraws at most ten times a second.
   void advance_to(int64_t done, const std::string& note = "");
-  // Draws a line of the caller's own instead, cut at the terminal's width, as rarely.
+  // Draws the caller's own line instead of the bar, cut at the terminal's width. Also at most ten times a second.
   void show(const std::string& text);
-  // Clears the line so that other output can be written; the next advance draws it again.
+  // Clears the line, so that other output can be written. The next call of advance_to() or show() draws it again.
   void clear();
 
-  // True when stderr is a terminal that can erase a line: TERM is set, and not to "dumb".
+  // Returns true when stderr is a terminal that can erase a line: TERM is set, and not to "dumb".
   static bool stderr_is_terminal();
-  // Erases the bar that is on the screen, if one is, before something else writes to stderr (log does): it comes back
-  // with its next draw. Any thread.
+  // Erases the bar that is on the screen, if there is one. The log calls it before it writes to stderr; the bar comes
+  // back with its next draw. Any thread may call it.
   static void erase_drawn();
-  // The line as drawn for `width` columns, without control characters: "train  42% [=====>      ] 84/200 note".
+  // Returns the line as drawn for `width` columns, without control characters: "train  42% [=====>      ] 84/200 note".
   std::string line(size_t width) const;
 
  private:

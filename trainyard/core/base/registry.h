@@ -23,10 +23,10 @@
 
 namespace trainyard::core {
 
-// The known name with the smallest edit distance to `name`, or "" when none is near enough to be meant.
+// Returns the known name with the smallest edit distance to `name`, or "" when none is near enough to be meant.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
-// "unknown KIND 'name'; did you mean 'nearest'? known: a, b, c" as a kNotFound error.
+// Returns a kNotFound error: "unknown KIND 'name'; did you mean 'nearest'? known: a, b, c".
 Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
 
 // Thread-safe. Entries live as long as the registry.
@@ -46,7 +46,7 @@ class Registry {
     std::lock_guard lock(mutex_);
     return entries_.contains(name);
   }
-  // The reference stays valid. Throws unknown_name().
+  // Returns the entry; the reference stays valid. Throws unknown_name() when there is none.
   const Entry& get(const std::string& name) const {
     {
       std::lock_guard lock(mutex_);
@@ -54,7 +54,7 @@ class Registry {
     }
     throw unknown_name(kind_, name, names());
   }
-  // Sorted.
+  // Returns all names, sorted.
   std::vector<std::string> names() const {
     std::lock_guard lock(mutex_);
     std::vector<std::string> result;

@@ -1,4 +1,5 @@
-// A part of a saved state: names behind a prefix, so that each object can save itself under its own short names.
+// A part of a saved state: all names in it stand behind a prefix, so that each object can save itself under short names
+// of its own.
 //
 //   ScopedWriter optimizer(writer, "optimizer/");
 //   optimizer.integer("step", 3);          // "optimizer/step"
@@ -12,7 +13,7 @@
 
 namespace trainyard::core {
 
-// `writer` must outlive it.
+// Writes each entry to `writer` with the prefix in front of its name. `writer` must outlive it.
 class ScopedWriter : public StateWriter {
  public:
   ScopedWriter(StateWriter& writer, std::string prefix) : writer_(&writer), prefix_(std::move(prefix)) {}
@@ -27,7 +28,8 @@ class ScopedWriter : public StateWriter {
   std::string prefix_;
 };
 
-// `reader` must outlive it. names() are those behind the prefix, without it.
+// Reads those entries of `reader` whose names begin with the prefix. names() returns them without it. `reader` must
+// outlive it.
 class ScopedReader : public StateReader {
  public:
   ScopedReader(const StateReader& reader, std::string prefix) : reader_(&reader), prefix_(std::move(prefix)) {}

@@ -1,5 +1,6 @@
-// What continues a run: each object that holds some of it saves and loads itself under names that do not depend on
-// the number of replicas or ranks. train/checkpoint walks the list; nobody else knows files.
+// Saving and loading what a run needs to go on. Each object that holds some of it saves and loads itself, under names
+// that do not depend on the number of replicas or ranks. train/checkpoint turns the entries into files; nobody else
+// knows files.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ class StateWriter {
  public:
   virtual ~StateWriter() = default;
 
-  // Values are copied before the call returns, so the caller may go on training.
+  // Each call copies its value before it returns, so the caller may go on training.
   virtual void tensor(const std::string& name, const at::Tensor& value) = 0;
   virtual void integer(const std::string& name, int64_t value) = 0;
   virtual void real(const std::string& name, double value) = 0;
@@ -28,16 +29,17 @@ class StateReader {
   virtual ~StateReader() = default;
 
   virtual bool has(const std::string& name) const = 0;
-  // Names of all entries that begin with `prefix`, sorted.
+  // Returns the names of all entries that begin with `prefix`, sorted.
   virtual std::vector<std::string> names(std::string_view prefix = "") const = 0;
-  // Copies into `destination`; shape and dtype must be the saved ones.
+  // Copies the entry into `destination`, which must have the saved shape and dtype.
   virtual void tensor(const std::string& name, at::Tensor& destination) const = 0;
-  // A new CPU tensor of the saved shape and dtype.
+  // Returns a new CPU tensor of the saved shape and dtype.
   virtual at::Tensor tensor(const std::string& name) const = 0;
   virtual int64_t integer(const std::string& name) const = 0;
   virtual double real(const std::string& name) const = 0;
   virtual std::string text(const std::string& name) const = 0;
-  // Writes the entry, whatever its kind, under the name `as`: what an object keeps for others without knowing it.
+  // Writes the entry, whatever its kind, to `writer` under the name `as`. An object can so keep entries of others that
+  // it does not understand.
   virtual void copy(const std::string& name, StateWriter& writer, const std::string& as) const = 0;
 };
 
@@ -45,7 +47,7 @@ class Stateful {
  public:
   virtual ~Stateful() = default;
   virtual void save(StateWriter& writer) const = 0;
-  // After a throw the object must not be used for training.
+  // Reads back what save() wrote. After a throw the object must not be used for training.
   virtual void load(const StateReader& reader) = 0;
 };
 

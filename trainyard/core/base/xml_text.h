@@ -6,7 +6,7 @@
 
 namespace trainyard::core {
 
-// With the characters escaped that would end text or an attribute's value.
+// Returns `text` with the characters escaped that would end a text or an attribute's value.
 inline std::string xml_text(std::string_view text) {
   std::string result;
   for (char c : text) {

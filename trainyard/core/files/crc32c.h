@@ -11,16 +11,16 @@
 
 namespace trainyard::core {
 
-// The checksum of `bytes`. To go on over further bytes, give the checksum of those before them.
+// Returns the checksum of `bytes`. To continue over further bytes, pass the checksum of those before them as `before`.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
 inline uint32_t crc32c(std::string_view text, uint32_t before = 0) {
   return crc32c(std::as_bytes(std::span(text.data(), text.size())), before);
 }
 
-// The two ways of computing it, for tests and benchmarks; crc32c() takes the faster one that works here.
+// The two ways of computing it, for tests and benchmarks. crc32c() takes the faster one that works here.
 uint32_t crc32c_portable(std::span<const std::byte> bytes, uint32_t before = 0);
 bool has_crc32c_instruction();
-// Only where has_crc32c_instruction().
+// Needs has_crc32c_instruction().
 uint32_t crc32c_instruction(std::span<const std::byte> bytes, uint32_t before = 0);
 
 }  // namespace trainyard::core

@@ -1,9 +1,9 @@
 // Files as the library sees them: a small interface with the machine's files behind it, so that tests can make any
-// operation fail (core/fault_injector.h). Everything that is saved or read goes through here.
+// operation fail (core/testing/fault_injector.h). Everything that is saved or read goes through here.
 //
-// Short reads and writes and EINTR are handled inside; what comes out is complete or an Error (kIo, kNoSpace,
-// kNotFound) that names the path. All methods may be called from any thread; one file object belongs to one thread at a
-// time, but ReadableFile::read_at may be called from many.
+// Short reads, short writes and EINTR are handled inside. What comes out is complete, or an Error (kIo, kNoSpace,
+// kNotFound) that names the path. Any thread may call all methods. One file object belongs to one thread at a time,
+// except for ReadableFile::read_at, which many threads may call at once.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ class ReadableFile {
   virtual ~ReadableFile() = default;
 
   virtual const std::string& path() const = 0;
-  // Bytes in the file when it was opened.
+  // Returns how many bytes the file had when it was opened.
   virtual uint64_t size() const = 0;
   // Fills `out` from `offset`. Throws kCorruptData when the file ends before that, so an allocation made for `out`
   // must already have been checked against size().
@@ -34,24 +34,26 @@ class WritableFile {
   virtual ~WritableFile() = default;  // closes, without telling of errors: call close()
 
   virtual const std::string& path() const = 0;
-  // Keeps up to 64 KiB back until flush, sync or close. After an error the file is broken: every later call throws.
+  // Appends `bytes`. Up to 64 KiB are kept back until flush, sync or close. After an error the file is broken: every
+  // later call throws.
   virtual void write(std::span<const std::byte> bytes) = 0;
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
-  // Gives buffered bytes to the operating system: another process that reads the file sees them.
+  // Gives buffered bytes to the operating system. Another process that reads the file then sees them.
   virtual void flush() = 0;
-  // Returns when the bytes are on the medium.
+  // Blocks until the bytes are on the medium.
   virtual void sync() = 0;
-  // Must be called for success to be known; later calls do nothing.
+  // Writes what is buffered and closes the file. Only after it has returned is it known that all went well. Later calls
+  // do nothing.
   virtual void close() = 0;
 };
 
 struct FileInfo {
   uint64_t size = 0;  // bytes
   bool is_directory = false;
-  // Since the epoch. Kernels stamp files with a clock that advances every few milliseconds only: two files written one
-  // after the other may have the same time.
+  // Nanoseconds since the Unix epoch. Kernels stamp files with a clock that advances every few milliseconds only, so
+  // two files that are written one after the other may have the same time.
   int64_t modified_ns = 0;
-  // Which file it is (inode): another one took its name when this differs.
+  // The inode. Where it differs, another file has taken the name.
   uint64_t file_id = 0;
 
   bool operator==(const FileInfo&) const = default;
@@ -62,41 +64,43 @@ class FileSystem {
   virtual ~FileSystem() = default;
 
   virtual std::unique_ptr<ReadableFile> open_read(const std::string& path) = 0;
-  // Creates or truncates.
+  // Creates the file, or empties an existing one.
   virtual std::unique_ptr<WritableFile> open_write(const std::string& path) = 0;
-  // Creates, or continues at the end.
+  // Creates the file, or continues at the end of an existing one.
   virtual std::unique_ptr<WritableFile> open_append(const std::string& path) = 0;
 
   virtual bool exists(const std::string& path) = 0;
   virtual FileInfo info(const std::string& path) = 0;
-  // Names (not paths) in a directory, sorted.
+  // Returns the names, not paths, in a directory, sorted.
   virtual std::vector<std::string> list(const std::string& directory) = 0;
-  // Makes the directory and its parents; an existing one is fine.
+  // Makes the directory and its parents. An existing one is no error.
   virtual void make_directories(const std::string& path) = 0;
-  // Replaces `to` if it is a file; a directory must not exist there. Atomic on one file system.
+  // Renames `from` to `to`, which is replaced if it is a file; a directory must not exist there. Atomic on one file
+  // system.
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove_file(const std::string& path) = 0;
-  // Removes a directory with all it holds; none there is fine.
+  // Removes a directory with all that it holds. A missing one is no error.
   virtual void remove_tree(const std::string& path) = 0;
   // Makes renames and new names inside `directory` durable.
   virtual void sync_directory(const std::string& directory) = 0;
 
-  // The whole file. Throws kCorruptData when it is larger than `limit_bytes`, before allocating.
+  // Returns the whole file. Throws kCorruptData, before allocating, when it is larger than `limit_bytes`.
   std::string read_file(const std::string& path, uint64_t limit_bytes = uint64_t{1} << 30);
-  // Writes the whole file, durable and all or nothing: temporary name, sync, rename, sync of the directory.
+  // Writes the whole file so that it is there durably and whole, or not at all: under a temporary name, sync, rename,
+  // sync of the directory.
   void write_file_atomically(const std::string& path, std::string_view content);
 };
 
-// The machine's files. Lives as long as the program.
+// Returns the machine's files. The object lives as long as the program.
 FileSystem& local_file_system();
-// The machine's files through the given system calls, which must outlive it: for tests that make calls fail.
+// Returns the machine's files through the given system calls, which must outlive it: for tests that make calls fail.
 std::unique_ptr<FileSystem> make_file_system(SystemCalls& system);
 
-// "a/b" from "a" and "b"; `name` alone when it is absolute or `directory` is empty.
+// Returns "a/b" for "a" and "b", and `name` alone when it is absolute or `directory` is empty.
 std::string join_path(std::string_view directory, std::string_view name);
-// The part before the last '/', "." when there is none.
+// Returns the part before the last '/', and "." when there is none.
 std::string parent_path(std::string_view path);
-// The part after the last '/'.
+// Returns the part after the last '/'.
 std::string base_name(std::string_view path);
 
 }  // namespace trainyard::core

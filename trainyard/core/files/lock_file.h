@@ -2,11 +2,12 @@
 //
 //   const core::LockFile lock("out/run1/run.lock");  // throws when another process holds it, and says which
 //
-// The lock is the operating system's (flock): it ends with its process, however that ends, and then the next one takes
-// it over. The file goes away with a lock that is given back, and stays behind a process that was killed. On file
-// systems without such locks (some networks') the text alone decides: a process of this machine that is gone has lost
-// the lock; of a process of another machine nothing is known, so it keeps it until somebody removes the file. Two
-// processes that start at the same moment may then both get it.
+// The lock is the operating system's (flock). It ends with its process, however that ends, and the next process can
+// take it. The file goes away when the lock is given back, and stays behind a process that was killed.
+//
+// Some file systems (those of some networks) have no such locks. There the text alone decides: a process of this
+// machine that is gone has lost the lock. Of a process of another machine nothing is known, so it keeps the lock until
+// somebody removes the file. Two processes that start at the same moment may then both get it.
 #pragma once
 
 #include <optional>
@@ -30,9 +31,9 @@ class LockFile {
   LockFile& operator=(const LockFile&) = delete;
 
  private:
-  // Opens the file and locks it; false where the file system has no locks.
+  // Opens the file and locks it. Returns false where the file system has no locks.
   bool lock();
-  // Whether the file that is open is the one that has the name.
+  // Returns true when the file that is open is still the one that has the name.
   bool is_current() const;
   std::optional<std::string> read_current() const;
   void write_owner();

@@ -33,16 +33,16 @@ enum class Disposition {
   kLater,        // outside what this project covers for now: refused with an error that says so
 };
 std::string_view disposition_name(Disposition disposition);
-// "boolean", "integer", "float", "string", "enum", "list".
+// Returns "boolean", "integer", "float", "string", "enum" or "list".
 std::string_view flag_kind_name(FlagKind kind);
 
-// monostate: not set (Python's None).
+// A value; std::monostate means that it is not set (Python's None).
 using FlagValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
 
 struct FlagSpec {
   std::string name;
   FlagKind kind = FlagKind::kText;
-  FlagValue default_value;
+  FlagValue default_value{};
   std::optional<double> lower_bound, upper_bound;  // inclusive
   std::vector<std::string> choices;
   std::map<std::string, std::string> pending_values;  // values that are not built yet -> what is missing
@@ -54,17 +54,17 @@ struct FlagSpec {
 
   FlagSpec& group(std::string value);
   FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
-  // The default stands for a choice made when the program runs ("gpu if there is one, else cpu").
+  // Says that the default stands for a choice that is made when the program runs ("gpu if there is one, else cpu").
   FlagSpec& automatic(std::string rule);
   FlagSpec& translated(std::string what_it_sets);
   FlagSpec& warned(std::string what_replaces_it);
-  // The whole flag, or only these values of it, are refused until they are built.
+  // Refuses the whole flag, or only one value of it, until it is built.
   FlagSpec& pending(std::string what_is_missing);
   FlagSpec& pending_value(std::string value, std::string what_is_missing);
   FlagSpec& later(std::string why);
 };
 
-// Declarations in order. References stay valid. A name declared twice throws kInternal.
+// The declarations, in their order. References stay valid. A name that is declared twice throws kInternal.
 class FlagTable {
  public:
   FlagSpec& boolean(std::string name, std::optional<bool> default_value, std::string help);
@@ -74,17 +74,17 @@ class FlagTable {
   FlagSpec& choice(std::string name, std::string default_value, std::vector<std::string> choices, std::string help);
   FlagSpec& list(std::string name, std::string help);  // comma separated; default empty
 
-  // Gives a declared flag another default, parsed as its kind: for a command that has friendlier defaults than another
+  // Gives a declared flag another default, parsed as its kind. For a command that has friendlier defaults than another
   // one over the same flags. Throws kInternal for a name that is not declared, kInvalidArgument for a value outside of
-  // its bounds or choices.
+  // the flag's bounds or choices.
   void set_default(std::string_view name, std::string_view text);
 
-  // The same for a default that is a choice made when the program runs; the declared value stays what is read.
+  // Does the same for a default that is a choice made when the program runs. Readers still get the declared value.
   void set_automatic(std::string_view name, std::string rule);
 
   const FlagSpec* find(std::string_view name) const;
   const std::deque<FlagSpec>& all() const { return flags_; }
-  // In order of declaration.
+  // Returns all names, in the order of declaration.
   std::vector<std::string> names() const;
 
  private:
@@ -95,8 +95,8 @@ class FlagTable {
 
 enum class FlagSource { kDefault, kFile, kCommandLine, kProgram };
 
-// One value a flag of a table, which must outlive it. Reading a name that the table lacks, or as another kind, throws
-// kInternal.
+// A value for each flag of a table, which must outlive it. Reading a name that the table lacks, or reading it as
+// another kind, throws kInternal.
 class FlagValues {
  public:
   explicit FlagValues(const FlagTable& table);
@@ -112,18 +112,18 @@ class FlagValues {
   std::optional<std::string> optional_text(std::string_view name) const;
   const FlagValue& value(std::string_view name) const;
 
-  // Set by the command line, a file or the program, to whatever value.
+  // Returns true when the command line, a file or the program has set the flag, to whatever value.
   bool given(std::string_view name) const { return source(name) != FlagSource::kDefault; }
   FlagSource source(std::string_view name) const;
-  // Set, and not to its default.
+  // Returns true when the flag is set to something other than its default.
   bool changed(std::string_view name) const;
 
-  // Parses `text` as the flag's kind and checks bounds and choices. A value that is weaker than the one that stands
-  // (file after command line) is ignored. Throws kInvalidArgument with the texts of the flag reference; an unknown name
-  // suggests the nearest.
+  // Parses `text` as the flag's kind, checks bounds and choices, and sets the flag. A value from a weaker source than
+  // the one that stands (a file after the command line) is ignored. Throws kInvalidArgument with the texts of
+  // parse_flag_value(); an unknown name suggests the nearest one.
   void set(std::string_view name, std::string_view text, FlagSource source);
 
-  // Back to the default, as if it had never been given.
+  // Sets the flag back to its default, as if it had never been given.
   void reset(std::string_view name);
 
   const FlagTable& table() const { return *table_; }
@@ -139,35 +139,36 @@ class FlagValues {
   std::map<std::string, Slot, std::less<>> slots_;
 };
 
-// What a flag is that a command line gives twice with different values.
+// What happens when a command line gives one flag twice, with different values.
 enum class Repeats {
   kLastStands,
   kRefused,  // kInvalidArgument: one of the two was left from another command line
 };
 
-// Boolean flags take --x, --nox, --x=true|false|1|0|yes|no|t|f|y|n|on|off; others --x=value or --x value; one or two
-// dashes; `--` ends them. A positional argument is an error: "Received unknown positional arguments: ...". When the
-// table has a flag `config` and it is given, that file is read here; the command line stands over it.
+// Reads a command line. Boolean flags take --x, --nox, --x=true|false|1|0|yes|no|t|f|y|n|on|off; others take --x=value
+// or --x value. One dash does as well as two; `--` ends the flags. A positional argument is an error: "Received unknown
+// positional arguments: ...". When the table has a flag `config` and it is given, that file is read here, and the
+// command line replaces what it says.
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
                        Repeats repeats = Repeats::kLastStands);
-// The same for a command that takes positional arguments: they go to `positional`.
+// Does the same for a command that takes positional arguments, which go to `positional`.
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
                        std::vector<std::string>& positional, Repeats repeats = Repeats::kLastStands);
 
 // Adds the flat mapping `flag: value` of a YAML file; lists may be sequences. Errors name file and line.
 void read_config_file(const std::string& path, FlagValues& values);
 
-// All values (or only those that were given) as YAML that read_config_file accepts and that gives the same values
-// again. Unset and automatic ones are written as comments; `config` and `dump_config` are left out.
+// Returns all values, or only those that were given, as YAML that read_config_file() accepts and that gives the same
+// values again. Values that are unset or automatic are written as comments; `config` and `dump_config` are left out.
 std::string dump_config(const FlagValues& values, bool only_given = false);
 
-// Throws kUnsupported for the first flag that asks for something pending or later (its default never does); returns one
-// warning a kWarned flag that is given.
+// Throws kUnsupported for the first flag whose value asks for something pending or later (its default never does).
+// Returns one warning for each kWarned flag that is given.
 std::vector<std::string> check_dispositions(const FlagValues& values);
 
-// Help by groups for a terminal of `width` columns, and the reference page (docs/flags.md).
+// Returns the help by groups, for a terminal of `width` columns.
 std::string help_text(const FlagTable& table, size_t width = 100);
-// A table of the same flags with other defaults is named beside the first one where they differ.
+// Another table of the same flags. help_markdown() names its defaults beside the first table's where they differ.
 struct OtherDefaults {
   std::string command;  // "trainyard train"
   const FlagTable* table = nullptr;

@@ -1,5 +1,5 @@
-// What this machine can do at most, measured: the roof that a run is compared with (Williams et al. 2009, the roofline
-// model). `trainyard doctor --limits` measures and keeps it; a run's summary reads it.
+// What this machine can do at most, as measured: the roof that a run is compared with (Williams et al. 2009, the
+// roofline model). `trainyard doctor --limits` measures and keeps it; the summary of a run reads it.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace trainyard::core {
 
-// Rates a second of one thread and of all together. 0: the processor lacks the instructions.
+// Rates a second, of one thread and of all together. 0 means that the processor lacks the instructions.
 struct MachineLimits {
   int threads = 0;                                // of "all": the cores that the measuring process could use
   double fp32_flops_one = 0, fp32_flops_all = 0;  // fused multiply-adds, a multiply-add counted as two
   double bf16_flops_one = 0, bf16_flops_all = 0;  // products of bfloat16 added up in fp32 (AVX512_BF16; not AMX)
   double read_bytes = 0, copy_bytes = 0, triad_bytes = 0;  // memory traffic of all; stores go around the caches
-  // The least part of the time that the threads had a core while they were measured: well below 1 on a busy machine,
-  // whose limits are higher than these.
+  // The smallest part of the time for which the threads had a core while they were measured. Well below 1 means a busy
+  // machine, whose limits are higher than these.
   double processor_share = 0;
   int64_t measured_at = 0;  // seconds since the Unix epoch
 
   bool measured_on_busy_machine() const { return processor_share < 0.9; }
-  // Of all threads, for computations in 16 or 32 bits.
+  // Returns the rate of all threads, for computations in 16 or in 32 bits.
   double flops(bool sixteen_bits) const { return sixteen_bits && bf16_flops_all > 0 ? bf16_flops_all : fp32_flops_all; }
 };
 
@@ -34,15 +34,16 @@ struct LimitOptions {
                             // 1/16 of the memory
 };
 
-// The machine should have nothing else to do. Throws kUnsupported without AVX2.
+// Measures the limits. The machine should have nothing else to do. Throws kUnsupported without AVX2.
 MachineLimits measure_machine_limits(const LimitOptions& options = {});
 
-// Where limits are kept: a file in the user's cache folder, one for each kind of machine (processor, cores that this
-// process may use, instruction sets). `directory` empty: $XDG_CACHE_HOME/trainyard or ~/.cache/trainyard.
-// save: throws kIo, kNoSpace, and kInvalidArgument when there is no such folder; returns the file's path.
+// Writes the limits to a file in the user's cache folder and returns its path. There is one file for each kind of
+// machine (processor, cores that this process may use, instruction sets). An empty `directory` means
+// $XDG_CACHE_HOME/trainyard, or ~/.cache/trainyard. Throws kIo or kNoSpace, and kInvalidArgument when there is no such
+// folder.
 std::string save_machine_limits(const MachineLimits& limits, std::string_view directory = {},
                                 FileSystem& files = local_file_system());
-// Empty when this kind of machine was not measured, or the file cannot be read.
+// Reads the limits back. Returns nothing when this kind of machine was not measured, or the file cannot be read.
 std::optional<MachineLimits> load_machine_limits(std::string_view directory = {},
                                                  FileSystem& files = local_file_system());
 

@@ -1,5 +1,5 @@
 // Loops that do nothing but what they are measured for: the most multiply-adds, or the most bytes, that one core can
-// do. With the widest vectors of the processor that runs them. For machine_limits.h.
+// do, with the widest vectors of the processor. For machine_limits.h.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,17 @@
 
 namespace trainyard::core {
 
-// Independent chains of fused multiply-adds, acc += a * b in every lane, `iterations` times; enough chains to hide the
-// instruction's latency. Returns the sum of all lanes: flops_per_iteration / 2 * iterations * a * b as long as floats
-// hold it.
+// Runs independent chains of fused multiply-adds, acc += a * b in every lane, `iterations` times. There are enough
+// chains to hide the instruction's latency. run() returns the sum of all lanes, which is flops_per_iteration / 2 *
+// iterations * a * b as long as floats hold it.
 struct FlopKernel {
   const char* name;  // "fp32, AVX-512"
   int64_t flops_per_iteration;
   double (*run)(int64_t iterations, float a, float b);
 };
-// Empty where the processor lacks what it needs: AVX2 and FMA; AVX512_BF16, whose a and b are rounded to bfloat16.
+// Returns nothing where the processor lacks AVX2 or FMA.
 std::optional<FlopKernel> fp32_kernel();
+// Rounds a and b to bfloat16. Returns nothing where the processor lacks AVX512_BF16.
 std::optional<FlopKernel> bf16_kernel();
 
 // Memory loops over `count` floats, a multiple of 64, aligned to 64 bytes. Stores go around the caches. They need AVX2.

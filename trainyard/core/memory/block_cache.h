@@ -1,11 +1,12 @@
-// Memory blocks that are kept when they are freed and given out again: what core/cpu_allocator puts behind LibTorch's
-// tensors. A training step asks for the same sizes again and again, so nearly every request is met from here.
+// Memory blocks that are kept when they are freed, and given out again: core/memory/cpu_allocator.h puts them behind
+// LibTorch's tensors. A training step asks for the same sizes again and again, so nearly every request is met from
+// here.
 //
 // Sizes are rounded up to classes, eight to each doubling (steps of 64 bytes up to 512), so that at most an eighth is
 // wasted and a freed block serves every later request of its class. Blocks of 2 MiB and more are mappings of their own
 // that begin at a multiple of 2 MiB and ask for huge pages; smaller ones come from malloc.
 //
-// All mappings beginning alike would put the same element of every tensor into the same sets of the caches, and a loop
+// If all mappings began alike, the same element of every tensor would fall into the same sets of the caches, and a loop
 // over many tensors would evict itself. So the data of the n-th mapping begins (n mod 16) times 4,352 bytes further in:
 // another page, and four lines further within it. Data is always aligned to 64 bytes.
 #pragma once
@@ -23,39 +24,42 @@ namespace trainyard::core {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  // nullptr when there is none. The memory is aligned to 64 bytes, that of `huge` to 2 MiB and full of zeros.
+  // Returns memory that is aligned to 64 bytes, or nullptr when there is none. With `huge` it is aligned to 2 MiB and
+  // full of zeros.
   virtual void* take(size_t bytes, bool huge) = 0;
   virtual void give_back(void* memory, size_t bytes, bool huge) = 0;
 };
 
-// malloc and mmap. Lives as long as the program.
+// Returns the source that uses malloc and mmap. It lives as long as the program.
 MemorySource& system_memory();
 
 // Thread-safe.
 class BlockCache {
  public:
-  // limit_bytes: of what is held, 0 for none.
+  // `limit_bytes` limits what is held; 0 means no limit.
   explicit BlockCache(uint64_t limit_bytes, MemorySource& source = system_memory());
   ~BlockCache();  // gives back what is cached; no block may be in use
   BlockCache(const BlockCache&) = delete;
   BlockCache& operator=(const BlockCache&) = delete;
 
-  // Uninitialised, aligned to 64 bytes. When the limit or the source refuses, all cached blocks are given back and the
-  // request is tried once more; then kNoSpace with the bytes asked for, used, held and free.
+  // Returns memory that is not initialised, aligned to 64 bytes. When the limit or the source refuses, all cached
+  // blocks are given back and the request is tried once more. Then throws kNoSpace with the bytes asked for, used, held
+  // and free.
   void* allocate(size_t bytes);
-  // Zeros. Those of a large new block are the system's: its pages come when they are first used, by whom uses them.
+  // Returns memory full of zeros. A large new block touches no page yet: the system gives each page when somebody first
+  // uses it, near the thread that does.
   void* allocate_zeroed(size_t bytes);
-  // From any thread. nullptr does nothing.
+  // Takes a block back. Any thread may call it; nullptr does nothing.
   void free(void* data) noexcept;
 
-  // Gives cached blocks back to the source. Returns their bytes.
+  // Gives cached blocks back to the source. Returns how many bytes they were.
   uint64_t trim();
 
   CpuAllocatorStatistics statistics() const;
   void reset_peaks();
   void set_limit(uint64_t limit_bytes);
 
-  // What a request of `bytes` occupies.
+  // Returns how many bytes a request of `bytes` occupies.
   static size_t capacity(size_t bytes);
 
  private:

@@ -14,14 +14,14 @@
 
 namespace trainyard::core {
 
-// One Philox 4x32 block with ten rounds.
+// Returns one Philox 4x32 block with ten rounds.
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-// FNV-1a, 64 bit: the identity of a name in streams and files. Stable for ever: it is part of checkpoints' meaning.
-// `before`: the hash of what comes before the text.
+// Returns the 64-bit FNV-1a hash of `text`: the identity of a name in streams and files. It never changes, because
+// checkpoints depend on it. `before` is the hash of what comes before the text.
 uint64_t stable_hash(std::string_view text, uint64_t before = 0xCBF29CE484222325);
 
-// Not thread-safe; make one where it is used, construction is cheap.
+// A stream of random numbers. Not thread-safe: make one where it is used, construction is cheap.
 class RandomStream {
  public:
   // Streams of different (seed, name, ids) are independent for all practical purposes (64-bit mixed key and identity).
@@ -29,20 +29,21 @@ class RandomStream {
 
   uint32_t next_u32();
   uint64_t next_u64();
-  // [0, 1), 24 bits.
+  // Returns a number in [0, 1) with 24 random bits.
   float uniform();
-  // [low, high).
+  // Returns a number in [low, high).
   float uniform(float low, float high);
-  // [0, 1), 53 bits.
+  // Returns a number in [0, 1) with 53 random bits.
   double uniform_double();
-  // [0, n), without modulo bias (Lemire 2019). Throws kInvalidArgument when n is 0.
+  // Returns a number in [0, n), without modulo bias (Lemire 2019). Throws kInvalidArgument when n is 0.
   uint64_t below(uint64_t n);
   bool coin() { return (next_u32() & 1) != 0; }
-  // Mean 0, standard deviation 1 (Box-Muller).
+  // Returns a normal number with mean 0 and standard deviation 1 (Box-Muller).
   float normal();
-  // Normal, redrawn while outside two standard deviations (TensorFlow's truncated_normal).
+  // Returns a normal number that is drawn again while it is outside two standard deviations (TensorFlow's
+  // truncated_normal).
   float truncated_normal();
-  // out[0] to out[count - 1]: what as many calls of the one would return; ten times as fast.
+  // Each fills out[0] to out[count - 1] with what as many calls of its single form would return, ten times as fast.
   void next_u32s(uint32_t* out, int64_t count);
   void uniforms(float low, float high, float* out, int64_t count);
   void normals(float* out, int64_t count);

@@ -1,4 +1,4 @@
-// The integer arithmetic behind random.h, in constexpr functions, which kernels of a GPU compile, too.
+// The integer arithmetic behind random.h, as constexpr functions, which the compiler of GPU kernels takes, too.
 #pragma once
 
 #include <array>
@@ -16,25 +16,27 @@ constexpr uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-// Philox's key of a stream, by stable_hash(name).
+// Returns Philox's key of a stream. `name_hash` is stable_hash(name).
 constexpr uint64_t stream_key(uint64_t seed, uint64_t name_hash) {
   return mix(mix(seed + kGoldenRatio) ^ name_hash);
 }
 
-// The upper half of a stream's counters: of its name, and of an identity with one more id.
+// Returns the upper half of a stream's counters, by stable_hash(name).
 constexpr uint64_t stream_identity(uint64_t name_hash) {
   return mix(name_hash + kGoldenRatio);
 }
+// Returns the upper half of the counters of a stream with one more id.
 constexpr uint64_t with_id(uint64_t identity, uint64_t id) {
   return mix((identity ^ mix(id + kGoldenRatio)) + kGoldenRatio);
 }
 
-// [0, 1), 24 bits. By way of a signed number: only that has a conversion in AVX2.
+// Returns a number in [0, 1) with 24 random bits. It goes by way of a signed number, because only that has a conversion
+// in AVX2.
 constexpr float unit_interval(uint32_t number) {
   return static_cast<float>(static_cast<int32_t>(number >> 8)) * 0x1p-24f;
 }
 
-// core::philox4x32.
+// Computes core::philox4x32().
 constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t product0 = uint64_t{0xd2511f53} * counter[0];

@@ -20,20 +20,21 @@ inline constexpr const char* kMaxCpuIsaVariable = "TRAINYARD_MAX_CPU_ISA";
 
 enum class CpuIsaLimit { kNone, kAvx2, kAvx512 };
 
-// Reads "auto", "" (the same), "avx2" or "avx512". Throws kInvalidArgument for all else, with the allowed ones and the
-// name of what said so, `source`.
+// Reads "auto" or "" (the same), "avx2" or "avx512". Throws kInvalidArgument for all else, with the allowed values and
+// with `source`, the name of the flag or variable that said it.
 CpuIsaLimit parse_cpu_isa_limit(std::string_view text, std::string_view source = kMaxCpuIsaVariable);
 const char* to_string(CpuIsaLimit limit);  // "auto", "avx2", "avx512"
 
-// The limit of this process, as the environment said when the library was loaded. Throws as above.
+// Returns the limit of this process: what the environment said when the library was loaded. Throws as above.
 CpuIsaLimit cpu_isa_limit();
 
-// Whether the processor has these and the limit leaves them: F, BW, VL and DQ; AVX512_BF16.
+// Returns true where the processor has AVX-512 F, BW, VL and DQ, and the limit leaves them.
 bool cpu_has_avx512();
+// Returns true where the processor has AVX512_BF16, and the limit leaves it.
 bool cpu_has_avx512_bf16();
 
-// What the processor may be used for, in one line: "AVX2", "AVX2, limited by TRAINYARD_MAX_CPU_ISA=avx2 (the processor
-// has AVX-512 with BF16)".
+// Returns in one line what the processor may be used for: "AVX2", or "AVX2, limited by TRAINYARD_MAX_CPU_ISA=avx2 (the
+// processor has AVX-512 with BF16)".
 std::string describe_cpu_isa();
 
 }  // namespace trainyard::core

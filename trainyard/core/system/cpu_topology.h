@@ -1,5 +1,6 @@
 // Which processors (logical CPUs, as the kernel numbers them) there are, and how they lie in cores, packages and NUMA
-// nodes. Read from /sys/devices/system; what a system does not say is one package, or one node, of cores with one CPU.
+// nodes. Read from /sys/devices/system. Where a system does not say it, all CPUs count as cores of one package and one
+// node.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,8 @@ namespace trainyard::core {
 
 using CpuList = std::vector<int>;  // ascending, each once
 
-// The kernel's form of a list: "0-3,8" is 0, 1, 2, 3, 8. None for anything else; "" is an empty list.
+// Reads the kernel's form of a list: "0-3,8" is 0, 1, 2, 3, 8, and "" is an empty list. Returns nothing for anything
+// else.
 std::optional<CpuList> parse_cpu_list(std::string_view text);
 std::string format_cpu_list(const CpuList& cpus);
 // A CPU's number in decimal digits alone, below 2^16: no machine has more, and no list should take all memory.
@@ -23,7 +25,7 @@ struct CpuPosition {
   int package = 0, core = 0, thread = 0;  // counted from 0: packages of the machine, cores of one, CPUs of a core
 };
 
-// Of these CPUs, in their order. Places are counted among them alone.
+// Returns the positions of these CPUs, in their order. Packages, cores and threads are numbered among these CPUs alone.
 std::vector<CpuPosition> cpu_positions(const CpuList& cpus, const ReadText& read = read_system_file);
 
 struct NumaNode {
@@ -31,12 +33,13 @@ struct NumaNode {
   CpuList cpus;
 };
 
-// The nodes that have any of these CPUs, by number, with those of them. All of them in node 0 where the system has no
-// nodes.
+// Returns the nodes that have any of these CPUs, by number, each with those of them that it has. Where the system has
+// no nodes, all CPUs are in node 0.
 std::vector<NumaNode> numa_nodes(const CpuList& cpus, const ReadText& read = read_system_file);
 
-// CPUs that the calling thread may use, and all that are online.
+// Returns the CPUs that the calling thread may use.
 CpuList allowed_cpus();
+// Returns all CPUs that are online.
 CpuList online_cpus(const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core

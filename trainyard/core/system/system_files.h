@@ -9,16 +9,16 @@
 
 namespace trainyard::core {
 
-// The content of a file, none when it cannot be read. Functions that look at many files take one, so that tests can
-// give them a machine of their own.
+// Returns the content of a file, or nothing when it cannot be read. Functions that look at many files take one as an
+// argument, so that tests can give them a machine of their own.
 using ReadText = std::function<std::optional<std::string>(const std::string& path)>;
 
 std::optional<std::string> read_system_file(const std::string& path);
 
-// The value behind "key : value" or "key: value" in the text of a file under /proc, "" when there is none.
+// Returns the value behind "key : value" or "key: value" in the text of a file under /proc, and "" when there is none.
 std::string proc_value(std::string_view text, std::string_view key);
 
-// A line of /proc/meminfo ("MemTotal", "MemAvailable") in bytes, 0 when the system does not say.
+// Returns a line of /proc/meminfo ("MemTotal", "MemAvailable") in bytes, and 0 when the system does not say.
 uint64_t memory_info_bytes(std::string_view key, const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core

@@ -18,7 +18,7 @@ inline constexpr const char* kNeedsOwnAllocator = "needs a build without Address
 // ThreadSanitizer does not see libgomp's synchronisation and reports correct teams.
 inline constexpr const char* kNeedsOpenMpTeams = "needs a build without ThreadSanitizer";
 
-// core/test_data.h has the reason for data from outside the tree, scripts/test_python the one for what the tests' own
-// Python lacks.
+// core/testing/test_data.h has the reason for data from outside the tree, scripts/test_python the one for what the
+// tests' own Python lacks.
 
 }  // namespace trainyard::core::skip

@@ -13,10 +13,11 @@ namespace trainyard::core {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text, std::string_view part, const char* expected) {
-  throw Error(ErrorCode::kInvalidArgument, {.problem = "the placement of threads is not understood",
-                                            .where = fmt::format("'{}' in '{}'", part, text),
-                                            .expected = expected,
-                                            .remedy = "for example granularity=fine,compact,1,0; see docs/howto.md"});
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "the placement of threads is not understood",
+               .where = fmt::format("'{}' in '{}'", part, text),
+               .expected = expected,
+               .remedy = "for example granularity=fine,compact,1,0; see docs/howto/place_threads.md"});
 }
 
 // At commas outside of brackets and braces.

@@ -31,11 +31,12 @@ struct Affinity {
   std::vector<CpuList> places;  // of kExplicit: proclist, in its order
 };
 
-// Throws kInvalidArgument with what was expected.
+// Reads a text of this language. Throws kInvalidArgument with what was expected.
 Affinity parse_affinity(std::string_view text);
 
-// CPUs for the threads of a team in their order, to be taken from the front again when there are more threads. Empty
-// for kNone: anywhere. Throws kInvalidArgument when proclist names a CPU that is not among the positions.
+// Returns the CPUs for each thread of a team, in the threads' order. A team with more threads begins at the front
+// again. Empty for kNone: threads run anywhere. Throws kInvalidArgument when proclist names a CPU that is not among the
+// positions.
 std::vector<CpuList> affinity_places(const Affinity& affinity, const std::vector<CpuPosition>& positions);
 
 }  // namespace trainyard::core

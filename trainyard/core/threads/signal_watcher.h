@@ -21,16 +21,17 @@
 
 namespace trainyard::core {
 
-// The exit code of a run that a signal stopped in order, its checkpoint saved: the same command goes on with it. It is
-// sysexits' EX_TEMPFAIL, which batch systems take for "try again". A second signal ends with 128 + its number.
+// The exit code of a run that a signal stopped in order, with its checkpoint saved: the same command goes on with it.
+// It is EX_TEMPFAIL of sysexits.h, which batch systems take for "try again". A second signal ends with 128 + its
+// number.
 inline constexpr int kExitStoppedBySignal = 75;
 
-// "SIGTERM"; "signal 99" for one without a name.
+// Returns "SIGTERM", or "signal 99" for a signal without a name.
 std::string signal_name(int signal);
 
 class SignalWatcher {
  public:
-  // Blocks `signals` in this thread. `on_first` is called, on the watcher's thread, for the first of them that arrives,
+  // Blocks `signals` in this thread. Calls `on_first`, on the watcher's thread, for the first of them that arrives, and
   // `on_next` for each later one. Throws kIo when the system refuses.
   SignalWatcher(const std::vector<int>& signals, std::function<void(int signal)> on_first,
                 std::function<void(int signal)> on_next);
@@ -53,7 +54,7 @@ class SignalWatcher {
     int value_;
   };
 
-  // Keeps the signals from this thread and those that it starts, as long as it lives.
+  // Keeps the signals from this thread, and from those that it starts, as long as it lives.
   class Mask {
    public:
     explicit Mask(const sigset_t& blocked) { pthread_sigmask(SIG_BLOCK, &blocked, &before_); }

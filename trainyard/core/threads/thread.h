@@ -1,6 +1,6 @@
-// Threads of the library: the only place that starts any. A thread knows how many intra-op threads its kernels may use
-// (teams multiply otherwise: each thread that enters an OpenMP region gets a team of its own), where it may run, and
-// brings an exception back to its owner.
+// Threads of the library: the only place that starts any. A thread knows how many intra-op threads its kernels may use,
+// because teams would multiply otherwise: each thread that enters an OpenMP region gets a team of its own. It also
+// knows where it may run, and it brings an exception back to its owner.
 #pragma once
 
 #include <exception>
@@ -18,35 +18,35 @@ namespace trainyard::core {
 
 // Where a thread and the OpenMP teams that it starts run.
 struct ThreadPlacement {
-  CpuList cpus;  // of the thread; empty: all CPUs of `places`, and without those anywhere
-  // Of member i of a team places[i], from the front again when there are more members; empty: where the thread is. The
-  // thread itself is member 0 but keeps all its CPUs: gcc's runtime replaces members after a smaller team has run, and
-  // new ones begin where the thread may be.
+  CpuList cpus;  // of the thread; empty: all CPUs of `places`, or any CPU without places
+  // Member i of a team runs on places[i], and from the front again when there are more members. Empty: members run
+  // where the thread is. The thread itself is member 0 but keeps all its CPUs: gcc's runtime replaces members after a
+  // smaller team has run, and new ones begin where the thread may be.
   std::vector<CpuList> places;
   std::optional<int> memory_node;  // NUMA node that new memory comes from while it has any
 };
 
 struct ThreadOptions {
-  std::string name;           // as the system shows it, 15 characters at most
-  int intra_op_threads = 1;   // ATen and OpenMP teams started from this thread
-  ThreadPlacement placement;  // default: anywhere, also when the starting thread was placed by us
-  bool flush_to_zero = true;  // denormals cost 100 times a normal operation and carry nothing in training
+  std::string name;             // as the system shows it, 15 characters at most
+  int intra_op_threads = 1;     // ATen and OpenMP teams started from this thread
+  ThreadPlacement placement{};  // default: anywhere, also when the starting thread was placed by us
+  bool flush_to_zero = true;    // denormals cost 100 times a normal operation and carry nothing in training
 };
 
-// Applies the options to the calling thread (the main thread uses it once). OpenMP teams that it starts later inherit
-// affinity, memory node and flush-to-zero. Throws kInvalidArgument for CPUs that this process may not use; a system
-// that refuses the memory node is a warning.
+// Applies the options to the calling thread; the main thread calls it once. OpenMP teams that the thread starts later
+// inherit affinity, memory node and flush-to-zero. Throws kInvalidArgument for CPUs that this process may not use. A
+// system that refuses the memory node is a warning.
 void apply_thread_options(const ThreadOptions& options);
 
-// What the program puts into its environment for libgomp when nobody asks for another count of turns that idle threads
-// of a team spin.
+// What the program puts into its environment for libgomp when nobody asks for another count: how many turns idle
+// threads of a team spin.
 inline constexpr std::string_view kShortSpins = "GOMP_SPINCOUNT=10000";
 
-// Puts the members of this thread's team on their places where they are not there yet; costs nothing without places,
-// else one parallel region. To be called where a thread begins a piece of work (a step).
+// Puts the members of this thread's team on their places, where they are not there yet. Call it where a thread begins a
+// piece of work (a step). Without places it costs nothing, else one parallel region.
 void settle_team();
 
-// Joins in its destructor; an error that nobody joined for is logged there.
+// A thread that joins in its destructor. An error that nobody joined for is logged there.
 class Thread {
  public:
   Thread(ThreadOptions options, std::function<void()> body);
@@ -54,7 +54,7 @@ class Thread {
   Thread(Thread&&) noexcept = default;
   Thread& operator=(Thread&&) = delete;
 
-  // Waits for the body; throws what it, or applying the options, threw, once.
+  // Blocks until the body has ended. Throws, once, what the body, or applying the options, threw.
   void join();
 
  private:
@@ -63,7 +63,7 @@ class Thread {
   std::thread thread_;
 };
 
-// Cores that this process may use: affinity and cgroup quota, at least 1.
+// Returns how many cores this process may use, by affinity and cgroup quota: at least 1.
 int available_cores();
 
 }  // namespace trainyard::core

@@ -5,23 +5,25 @@
 
 namespace trainyard::data {
 
-// Input place of an output pixel, both counted from the image's centre, in pixels:
-// (xx * x + xy * y + x0, yx * x + yy * y + y0).
+// Maps the place of an output pixel to a place in the input. Both are counted from the image's centre, in pixels: (x,
+// y) becomes (xx * x + xy * y + x0, yx * x + yy * y + y0).
 struct AffineMap {
   float xx = 1, xy = 0, x0 = 0;
   float yx = 0, yy = 1, y0 = 0;
 
-  // What lies `slope` columns further right for each row below the first comes to the column, and rows likewise.
+  // Shears along the rows: each row takes its pixels from `slope` columns further right than the row above it does.
   static AffineMap shear_x(float slope, int height);
+  // Shears along the columns: each column takes its pixels from `slope` rows further down than the one to its left
+  // does.
   static AffineMap shear_y(float slope, int width);
-  // Moves the image by whole pixels to the right and down.
+  // Moves the image to the right and down by whole pixels.
   static AffineMap translation(float right, float down);
-  // Counter-clockwise about the centre.
+  // Rotates counter-clockwise about the centre.
   static AffineMap rotation(float degrees);
 };
 
-// In place. A place between pixels is the nearest one (torch's grid_sample: the even one of two), or their mean by
-// distance with options.bilinear, rounded.
+// Transforms the image in place. A place between pixels takes the nearest one (torch's grid_sample: the even one of
+// two) or, with options.bilinear, the mean of its neighbours by distance, rounded.
 void transform_affine(const AffineMap& map, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data

@@ -1,5 +1,5 @@
-// The operations on images that RandAugment and TrivialAugment choose from, and inversion, as torchvision defines them
-// for uint8 images (torchvision.transforms.functional): the same pixels, but for rounding by one level.
+// The operations on images from which RandAugment and TrivialAugment choose, and inversion, as torchvision defines them
+// for uint8 images (torchvision.transforms.functional). The pixels are torchvision's, except for rounding by one level.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace trainyard::data {
 
-// `pixels`: uint8 [3, height, width], RGB.
+// An image as three planes. `pixels` is uint8 [3, height, width], RGB.
 struct PlanarImage {
   int height = 0, width = 0;
   KeptVector<uint8_t> pixels;
@@ -18,7 +18,7 @@ struct PlanarImage {
   int64_t plane() const { return int64_t{height} * width; }
 };
 
-//                what the magnitude is                       with magnitude 0
+// The operations. Each line says what the magnitude is and, behind it, what magnitude 0 does.
 enum class AugmentOp {
   kIdentity,      // -
   kShearX,        // columns a row, about the top left corner   unchanged
@@ -46,11 +46,11 @@ struct AugmentStep {
 
 struct AugmentOptions {
   bool bilinear = false;  // else nearest: how shears, translations and rotations sample
-  // What lies outside of the image. Where bilinear samples reach out, the two are mixed by their parts.
+  // The colour outside of the image. Where bilinear samples reach beyond the edge, it is mixed in by their share.
   std::array<float, 3> fill = {0, 0, 0};
 };
 
-// In place. The image must not be empty.
+// Applies one operation in place. The image must not be empty.
 void apply(const AugmentStep& step, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data

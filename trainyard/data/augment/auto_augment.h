@@ -24,15 +24,15 @@ struct AutoAugmentOptions {
   AutoAugmentPolicy policy = AutoAugmentPolicy::kNone;
   int num_ops = 2;    // of rand
   int magnitude = 9;  // of rand: [0, kMagnitudeBins)
-  AugmentOptions pixels;
+  AugmentOptions pixels{};
   void validate() const;  // throws kInvalidArgument
 };
 
-// Magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn. 0 for operations that have none.
-// `image`: the size that translations of rand are parts of.
+// Returns the magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn, and 0 for operations that
+// have none. `image` is the size of which the translations of kRand are parts.
 float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize image);
 
-// What one image goes through.
+// Draws the operations that one image goes through.
 std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random);
 
 }  // namespace trainyard::data

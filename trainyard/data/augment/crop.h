@@ -10,13 +10,13 @@
 namespace trainyard::data {
 
 enum class CropMethod {
-  // TensorFlow's sample_distorted_bounding_box: aspect ratio uniform, then height uniform between those that the area
-  // allows, then place uniform. Drawn again while it covers too little of every box; after max_attempts the whole
-  // image. No boxes: the image is the box.
+  // TensorFlow's sample_distorted_bounding_box: draws the aspect ratio, then the height among those that the area
+  // allows, then the place, each uniformly. Draws again while the window covers too little of every box; after
+  // max_attempts takes the whole image. Without boxes the image is the box.
   kDistortedBoundingBox,
-  // torchvision's RandomResizedCrop: area uniform, logarithm of the aspect ratio uniform, place uniform. Drawn again
-  // while it is larger than the image; after max_attempts the largest centred window within the aspect ratios. Boxes
-  // have no influence.
+  // torchvision's RandomResizedCrop: draws the area, the logarithm of the aspect ratio and the place, each uniformly.
+  // Draws again while the window is larger than the image; after max_attempts takes the largest centred window within
+  // the aspect ratios. Boxes have no influence.
   kResizedCrop,
 };
 
@@ -29,7 +29,7 @@ struct CropOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// A random window inside the image, which must not be empty.
+// Returns a random window inside the image, which must not be empty.
 CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
                        core::RandomStream& random);
 

@@ -33,7 +33,7 @@ ResizeOptions ImagenetSampling::resize_options(int64_t batch_position, bool mirr
                        .half_pixel_centers = options_.resize_half_pixel_centers,
                        .mirror = mirror};
   if (options_.resize_method == "round_robin") {
-    result.method = static_cast<ResizeMethod>(batch_position % 4);  // the enum is in upstream's order
+    result.method = static_cast<ResizeMethod>(batch_position % 4);  // the enum has tf_cnn_benchmarks' order
   } else if (scales()) {
     result.method = resize_method(options_.resize_method);
   }

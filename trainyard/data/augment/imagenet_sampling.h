@@ -1,5 +1,5 @@
 // Where the pixels of a model's image of ImageNet come from: which part of the file is decoded, and how it is sampled.
-// Whoever decodes and samples, on which device, asks here: the same sample has the same window everywhere.
+// All that decode and sample ask here, on every device, so that the same sample has the same window everywhere.
 #pragma once
 
 #include "trainyard/core/random/random.h"
@@ -9,7 +9,8 @@
 
 namespace trainyard::data {
 
-// `part` of the image is scaled to `size`, of which `window` is computed: resize(part, size, window, resize, out).
+// How one image is made: `part` of it is scaled to `size`, of which only `window` is computed, by resize(part, size,
+// window, resize, out).
 struct ImageSampling {
   CropWindow part;
   ImageSize size;
@@ -19,20 +20,21 @@ struct ImageSampling {
 
 class ImagenetSampling {
  public:
-  // Throws kInvalidArgument as TransformOptions::validate().
+  // Throws kInvalidArgument as TransformOptions::validate() does.
   explicit ImagenetSampling(const TransformOptions& options);
 
-  // The stream from which a training image's window, mirroring and colours are drawn, in this order.
+  // Returns the stream from which a training image's window, mirroring and colours are drawn, in this order.
   static core::RandomStream stream(const SampleKey& key);
-  // A random window, half of them mirrored, scaled to the model's size whatever its aspect ratio. With the resize
-  // method "crop" only `part` and resize.mirror mean something.
+  // Draws a random window, which half of the time is mirrored, scaled to the model's size whatever its aspect ratio.
+  // With the resize method "crop" only `part` and resize.mirror mean something.
   ImageSampling training(ImageSize image, const Record& record, const SampleKey& key, core::RandomStream& random) const;
-  // The whole image, scaled with its aspect ratio kept; the centre. Not with the resize method "crop".
+  // Returns the centre of the whole image, which is scaled with its aspect ratio kept. Not for the resize method
+  // "crop".
   ImageSampling evaluation(ImageSize image, const SampleKey& key) const;
 
-  // False for the resize method "crop".
+  // Returns false for the resize method "crop".
   bool scales() const { return options_.resize_method != "crop"; }
-  // True where nothing comes between scaling and normalization: `resize` then does both.
+  // Returns true where nothing comes between scaling and normalization: `resize` then does both.
   bool normalizes_as_it_resizes() const;
 
  private:

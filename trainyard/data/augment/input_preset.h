@@ -1,4 +1,4 @@
-// The input of well-known training programs, by name: values for TransformOptions.
+// The input of well-known training programs, by name, as values for TransformOptions.
 #pragma once
 
 #include "trainyard/core/base/registry.h"
@@ -6,9 +6,8 @@
 
 namespace trainyard::data {
 
-// Fills everything but the size and `training`. ImageNet's transform takes all of them, others "default" only.
-//
-// All but the first two decode JPEGs at a smaller size where the window allows it.
+// Each preset fills everything but the size and `training`. The transform of ImageNet takes all of them, others take
+// "default" only. All but the first two decode JPEGs at a smaller size where the window allows it.
 //
 //   default                   tf_cnn_benchmarks
 //   official_models_imagenet  tensorflow/models, official/r1/resnet: no colours, 256 -> 224, minus channel means

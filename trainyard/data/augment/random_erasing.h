@@ -17,10 +17,11 @@ struct RandomErasingOptions {
   void validate() const;                                   // throws kInvalidArgument
 };
 
-// The part to overwrite, smaller than the image in both sides; none with 1 - probability, or when ten draws do not fit.
+// Draws the part to overwrite, which is smaller than the image in both sides. Returns nothing with probability 1 -
+// options.probability, or when ten draws do not fit.
 std::optional<CropWindow> draw_erased(const RandomErasingOptions& options, ImageSize image, core::RandomStream& random);
 
-// `image`: float [3, size.height, size.width].
+// Overwrites a drawn part of `image`, float [3, size.height, size.width]; leaves it alone where none is drawn.
 void erase(const RandomErasingOptions& options, ImageSize size, core::RandomStream& random, float* image);
 
 }  // namespace trainyard::data

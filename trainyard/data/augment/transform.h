@@ -26,28 +26,28 @@ struct SampleKey {
   uint64_t seed = 0;
   int64_t epoch = 0;
   int64_t sample = 0;          // index in the data set
-  int64_t batch_position = 0;  // place in its device's batch: parity and round robin choices of spec 3.8
+  int64_t batch_position = 0;  // place in its device's batch, by which tf_cnn_benchmarks chooses some operations
 };
 
 struct TransformOptions {
   int64_t height = 224, width = 224;
   bool training = true;
-  // nearest, bilinear, bicubic, area; round_robin: these in turn; crop: nothing is scaled, the centre is cut out or
+  // nearest, bilinear, bicubic or area; round_robin takes these in turn; crop scales nothing: the centre is cut out, or
   // padded.
   std::string resize_method = "bilinear";
-  bool resize_antialias = false, resize_half_pixel_centers = false;  // resize.h
-  CropOptions crop;                                                  // of training images
+  bool resize_antialias = false, resize_half_pixel_centers = false;  // image/resize.h
+  CropOptions crop{};                                                // of training images
   bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
   int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
   bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)
   bool distort_color_in_yiq = true;
   bool fuse_decode_and_crop = true;
   bool scaled_decode = false;  // JPEG windows of twice the target or more at a smaller size (DecodeOptions::at_least)
-  bool exif_orientation = false;    // JPEGs turned as their EXIF data say
-  AutoAugmentOptions auto_augment;  // of training images at the model's size, after crop, flip and colours
-  Normalization normalization;
-  RandomErasingOptions random_erasing;  // of training images, last
-  void validate() const;                // throws kInvalidArgument
+  bool exif_orientation = false;      // JPEGs turned as their EXIF data say
+  AutoAugmentOptions auto_augment{};  // of training images at the model's size, after crop, flip and colours
+  Normalization normalization{};
+  RandomErasingOptions random_erasing{};  // of training images, last
+  void validate() const;                  // throws kInvalidArgument
 };
 
 // What a transform fills, and where it lies.
@@ -57,7 +57,7 @@ struct ImageForm {
   c10::MemoryFormat layout = c10::MemoryFormat::Contiguous;  // of the batch: [3, height, width] or [height, width, 3]
 };
 
-// Called from many threads at once.
+// Turns records into images. Many threads call it at once.
 class Transform {
  public:
   virtual ~Transform() = default;
@@ -69,7 +69,7 @@ class Transform {
   virtual core::Result<bool> apply(const Record& record, const SampleKey& key, void* out) const = 0;
 };
 
-// By data set name, as the data sets: "imagenet", "cifar10", "shapes".
+// Transforms by the name of the data set: "imagenet", "cifar10", "shapes".
 using TransformFactory = std::function<std::unique_ptr<Transform>(const TransformOptions&)>;
 using TransformRegistry = core::Registry<TransformFactory>;
 TransformRegistry& transforms();

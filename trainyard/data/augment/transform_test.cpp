@@ -56,7 +56,7 @@ TEST(ImagenetTransform, FlatImagesStayFlat) {
   EXPECT_NEAR(out[2 * 64 * 64], 200 - 103.94, 1e-3);
 }
 
-// Upstream's own test: black and white stay within 50 of 255, whatever the distortion.
+// The test of tf_cnn_benchmarks: black and white stay within 50 of 255, whatever the distortion.
 TEST(ImagenetTransform, DistortionsStayNearBlackAndWhite) {
   for (uint8_t value : {uint8_t{0}, uint8_t{255}}) {
     const Record record = jpeg_record(flat_image(60, 80, value));

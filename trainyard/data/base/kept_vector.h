@@ -1,6 +1,6 @@
-// Vectors for what every sample needs anew and soon gives back (the pixels of an image): their memory is
-// kept for the next one. From malloc, a third of a megabyte at a time, it would go back to the system at once, and the
-// page faults that bring it back cost a tenth of the input's time. Elements are not initialised by resize().
+// Vectors for what every sample needs anew and soon gives back, such as the pixels of an image. Their memory is kept
+// for the next one. From malloc, a third of a megabyte at a time, it would go back to the system at once, and the page
+// faults that bring it back cost a tenth of the input's time. resize() does not initialise elements.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace trainyard::data {
 
-// Uninitialised, aligned to 64 bytes; kNoSpace (core/block_cache.h). From any thread.
+// Takes memory that is not initialised, aligned to 64 bytes, and gives it back. Throws kNoSpace
+// (core/memory/block_cache.h). Any thread.
 void* take_kept_memory(size_t bytes);
 void give_back_kept_memory(void* memory, size_t bytes) noexcept;
 

@@ -8,8 +8,8 @@
 
 namespace trainyard::data {
 
-// Makes `directory`, which must not exist or be empty (kInvalidArgument). `fill` writes into a directory beside it,
-// which gets its name when `fill` returns and is removed when it throws.
+// Makes `directory`, which must not exist or must be empty, else throws kInvalidArgument. `fill` writes into a
+// directory beside it, which gets the name when `fill` returns and is removed when it throws.
 void make_new_directory(const std::string& directory, core::FileSystem& files,
                         const std::function<void(const std::string& unfinished)>& fill);
 

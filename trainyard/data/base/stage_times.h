@@ -26,8 +26,8 @@ struct StageSeconds {
   double sum() const;
 };
 
-// While it lives, the calling thread's time counts for `stage`, but for that of timers inside it. Two looks at the
-// clock: 50 ns.
+// While it lives, the calling thread's time counts for `stage`, except for the time of timers inside it. Costs two
+// looks at the clock: 50 ns.
 class StageTimer {
  public:
   explicit StageTimer(Stage stage);
@@ -39,7 +39,7 @@ class StageTimer {
   int outer_;
 };
 
-// What the calling thread's timers have counted since the last call; of those that are alive, up to now.
+// Returns what the calling thread's timers have counted since the last call; of timers that are alive, up to now.
 StageSeconds take_stage_seconds();
 
 }  // namespace trainyard::data

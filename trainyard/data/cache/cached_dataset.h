@@ -12,7 +12,7 @@ namespace trainyard::data {
 
 class CachedDataset : public DatasetAround {
  public:
-  // `limit`: bytes of images kept at most; records beyond it are read again each time, and a warning says so once.
+  // Keeps at most `limit` bytes of images. Records beyond that are read again each time, and one warning says so.
   CachedDataset(std::shared_ptr<const Dataset> source, int64_t limit)
       : DatasetAround(std::move(source)), limit_(limit), memory_(size(), limit) {}
 
@@ -24,8 +24,8 @@ class CachedDataset : public DatasetAround {
   mutable RecordMemory memory_;
 };
 
-// For a cache without a limit of its own: half of what the machine has free now, or of what the control group allows,
-// whichever is less.
+// Returns the limit of a cache that is given none: half of what the machine has free now, or half of what the control
+// group allows, whichever is less.
 int64_t default_record_cache_bytes();
 
 }  // namespace trainyard::data

@@ -1,4 +1,4 @@
-// A data set around another: the same samples and labels, read() in its own way. What caches have in common.
+// A data set around another one: the same samples and labels, with a read() of its own. What caches have in common.
 #pragma once
 
 #include <memory>

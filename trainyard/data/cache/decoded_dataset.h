@@ -1,7 +1,8 @@
-// A data set whose images are decoded once: kept in memory up to a limit, in files that later runs find again, or both.
+// A data set whose images are decoded once, and then kept in memory up to a limit, in files that later runs find again,
+// or in both.
 //
-// Whole images are kept, at their own size, so that a cached run makes the same bytes as one without. What does not fit
-// is decoded again each time.
+// Whole images are kept, at their own size, so that a run with this cache makes the same bytes as one without. What
+// does not fit is decoded again each time.
 #pragma once
 
 #include <memory>
@@ -26,7 +27,8 @@ class DecodedDataset : public DatasetAround {
   // Throws kInvalidArgument when `directory` holds the images of another data set.
   DecodedDataset(std::shared_ptr<const Dataset> source, const DecodedCacheOptions& options);
 
-  // Records come decoded (Encoding::kDecoded), raw ones as they are. An image that cannot be decoded is an error here.
+  // Returns decoded records (Encoding::kDecoded); raw ones come as they are. An image that cannot be decoded is an
+  // error here.
   core::Result<Record> read(int64_t index) const override;
 
  private:

@@ -1,8 +1,8 @@
 // Decoded images in files, for the next run (docs/formats/decoded_cache.md).
 //
 // Each run that decodes anything writes a segment of its own, pixels and an index of them, and reads those of earlier
-// runs; so several processes may share a folder. An entry that a crash left incomplete is not found, one whose checksum
-// differs neither.
+// runs. So several processes may share a folder. An entry that a crash left incomplete is not found; nor is one whose
+// checksum differs.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace trainyard::data {
 
-// A line that differs when one of the files does: how many there are, their bytes, and a hash of their names, sizes and
-// times. Looks into folders, whose own names do not count. Throws what the file system does.
+// Returns a line of text that differs when one of the files does: how many there are, their bytes, and a hash of their
+// names, sizes and times. Looks into folders, whose own names do not count. Throws what the file system does.
 std::string identity_of_files(core::FileSystem& files, const std::vector<std::string>& paths);
 
 // Thread-safe.
@@ -30,16 +30,17 @@ class DecodedStore {
   DecodedStore(core::FileSystem& files, const std::string& directory, const std::string& identity);
   ~DecodedStore();
 
-  // The sample as an earlier add(), of this run or another, was given it; `where` names the folder.
+  // Returns the sample as an earlier add() got it, of this run or of another one; its `where` names the folder.
   std::optional<Record> find(int64_t sample);
-  // The record must be kDecoded. A file that cannot be written is a warning, and the end of writing: it is a cache.
+  // Keeps a record, which must be kDecoded. When a file cannot be written there is a warning and nothing more is
+  // written: it is only a cache.
   void add(int64_t sample, const Record& record);
 
  private:
   struct Entry;
   struct Segment;
   void load(const std::string& index_path);
-  // With mutex_ held:
+  // Needs mutex_.
   void open_segment();
   void give_up(Segment& segment, const core::Error& error);
 

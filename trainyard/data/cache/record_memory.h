@@ -1,5 +1,5 @@
-// Records kept in memory, each under its sample's number, up to a limit. What does not fit is not kept: nothing is
-// thrown out, because an epoch comes by everything once before anything twice.
+// Records in memory, each under its sample's number, up to a limit. What does not fit is not kept. Nothing is thrown
+// out for it, because an epoch comes by everything once before it comes by anything twice.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace trainyard::data {
 // Thread-safe.
 class RecordMemory {
  public:
-  // `limit`: bytes of images, encoded or decoded, that are kept at most.
+  // Keeps at most `limit` bytes of images, encoded or decoded.
   RecordMemory(int64_t samples, int64_t limit) : limit_(limit), kept_(samples) {}
 
-  // Null where the sample is not kept.
+  // Returns null where the sample is not kept.
   std::shared_ptr<const Record> find(int64_t sample) const;
-  // False when the memory is full, and was not before: tell the user once.
+  // Keeps the record if it fits. Returns false when the memory is full and was not before: tell the user once.
   bool keep(int64_t sample, const Record& record);
 
  private:

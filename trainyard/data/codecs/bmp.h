@@ -9,12 +9,12 @@
 
 namespace trainyard::data {
 
-// Size from the header. kCorruptData when there is none.
+// Returns the size that the header says, or kCorruptData when there is none.
 core::Result<ImageSize> read_bmp_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Decodes the image, or `crop` of it: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits, from the bottom up or from
-// the top down. An alpha channel is dropped. BMPs have no orientation. kCorruptData: no BMP, run-length coded,
-// truncated, larger than the limits, or the crop is not inside.
+// Decodes the image, or `crop` of it: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits, stored from the bottom up or
+// from the top down. An alpha channel is dropped. BMPs have no orientation. Returns kCorruptData where the file is no
+// BMP, is run-length coded or truncated, is larger than the limits, or the crop is not inside.
 core::Result<Image> decode_bmp(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                const DecodeOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Image files to pixels. What a file is, its first bytes say, not its name.
+// Image files to pixels. The first bytes of a file say what it is, not its name.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,11 @@
 
 namespace trainyard::data {
 
-// kCorruptData: empty, of no known format, or a broken header; kUnsupported: a format that this build cannot read.
+// Returns the size that the header says. kCorruptData where the file is empty, of no known format, or has a broken
+// header; kUnsupported for a format that this build cannot read.
 core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// The image, or `crop` of it: see decode_jpeg and its fellows (image_formats.h).
+// Decodes the image, or `crop` of it, as decode_jpeg() and its fellows do (image_formats.h).
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                  const DecodeOptions& options = {});
 

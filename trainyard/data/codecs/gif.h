@@ -9,12 +9,14 @@
 
 namespace trainyard::data {
 
-// Size of the screen, larger where the first frame reaches beyond it. kCorruptData when there is no frame.
+// Returns the size of the screen, enlarged where the first frame reaches beyond it, or kCorruptData when there is no
+// frame.
 core::Result<ImageSize> read_gif_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Decodes the first frame, or `crop` of it, as Pillow's convert("RGB") does: transparent pixels have their palette's
+// Decodes the first frame, or `crop` of it, as Pillow's convert("RGB") does. Transparent pixels have their palette's
 // colour; around a frame that is smaller than the screen lies the transparent colour, else the palette's first. GIFs
-// have no orientation. kCorruptData: no GIF, truncated, larger than the limits, or the crop is not inside.
+// have no orientation. Returns kCorruptData where the file is no GIF or is truncated, is larger than the limits, or the
+// crop is not inside.
 core::Result<Image> decode_gif(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                const DecodeOptions& options = {});
 

@@ -1,5 +1,5 @@
-// The formats of image files that are read: the one list that decoding, the search for images in folders and archives,
-// and messages go by.
+// The formats of image files that are read. This one list serves decoding, the search for images in folders and
+// archives, and messages.
 #pragma once
 
 #include <initializer_list>
@@ -27,17 +27,17 @@ struct ImageFormat {
   bool built_in() const { return decode != nullptr; }
 };
 
-// JPEG first. Those that this build lacks are in it, too.
+// Returns all formats, JPEG first, those that this build cannot read among them.
 const std::vector<ImageFormat>& image_formats();
 
-// The one whose first bytes these are; null for none.
+// Returns the format whose files begin with these bytes; null for none.
 const ImageFormat* image_format_of(std::span<const std::byte> bytes);
-// The extension of what begins with these bytes, "jpg" where that is unknown.
+// Returns the extension of a file that begins with these bytes, and "jpg" where the format is unknown.
 std::string_view image_extension_of(std::span<const std::byte> bytes);
-// Whether "jpg", in lower case, is the extension of one.
+// Returns true when `extension`, in lower case and without a dot ("jpg"), is that of a format.
 bool is_image_extension(std::string_view extension);
 
-// "JPEG, PNG, WebP, GIF, BMP or TIFF", ".jpg, .jpeg, ... or .tiff": for messages.
+// Return "JPEG, PNG, WebP, GIF, BMP or TIFF" and ".jpg, .jpeg, ... or .tiff", for messages.
 std::string image_format_names();
 std::string image_extension_names();
 

@@ -12,24 +12,24 @@
 
 namespace trainyard::data {
 
-// Size from the header, decoding nothing. kCorruptData when there is none.
+// Returns the size that the header says, decoding nothing, or kCorruptData when there is none.
 core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Why decoders may differ about this file, or an empty text: a whole file of 8 bits in gray or YCbCr, Huffman coded, is
-// what all of them understand alike.
+// Returns why decoders may differ about this file, or an empty text. All of them understand alike a whole file of 8
+// bits, in gray or YCbCr, Huffman coded.
 std::string unusual_jpeg(std::span<const std::byte> bytes);
 
-// Decodes the image, or only `crop` of it: rows above are skipped and nothing is read behind the last row, so damage
-// there stays unseen. The pixels are those that the whole image has there, to the bit. Baseline and progressive; gray,
-// YCbCr, RGB, CMYK and YCCK (Adobe's are stored inverted) all become RGB. Accurate DCT, smooth chroma upsampling.
-// kCorruptData: no JPEG, truncated, larger than the limits, or the crop is not inside. Messages do not say where: the
-// caller knows the file.
+// Decodes the image, or only `crop` of it. Rows above it are skipped and nothing is read behind its last row, so damage
+// there stays unseen. The pixels are those that the whole image has there, to the bit. Baseline and progressive files
+// in gray, YCbCr, RGB, CMYK and YCCK (Adobe's are stored inverted) all become RGB, by the accurate DCT with smooth
+// chroma upsampling. Returns kCorruptData where the file is no JPEG or is truncated, is larger than the limits, or the
+// crop is not inside. Messages do not say where: the caller knows the file.
 core::Result<Image> decode_jpeg(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                 const DecodeOptions& options = {});
 
 enum class ChromaSubsampling { k444, k420 };
 
-// Baseline JPEG of RGB pixels. quality in [1, 100]. The image must not be empty (kInvalidArgument).
+// Encodes RGB pixels as a baseline JPEG. `quality` is in [1, 100]. Throws kInvalidArgument for an empty image.
 std::vector<std::byte> encode_jpeg(const Image& image, int quality = 95,
                                    ChromaSubsampling subsampling = ChromaSubsampling::k420);
 

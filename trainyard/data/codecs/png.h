@@ -1,4 +1,4 @@
-// PNG files to RGB pixels: libspng. Data sets hold PNGs under the name of JPEG (ImageNet does), so both are read.
+// PNG files to RGB pixels: libspng. Data sets hold PNGs under the name of JPEG, as ImageNet does, so both are read.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace trainyard::data {
 
-// Size from the header. kCorruptData when there is none.
+// Returns the size that the header says, or kCorruptData when there is none.
 core::Result<ImageSize> read_png_size(std::span<const std::byte> bytes);
 
 // Decodes the image, or `crop` of it. Every colour type and depth becomes 8-bit RGB; an alpha channel is dropped.
-// kCorruptData: no PNG, truncated, a checksum that differs, larger than the limits, or the crop is not inside.
+// Returns kCorruptData where the file is no PNG or is truncated, a checksum differs, it is larger than the limits, or
+// the crop is not inside.
 core::Result<Image> decode_png(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                const DecodeLimits& limits = {});
 

@@ -8,7 +8,7 @@
 
 namespace trainyard::data {
 
-// 8-bit RGB, without loss. The image must not be empty (kInvalidArgument). Throws kNoSpace.
+// Encodes 8-bit RGB without loss. Throws kInvalidArgument for an empty image, kNoSpace.
 std::vector<std::byte> encode_png(const Image& image);
 
 }  // namespace trainyard::data

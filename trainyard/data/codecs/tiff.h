@@ -1,4 +1,4 @@
-// TIFF files to RGB pixels: libtiff. Of several pages, the first.
+// TIFF files to RGB pixels: libtiff. Of several pages the first is read.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,15 @@
 
 namespace trainyard::data {
 
-// Size from the first page's tags; of the turned image with exif_orientation. kCorruptData when there are none.
+// Returns the size that the first page's tags say, with `exif_orientation` that of the turned image, or kCorruptData
+// when there are none.
 core::Result<ImageSize> read_tiff_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
-// Decodes the image, or `crop` of it, turned by its tag Orientation where options.exif_orientation asks for it: 1 to 16
-// bits a sample; gray, RGB, palette, CMYK, YCbCr; in strips or tiles; plain, PackBits, LZW, Deflate, Zstandard, JPEG or
-// fax. 16 bits become 8. Alpha is dropped, colours that were multiplied by it are divided again. kCorruptData: no TIFF,
-// another kind, truncated, larger than the limits, or the crop is not inside.
+// Decodes the image, or `crop` of it, turned by its tag Orientation where options.exif_orientation asks for it. Reads 1
+// to 16 bits a sample; gray, RGB, palette, CMYK, YCbCr; strips or tiles; plain, PackBits, LZW, Deflate, Zstandard, JPEG
+// or fax. 16 bits become 8. Alpha is dropped; colours that were multiplied by it are divided again. Returns
+// kCorruptData where the file is no TIFF, of another kind or truncated, is larger than the limits, or the crop is not
+// inside.
 core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                 const DecodeOptions& options = {});
 

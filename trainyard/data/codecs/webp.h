@@ -1,4 +1,4 @@
-// WebP files to RGB pixels: libwebp. Of an animation, the first frame.
+// WebP files to RGB pixels: libwebp. Of an animation the first frame is read.
 #pragma once
 
 #include <optional>
@@ -9,12 +9,14 @@
 
 namespace trainyard::data {
 
-// Size from the header; of the turned image with exif_orientation. kCorruptData when there is none.
+// Returns the size that the header says, with `exif_orientation` that of the turned image, or kCorruptData when there
+// is none.
 core::Result<ImageSize> read_webp_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // Decodes the image, or `crop` of it, turned by its EXIF data where options.exif_orientation asks for it. An alpha
 // channel is dropped, as Pillow's convert("RGB") does. Around a first frame that is smaller than its animation, pixels
-// are black. kCorruptData: no WebP, truncated, larger than the limits, or the crop is not inside.
+// are black. Returns kCorruptData where the file is no WebP or is truncated, is larger than the limits, or the crop is
+// not inside.
 core::Result<Image> decode_webp(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},
                                 const DecodeOptions& options = {});
 

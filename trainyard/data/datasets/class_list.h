@@ -1,5 +1,6 @@
-// Which class a label stands for. Class folders and labels that are words are numbered by their place among all names,
-// so two subsets of which one lacks a class would number differently: training's names number all of them.
+// Which class a label stands for. Class folders, and labels that are words, are numbered by their place among all
+// names. Two subsets of which one lacks a class would so number differently; therefore the names of the training number
+// all of them.
 #pragma once
 
 #include <cstdint>
@@ -29,17 +30,18 @@ std::vector<int64_t> labels_of_classes(std::span<const std::string> names, const
 
 // Returns the name for a line of text: control characters as \n or \x1b, and only the beginning of a very long one.
 std::string printable_class(std::string_view name);
-// The same in quotes.
+// Returns printable_class() in quotes.
 std::string quoted_class(std::string_view name);
-// Returns "'cat', 'dog', ... (12 in all)": the first five.
+// Returns the first five, and how many there are: "'cat', 'dog', ... (12 in all)".
 std::string quoted_classes(std::span<const std::string> names);
 
-// Returns in what `now` differs from `before`: "renamed: 'cat' is now 'felis'; added: 'fox'; removed: 'dog'". Empty:
-// not at all. A name at the same place of as many is renamed.
+// Returns how `now` differs from `before`: "renamed: 'cat' is now 'felis'; added: 'fox'; removed: 'dog'", or an empty
+// text. A name at the same place of lists of equal length counts as renamed.
 std::string class_difference(std::span<const std::string> before, std::span<const std::string> now);
 
-// Names as one text and back: one a line, with \n and \\ for line breaks and backslashes in them.
+// Returns the names as one text: one name a line, with \n and \\ for line breaks and backslashes in it.
 std::string encode_class_names(std::span<const std::string> names);
+// Returns the names of such a text.
 std::vector<std::string> decode_class_names(std::string_view text);
 
 }  // namespace trainyard::data

@@ -1,5 +1,5 @@
-// Where samples come from: a numbered set of encoded or raw images. A data set gives the bytes of sample i; order,
-// randomness and batches are the pipeline's.
+// Where samples come from: a numbered set of encoded or raw images. A data set gives the bytes of sample i. The
+// pipeline decides about order, randomness and batches.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace trainyard::data {
 enum class Subset { kTrain, kValidation };
 std::string_view subset_name(Subset subset);  // "train", "validation"
 
-// Relative to the image: y0, x0, y1, x1 in [0, 1].
+// A box relative to the image: y0, x0, y1, x1 in [0, 1].
 struct Box {
   float ymin = 0, xmin = 0, ymax = 1, xmax = 1;
 };
@@ -38,18 +38,18 @@ struct Record {
   std::string where;       // "train-00000-of-00002 at offset 512", for messages
 };
 
-// read() may be called from many threads.
+// A numbered set of samples. Many threads may call read() at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
-  // The bytes of sample `index` in [0, size()). A bad record is a Result error that says where it is.
+  // Returns the bytes of sample `index` in [0, size()). A bad record is a Result error that says where it is.
   virtual core::Result<Record> read(int64_t index) const = 0;
-  // Labels are in [0, label_count()).
+  // Returns how many labels there are: they are in [0, label_count()).
   virtual int64_t label_count() const = 0;
-  // The label of the first class: 1 where 0 stands for the background.
+  // Returns the label of the first class: 1 where 0 stands for the background.
   virtual int64_t first_label() const { return 0; }
-  // How to read the labels by name; empty where the set has none.
+  // Returns the names of the labels; empty where the set has none.
   virtual std::vector<std::string> label_names() const { return {}; }
 };
 
@@ -59,18 +59,18 @@ struct DatasetOptions {
   Subset subset = Subset::kTrain;
   std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
   bool use_index = true;        // false: find the records by reading the shards
-  KnownClasses classes;         // number the labels of class folders and of labels that are words
+  KnownClasses classes{};       // number the labels of class folders and of labels that are words
   core::FileSystem* files = &core::local_file_system();
 };
 
-// The data set is there, but none of its images belongs to the subset that was asked for (kNotFound). Only this says
-// that a set has no such subset: a file that has gone is kNotFound, too.
+// Says that the data set is there, but that none of its images belongs to the subset that was asked for (kNotFound).
+// Only this error says so: a file that has gone is kNotFound, too.
 class NoSuchSubset : public core::Error {
  public:
   explicit NoSuchSubset(core::ErrorDetail detail) : Error(core::ErrorCode::kNotFound, std::move(detail)) {}
 };
 
-// By data set name: "imagenet", "cifar10", "shapes". What a directory holds decides how it is read (dataset_form.h).
+// Data sets by name: "imagenet", "cifar10", "shapes". What a directory holds decides how it is read (dataset_form.h).
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const DatasetOptions&)>;
 using DatasetRegistry = core::Registry<DatasetFactory>;
 DatasetRegistry& datasets();

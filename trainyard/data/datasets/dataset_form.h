@@ -1,13 +1,13 @@
-// How the images of a data set are stored, found out by looking at what its directory holds:
+// How the images of a data set are stored, which is found out by looking at what its directory holds:
 //
 //   TFRecords       DIR/train-*-of-*, DIR/validation-*-of-*
 //   WebDataset      DIR/*.tar whose names hold a word for the subset: imagenet-train-000.tar, val_0001.tar
 //   class folders   DIR/train/<class>/*.jpg, DIR/val/<class>/*.jpg; or DIR/<class>/*.jpg, for whichever subset is asked
-//   for
+//                   for
 //
-// The first two may also lie in DIR/train, DIR/val. Words for the validation images: validation, val, test. Instead of
-// a directory, shards can be named: one file, a glob in the file's name (train-*.tar), or braces (train-{000..146}.tar,
-// {train,val}-{0..9}.tar); those with a word for the other subset are left out.
+// The first two may also lie in DIR/train, DIR/val. Words for the validation images are validation, val and test.
+// Instead of a directory, shards can be named: one file, a glob in the file's name (train-*.tar), or braces
+// (train-{000..146}.tar, {train,val}-{0..9}.tar). Those with a word for the other subset are left out.
 #pragma once
 
 #include <memory>
@@ -19,15 +19,15 @@
 
 namespace trainyard::data {
 
-// Of a data set in TFRecords, as its name has them.
+// The labels of a data set in TFRecords, which its name decides.
 struct Labels {
   int64_t count = 0;               // labels are in [0, count)
   std::vector<std::string> names;  // may be empty
   int64_t first = 0;               // of the first class; 1: 0 is background
 };
 
-// What the TFRecords of a data set look like, by its name: "train", "validation" or (CIFAR-10's) "test" in front of
-// -*-of-*; the label of the first class.
+// Return what the TFRecords of a data set look like: the word in front of -*-of-* in their names ("train", "validation"
+// or, for CIFAR-10, "test"), and the label of the first class.
 std::string_view tfrecord_prefix(std::string_view dataset, Subset subset);
 int64_t tfrecord_first_label(std::string_view dataset);
 
@@ -41,13 +41,13 @@ struct StoredImages {
   std::vector<std::string> paths;  // the shards, sorted; or the one folder that holds the class folders
 };
 
-// The directory or the files that `data` names, shards of either subset: what a glob or braces stand for, else itself.
-// Throws kInvalidArgument for malformed braces.
+// Returns the directory or the files that `data` names, shards of either subset: what a glob or braces stand for, else
+// `data` itself. Throws kInvalidArgument for malformed braces.
 std::vector<std::string> paths_named(core::FileSystem& files, const std::string& data);
 
-// What is there of the subset, in the order above; `options.shards`, if there are any. `prefix` is that of the set's
-// TFRecords. Throws NoSuchSubset with upstream's text and what the directory holds instead, kNotFound where there is no
-// directory; `other_forms` says what else it might have held.
+// Returns what is there of the subset, looking in the order above; `options.shards` where there are any. `prefix` is
+// that of the set's TFRecords. Throws NoSuchSubset, in tf_cnn_benchmarks' words, with what the directory holds instead,
+// and kNotFound where there is no directory; `other_forms` says what else it might have held.
 StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
                                 std::string_view other_forms = "");
 
@@ -62,17 +62,18 @@ bool subsets_are_one(const DatasetOptions& options, std::string_view prefix);
 // Throws kNotFound where `directory` names nothing that is there: no directory, no file, no glob and no braces.
 void require_data(core::FileSystem& files, const std::string& directory);
 
-// Opens what find_stored_images() finds. WebDataset and class folders count labels from 0, whatever TFRecords of the
-// set do.
+// Opens what find_stored_images() finds. WebDataset and class folders count labels from 0, even where the TFRecords of
+// the set do not.
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,
                                             const Labels& labels, std::string_view other_forms = "");
 
-// Returns the names that number the labels of a data set's training images: of class folders and WebDataset shards.
-// Empty where labels are numbers, or where there are no training images. What open_stored_images() throws.
+// Returns the names that number the labels of a data set's training images, where these are class folders or WebDataset
+// shards. Empty where labels are numbers, or where there are no training images. Throws what open_stored_images()
+// throws.
 std::vector<std::string> training_class_names(const std::string& name, DatasetOptions options);
 
-// The paths that "a-{000..146}.tar" or "{train,val}.tar" stands for; the text itself without braces. Throws
-// kInvalidArgument: braces that do not close, more than a million paths.
+// Returns the paths that "a-{000..146}.tar" or "{train,val}.tar" stands for, and the text itself where it has no
+// braces. Throws kInvalidArgument for braces that do not close and for more than a million paths.
 std::vector<std::string> expand_braces(const std::string& text);
 
 }  // namespace trainyard::data

@@ -12,16 +12,17 @@
 
 namespace trainyard::data {
 
-// Whether the path leads to a directory; not if it is a link that leads nowhere.
+// Returns true when the path leads to a directory; false for a link that leads nowhere.
 bool is_directory(core::FileSystem& files, const std::string& path);
 
-// Throws kInvalidArgument where `path` lies too deep below the folder that is listed: a link may lead back to its folder.
+// Throws kInvalidArgument where `path` lies too deep below the folder that is listed: a link may lead back to its
+// folder.
 void refuse_depth(const std::string& path, int depth);
 
 // Returns the names of the folders in `directory`, sorted, without hidden ones.
 std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory);
 
-// Whether the folder holds a folder with an image in it.
+// Returns true when the folder holds a folder with an image in it.
 bool holds_class_folders(core::FileSystem& files, const std::string& directory);
 
 class FolderDataset : public Dataset {
@@ -31,7 +32,7 @@ class FolderDataset : public Dataset {
   FolderDataset(const DatasetOptions& options, const std::string& root);
 
   int64_t size() const override { return static_cast<int64_t>(places_.size()); }
-  // Errors of the operating system are thrown: a file that has gone since the start is no bad sample.
+  // Throws errors of the operating system: a file that has gone since the start is no bad sample.
   core::Result<Record> read(int64_t index) const override;
   // Returns the label of sample `index` without reading its file.
   int64_t label(int64_t index) const { return folders_[places_[index].folder].label; }

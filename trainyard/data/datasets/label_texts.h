@@ -1,6 +1,6 @@
 // What records themselves call their classes: "image/class/text" of TFRecords, the folders of class folders. Two data
-// sets that number their classes differently say different things of one label; without a look at it they would train
-// or evaluate on wrong labels.
+// sets that number their classes differently say different things of one label. If nobody compared that, a run would
+// train or evaluate on wrong labels.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace trainyard::data {
 
-// Labels here are outputs of the model. Any thread.
+// The texts of labels, which are outputs of the model here. Any thread.
 class LabelTexts {
  public:
   // Starts with the classes of a training whose labels have names: names[i] is label first + i. Nothing else follows.
@@ -27,15 +27,16 @@ class LabelTexts {
   // Says that all records of the data set have been added.
   void set_complete();
 
-  // What was said of the label; empty: nothing.
+  // Returns what was said of the label; empty where nothing was.
   std::string text_of(int64_t label) const;
   std::map<int64_t, std::string> all() const;
 
-  // As the text "label_texts", where there are any that are not set_names()'s.
+  // Saves the texts as "label_texts", where there are any that are not those of set_names().
   void save(core::StateWriter& writer) const;
-  // `where` stands for the records in messages. Returns false where nothing was saved; then nothing is changed.
+  // Loads them. `where` stands for the records in messages. Returns false, and changes nothing, where nothing was
+  // saved.
   bool load(const core::StateReader& reader, const std::string& where);
-  // The same of the text alone.
+  // Loads from the saved text itself.
   void load(const std::string& text, const std::string& where);
 
  private:

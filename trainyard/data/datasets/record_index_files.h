@@ -13,12 +13,12 @@ namespace trainyard::data {
 // beside it; "" where there is none.
 std::string find_index_file(core::FileSystem& files, const std::string& shard, const std::string& directory = "");
 
-// Where this user's runs keep the index of a shard that has no index file; "" when they have no folder for it. A shard
-// that was written again, or is another of the same path, has another one.
+// Returns where this user's runs keep the index of a shard that has no index file, or "" when they have no folder for
+// it. A shard that was written again, or another one of the same path, gets another place.
 std::string kept_index_file(const std::string& shard, const core::FileInfo& info);
 
-// Keeps an index there. A shard with few records has nothing kept: looking at it again takes no longer. A disk that
-// refuses it is no matter: the index is found out again.
+// Keeps an index there. Nothing is kept for a shard with few records, because looking at it again takes no longer. A
+// disk that refuses it does no harm: the index is found out again.
 void keep_index(core::FileSystem& files, const std::string& path, const formats::RecordIndex& index);
 
 }  // namespace trainyard::data

@@ -8,11 +8,11 @@ namespace trainyard::data {
 
 struct ShapeOutline {
   std::string_view name;
-  // Whether (x, y) is inside; x to the right, y down.
+  // Returns true when (x, y) is inside; x goes to the right, y down.
   bool (*contains)(double x, double y);
 };
 
-// In the order of their labels.
+// Returns the outlines in the order of their labels.
 std::span<const ShapeOutline> shape_outlines();
 
 }  // namespace trainyard::data

@@ -25,12 +25,12 @@ class ShardFiles {
 
   size_t count() const { return shards_.size(); }
   const std::string& path(size_t shard) const { return shards_[shard].path; }
-  // As it was added.
+  // Returns the file as it was when it was added.
   const core::FileInfo& info(size_t shard) const { return shards_[shard].info; }
   uint64_t size(size_t shard) const { return shards_[shard].info.size; }
 
-  // Stays open as long as it is held. Throws kCorruptData when the file has changed since it was added, else what
-  // opening it throws: never another file's bytes.
+  // Returns the file, which stays open as long as the result is held. Throws kCorruptData when the file has changed
+  // since it was added, else what opening it throws. It never returns another file's bytes.
   std::shared_ptr<const core::ReadableFile> open(size_t shard) const;
 
  private:

@@ -1,5 +1,5 @@
-// Images with labels in TFRecord shards of the ImageNet schema (docs/formats/tf_example.md): what the data sets in
-// TFRecords have in common.
+// Images with labels in TFRecord shards of the ImageNet schema (docs/formats/tf_example.md). All data sets in TFRecords
+// use it.
 #pragma once
 
 #include <memory>
@@ -16,9 +16,10 @@
 
 namespace trainyard::data {
 
-// At the beginning only the number of records in each shard is needed: from its index file, where there is one, else by
-// hopping through the shard; what that found is kept in the user's cache folder for the next run. An index file is read
-// when the first record of its shard is; records when they are asked for, with both checksums checked.
+// At the beginning only the number of records in each shard is needed. It comes from the index file of the shard, where
+// there is one, else from hopping through the shard, and what that found is kept in the user's cache folder for the
+// next run. An index file is read when the first record of its shard is. Records are read when they are asked for, and
+// both checksums are checked.
 class TfRecordDataset : public Dataset {
  public:
   // Throws kCorruptData where a shard cannot be indexed or an index file is not of its shard, kNotFound when all are

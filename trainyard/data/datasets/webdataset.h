@@ -1,6 +1,6 @@
-// Images in tar archives as the webdataset library has them (docs/formats/webdataset.md): files that follow each other
-// with the same key, the path up to the first '.' of its last part, are one sample; "0001.jpg" and "0001.cls". Source:
-// webdataset's tariterators.py (base_plus_ext, group_by_keys).
+// Images in tar archives as the webdataset library has them (docs/formats/webdataset.md). Files that follow each other
+// with the same key, which is the path up to the first '.' of its last part, are one sample: "0001.jpg" and "0001.cls".
+// Source: webdataset's tariterators.py (base_plus_ext, group_by_keys).
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@
 
 namespace trainyard::data {
 
-// The image is KEY.jpg, KEY.png, KEY.webp or another of image_formats.h, the first of them; the label KEY.cls or
-// KEY.json (webdataset_label.h).
-// Groups with neither are passed over, a group with one of the two is a bad sample.
+// The image is KEY.jpg, KEY.png, KEY.webp or another of codecs/image_formats.h, and of several the first. The label is
+// KEY.cls or KEY.json (webdataset_label.h). Groups with neither are passed over; a group with only one of the two is a
+// bad sample.
 //
 // The first sample's label says whether labels are numbers or names; a set has one kind. Names are numbered by
 // DatasetOptions::classes, else by the data set's own names, else by their order, byte by byte, among all that occur.
 class WebDataset : public Dataset {
  public:
-  // Reads the headers of all files in the shards, and where labels are names all labels. Throws kCorruptData where one
-  // is damaged, NoSuchSubset without samples, kInvalidArgument where labels are numbers and names, or names that are
-  // unknown.
+  // Reads the headers of all files in the shards and, where labels are names, all labels. Throws kCorruptData where a
+  // shard is damaged, NoSuchSubset where there are no samples, and kInvalidArgument where labels are numbers and names,
+  // or names that are unknown.
   WebDataset(const DatasetOptions& options, const std::vector<std::string>& shards, int64_t label_count,
              std::vector<std::string> label_names);
 

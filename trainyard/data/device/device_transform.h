@@ -1,5 +1,5 @@
-// ImageNet's transform on a device beside the CPU: windows and mirroring are drawn here, as they are for the CPU's
-// transform and from the same streams; JPEGs are decoded there, and sampled, normalized and laid out in one pass.
+// ImageNet's transform on a device beside the CPU. Windows and mirroring are drawn on the CPU, from the same streams as
+// for its own transform. The device decodes JPEGs, and samples, normalizes and lays them out in one pass.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace trainyard::data {
 
-// Throws kUnsupported, naming it, for what only the CPU's transform does: colour distortions, automatic augmentation,
+// Throws kUnsupported for what only the CPU's transform does, and names it: colour distortions, automatic augmentation,
 // random erasing, the resize method "crop", EXIF's orientation, decoding at a part of the size.
 void check_device_transform(const TransformOptions& options);
 
-// Of data set "imagenet". What the device does not decode (PNG, CMYK, damaged files, ...) is decoded here and sampled
-// there: one line says so. A file that nobody decodes is the same bad sample as on the CPU. Throws as
-// check_device_transform().
+// Makes the transform of the data set "imagenet". What the device does not decode (PNG, CMYK, damaged files, ...) is
+// decoded on the CPU and sampled on the device; one line says so. A file that neither decodes is the same bad sample as
+// on the CPU. Throws as check_device_transform() does.
 std::unique_ptr<Transform> make_device_transform(const TransformOptions& options, std::shared_ptr<ImageDevice> device);
 
 }  // namespace trainyard::data

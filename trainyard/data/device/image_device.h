@@ -18,7 +18,7 @@
 
 namespace trainyard::data {
 
-// Rows and columns of the image that each row and column of the result is made of; then value * scale + shift.
+// Which rows and columns of the image each row and column of the result is made of; then value * scale + shift.
 struct PixelSampling {
   Axis rows, columns;
   std::array<float, 3> scale = {1, 1, 1}, shift = {0, 0, 0};
@@ -29,7 +29,7 @@ struct ImageDeviceOptions {
   at::ScalarType dtype = at::kFloat;  // of results: float, half or bfloat16
 };
 
-// From many threads at once. Results: [rows, columns, 3] of options().dtype on the device, complete when a call
+// Many threads may call it at once. Results are [rows, columns, 3] of dtype() on the device, complete when a call
 // returns.
 class ImageDevice {
  public:
@@ -37,20 +37,21 @@ class ImageDevice {
   virtual c10::Device device() const = 0;
   virtual at::ScalarType dtype() const = 0;
 
-  // Of a whole JPEG file whose header says `size`. Returns why this device does not decode it; empty: it is done.
-  // Throws kNoSpace, or what the device says about itself.
+  // Samples a whole JPEG file whose header says `size`. Returns why this device does not decode it; empty when it is
+  // done. Throws kNoSpace, or what the device says about itself.
   virtual std::string sample_jpeg(std::span<const std::byte> file, ImageSize size, const PixelSampling& sampling,
                                   void* out) = 0;
-  // Of pixels on the host, decoded by somebody else.
+  // Samples pixels on the host that somebody else has decoded.
   virtual void sample_pixels(const ImageView& pixels, const PixelSampling& sampling, void* out) = 0;
 };
 
-// By kind: "cuda" where nvJPEG is built in. A factory throws kUnsupported where the machine lacks what it needs.
+// Devices by kind: "cuda" where nvJPEG is built in. A factory throws kUnsupported where the machine lacks what it
+// needs.
 using ImageDeviceFactory = std::function<std::shared_ptr<ImageDevice>(const ImageDeviceOptions&)>;
 using ImageDeviceRegistry = core::Registry<ImageDeviceFactory>;
 ImageDeviceRegistry& image_devices();
 
-// Throws kUnsupported with what the build or the machine lacks.
+// Opens a device. Throws kUnsupported with what the build or the machine lacks.
 std::shared_ptr<ImageDevice> open_image_device(const std::string& kind, const ImageDeviceOptions& options);
 
 }  // namespace trainyard::data

@@ -35,34 +35,34 @@ struct ImageView {
   ImageView() = default;
   ImageView(const Image& image)  // NOLINT(google-explicit-constructor): an image is the view of all of it
       : height(image.height), width(image.width), pixels(image.pixels.data()), stride(ptrdiff_t{3} * image.width) {}
-  // `crop` must be inside.
+  // Returns the part `crop`, which must be inside.
   ImageView part(const CropWindow& crop) const;
 };
 
 // Images come from strangers: their size is checked before any memory is taken for pixels.
 struct DecodeLimits {
   int64_t max_pixels = 178'956'970;  // height x width of the whole image; 512 MiB as RGB
-  // Told the bytes of pixels before they are allocated; refuses by throwing.
+  // Called with the bytes of the pixels before they are allocated. It refuses by throwing.
   std::function<void(int64_t bytes)> before_allocation;
 };
 
 // How an image file is decoded.
 struct DecodeOptions {
-  DecodeLimits limits;
-  // JPEG: turn the image as its EXIF data say. Sizes and windows are then those of the turned image.
+  DecodeLimits limits{};
+  // JPEG: turns the image as its EXIF data say. Sizes and windows are then those of the turned image.
   bool exif_orientation = false;
-  // JPEG: decode at 1/2, 1/4 or 1/8 of the size, by a smaller inverse DCT, as far as the window does not become smaller
-  // than this. {0, 0}: at full size. The result then holds the window's rows and columns from floor(begin / n) to
-  // ceil(end / n) of the image of size ceil(height / n) x ceil(width / n).
-  ImageSize at_least;
+  // JPEG: decodes at 1/2, 1/4 or 1/8 of the size, by a smaller inverse DCT, as far as the window does not become
+  // smaller than this; {0, 0} means at full size. With 1 / n, the result holds the window's rows and columns from
+  // floor(begin / n) to ceil(end / n), of the image of size ceil(height / n) x ceil(width / n).
+  ImageSize at_least{};
 };
 
-// A copy.
+// Returns a copy of the pixels.
 Image copy_of(const ImageView& view);
 
-// kCorruptData "image too large" when the image has more pixels than the limit.
+// Returns kCorruptData "image too large" when the image has more pixels than the limit.
 core::Result<bool> check_size(ImageSize size, const DecodeLimits& limits);
-// kCorruptData when the window is empty or not inside an image of this size.
+// Returns kCorruptData when the window is empty or not inside an image of this size.
 core::Result<bool> check_inside(const CropWindow& crop, ImageSize size);
 
 }  // namespace trainyard::data

@@ -14,21 +14,21 @@ inline constexpr Rgb kImagenetChannelMeans = {123.68F, 116.78F,
 inline constexpr Rgb kImagenetMean = {123.675F, 116.28F, 103.53F};
 inline constexpr Rgb kImagenetStandardDeviation = {58.395F, 57.12F, 57.375F};
 
-// pixel * scale + shift, by channel.
+// Computes pixel * scale + shift, by channel.
 struct Normalization {
   Rgb scale = {1 / 127.5F, 1 / 127.5F, 1 / 127.5F};
   Rgb shift = {-1, -1, -1};
 
-  // pixel / 127.5 - 1: [-1, 1].
+  // Returns pixel / 127.5 - 1, which is in [-1, 1].
   static Normalization symmetric() { return {}; }
-  // pixel - mean.
+  // Returns pixel - mean.
   static Normalization minus_mean(const Rgb& mean);
-  // (pixel - mean) / standard_deviation. Throws kInvalidArgument when a deviation is not above 0.
+  // Returns (pixel - mean) / standard_deviation. Throws kInvalidArgument when a deviation is not above 0.
   static Normalization standardized(const Rgb& mean, const Rgb& standard_deviation);
 
   bool operator==(const Normalization&) const = default;
 
-  // `image`: float [3, pixels], in place.
+  // Normalizes `image`, float [3, pixels], in place.
   void apply(float* image, int64_t pixels) const;
 };
 

@@ -22,7 +22,7 @@ namespace trainyard::data {
 
 enum class ResizeMethod { kNearest, kBilinear, kBicubic, kArea };
 
-// "nearest", "bilinear", "bicubic", "area". Throws kInvalidArgument with the known names.
+// Returns the method called "nearest", "bilinear", "bicubic" or "area". Throws kInvalidArgument with the known names.
 ResizeMethod resize_method(std::string_view name);
 
 struct ResizeOptions {
@@ -35,8 +35,8 @@ struct ResizeOptions {
   std::array<float, 3> shift = {0, 0, 0};
 };
 
-// Resizes to `size`, of which only `window` is computed. `out`: float [3, window.height, window.width], values in the
-// pixels' units before scale and shift. The image must not be empty and the window inside `size`.
+// Resizes to `size`, but computes only `window` of that. `out` is float [3, window.height, window.width], with values
+// in the pixels' units before scale and shift. The image must not be empty, and the window must be inside `size`.
 void resize(const ImageView& image, ImageSize size, const CropWindow& window, const ResizeOptions& options, float* out);
 
 }  // namespace trainyard::data

@@ -18,9 +18,9 @@ struct Axis {
   std::span<const Tap> of(int output) const { return {taps.data() + first[output], taps.data() + first[output + 1]}; }
 };
 
-// Outputs [begin, begin + count) of an axis that goes from `input` to `output` pixels.
+// Returns the outputs [begin, begin + count) of an axis that goes from `input` to `output` pixels.
 Axis make_axis(int input, int output, int begin, int count, const ResizeOptions& options);
-// The same of columns: of an input that is mirrored first where the options say so.
+// Returns the same for columns: those of an input that is mirrored first where the options say so.
 Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options);
 
 }  // namespace trainyard::data

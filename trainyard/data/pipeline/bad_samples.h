@@ -5,8 +5,8 @@
 //               sample is left out and not counted.
 //   substitute  a sample drawn from the whole data set takes the place.
 //
-// Which one takes a place is a pure function of (seed, place in the order): no thread, replica or process needs to know
-// what others have met. A batch keeps its size and the order its places.
+// Which sample takes a place is a pure function of (seed, place in the order): no thread, replica or process needs to
+// know what others have met. A batch keeps its size, and the order of epochs keeps its places.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,15 @@
 namespace trainyard::data {
 
 enum class OnBadSample { kFail, kSkip, kSubstitute };
-// "fail", "skip", "substitute", as --on_bad_sample takes them. Throws kNotFound.
+// Returns the policy called "fail", "skip" or "substitute", as --on_bad_sample takes them. Throws kNotFound.
 OnBadSample on_bad_sample(std::string_view name);
 
 struct BadSampleOptions {
   OnBadSample policy = OnBadSample::kFail;
   double budget = 0.0001;  // bad samples that a run may meet, as a part of the data set's samples
   void validate() const;   // throws kInvalidArgument
-  // The budget in samples: rounded down, but one at least, or sets of under 10,000 samples could skip none. 0 for 0.
+  // Returns the budget in samples, rounded down, but at least one: sets of under 10,000 samples could skip none
+  // otherwise. A budget of 0 is 0 samples.
   int64_t allowed(int64_t dataset_size) const;
 };
 
@@ -43,10 +44,10 @@ struct BadSample {
   core::Error error;
 };
 
-// The error that ends a run at its first bad sample: `bad`, with what a user can do about it.
+// Returns the error that ends a run at its first bad sample: `bad`, with what a user can do about it.
 core::Error failure_of(const core::Error& bad);
 
-// What is tried, one after the other, in the place of a bad sample.
+// What is tried in the place of a bad sample, one after the other.
 class StandIns {
  public:
   using SampleAt = std::function<int64_t(Position)>;  // SampleSequence::sample_at
@@ -54,8 +55,8 @@ class StandIns {
   // `bad` is the sample that belongs at `place`. The policy is skip or substitute.
   StandIns(OnBadSample policy, const SampleKey& bad, Position place, int64_t dataset_size, SampleAt sample_at);
 
-  // The augmentation's key has a seed of its own: the sample also comes at its own place, and should not come twice
-  // alike.
+  // Returns the next sample to try. Its augmentation has a seed of its own: the sample also comes at its own place, and
+  // should not come twice alike.
   SampleKey next();
 
  private:
@@ -73,12 +74,12 @@ class BadSampleTally : public core::Stateful {
  public:
   BadSampleTally(BadSampleOptions options, int64_t dataset_size) : options_(options), dataset_size_(dataset_size) {}
 
-  // Adds those that are new; the first ten of the run are logged. Throws kCorruptData once there are more than the
-  // budget allows, at every call.
+  // Adds the bad samples that are new; the first ten of the run are logged. Throws kCorruptData, at every call, once
+  // there are more than the budget allows.
   void add(const std::vector<BadSample>& bad);
   int64_t count() const { return static_cast<int64_t>(samples_.size()); }
 
-  // "bad_samples", when there are any: a resumed run goes on with what is left of the budget.
+  // Saves "bad_samples", when there are any: a resumed run goes on with what is left of the budget.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -27,7 +27,7 @@ struct BatchJob {
   std::vector<Batch> batches;
   std::vector<BatchSlot> slots;
   size_t claimed = 0, finished = 0;
-  // Of the first bad slot, so that the same error comes out whichever thread meets its own first.
+  // The error of the first bad slot, so that the same error comes out whichever thread meets its own first.
   std::exception_ptr error;
   size_t error_slot = 0;
 

@@ -1,5 +1,5 @@
-// Batches, as training takes them: one a local replica, with the position after them. Implementations: Pipeline (real
-// data), SyntheticSource.
+// Batches as training takes them: one for each local replica, with the position after them. Implementations: Pipeline
+// (real data), SyntheticSource.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace trainyard::data {
 
-// The next sample to take: the k-th of an epoch's order. Independent of the number of replicas and of threads.
+// The next sample to take, as the k-th of an epoch's order. It does not depend on the number of replicas and threads.
 struct Position {
   int64_t epoch = 0;
   int64_t offset = 0;  // samples of this epoch already taken, over all replicas
@@ -25,28 +25,29 @@ struct Batch {
   Position after;            // after the whole global batch
 };
 
-// next() and the Stateful calls from one thread at a time; stop() from any.
+// A source of batches. One thread at a time may call next() and the Stateful methods, any thread stop().
 class BatchSource : public core::Stateful {
  public:
   virtual int64_t batch_size() const = 0;  // a replica
   virtual int replicas() const = 0;        // local ones
 
-  // One batch a local replica. Blocks until they are there. Throws what a worker threw (a bad sample: kCorruptData
-  // with shard and offset), or kCancelled after stop(). An exact evaluation's last batches are shorter, possibly
-  // empty, and after them the result is empty.
+  // Blocks until there is one batch for each local replica, and returns them. Throws what a worker threw (a bad sample:
+  // kCorruptData with shard and offset), or kCancelled after stop(). The last batches of an exact evaluation are
+  // shorter, possibly empty; after them the result is empty.
   virtual std::vector<Batch> next() = 0;
 
-  // Seconds that next() has waited for input so far.
+  // Returns the seconds that next() has waited for input so far.
   virtual double waited_seconds() const = 0;
 
-  // Wakes next(), ends and joins all workers. Safe to call twice.
+  // Wakes next(), ends and joins all workers. May be called twice.
   virtual void stop() = 0;
 
-  // Position after the last batch that next() returned, and back to it: batches made ahead are thrown away.
+  // Returns the position after the last batch that next() returned.
   virtual Position position() const = 0;
+  // Makes next() go on at `position`. Batches made ahead are thrown away.
   virtual void seek(Position position) = 0;
 
-  // Different samples of the batches so far that were bad and skipped or replaced.
+  // Returns how many different samples of the batches so far were bad and were skipped or replaced.
   virtual int64_t bad_samples() const { return 0; }
 
   void save(core::StateWriter& writer) const override;  // "epoch", "offset"

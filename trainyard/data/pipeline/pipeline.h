@@ -1,12 +1,12 @@
 // The input pipeline: worker threads read, decode and augment samples into batches ahead of their use.
 //
-// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h); its augmentation of (seed,
-// epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
-// resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
-// slice; with repeat a global batch runs on into the next epoch.
-//
 //   data::Pipeline pipeline(dataset, transform, {.batch_size = 64, .height = 32, .width = 32, .worker_threads = 2});
 //   for (const data::Batch& batch : pipeline.next()) step(batch.images, batch.labels);
+//
+// The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h), and its augmentation is one of
+// (seed, epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
+// resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
+// slice. With `repeat` a global batch runs on into the next epoch.
 #pragma once
 
 #include <cstdint>
@@ -37,34 +37,36 @@ struct PipelineOptions {
   bool repeat = true;                 // false: one epoch, the last batch shorter (exact evaluation)
   bool repeat_cached_sample = false;  // one decoded sample for ever: measures everything behind the input
   uint64_t seed = 0;
-  OrderOptions order;
+  OrderOptions order{};
   // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;
-  // What the records of the batches call their classes is taken down here, and compared with what is known from other
-  // data (of the training, in an evaluation): next() throws kInvalidArgument where they contradict. Null: nothing is.
+  // Takes down what the records of the batches call their classes, and compares it with `known_texts`: what is known
+  // from other data, such as that of the training in an evaluation. next() throws kInvalidArgument where they
+  // contradict. Null: nothing is taken down, or compared.
   std::shared_ptr<LabelTexts> label_texts;
   std::shared_ptr<const LabelTexts> known_texts;
-  BadSampleOptions bad_samples;
-  // What batches lie in; none: the program's caching allocator. Called by worker threads.
+  BadSampleOptions bad_samples{};
+  // Makes the memory of batches; without it the program's caching allocator does. Worker threads call it.
   std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate;
   void validate() const;  // throws kInvalidArgument
 };
 
-// Of all that the worker threads have done.
+// What the worker threads have done so far.
 struct PipelineStatistics {
   StageSeconds seconds;  // all threads together
   int64_t samples = 0;   // made, those ahead of the consumer included
   int64_t bytes = 0;     // encoded, read for them
 };
 
-// Threads start with the first next(), so a seek() before it costs nothing. A bad sample that is not skipped or
-// substituted leaves the pipeline where it is: next() throws the same again until seek() goes elsewhere. So do errors
-// of the operating system and files that changed while they are read, which are nobody's bad samples: they always end
-// the run.
+// Batches of a data set, made ahead by threads, which start with the first next(); so a seek() before it costs nothing.
+//
+// A bad sample that is not skipped or substituted leaves the pipeline where it is: next() throws the same error again
+// until seek() goes elsewhere. So do errors of the operating system and files that changed while they are read. Those
+// are no bad samples: they always end the run.
 class Pipeline : public BatchSource {
  public:
-  // Throws kInvalidArgument: bad options, an empty data set, a transform of another size.
+  // Throws kInvalidArgument for bad options, an empty data set, or a transform of another size.
   Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform, PipelineOptions options);
   ~Pipeline() override;
 

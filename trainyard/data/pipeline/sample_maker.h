@@ -19,10 +19,10 @@ struct SampleMakerOptions {
   bool repeat_cached_sample = false;
   uint64_t seed = 0;
   int64_t label_offset = 0;
-  BadSampleOptions bad_samples;
+  BadSampleOptions bad_samples{};
 };
 
-// make() from many threads at once.
+// Makes samples. Many threads may call make() at once.
 class SampleMaker {
  public:
   SampleMaker(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
@@ -32,9 +32,9 @@ class SampleMaker {
         options_(options),
         sample_at_(std::move(sample_at)) {}
 
-  // Throws where a bad sample ends the run, and what the operating system refuses.
+  // Fills a slot. Throws where a bad sample ends the run, and what the operating system refuses.
   void make(BatchSlot& slot);
-  // Encoded, that were decoded so far.
+  // Returns how many encoded bytes were decoded so far.
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -1,4 +1,4 @@
-// The endless sequence of samples that the epochs of a data set make, and places in it.
+// The endless sequence of samples that the epochs of a data set make, and the places in it.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ class SampleSequence {
   // size > 0.
   SampleSequence(int64_t size, OrderOptions order, uint64_t seed) : size_(size), order_(order), seed_(seed) {}
 
-  // The same place with offset in [0, size). Throws kInvalidArgument when there is no such place.
+  // Returns the same place with an offset in [0, size). Throws kInvalidArgument when there is no such place.
   Position normalized(Position position) const;
-  // `count` samples further.
+  // Returns the place `count` samples further.
   Position advanced(Position position, int64_t count) const;
-  // Index in the data set of the sample at a normalized place.
+  // Returns the index in the data set of the sample at a normalized place.
   int64_t sample_at(Position position);
 
  private:

@@ -1,5 +1,5 @@
-// Batches without data: one fixed batch of random images for each replica, whose pixels are not normalised (upstream
-// feeds them as they are), with new random labels at every step. Measures everything but the input.
+// Batches without data: one fixed batch of random images for each replica, with new random labels at every step. Pixels
+// are not normalised, because tf_cnn_benchmarks feeds them as they are. Measures everything but the input.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ struct SyntheticOptions {
   int first_replica = 0;
   int total_replicas = 1;
   int64_t height = 224, width = 224;
-  int64_t classes = 1001;        // labels are uniform in [0, classes - 1): upstream never draws the last class
+  int64_t classes =
+      1001;  // labels are uniform in [0, classes - 1); as in tf_cnn_benchmarks, the last class never comes
   int64_t epoch_size = 1281167;  // samples, for positions
   uint64_t seed = 0;
   void validate() const;  // throws kInvalidArgument
 };
 
-// Pixels: normal with mean 127 and standard deviation 60, cut at two deviations. Image i of the global batch and the
+// Pixels are normal with mean 127 and standard deviation 60, cut at two deviations. Image i of the global batch and the
 // labels are functions of the seed and of their place, so they do not depend on the number of replicas.
 class SyntheticSource : public BatchSource {
  public:

@@ -1,4 +1,4 @@
-// One picture of many samples: each as it is stored, and beside it as the model is given it.
+// One picture of many samples: each as it is stored and, beside it, as the model gets it.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 namespace trainyard::data {
 
 struct ContactSheetOptions {
-  TransformOptions transform;
+  TransformOptions transform{};
   int64_t count = 16;       // samples, from the first of the epoch's order on
   int64_t batch_size = 32;  // of a device: what depends on the place in it is as in a run
   int64_t epoch = 0;
   uint64_t seed = 0;
-  OrderOptions order;
+  OrderOptions order{};
 };
 
 struct ContactSheet {
@@ -30,9 +30,9 @@ struct ContactSheet {
   std::vector<Cell> cells;  // in rows, from the top
 };
 
-// Pairs of the transform's size with four pixels between, about as wide as high. The original is scaled to fit; what
-// the model gets is turned back to [0, 255], values outside of which are cut. Throws the error of a bad sample,
-// kInvalidArgument for more samples than there are.
+// Draws pairs of the transform's size with four pixels between them, in a picture about as wide as high. The original
+// is scaled to fit. What the model gets is turned back to [0, 255], and values outside of that are cut. Throws the
+// error of a bad sample, and kInvalidArgument for more samples than there are.
 ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transform, const ContactSheetOptions& options);
 
 }  // namespace trainyard::data

@@ -21,7 +21,7 @@ struct ConvertOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// "tfrecord", "webdataset", "folder" (class folders), "cifar_binary" (32 x 32 images of ten classes).
+// Returns "tfrecord", "webdataset", "folder" (class folders) and "cifar_binary" (32 x 32 images of ten classes).
 std::vector<std::string> conversion_targets();
 
 struct ConvertedSamples {

@@ -15,7 +15,8 @@ struct VerifyOptions {
   std::string directory;
   std::string index_directory;  // as DatasetOptions
   int threads = 1;
-  // Called in the order of the shards and samples, from one thread at a time, with what is wrong and where.
+  // Called for each bad sample with what is wrong and where: in the order of the shards and samples, from one thread at
+  // a time.
   std::function<void(const core::Error&)> on_bad;
   core::FileSystem* files = &core::local_file_system();
   core::StopToken stop = core::StopSource().token();
@@ -23,14 +24,14 @@ struct VerifyOptions {
 
 struct VerifiedSamples {
   int64_t train = 0, validation = 0;  // that were looked at
-  // Counts the bad ones of both subsets. A shard whose records cannot be found counts as one, class folders that the
-  // training has not as one, too.
+  // How many samples of both subsets are bad. A shard whose records cannot be found counts as one, and so do class
+  // folders that the training does not have.
   int64_t bad = 0;
 };
 
-// Both subsets, as far as they are there: checksums of records, labels, and each image decoded whole. A shard whose
-// records cannot be found and an index file that is not of its shard are bad as a whole, the other shards go on. Throws
-// kNotFound when there is neither subset, kCancelled after a stop, and errors of the operating system.
+// Checks both subsets, as far as they are there: checksums of records, labels, and each image decoded whole. A shard
+// whose records cannot be found, or an index file that is not of its shard, is bad as a whole; the other shards go on.
+// Throws kNotFound when there is neither subset, kCancelled after a stop, and errors of the operating system.
 VerifiedSamples verify_dataset(const VerifyOptions& options);
 
 }  // namespace trainyard::data

@@ -1,5 +1,5 @@
-// Numbers of a fixed width in the byte order of all formats here, little-endian, which is also that of the machines
-// that the library runs on.
+// Numbers of a fixed width in little-endian byte order, which all formats here have, and all machines that the library
+// runs on.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace trainyard::formats {
 
 static_assert(std::endian::native == std::endian::little, "numbers are copied from and to files as they are");
 
-// The number whose bytes begin at `bytes`, which needs no alignment.
+// Returns the number whose bytes begin at `bytes`, which needs no alignment.
 template <typename T>
 T load_little_endian(const char* bytes) {
   static_assert(std::is_arithmetic_v<T>);

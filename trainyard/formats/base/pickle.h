@@ -40,19 +40,20 @@ struct PickleValue {
   std::string_view text;
   std::vector<const PickleValue*> items;
 
-  // The value under a key of a dictionary; of several the last. Null when there is none, or this is no dictionary.
+  // Returns the value under a key of a dictionary; of several the last. Null when there is none, or when this is no
+  // dictionary.
   const PickleValue* find(std::string_view key) const;
 };
 
-// Whose pickles are read: which functions they may name.
+// Whose pickles are read, which decides which functions they may name.
 enum class PickleVocabulary : uint8_t { kCifarBatch, kTorchStateDict };
 
-// A parsed pickle: owns its values, but for the bytes of strings, which stay in the content.
+// A parsed pickle. It owns its values, but the bytes of strings stay in the content.
 class Pickle {
  public:
-  // `content` must outlive the result. Throws kCorruptData with the offset of the instruction that is malformed or not
-  // allowed. Memory is bounded: 2^20 instructions, 8 sizes of an array, and no more decoded text than the content has
-  // bytes.
+  // Parses a pickle; `content` must outlive the result. Throws kCorruptData with the offset of the instruction that is
+  // malformed or not allowed. Memory is bounded: 2^20 instructions, 8 sizes of an array, and no more decoded text than
+  // the content has bytes.
   static Pickle parse(std::string_view content, PickleVocabulary vocabulary = PickleVocabulary::kCifarBatch);
 
   const PickleValue& root() const { return *root_; }

@@ -23,14 +23,14 @@ struct TarMember {
   bool operator==(const TarMember&) const = default;
 };
 
-// The regular files of an archive, in its order; folders, links and devices are passed over. Reads 512 bytes a file and
-// long names; every checksum is checked, every size against the archive's. An archive may end without its two blocks of
-// zeros. Throws kCorruptData with path and offset: no tar, damaged, truncated, sparse files.
+// Returns the regular files of an archive, in its order; folders, links and devices are passed over. Reads 512 bytes a
+// file and long names. Every checksum is checked, and every size against the archive's. An archive may end without its
+// two blocks of zeros. Throws kCorruptData with path and offset where the file is no tar archive, is damaged or
+// truncated, or holds sparse files.
 std::vector<TarMember> index_tar(const core::ReadableFile& file);
 
-// Checks that the bytes at `offset` still have the header of a file of `size` bytes before them: archives have no
-// checksum of their contents, and one that was written anew while it is read would give another file's bytes. Throws
-// kCorruptData.
+// Checks that the header of a file of `size` bytes still stands before `offset`. Archives have no checksum of their
+// contents, and one that was written anew while it is read would give the bytes of another file. Throws kCorruptData.
 void check_tar_header(const core::ReadableFile& file, uint64_t offset, uint64_t size);
 
 // Writes files one behind the other, with mode 0644 and the time 0, so that the same files make the same archive.
@@ -41,7 +41,7 @@ class TarWriter {
 
   void write(std::string_view name, std::string_view content);
   uint64_t bytes() const { return bytes_; }
-  // Writes the end; must be called for success to be known.
+  // Writes the end of the archive. Only after it has returned is it known that all went well.
   void close();
 
  private:

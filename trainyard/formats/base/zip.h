@@ -15,11 +15,12 @@ struct ZipMember {
   uint64_t size = 0;    // bytes
 };
 
-// Whether the file begins as a zip archive.
+// Returns true when the file begins as a zip archive does.
 bool looks_like_zip(const core::ReadableFile& file);
 
-// The members in the directory's order; also archives of more than 4 GiB (Zip64). Throws kCorruptData naming the file:
-// no directory, members outside the file; kUnsupported: compressed or encrypted members.
+// Returns the members in the order of the archive's directory, also of archives of more than 4 GiB (Zip64). Throws
+// kCorruptData naming the file where there is no directory or a member lies outside of the file; kUnsupported for
+// compressed or encrypted members.
 std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file);
 
 }  // namespace trainyard::formats

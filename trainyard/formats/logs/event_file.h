@@ -35,8 +35,8 @@ struct Histogram {
   bool operator==(const Histogram&) const = default;
 };
 
-// The histogram of `values` with TensorFlow's bucket limits: 0, and plus and minus 1e-12 * 1.1^k. Empty buckets at both
-// ends are left out. Values that are not finite are left out.
+// Returns the histogram of `values` with TensorFlow's bucket limits: 0, and plus and minus 1e-12 * 1.1^k. Empty buckets
+// at both ends are left out, and so are values that are not finite.
 Histogram make_histogram(std::span<const float> values);
 
 // A picture as a compressed file.
@@ -61,15 +61,16 @@ struct Event {
   int64_t step = 0;
   std::vector<SummaryValue> values;
   std::string file_version;  // only in the first event of a file
-  // A run begins or resumes at `step`: TensorBoard drops what earlier files of the directory say of this step and later
-  // ones.
+  // True says that a run begins or resumes at `step`: TensorBoard then drops what earlier files of the directory say of
+  // this step and later ones.
   bool session_start = false;
 
   bool operator==(const Event&) const = default;
 };
 
-// The message of an event, and back; kCorruptData when it is none.
+// Returns the message of an event.
 std::string encode_event(const Event& event);
+// Returns the event of a message, or kCorruptData when the bytes are none.
 core::Result<Event> decode_event(std::string_view encoded);
 
 struct EventFileOptions {
@@ -86,15 +87,15 @@ struct EventFileOptions {
 // Writes one new event file. One thread at a time.
 class EventFileWriter {
  public:
-  // Makes `directory` if need be and in it the file events.out.tfevents.<seconds>.<hostname>, with a number behind it
-  // when there is such a file already. The file's first event is flushed at once. Throws kIo, kNoSpace.
+  // Makes `directory` if it is missing, and in it the file events.out.tfevents.<seconds>.<hostname>, with a number
+  // behind it when there is such a file already. The file's first event is flushed at once. Throws kIo, kNoSpace.
   EventFileWriter(core::FileSystem& files, const std::string& directory, EventFileOptions options = {});
 
   const std::string& path() const { return records_->path(); }
-  // Throws kIo, kNoSpace; the file then takes no further event.
+  // Appends an event. Throws kIo, kNoSpace; the file then takes no further event.
   void write(Event event);
   void flush();
-  // Must be called for success to be known.
+  // Writes what is left and closes the file. Only after it has returned is it known that all went well.
   void close();
 
  private:
@@ -109,7 +110,7 @@ class EventFileReader {
   // `file` must outlive the reader.
   explicit EventFileReader(const core::ReadableFile& file) : file_(file), records_(file) {}
 
-  // The next event, nothing at the end. Throws kCorruptData with path and offset.
+  // Returns the next event, or nothing at the end. Throws kCorruptData with path and offset.
   std::optional<Event> next();
 
  private:

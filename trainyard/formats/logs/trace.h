@@ -24,7 +24,7 @@ struct TraceTrack {
   std::string device;              // "GPU:0"; empty: a thread
 };
 
-// An arrow from a moment of one track to one of another: of what caused what. Both lie in events.
+// An arrow from a moment of one track to a moment of another, from a cause to its effect. Both moments lie in events.
 struct TraceFlow {
   std::string name;
   size_t from_track = 0, to_track = 0;
@@ -39,14 +39,14 @@ struct Trace {
   std::vector<std::pair<std::string, std::string>> notes;  // name and text
 };
 
-// Trace Event Format, the object form: one complete event ("X") an event, times in microseconds since the start, one
-// process for all threads and one a device; flows as "s" and "f"; notes beside the start in otherData. Bytes of text
-// that are not UTF-8 are replaced.
+// Returns the trace in the object form of the Trace Event Format. Each event is a complete one ("X"), with times in
+// microseconds since the start. All threads are one process, each device is one. Flows are "s" and "f", notes stand
+// beside the start in otherData. Bytes of text that are not UTF-8 are replaced.
 std::string chrome_trace(const Trace& trace);
 
-// tensorflow.StepStats in protobuf's text format: one device a track, named
+// Returns the trace as tensorflow.StepStats in protobuf's text format: one device a track, named
 // "/job:localhost/replica:0/task:0/device:CPU:<index of the thread>" or ".../device:GPU:0/<stream>", with the track's
-// name in thread_names. It has no place for flows and notes.
+// name in thread_names. The format has no place for flows and notes.
 std::string step_stats_text(const Trace& trace);
 
 }  // namespace trainyard::formats

@@ -24,7 +24,7 @@ struct CifarBatch {
   std::vector<uint8_t> pixels;  // [N, 3, 32, 32]
 
   size_t size() const { return labels.size(); }
-  // [3, 32, 32] uint8
+  // Returns the pixels of an image: [3, 32, 32] uint8.
   std::span<const uint8_t> image(size_t index) const {
     return std::span(pixels).subspan(index * kCifarImageBytes, kCifarImageBytes);
   }
@@ -32,13 +32,13 @@ struct CifarBatch {
 
 enum class CifarSplit { kTraining, kTest };
 
-// The paths of data_batch_1 to data_batch_5, or of test_batch, with .bin behind the name or not, in `directory`. Throws
-// kNotFound when one of them is missing.
+// Returns the paths of data_batch_1 to data_batch_5, or of test_batch, in `directory`; the names may end in .bin.
+// Throws kNotFound when one of them is missing.
 std::vector<std::string> find_cifar10_batches(core::FileSystem& files, const std::string& directory, CifarSplit split);
 
-// Reads a batch of either version, told apart by the first byte. Throws kCorruptData with path and offset.
+// Reads a batch of either version; its first byte says which. Throws kCorruptData with path and offset.
 CifarBatch read_cifar10_batch(core::FileSystem& files, const std::string& path);
-// The same from the content of a file: the error then names the offset only.
+// Does the same with the content of a file. The error then names the offset only.
 CifarBatch parse_cifar10_batch(std::string_view content);
 
 }  // namespace trainyard::formats

@@ -17,7 +17,7 @@ namespace trainyard::formats {
 // Where the records of one file are. They follow each other without gaps, so 8 bytes a record are enough.
 class RecordIndex {
  public:
-  // Of records as index_tfrecord() finds them.
+  // Makes an index of records as index_tfrecord() finds them.
   explicit RecordIndex(const std::vector<RecordSpan>& spans);
   RecordIndex() = default;
 
@@ -26,7 +26,7 @@ class RecordIndex {
     const uint64_t begin = record == 0 ? 0 : ends_[record - 1];
     return {begin, ends_[record] - begin - kTfRecordFrameBytes};
   }
-  // Of the file that is indexed.
+  // Returns the size of the file that is indexed.
   uint64_t file_size() const { return ends_.empty() ? 0 : ends_.back(); }
 
  private:
@@ -34,8 +34,8 @@ class RecordIndex {
   std::vector<uint64_t> ends_;
 };
 
-// Throws kCorruptData with the line: no two numbers, a size below the frame's, or a record that does not begin where
-// the one before it ends.
+// Reads an index file. Throws kCorruptData with the line where there are no two numbers, a size is below the frame's,
+// or a record does not begin where the one before it ends.
 RecordIndex parse_record_index(std::string_view text);
 
 // What is needed before any record is: how many there are, and the size of the file that was indexed. Looks at the last
@@ -46,7 +46,7 @@ struct RecordIndexSummary {
 };
 RecordIndexSummary summarize_record_index(std::string_view text);
 
-// The lines, each with a line break, as tfrecord2idx writes them.
+// Returns the lines, each with a line break, as tfrecord2idx writes them.
 std::string format_record_index(const RecordIndex& index);
 
 }  // namespace trainyard::formats

@@ -33,19 +33,19 @@ inline constexpr std::string_view kImageBoxYMax = "image/object/bbox/ymax";
 // and unpacked lists are read. Of several features with one name the last counts, as protocol buffers have it.
 class ExampleView {
  public:
-  // kCorruptData when the record is no tf.Example.
+  // Parses a record. Returns kCorruptData when it is no tf.Example.
   static core::Result<ExampleView> parse(std::string_view record);
 
-  // Whether there is such a feature, of whatever kind and length.
+  // Returns true when there is such a feature, of whatever kind and length.
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
-  // The one value of a feature. kCorruptData when the feature is absent, of another kind, malformed, or not of
-  // length 1.
+  // Each returns the one value of a feature, or kCorruptData when the feature is absent, of another kind, malformed, or
+  // not of length 1.
   core::Result<std::string_view> bytes(std::string_view name) const;
   core::Result<int64_t> int64(std::string_view name) const;
   core::Result<float> float32(std::string_view name) const;
 
-  // All values of a feature: kCorruptData as above, but for the length.
+  // Each returns all values of a feature, or kCorruptData as above, whatever the length.
   core::Result<std::vector<std::string_view>> bytes_list(std::string_view name) const;
   core::Result<std::vector<int64_t>> int64_list(std::string_view name) const;
   core::Result<std::vector<float>> float_list(std::string_view name) const;
@@ -73,7 +73,7 @@ class ExampleBuilder {
   void add_int64(std::string_view name, int64_t value);
   void add_floats(std::string_view name, std::span<const float> values);
 
-  // The encoded message.
+  // Returns the encoded message.
   std::string build() const;
 
  private:

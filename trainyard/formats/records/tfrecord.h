@@ -31,21 +31,22 @@ struct RecordSpan {
   bool operator==(const RecordSpan&) const = default;
 };
 
-// The checksum as TFRecord stores it: rotated and offset, so that a checksum of data that holds checksums stays good.
+// Returns the checksum as TFRecord stores it: rotated and offset, so that a checksum of data that itself holds
+// checksums stays a good one.
 uint32_t masked_crc32c(std::string_view data);
 
-// All records of the file, found by hopping from length to length: reads 12 bytes a record. The checksums of the
-// lengths are checked, those of the data are not. Throws kCorruptData with path and offset; nothing behind a broken
+// Returns all records of the file. It hops from length to length and reads 12 bytes a record; the checksums of the
+// lengths are checked, those of the data are not. Throws kCorruptData with path and offset. Nothing behind a broken
 // length can be found.
 std::vector<RecordSpan> index_tfrecord(const core::ReadableFile& file);
 
-// The length of the data of the record at `offset`, which must be before the end of the file. Its checksum is checked,
-// and that the record ends within the file. Throws kCorruptData with path and offset.
+// Returns the length of the data of the record at `offset`, which must be before the end of the file. Checks the
+// length's checksum, and that the record ends within the file. Throws kCorruptData with path and offset.
 uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset);
 
-// The data of one record, read into `buffer` (which only grows, so reuse it) and valid until the buffer changes. Both
-// checksums are checked, and the span against the file's size before memory is taken. A kCorruptData error with path
-// and offset is returned, errors of the operating system are thrown. May be called from many threads.
+// Reads the data of one record into `buffer`, which only grows, so reuse it. The result is valid until the buffer
+// changes. Both checksums are checked, and the span is compared with the file's size before memory is taken. Returns a
+// kCorruptData error with path and offset; throws errors of the operating system. Many threads may call it at once.
 core::Result<std::string_view> read_tfrecord(const core::ReadableFile& file, RecordSpan span, std::string& buffer);
 
 // Reads a file from front to back.
@@ -58,7 +59,7 @@ class TfRecordReader {
   // with path and offset; the reader then stays where it is.
   bool next(std::string& record);
 
-  // Of the record that next() will read.
+  // Returns the offset of the record that next() will read.
   uint64_t offset() const { return offset_; }
 
  private:
@@ -74,11 +75,11 @@ class TfRecordWriter {
 
   const std::string& path() const { return file_->path(); }
   void write(std::string_view data);
-  // Other processes see what was written.
+  // Gives what was written to the operating system, so that other processes see it.
   void flush() { file_->flush(); }
-  // On the medium.
+  // Blocks until what was written is on the medium.
   void sync() { file_->sync(); }
-  // Must be called for success to be known.
+  // Writes what is left and closes the file. Only after it has returned is it known that all went well.
   void close() { file_->close(); }
 
  private:

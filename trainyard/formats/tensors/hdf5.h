@@ -33,12 +33,12 @@ struct Hdf5Group {
   std::vector<Hdf5Group> groups;
 };
 
-// The file's content, in memory. The same tree gives the same bytes. Any thread, one at a time: libhdf5 has state of
-// its own. Throws kInvalidArgument for numbers that do not fit their shape, kInternal with libhdf5's message for what
-// it refuses: names that come twice, attributes of more than 64 KiB.
+// Returns the content of the file. The same tree gives the same bytes. Any thread may call it, but only one at a time,
+// because libhdf5 has state of its own. Throws kInvalidArgument for numbers that do not fit their shape, and kInternal
+// with libhdf5's message for what it refuses: names that come twice, attributes of more than 64 KiB.
 std::string encode_hdf5(const Hdf5Group& root);
 
-// encode_hdf5() into a file, all or nothing.
+// Writes encode_hdf5() into a file, whole or not at all.
 void write_hdf5(const std::string& path, const Hdf5Group& root, core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::formats

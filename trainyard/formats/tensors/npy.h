@@ -18,7 +18,8 @@ namespace trainyard::formats {
 
 enum class NpyType : uint8_t { kUint8, kInt64, kFloat32, kFloat64 };
 
-// "float32", as NumPy prints it; "<f4", as files have it; bytes of one element.
+// Return the type's name as NumPy prints it ("float32"), its code as files have it ("<f4"), and the bytes of one
+// element.
 std::string_view npy_type_name(NpyType type);
 std::string_view npy_type_code(NpyType type);
 size_t npy_type_bytes(NpyType type);
@@ -39,7 +40,7 @@ struct NpyArray {
   std::vector<int64_t> shape;    // none: a single number
   std::vector<std::byte> bytes;  // the product of the shape times npy_type_bytes(type)
 
-  // The elements. Throws kInvalidArgument when they are of another type.
+  // Returns the elements. Throws kInvalidArgument when they are of another type.
   template <typename T>
   std::span<const T> values() const {
     check_type(npy_type_of<T>());
@@ -55,12 +56,12 @@ struct NpyArray {
 // order and big-endian numbers.
 NpyArray read_npy(const core::ReadableFile& file);
 
-// The array as the content of a file of version 1.0. `values` has the product of `shape` elements, else
+// Returns the array as the content of a file of version 1.0. `values` has the product of `shape` elements, else throws
 // kInvalidArgument.
 template <typename T>
 std::string encode_npy(std::span<const int64_t> shape, std::span<const T> values);
 
-// The part of encode_npy before the elements, which has a multiple of 64 bytes.
+// Returns what stands before the elements; its length is a multiple of 64 bytes.
 std::string encode_npy_header(NpyType type, std::span<const int64_t> shape, size_t count);
 
 template <typename T>

@@ -27,14 +27,14 @@ struct OnnxNode {
   std::vector<std::pair<std::string, OnnxAttribute>> attributes;
 };
 
-// A constant value, as many numbers as the product of its shape: float32 that the model keeps or borrows, or int64.
+// A constant value with as many numbers as the product of its shape: float32 that the model keeps or borrows, or int64.
 struct OnnxTensor {
   std::string name;
   std::vector<int64_t> shape;  // none: a single number
   std::variant<std::vector<float>, std::span<const float>, std::vector<int64_t>> values;
 };
 
-// A float32 value from or to the caller. A size of -1 is open: the batch.
+// A float32 value that the caller gives or gets. A size of -1 is open, which is the batch.
 struct OnnxValue {
   std::string name;
   std::vector<int64_t> shape;
@@ -54,11 +54,11 @@ struct OnnxModel {
   std::map<std::string, std::string> metadata;
 };
 
-// The model as the content of a file. Throws kUnsupported where it would have 2 GiB or more, which no protocol buffer
-// message can, and kInvalidArgument where a tensor's shape does not fit its numbers.
+// Returns the model as the content of a file. Throws kUnsupported where it would have 2 GiB or more, which no protocol
+// buffer message can, and kInvalidArgument where a tensor's shape does not fit its numbers.
 std::string encode_onnx(const OnnxModel& model);
 
-// encode_onnx() into a file, all or nothing.
+// Writes encode_onnx() into a file, whole or not at all.
 void write_onnx(const std::string& path, const OnnxModel& model, core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::formats

@@ -13,10 +13,9 @@
 
 namespace trainyard::formats {
 
-// What the header tells, in the order of places. Throws kCorruptData naming the file and the tensor: a header that is
-// longer than the file or nested, names that come twice, unknown types, tensors that overlap, leave gaps or end behind
-// the file.
-// `metadata`, where it is not null, gets the texts of "__metadata__".
+// Returns what the header tells, in the order of places in the file. Throws kCorruptData, naming the file and the
+// tensor, where the header is longer than the file or nested, a name comes twice, a type is unknown, or tensors
+// overlap, leave gaps or end behind the file. `metadata`, where it is not null, gets the texts of "__metadata__".
 std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file,
                                                   std::map<std::string, std::string>* metadata = nullptr);
 
@@ -27,8 +26,9 @@ struct FloatTensor {
   std::span<const float> values;
 };
 
-// Writes float32 tensors in the order given, all or nothing. Metadata: texts by name, as {"format": "pt"} that others
-// want to see. Throws kInvalidArgument for a name that comes twice or a count that does not fit its shape.
+// Writes float32 tensors in the order given; the file is there whole or not at all. `metadata` holds texts by name;
+// other programs want to see {"format": "pt"}. Throws kInvalidArgument for a name that comes twice or a count that does
+// not fit its shape.
 void write_safetensors(const std::string& path, std::span<const FloatTensor> tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}},
                        core::FileSystem& files = core::local_file_system());

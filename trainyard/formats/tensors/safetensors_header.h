@@ -1,5 +1,5 @@
-// The JSON in front of a safetensors file's numbers (docs/formats/safetensors.md), read value by value: a tree of it
-// would be thirty times a hostile text. For safetensors.cpp.
+// The JSON in front of a safetensors file's numbers (docs/formats/safetensors.md). It is read value by value, because a
+// tree of it would take thirty times the size of a hostile text. For safetensors.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,13 @@ struct SafetensorsEntry {
   uint64_t begin = 0, end = 0;  // in the data
 };
 
-// In the order of the text; nothing about places has been checked. Throws kCorruptData naming the file and the tensor.
-// `metadata`, where it is not null, gets the texts of "__metadata__"; what is no text there is passed over.
+// Returns the entries in the order of the text; nothing about their places has been checked. Throws kCorruptData naming
+// the file and the tensor. `metadata`, where it is not null, gets the texts of "__metadata__"; entries there that are
+// no texts are passed over.
 std::vector<SafetensorsEntry> parse_safetensors_header(std::string_view text, const std::string& path,
                                                        std::map<std::string, std::string>* metadata = nullptr);
 
-// kCorruptData with what to do.
+// Returns a kCorruptData error that says what to do.
 core::Error safetensors_error(const std::string& path, std::string_view tensor, std::string problem,
                               std::string expected = "", std::string actual = "");
 

@@ -42,19 +42,20 @@ struct StoredTensor {
   int64_t count() const;  // elements
 };
 
-// More are refused: in a pickle many tensors may share one long list of sizes, which each would copy.
+// Tensors with more dimensions are refused: in a pickle many tensors may share one long list of sizes, which each of
+// them would copy.
 inline constexpr size_t kMaxDimensions = 64;
 
-// "float32 [64, 3, 7, 7]"
+// Returns "float32 [64, 3, 7, 7]".
 std::string describe(const StoredTensor& tensor);
 
-// Where an error is: "resnet50.pth, tensor 'fc.weight'"; the file alone without a tensor.
+// Returns where an error is, for its message: "resnet50.pth, tensor 'fc.weight'". Without a tensor, the file alone.
 std::string tensor_place(const std::string& path, std::string_view tensor);
 
-// The strides of an array in C order.
+// Returns the strides of an array in C order.
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
 
-// Tensors that have been found to lie inside the file. Any thread.
+// The tensors of a file, which have been found to lie inside of it. Any thread.
 class TensorFile {
  public:
   TensorFile(std::unique_ptr<core::ReadableFile> file, std::vector<StoredTensor> tensors,
@@ -62,11 +63,12 @@ class TensorFile {
 
   const std::string& path() const { return file_->path(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }  // in the file's order
-  // Texts by name that safetensors files hold beside the tensors; state dicts have none.
+  // Returns the texts by name that safetensors files hold beside the tensors. State dicts have none.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const StoredTensor* find(std::string_view name) const;  // null when there is none
 
-  // The elements in C order, as float32: 16-bit and integer types exactly as far as float32 can, float64 rounded.
+  // Returns the elements in C order, as float32. 16-bit types are exact; integers are as far as float32 holds them;
+  // float64 is rounded.
   std::vector<float> read_floats(const StoredTensor& tensor) const;
 
  private:
@@ -75,13 +77,13 @@ class TensorFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Which of the formats a file is, its first bytes say, not its name. "module." and "_orig_mod." in front of all names,
-// which data-parallel training and torch.compile add, go. Nothing in it is executed, and no memory is taken beyond the
-// file's size. Throws kNotFound; kCorruptData naming the file and the tensor.
+// Opens a file of either format; its first bytes say which, not its name. "module." and "_orig_mod." in front of all
+// names, which data-parallel training and torch.compile add, are taken off. Nothing in the file is executed, and no
+// memory is taken beyond the file's size. Throws kNotFound, or kCorruptData naming the file and the tensor.
 TensorFile open_tensor_file(const std::string& path, core::FileSystem& files = core::local_file_system());
 
-// For the readers: throws kCorruptData unless shape and strides are possible and all elements lie in the bytes
-// [begin, end) of the file.
+// For the readers of both formats. Throws kCorruptData unless shape and strides are possible and all elements lie in
+// the bytes [begin, end) of the file.
 void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t end, const std::string& path);
 
 }  // namespace trainyard::formats

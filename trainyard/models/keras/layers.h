@@ -16,13 +16,13 @@ namespace trainyard::models::keras {
 
 using Value = nn::GraphBuilder::Value;
 
-// Keras' default start, Glorot's uniform distribution (Glorot, Bengio, "Understanding the difficulty of training deep
-// feedforward neural networks", 2010).
+// Returns Keras' default start, Glorot's uniform distribution (Glorot, Bengio, "Understanding the difficulty of
+// training deep feedforward neural networks", 2010).
 inline nn::Initializer glorot(double fan_in, double fan_out) {
   return nn::Initializer::uniform(std::sqrt(6 / (fan_in + fan_out)));
 }
 
-// Conv2D with as many pixels before as after, which at a stride of 1 is "same"; odd kernels.
+// Returns a Conv2D with as many pixels of padding before as after, which at a stride of 1 is "same". For odd kernels.
 inline nn::Convolution convolution(int64_t in_channels, int64_t out_channels, nn::Size2d kernel,
                                    nn::Size2d stride = 1) {
   const auto window = static_cast<double>(kernel.height * kernel.width);
@@ -33,21 +33,21 @@ inline nn::Convolution convolution(int64_t in_channels, int64_t out_channels, nn
           .weight_init = glorot(window * static_cast<double>(in_channels), window * static_cast<double>(out_channels))};
 }
 
-// Dense.
+// Adds a Dense layer.
 inline Value append_dense(nn::GraphBuilder& b, const std::string& name, Value x, int64_t units) {
   const auto in = static_cast<double>(b.shape(x)[0]);
   return b.linear(name, x, {.out_features = units, .weight_init = glorot(in, static_cast<double>(units))});
 }
 
-// With the BatchNormalization of the ResNets and DenseNets.
+// Returns a builder with the BatchNormalization of the ResNets and DenseNets.
 inline nn::GraphBuilder builder(const ModelOptions& options, const std::string& name) {
   return nn::GraphBuilder({.image = {3, options.image_size, options.image_size},
                            .name = name,
                            .batch_norm = {.epsilon = 1.001e-5, .decay = 0.99}});
 }
 
-// keras.applications' `application` as the model "keras/<name>". Keras has no training recipe: ours is that of
-// torchvision's references.
+// Returns keras.applications' `application` as the model "keras/<name>". Keras has no training recipe, so the model
+// gets that of torchvision's references.
 inline ModelInfo model(const std::string& name, const std::string& application,
                        std::function<nn::Graph(const ModelOptions&, const std::string&)> build,
                        int64_t image_size = 224, double learning_rate = 0.1) {

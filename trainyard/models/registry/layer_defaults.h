@@ -9,7 +9,7 @@
 
 namespace trainyard::models {
 
-// TensorFlow's default variance scaling for convolutions.
+// Returns a convolution that starts with TensorFlow's default variance scaling.
 inline nn::Convolution benchmark_convolution(int64_t out_channels, nn::Size2d kernel, nn::Size2d stride = 1) {
   return {.out_channels = out_channels,
           .kernel = kernel,
@@ -18,25 +18,27 @@ inline nn::Convolution benchmark_convolution(int64_t out_channels, nn::Size2d ke
           .weight_init = nn::Initializer::variance_scaling()};
 }
 
-// Its SAME_RESNET padding: as many pixels before as after, whatever the stride. Odd kernels.
+// Returns a convolution with its SAME_RESNET padding: as many pixels before as after, whatever the stride. For odd
+// kernels.
 inline nn::Convolution resnet_convolution(int64_t out_channels, int64_t kernel, int64_t stride = 1) {
   nn::Convolution convolution = benchmark_convolution(out_channels, kernel, stride);
   convolution.padding = nn::Padding::all((kernel - 1) / 2);
   return convolution;
 }
 
-// Batch norm where a network of it sets nothing: slow averages and no scale.
+// Returns the batch norm of a network that sets nothing: slow averages and no scale.
 inline nn::BatchNorm benchmark_norm() {
   return {.epsilon = 1e-3, .decay = 0.999, .scale = false};
 }
 
-// Truncated normal of sqrt(2 / F) in front of a ReLU, of sqrt(1 / F) otherwise.
+// Returns a linear layer that starts as a truncated normal: of sqrt(2 / F) in front of a ReLU, of sqrt(1 / F)
+// otherwise.
 inline nn::Linear benchmark_linear(int64_t out_features, int64_t in_features, bool relu) {
   return {.out_features = out_features,
           .weight_init = nn::Initializer::truncated_normal(std::sqrt((relu ? 2.0 : 1.0) / double(in_features)))};
 }
 
-// A linear layer on the vector x with those defaults, and its ReLU named "<name>.relu" if it has one.
+// Adds a linear layer on the vector x with those defaults, and its ReLU, named "<name>.relu", if it has one.
 inline nn::GraphBuilder::Value append_linear(nn::GraphBuilder& b, const std::string& name, nn::GraphBuilder::Value x,
                                              int64_t out_features, bool relu) {
   x = b.linear(name, x, benchmark_linear(out_features, b.shape(x)[0], relu));

@@ -22,7 +22,7 @@ namespace trainyard::models {
 // Data sets that share their models: imagenet and synthetic; cifar10 and shapes.
 enum class DatasetFamily { kImagenet, kCifar10 };
 
-// "imagenet", "cifar10".
+// Returns "imagenet" or "cifar10".
 std::string_view family_name(DatasetFamily family);
 
 struct DatasetInfo {
@@ -33,7 +33,8 @@ struct DatasetInfo {
   int64_t train_examples = 0, validation_examples = 0;  // of the whole data set
 };
 
-// imagenet, synthetic, cifar10, shapes. Throws kInvalidArgument, "Invalid dataset name: NAME", for others.
+// Returns the data set called imagenet, synthetic, cifar10 or shapes. Throws kInvalidArgument, "Invalid dataset name:
+// NAME", for others.
 const DatasetInfo& find_dataset(std::string_view name);
 std::vector<std::string> dataset_names();
 
@@ -63,23 +64,24 @@ struct ModelInfo {
   std::function<nn::Graph(const ModelOptions&)> build;  // gets an image_size that is not 0: call build_model()
 };
 
-// Throws kInvalidArgument: `Model "NAME" is already registered for dataset "DATASET"`.
+// Adds a model. Throws kInvalidArgument: `Model "NAME" is already registered for dataset "DATASET"`.
 void register_model(ModelInfo info);
 
-// At program start, as a namespace-scope constant.
+// Adds a model when the program starts, as a namespace-scope constant.
 struct ModelRegistration {
   explicit ModelRegistration(ModelInfo info) { register_model(std::move(info)); }
 };
 
-// By name and data set; "torchvision/<name>" finds torchvision's network whether or not <name> alone does. Throws
-// kInvalidArgument: "Invalid model name 'NAME' for dataset 'DATASET'" with the data set that has it, the nearest name
-// or those that it begins, or find_dataset()'s error; kUnsupported for upstream's models that classify no images. The
-// reference stays valid.
+// Finds a model by name and data set; the reference stays valid. "torchvision/<name>" finds torchvision's network
+// whether or not <name> alone does. Throws kInvalidArgument, "Invalid model name 'NAME' for dataset 'DATASET'", with
+// the data set that has it, the nearest name, or those that begin with it; or find_dataset()'s error. Throws
+// kUnsupported for models of tf_cnn_benchmarks that classify no images.
 const ModelInfo& find_model(const std::string& name, std::string_view dataset);
-// Sorted.
+// Returns all names, sorted.
 std::vector<std::string> model_names(DatasetFamily family);
 
-// find_model() and build. Throws kInvalidArgument also for options that the model cannot have.
+// Finds a model and builds its graph. Throws as find_model() does, and kInvalidArgument for options that the model
+// cannot have.
 nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options);
 
 }  // namespace trainyard::models

@@ -1,4 +1,5 @@
-// ImageNet models that train by default as torchvision's references do: its own, and Keras', which has no recipe.
+// ImageNet models that train by default as torchvision's references do: torchvision's own, and those of Keras, which
+// has no recipe.
 #pragma once
 
 #include <functional>

@@ -21,7 +21,7 @@ struct Count {
   int64_t parameters;
 };
 
-// Trainable variables of upstream's own code (NASNet: Keras'): tools/golden/tf_cnn_benchmarks_models.py.
+// Trainable variables of tf_cnn_benchmarks' own code (NASNet: Keras'): tools/golden/tf_cnn_benchmarks_models.py.
 constexpr Count kUpstream[] = {
     {"alexnet", "imagenet", 61838248},     {"googlenet", "imagenet", 6998552},
     {"inception3", "imagenet", 23817352},  {"inception4", "imagenet", 42648232},

@@ -1,6 +1,6 @@
 // Networks as tf_cnn_benchmarks' ConvNetBuilder puts them together: layer after layer, numbered by kind ("conv0",
-// "mpool0", "affine0"), and modules whose columns are concatenated. Its defaults: variance scaling, biases of 0, ReLU;
-// batch norm with decay 0.999 and epsilon 0.001, without a scale.
+// "mpool0", "affine0"), and modules whose columns are concatenated. The defaults are its own: variance scaling, biases
+// of 0, ReLU; batch norm with decay 0.999 and epsilon 0.001, without a scale.
 //
 //   Chain chain(options, "tiny", {.batch_norm = true});
 //   chain.add(Conv{.channels = 32, .kernel = 3});
@@ -39,7 +39,7 @@ struct AveragePool {
   int64_t kernel = 2, stride = 2;
   nn::Padding padding = kValid;
 };
-// In a module: the layer at this place of the column before.
+// In a module, stands for the layer at this place of the column before.
 struct Share {};
 
 using Layer = std::variant<Conv, MaxPool, AveragePool, Share>;
@@ -53,15 +53,15 @@ class Chain {
   Chain(const ModelOptions& options, const std::string& name) : Chain(options, name, Options()) {}
 
   void add(const Layer& layer);
-  // Columns that all begin with the last layer's output.
+  // Adds columns that all begin with the last layer's output, and concatenates them.
   void module(const std::vector<std::vector<Layer>>& columns);
   void local_response_norm(const nn::LocalResponseNorm& op);
   void spatial_mean();
   void flatten();
-  // With ReLU. `deviation` unset: sqrt(2 / inputs).
+  // Adds a linear layer with a ReLU. An unset `deviation` is sqrt(2 / inputs).
   void affine(int64_t units, std::optional<double> deviation = std::nullopt, double bias = 0);
   void dropout(double keep = 0.5);
-  // The last linear layer, of the options' classes, and the graph.
+  // Adds the last linear layer, with the classes of the options, and returns the graph.
   nn::Graph classify();
 
  private:

@@ -1,6 +1,7 @@
 // tf_cnn_benchmarks' DenseNets for CIFAR-10: three blocks, no bottlenecks and no compression; its convolutions have a
 // bias, and the ones between blocks a ReLU. Huang, Liu, van der Maaten, Weinberger, "Densely connected convolutional
-// networks", 2017. (Upstream's own cannot be called, and would keep only twice the growth of channels between blocks.)
+// networks", 2017. (That of tf_cnn_benchmarks cannot be called, and would keep only twice the growth of channels
+// between blocks.)
 
 #include <fmt/core.h>
 

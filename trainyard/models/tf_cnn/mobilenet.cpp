@@ -1,5 +1,5 @@
-// tf_cnn_benchmarks' MobileNet v2, with one classifier (upstream puts a second one on the first one's 1,001 outputs).
-// Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: inverted residuals and linear bottlenecks", 2018.
+// tf_cnn_benchmarks' MobileNet v2, with one classifier (tf_cnn_benchmarks puts a second one on the first one's 1,001
+// outputs). Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: inverted residuals and linear bottlenecks", 2018.
 
 #include <array>
 

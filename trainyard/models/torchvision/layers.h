@@ -18,7 +18,8 @@ namespace trainyard::models::torchvision {
 using Value = nn::GraphBuilder::Value;
 using Function = nn::Activation::Function;
 
-// Padded so that a stride of 1 keeps the size; odd kernels. Weights: kaiming_normal_ with mode="fan_out".
+// Returns a convolution that is padded so that a stride of 1 keeps the size, for odd kernels. Its weights start as
+// kaiming_normal_ with mode="fan_out".
 inline nn::Convolution centred_convolution(int64_t out_channels, nn::Size2d kernel, nn::Size2d stride = 1,
                                            int64_t groups = 1) {
   return {.out_channels = out_channels,
@@ -28,7 +29,7 @@ inline nn::Convolution centred_convolution(int64_t out_channels, nn::Size2d kern
           .groups = groups};
 }
 
-// What biases of torch.nn.Conv2d and Linear start with where a model sets nothing.
+// Returns what biases of torch.nn.Conv2d and Linear start with where a model sets nothing.
 inline nn::Initializer default_bias(int64_t fan_in) {
   return nn::Initializer::uniform(1 / std::sqrt(static_cast<double>(fan_in)));
 }
@@ -42,18 +43,18 @@ inline nn::Convolution with_default_start(nn::Convolution op, int64_t in_channel
   return op;
 }
 
-// torch.nn.Linear with its own start.
+// Adds a torch.nn.Linear with its own start.
 inline Value append_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features) {
   return b.linear(name, x, {.out_features = out_features, .bias_init = default_bias(b.shape(x)[0])});
 }
 
-// torch.nn.Linear with normal weights and no bias at first.
+// Adds a torch.nn.Linear whose weights start normal and whose bias starts at 0.
 inline Value append_normal_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features,
                                   double deviation = 0.01) {
   return b.linear(name, x, {.out_features = out_features, .weight_init = nn::Initializer::normal(deviation)});
 }
 
-// torch.nn.Linear at each pixel.
+// Adds a torch.nn.Linear at each pixel.
 inline Value append_pixel_linear(nn::GraphBuilder& b, const std::string& name, Value x, int64_t out_features,
                                  const nn::Initializer& weight_init, const nn::Initializer& bias_init = {}) {
   return b.convolution(name, x,
@@ -65,41 +66,41 @@ inline Value append_pixel_linear(nn::GraphBuilder& b, const std::string& name, V
                         .form = nn::Convolution::Form::kLinear});
 }
 
-// torchvision.ops.Conv2dNormActivation: "<prefix>.0", "<prefix>.1" and, if there is one, "<prefix>.2".
+// Adds torchvision.ops.Conv2dNormActivation: "<prefix>.0", "<prefix>.1" and, if there is one, "<prefix>.2".
 inline Value append_conv_norm(nn::GraphBuilder& b, const std::string& prefix, Value x, const nn::Convolution& op,
                               std::optional<Function> activation) {
   x = b.batch_norm(prefix + ".1", b.convolution(prefix + ".0", x, op));
   return activation ? b.activation(prefix + ".2", x, *activation) : x;
 }
 
-// BasicConv2d of GoogLeNet and Inception: "<name>.conv", "<name>.bn" and ReLU.
+// Adds BasicConv2d of GoogLeNet and Inception: "<name>.conv", "<name>.bn" and ReLU.
 inline Value append_basic_convolution(nn::GraphBuilder& b, const std::string& name, Value x,
                                       const nn::Convolution& op) {
   return b.activation(name + ".relu", b.batch_norm(name + ".bn", b.convolution(name + ".conv", x, op)));
 }
 
-// The nearest multiple of 8, which loses no more than a tenth.
+// Returns the nearest multiple of 8 that loses no more than a tenth.
 inline int64_t divisible_by_8(double channels) {
   const int64_t near = std::max<int64_t>(8, static_cast<int64_t>(channels + 4) / 8 * 8);
   return static_cast<double>(near) < 0.9 * channels ? near + 8 : near;
 }
 
-// torch.nn.AdaptiveAvgPool2d to size x size and flatten; no pooling where the image has the size already, as at the
-// models' own image sizes.
+// Adds torch.nn.AdaptiveAvgPool2d to size x size, and flattens. Does not pool where the image has the size already, as
+// it has at the models' own image sizes.
 inline Value append_pool_to(nn::GraphBuilder& b, Value x, int64_t size) {
   if (b.shape(x)[1] != size || b.shape(x)[2] != size) x = b.adaptive_average_pool("avgpool", x, size);
   return b.flatten("flatten", x);
 }
 
-// The name of torchvision's network here: its own, or "torchvision/<name>" where tf_cnn_benchmarks has a network of
-// that name. find_model() takes the prefix for all of them.
+// Returns the name of torchvision's network here: its own, or "torchvision/<name>" where tf_cnn_benchmarks has a
+// network of that name. find_model() takes the prefix for all of them.
 std::string name_of(const std::string& name);
 
 // A training recipe of torchvision's references: the rate falls to a tenth each 30 epochs, for a global batch of 256.
 inline constexpr double kRate = 0.1;
 inline constexpr double kRateWithoutNorm = 0.01;  // without batch norm: AlexNet, VGG, SqueezeNet, transformers
 
-// An ImageNet model of torchvision under name_of(name). `build` gets the options and the graph's name.
+// Returns an ImageNet model of torchvision under name_of(name). `build` gets the options and the graph's name.
 ModelInfo model(const std::string& name, std::function<nn::Graph(const ModelOptions&, const std::string&)> build,
                 double learning_rate = kRate, int64_t image_size = 224);
 

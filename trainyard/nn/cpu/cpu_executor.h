@@ -1,5 +1,5 @@
-// The executor for CPUs: plans on oneDNN's convolutions and kernels of our own, in blocked layout (docs/design/
-// cpu_engine.md). fp32, or bf16 with fp32 master weights and statistics. Registered as "cpu".
+// The executor for CPUs (docs/design/cpu_engine.md): plans on oneDNN's convolutions and kernels of our own, in blocked
+// layout. fp32, or bf16 with fp32 master weights and statistics. Registered as "cpu".
 #pragma once
 
 #include <map>
@@ -20,10 +20,11 @@ class CpuExecutor : public Executor {
   // Compiles a plan for a batch size that it has not seen yet. The plans of a few sizes are kept.
   at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
 
-  // The plan's memory, and its packed weights once more for each batch size that it meets.
+  // Returns the plan's memory; packed weights count once more for each batch size that the executor meets.
   std::optional<ExecutorMemory> prepare(int64_t batch) override;
 
-  // A plan with the memory of its last run, for the next one when nobody waits for that run's backward any more.
+  // A plan with the memory of its last run, which the next one takes when nobody waits for that run's backward any
+  // more.
   struct Compiled {
     std::unique_ptr<cpu::Plan> plan;
     std::shared_ptr<cpu::Run> run;

@@ -1,4 +1,4 @@
-// A device beside the CPU as trainers and programs use it: it runs behind the thread that hands it work, may record a
+// A device beside the CPU, as trainers and programs use it. It runs behind the thread that hands it work, may record a
 // step and replay it, and has memory of its own. Layers reach the device through LibTorch, not through here.
 //
 //   auto gpu = open_accelerator("cuda", {.index = 0});
@@ -31,7 +31,7 @@ class RecordedWork {
   virtual void replay() = 0;
 };
 
-// Work of one lane runs one behind the other, the two lanes run side by side.
+// Work of one lane runs one piece behind the other; the two lanes run side by side.
 enum class Lane {
   kCompute,  // what threads hand over while they use() the device
   kCopy,     // batches on their way to it
@@ -43,68 +43,72 @@ class Mark {
   virtual ~Mark() = default;
   // Moves the mark behind all that was handed to the lane so far.
   virtual void set(Lane lane) = 0;
-  // What is handed to the lane from now on begins when all before the mark is done; the calling thread does not wait.
-  // No effect before the first set().
+  // Makes all that is handed to the lane from now on wait on the device until all before the mark is done. The calling
+  // thread does not wait. No effect before the first set().
   virtual void hold_back(Lane lane) = 0;
 };
 
 struct AcceleratorOptions {
   int index = 0;
   double memory_fraction = 0;  // of the device's memory that may be used, in (0, 1]; 0: all
-  // Memory whose pages move between device and host: memory_fraction may be up to 64 then, 0 is what is free on the
-  // device, and nothing is recorded.
+  // Takes memory whose pages move between device and host. memory_fraction may then be up to 64, 0 means what is free
+  // on the device, and nothing is recorded.
   bool managed_memory = false;
   bool take_all_memory = false;  // at once, instead of as it is needed
   bool tf32 = false;             // float products and convolutions may round their factors to 10 bits
   void validate() const;         // throws kInvalidArgument
 };
 
-// All work that threads hand over while they use() it runs one behind the other. Any thread.
+// A device. All work that threads hand over while they use() it runs one piece behind the other. Any thread.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
   virtual c10::Device device() const = 0;
   virtual std::string name() const = 0;  // "NVIDIA H200"
 
-  // The calling thread's work goes here as long as the result lives; let go of on the same thread.
+  // Makes the calling thread's work go here as long as the result lives, which must be let go of on the same thread.
   virtual std::shared_ptr<void> use() = 0;
-  // Waits until all is done; whether it is.
+  // Blocks until all work that was handed over is done.
   virtual void wait() = 0;
+  // Returns true when no work is left to be done.
   virtual bool idle() { return true; }
-  // Where a step ends: waits until the one before the last is done, so that the calling thread is never further ahead.
+  // Marks the end of a step and blocks until the step before the last one is done, so that the calling thread never
+  // gets further ahead of the device.
   virtual void end_step() = 0;
 
   virtual std::unique_ptr<Mark> make_mark() = 0;
-  // Uninitialised memory of the host that the device reads by itself. From any thread, which need not use() the device.
+  // Returns memory of the host that the device reads by itself, not initialised. Any thread may call it, also one that
+  // does not use() the device.
   virtual at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) = 0;
   // Fills `target`, a tensor on the device, with `host` of the same shape and dtype, in the lane of copies. Does not
-  // wait: pinned() memory, once let go of, is given out again when it has been read; other memory is read before this
-  // returns.
+  // wait. pinned() memory that is let go of meanwhile is given out again only when it has been read. Other memory is
+  // read before this returns.
   virtual void send(const at::Tensor& host, const at::Tensor& target) = 0;
 
-  // `tensor` lies on the device, in memory that nobody took while they used it: once let go of, that is not given out
-  // again before the work that was handed over until then is done.
+  // Says that work here reads `tensor`, though its memory on the device was not taken under use(). When the tensor is
+  // let go of, that memory is not given out again before the work that was handed over until then is done.
   virtual void will_read(const at::Tensor& tensor) = 0;
 
-  // Runs `work`, whose work for the device is not done but recorded. Everything that it reads and writes must lie where
-  // it is at each replay; it must not wait for the device. Throws what `work` throws, or when something cannot be
-  // recorded; nothing has been done then, and the device is usable.
+  // Runs `work`; what it hands to the device is not done but recorded. All that it reads and writes must lie in the
+  // same place at each replay, and it must not wait for the device. Throws what `work` throws, and when something
+  // cannot be recorded; then nothing has been done, and the device is usable.
   virtual std::unique_ptr<RecordedWork> record(const std::function<void()>& work) = 0;
 
-  // What the device runs from here on, once all before is done, as long as the result lives: one at a time. Null: it is
-  // done with what it is handed when the call returns, and the caller's times are its own.
+  // Traces what the device runs from here on, once all before is done, as long as the result lives; only one at a time.
+  // Null means that the device has done its work when a call returns, so that the caller's own times tell.
   virtual std::unique_ptr<DeviceTracer> trace() { return nullptr; }
 
   virtual DeviceMemory memory() = 0;
-  // The last allocation that failed: bytes that it asked for, and that tensors had then. Zeros: none has.
+  // The last allocation that failed: how many bytes it asked for, and how many tensors had then. Zeros when none has
+  // failed.
   struct Refused {
     int64_t asked = 0, used = 0;
   };
   virtual Refused refused() = 0;
 };
 
-// The calling thread's work for each of them goes there as long as the result lives; the first is the current one. Null
-// for none.
+// Makes the calling thread's work for each of them go there as long as the result lives. The first one is the current
+// one. Returns null for none.
 std::shared_ptr<void> use_all(std::span<const std::shared_ptr<Accelerator>> accelerators);
 
 struct AcceleratorKind {
@@ -114,10 +118,10 @@ struct AcceleratorKind {
 using AcceleratorRegistry = core::Registry<AcceleratorKind>;
 AcceleratorRegistry& accelerators();  // "cuda" where it is built in
 
-// 0 for a kind that is not built in.
+// Returns how many devices of a kind there are, and 0 for a kind that is not built in.
 int accelerator_count(const std::string& kind);
-// Throws kUnsupported when the kind is not built in or the machine has no such device, kInvalidArgument for an index
-// that it does not have.
+// Opens a device. Throws kUnsupported when the kind is not built in or the machine has no such device, and
+// kInvalidArgument for an index that it does not have.
 std::shared_ptr<Accelerator> open_accelerator(const std::string& kind, const AcceleratorOptions& options);
 
 }  // namespace trainyard::nn

@@ -18,21 +18,21 @@ struct DeviceMemory {
   int64_t used = 0;   // of that, in tensors
 };
 
-// "1.50 GiB"
+// Returns "1.50 GiB".
 std::string gibibytes(int64_t bytes);
 
-// What one image needs in a training step, by a count of what is kept for the backward: each fused unit's output, in
-// elements of `element_bytes`, a byte an element of max pooling's indices, and the two largest gradients that live at a
-// time. Kernels' scratch memory is not in it: an estimate, some ten percent too small. Inference keeps the three
-// largest.
+// Estimates what one image needs in a training step, by counting what is kept for the backward: the output of each
+// fused unit, in elements of `element_bytes`; a byte an element of max pooling's indices; and the two largest gradients
+// that live at a time. It is some ten percent too small, because scratch memory of kernels is not in it. Inference
+// keeps the three largest outputs.
 int64_t activation_bytes_per_image(const Graph& graph, int64_t element_bytes, bool training);
 
-// Images that fit beside `fixed` bytes (parameters, gradients, slots); 0 where not even one does.
+// Returns how many images fit beside `fixed` bytes (parameters, gradients, slots); 0 where not even one does.
 int64_t largest_batch(int64_t limit, int64_t fixed, int64_t bytes_per_image);
 
-// kNoSpace: "out of GPU memory with a batch of 256: forward: expected room for 1.50 GiB more, got 130.20 GiB held by
-// this process (129.00 GiB in tensors), 0.40 GiB free of 139.80 GiB; a batch of about 192 fits: pass --batch_size=192,
-// ...". Batch 0: what was done had none.
+// Returns a kNoSpace error: "out of GPU memory with a batch of 256: forward: expected room for 1.50 GiB more, got
+// 130.20 GiB held by this process (129.00 GiB in tensors), 0.40 GiB free of 139.80 GiB; a batch of about 192 fits: pass
+// --batch_size=192, ...". A batch of 0 means that what was done had none.
 core::Error out_of_device_memory(const std::string& where, int64_t asked, const DeviceMemory& memory, int64_t batch,
                                  int64_t fitting_batch);
 

@@ -24,7 +24,7 @@ namespace trainyard::nn {
 
 using TraceClock = NodeRun::Clock;
 
-// One piece of work as the device ran it. Times are of the host's clock.
+// One piece of work as the device ran it. Times are those of the host's clock.
 struct DeviceActivity {
   enum class Kind { kKernel, kCopy, kFill, kSpan };  // kSpan: all that a span has run, where no more is known
 
@@ -45,37 +45,37 @@ struct DeviceRecords {
   int64_t lost = 0;                        // how many more there were, for which there was no room
 };
 
-// Traces from its making to its end. Its methods may be called by any thread.
+// Traces from when it is made until it ends. Any thread may call its methods.
 class DeviceTracer {
  public:
   virtual ~DeviceTracer() = default;
-  // How times are taken, for people: "CUPTI".
+  // Returns how times are taken, for people: "CUPTI".
   virtual std::string method() const = 0;
-  // What the calling thread hands over until it calls end_span() belongs to the span, of which the result is the
-  // number: positive, and no other's in this process. Of spans inside each other it belongs to the innermost.
+  // Begins a span: what the calling thread hands over until it calls end_span() belongs to it, or to the innermost of
+  // spans inside each other. Returns the span's number, which is positive and no other's in this process.
   virtual uint64_t begin_span() = 0;
   virtual void end_span() noexcept = 0;
-  // Waits until the device is done; what it has run since the last call, and how much of that is lost.
+  // Blocks until the device is done. Returns what it has run since the last call, and how much of that is lost.
   virtual DeviceRecords collect() = 0;
 };
 
-// For tracers: a number that no other span has.
+// For tracers: returns a number that no other span has.
 uint64_t next_span();
 
-// For tracers whose driver tells what ran apart from the calls that handed it over, in any order: puts them together.
-// Keeps at most `limit` records of all sorts, and counts the activities that it has no room for as lost.
+// For tracers whose driver tells, in any order, what ran apart from the calls that handed it over: puts the two
+// together. Keeps at most `limit` records of all sorts, and counts the activities that it has no room for as lost.
 class ActivityJoin {
  public:
   explicit ActivityJoin(size_t limit) : limit_(limit) {}
 
-  // The driver's number of a call, when it was made, and the span that made it.
+  // Takes the driver's number of a call, when it was made, and the span that made it.
   void add_call(uint64_t call, TraceClock::time_point time);
   void add_span(uint64_t call, uint64_t span);
-  // `activity` without span and hand_over; one that ends before it begins is lost.
+  // Takes an activity without its span and hand_over. One that ends before it begins is lost.
   void add(DeviceActivity activity, uint64_t call);
   void lose(int64_t activities) { lost_ += activities; }
 
-  // All of it, and forgets it.
+  // Returns all of it, and forgets it.
   DeviceRecords take();
 
  private:
@@ -92,16 +92,18 @@ class ActivityJoin {
 // some thread, and makes of the times between marks activities of the innermost span. Not for several threads at once.
 class SpanMarks {
  public:
-  // Of `limit` marks, at least one, the last ends all spans: what follows is lost.
+  // Keeps at most `limit` marks, at least one. The last one ends all spans: what follows is lost.
   explicit SpanMarks(size_t limit) : limit_(limit) {}
 
-  // Of the calling thread. Each adds a mark behind what was handed over, if there is room.
+  // Begins a span of the calling thread and returns its number. Adds a mark behind what was handed over, if there is
+  // room.
   uint64_t begin();
+  // Ends it, and adds a mark likewise.
   void end();
   size_t size() const { return marks_.size(); }
 
-  // `passed`: when the device was at each mark, and at last at the end of all. Work in no span is left out. Forgets the
-  // marks, but not which spans are open.
+  // Returns the activities. `passed` says when the device was at each mark and, as its last element, at the end of all.
+  // Work in no span is left out. Forgets the marks, but not which spans are open.
   DeviceRecords take(const std::vector<TraceClock::time_point>& passed, int64_t device, int64_t stream);
 
  private:
@@ -117,8 +119,9 @@ class SpanMarks {
   std::vector<Mark> marks_;
 };
 
-// A kernel's symbol as people read it: demangled, without return type, parameters and namespaces, cut after 96 bytes:
-// "vectorized_elementwise_kernel<4, CUDAFunctor_add<Half>, array<char*, 3ul> >". What is no C++ symbol is only cut.
+// Returns a kernel's symbol as people read it: demangled, without return type, parameters and namespaces, cut after 96
+// bytes: "vectorized_elementwise_kernel<4, CUDAFunctor_add<Half>, array<char*, 3ul> >". A text that is no C++ symbol is
+// only cut.
 std::string kernel_name(std::string_view symbol);
 
 }  // namespace trainyard::nn

@@ -1,9 +1,10 @@
-// Running a graph. An executor is one way to run it (reference, CPU plan, CUDA); it is bound to one replica's
+// Running a graph. An executor is one way to run it (reference, CPU plan, CUDA). It is bound to one replica's
 // parameters when it is made and keeps no others. Evaluation, also of averaged weights, makes a second executor.
 //
 //   BuildContext context{.mode = Mode::kTraining, .parameters = &set, .gradients = &sink};
 //   auto executor = make_executor("reference", graph, context);   // declares what the graph needs in `set`
-//   set.allocate(); set.initialize(seed);
+//   set.allocate();
+//   set.initialize(seed);
 //   at::Tensor logits = executor->forward(images, {.step = 0});
 //   loss.backward();                                              // gradients land in `sink`
 #pragma once
@@ -27,13 +28,15 @@ namespace trainyard::nn {
 
 enum class Mode { kTraining, kInference };
 
-// How convolutions are computed on the CPU: Winograd's algorithm needs fewer multiplications where it applies (fp32,
-// 3x3) and rounds a little more. kAuto measures once which is faster, kByShape follows a fixed rule on the shape.
+// How convolutions are computed on the CPU. Winograd's algorithm needs fewer multiplications where it applies (fp32,
+// 3x3), and rounds a little more. kAuto measures once which is faster, kByShape follows a fixed rule on the shape.
 enum class ConvolutionPolicy { kAuto, kByShape, kDirect, kWinograd };
 
-// What a training forgets after the forward pass and makes again in the backward pass, to need less memory; results
-// have the same bits. kElementwise: what batch norms, activations, sums, concatenations and the like gave, which costs
-// little time. kBlocks: all but some values between which whole blocks of layers lie, about one more forward pass (Chen
+// What a training forgets after the forward pass and makes again in the backward pass, to need less memory. Results
+// have the same bits.
+//
+// kElementwise forgets what batch norms, activations, sums, concatenations and the like gave, which costs little time.
+// kBlocks keeps only some values, between which whole blocks of layers lie, and costs about one more forward pass (Chen
 // et al., "Training deep nets with sublinear memory cost", 2016).
 enum class Recomputation { kNone, kElementwise, kBlocks };
 
@@ -49,10 +52,11 @@ struct BuildContext {
   at::Device device = at::kCPU;
   at::ScalarType dtype = at::kFloat;  // of activations
   Mode mode = Mode::kTraining;
-  // Inference: variables and statistics are constants that an executor may compute with once (fold batch norms into
-  // convolutions); whoever changes one of them calls ParameterSet::values_changed() before the next forward.
+  // Inference only: says that variables and statistics are constants, with which an executor may compute once (it folds
+  // batch norms into convolutions). Who changes one of them calls ParameterSet::values_changed() before the next
+  // forward.
   bool frozen = false;
-  KernelOptions kernels;
+  KernelOptions kernels{};
   int replica = 0;
   std::string name_prefix;  // in front of every name: "generator/"
   ParameterSet* parameters = nullptr;
@@ -62,7 +66,7 @@ struct BuildContext {
   int buffer(const BufferSpec& spec) const;
 };
 
-// What the random numbers inside a step depend on: (seed, step, micro-step, layer name, global sample index). A caller
+// What the random numbers inside a step depend on, beside the layer's name and the global index of the sample. A caller
 // that wants the same masks however a batch is cut into micro-steps leaves micro_step 0 and counts samples through.
 struct StepRandom {
   uint64_t seed = 0;
@@ -77,25 +81,26 @@ struct ExecutorMemory {
   int64_t packed_weights = 0;  // copies of parameters in the layouts of kernels
 };
 
-// One thread at a time.
+// One way to run a graph. One thread at a time.
 class Executor {
  public:
   virtual ~Executor() = default;
 
-  // images: [N, C, H, W] of the graph's input shape, any float dtype -> logits [N, classes], at least fp32. In training
-  // mode the result takes part in autograd, and its backward writes the sink. Throws kInvalidArgument when the shape is
-  // not the graph's.
+  // Computes logits [N, classes], at least fp32, from images [N, C, H, W] of the graph's input shape and any float
+  // dtype. In training mode the result takes part in autograd, and its backward writes the sink. Throws
+  // kInvalidArgument when the shape is not the graph's.
   virtual at::Tensor forward(const at::Tensor& images, const StepRandom& random) = 0;
 
-  // Does what the first forward for batches of this size would do first (compiling, choosing kernels; on the same
-  // thread, with the same grad mode), and says how much memory they take; nullopt where that is not known beforehand.
+  // Does what the first forward for batches of this size would do first, such as compiling and choosing kernels. Call
+  // it on the same thread, with the same grad mode. Returns how much memory they take, or nullopt where that is not
+  // known beforehand.
   virtual std::optional<ExecutorMemory> prepare(int64_t /*batch*/) { return std::nullopt; }
 
   const Graph& graph() const { return graph_; }
   const BuildContext& context() const { return context_; }
 
-  // Who hears of each node that runs: from the next forward on, and that forward's backward. Null, as at first: nobody,
-  // at no cost. Not owned; not between a forward and its backward.
+  // Sets who hears of each node that runs, from the next forward on, and of that forward's backward. Null, as at first,
+  // means nobody, at no cost. The observer is not owned. Not to be called between a forward and its backward.
   void set_observer(NodeObserver* observer) { observer_ = observer; }
 
  protected:
@@ -114,11 +119,11 @@ using ExecutorFactory = std::function<std::unique_ptr<Executor>(const Graph&, co
 using ExecutorRegistry = core::Registry<ExecutorFactory>;
 ExecutorRegistry& executors();
 
-// What the name "auto" stands for.
+// Returns the name for which "auto" stands.
 std::string fastest_executor(at::Device device, at::ScalarType dtype);
 
-// By name: "reference", "cpu", or "auto" for the fastest that computes in the context's dtype on its device. Throws
-// kNotFound for an unknown one.
+// Makes an executor by name: "reference", "cpu", "cuda" where it is built in, or "auto" for the fastest one that
+// computes in the context's dtype on its device. Throws kNotFound for an unknown name.
 std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& graph, const BuildContext& context);
 
 }  // namespace trainyard::nn

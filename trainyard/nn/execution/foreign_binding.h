@@ -16,9 +16,9 @@ class ForeignBinding {
  public:
   ForeignBinding(const Node& node, const Foreign& op, const BuildContext& context);
 
-  // x: [N, input...] of any float dtype -> [N, output...] of the set's dtype, in which the module runs. The first call
-  // makes the module's tensors views of the set, which must be allocated. Throws kInvalidArgument when the module's
-  // result has another shape than the node.
+  // Runs the module on x [N, input...] of any float dtype. Returns [N, output...] of the set's dtype, in which the
+  // module runs. The first call makes the module's tensors views of the set, which must be allocated. Throws
+  // kInvalidArgument when the module's result has another shape than the node.
   at::Tensor forward(const at::Tensor& x);
 
  private:

@@ -9,7 +9,8 @@
 
 namespace trainyard::nn {
 
-// mask: [samples, per_sample]; each element 0 with probability `drop`, else `kept`. Parallel over samples.
+// Fills mask [samples, per_sample]: each element is 0 with probability `drop`, else `kept`. Runs in parallel over
+// samples.
 void fill_keep_mask(float* mask, int64_t samples, int64_t per_sample, double drop, float kept, std::string_view layer,
                     const StepRandom& random);
 

@@ -1,6 +1,6 @@
-// Which of several kernels a run uses where more than one computes the same with other rounding. Part of what the run
-// is: saved in its checkpoint and restored before anything is compiled, so that it goes on with the same bits on a
-// machine that would choose otherwise; the first rank's hold for all.
+// Which of several kernels a run uses, where more than one computes the same with other rounding. The choices are part
+// of the run: they are saved in its checkpoint and restored before anything is compiled, so that it goes on with the
+// same bits on a machine that would choose otherwise. Those of the first rank hold for all ranks.
 //
 //   auto choices = std::make_shared<KernelChoices>();
 //   BuildContext context{.kernels = {.choices = choices}};    // executors find and add
@@ -17,25 +17,26 @@
 
 namespace trainyard::nn {
 
-// Any thread, several at a time, except for save(), load() and agree(): not while an executor of the run computes.
+// Any thread may call it, several at a time, except for save(), load() and agree(), which must not run while an
+// executor of the run computes.
 class KernelChoices : public core::Stateful {
  public:
-  // The kernel chosen for `what`. Both are one line of text without tabs: ("float 32x64x56x56 ... forward",
-  // "winograd").
+  // Returns the kernel that was chosen for `what`. Both are one line of text without tabs, such as ("float 32x64x56x56
+  // ... forward", "winograd").
   std::optional<std::string> find(const std::string& what) const;
-  // Returns what holds: an earlier choice stays.
+  // Adds a choice and returns the one that holds: an earlier one stays.
   std::string add(const std::string& what, const std::string& kernel);
   std::map<std::string, std::string> all() const;
 
-  // Grows when choices were replaced: what was compiled before then is stale.
+  // Returns a number that grows when choices were replaced: what was compiled before then is stale.
   uint64_t version() const;
 
-  // "choices", a text; nothing where there are none. Loading replaces all; a state without the text leaves none.
-  // kCorruptData for a text that is no list of choices.
+  // Saves a text "choices", and nothing where there are none. Loading replaces all of them; a state without the text
+  // leaves none. Throws kCorruptData for a text that is no list of choices.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
-  // Collective: on every rank, those of rank 0 replace all. Throws what a broadcast throws.
+  // Collective: replaces the choices on every rank by those of rank 0. Throws what a broadcast throws.
   void agree(core::Communicator& ranks);
 
  private:

@@ -17,13 +17,14 @@
 namespace trainyard::nn {
 
 // Returns false for the convolutions that LibTorch may compute outside of its memory on some processor: those with a
-// 1x1 kernel, a stride, no padding and fewer than 16 input channels in a group. Independent of the processor, layout
-// and dtype, so that all machines go the same way. `padding`: rows and columns added at each side.
+// 1x1 kernel, a stride, no padding and fewer than 16 input channels in a group. The answer does not depend on
+// processor, layout or dtype, so that all machines go the same way. `padding` is the rows and columns added at each
+// side.
 bool libtorch_may_compute(const Convolution& op, int64_t in_channels, std::array<int64_t, 2> padding);
 
-// Returns at::convolution of x [N, C, H, W] with weight [out, C / groups, height, width] and bias [out] (undefined:
-// none); with autograd where that is on. What LibTorch may not compute on a CPU is computed without a stride, on the
-// pixels that the stride leaves: the same sums. `op` gives stride, dilation and groups.
+// Returns at::convolution of x [N, C, H, W] with weight [out, C / groups, height, width] and bias [out] (undefined for
+// none), with autograd where that is on. What LibTorch may not compute on a CPU is computed without a stride, on the
+// pixels that the stride leaves, which gives the same sums. `op` gives stride, dilation and groups.
 at::Tensor libtorch_convolution(const Convolution& op, std::array<int64_t, 2> padding, const at::Tensor& x,
                                 const at::Tensor& weight, const at::Tensor& bias);
 

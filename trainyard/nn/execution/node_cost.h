@@ -21,13 +21,13 @@ class NodeCosts {
   // `graph` outlives it.
   NodeCosts(const Graph& graph, const NodeCostOptions& options);
 
-  // Of convolutions and linear layers, multiply-accumulates times two. Forward: forward_flops() of the batch. Backward:
-  // as many for the gradients of the weights, and as many again for the gradient of the input where a node in front
-  // has parameters.
+  // Returns multiply-accumulates times two, of convolutions and linear layers. Forward: forward_flops() of the batch.
+  // Backward: as many for the gradients of the weights, and as many again for the gradient of the input where a node in
+  // front has parameters.
   int64_t flops(std::span<const int> nodes, NodeRun::Phase phase) const;
 
-  // The least that nodes which run as one must move between memory and the processor if caches keep all that stays
-  // among them. Forward: values from other nodes and parameters in, values that other nodes use out. Backward:
+  // Returns the least that nodes which run as one must move between memory and the processor, if caches keep all that
+  // stays among them. Forward: values from other nodes and parameters in, values that other nodes use out. Backward:
   // gradients of these values in, of those out, parameters in, their gradients out, and the inputs that a derivative
   // needs (of convolution, linear, batch norm, multiply, local response norm, all activations but ReLU) in. Masks of
   // ReLU, dropout and max pools, and buffers, are left out: bits, or small.

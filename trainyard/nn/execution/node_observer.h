@@ -1,4 +1,4 @@
-// What a run spends its time on, node by node: an executor reports what it has run, an observer adds it up, writes a
+// What a run spends its time on, node by node. An executor reports what it has run; an observer adds it up, writes a
 // trace or prints a table.
 //
 //   class Printer : public nn::NodeObserver { void ran(const nn::NodeRun& run) override { ... } } printer;
@@ -23,19 +23,19 @@ struct NodeRun {
                                // node alone (packing all weights)
   Phase phase = Phase::kForward;
   std::string_view kernel;  // for people: "convolution 3x3 winograd"
-  // Wall time on the thread that calls; on a device that runs behind that thread, of the hand-over only.
+  // Wall time on the calling thread. On a device that runs behind that thread, the time of the hand-over only.
   Clock::time_point begin, end;
-  // Where the executor knows them. Bytes: moved between memory and caches, at least. Flops: by the layer's definition
-  // (multiply-accumulates times two), however few a clever kernel needs.
+  // Set where the executor knows them. Bytes are those moved between memory and caches, at least. Flops are those of
+  // the layer's definition (multiply-accumulates times two), however few a clever kernel needs.
   std::optional<int64_t> bytes, flops;
 };
 
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
-  // On the same thread before the work, where the executor hands it to a device that may tell what it ran.
+  // Called before the work, on the same thread, where the executor hands it to a device that may tell what it ran.
   virtual void begins() {}
-  // On the thread that runs the executor, after the work. May throw: the step then ends with that error.
+  // Called after the work, on the thread that runs the executor. May throw: the step then ends with that error.
   virtual void ran(const NodeRun& run) = 0;
 };
 

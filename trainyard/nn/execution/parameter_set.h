@@ -1,6 +1,6 @@
-// The numbers of a model, for one replica: fp32 master values, gradients and buffers (BN statistics), in plain layout.
-// Values lie in one flat block, gradients in another of the same form, so that optimizers, reductions, clipping,
-// averages and checkpoints work on whole blocks or on segments of them.
+// The numbers of a model, for one replica: fp32 master values, gradients and buffers (batch norm statistics), in plain
+// layout. Values lie in one flat block, gradients in another of the same form, so that optimizers, reductions,
+// clipping, averages and checkpoints work on whole blocks or on segments of them.
 //
 //   ParameterSet set;
 //   auto id = set.declare({"fc.weight", {10, 64}, Initializer::he_uniform()});
@@ -8,9 +8,9 @@
 //   set.initialize(seed);
 //   at::Tensor w = set.value(id);         // [10, 64], a view of set.values()
 //
-// Segments are ordered by reverse declaration, which is reverse use: the order in which backward finishes gradients,
-// and so the order of reduction buckets. Each begins at a multiple of 16 elements (64 bytes); the gaps stay zero. Not
-// thread-safe while it is built; afterwards threads may touch different segments.
+// Segments are ordered by reverse declaration, which is reverse use: the order in which backward finishes gradients.
+// Each begins at a multiple of 16 elements (64 bytes); the gaps stay zero. Not thread-safe while it is built;
+// afterwards threads may touch different segments.
 #pragma once
 
 #include <atomic>
@@ -48,28 +48,30 @@ struct ParameterSetOptions {
 class ParameterSet : public core::Stateful {
  public:
   explicit ParameterSet(ParameterSetOptions options = {});
-  // Shares the values of `other`, which is allocated, and has gradients and buffers of its own (buffers start as
-  // copies): a replica of a parameter server, or an evaluation that must not touch training's statistics.
+  // Returns a set that shares the values of `other`, which is allocated, and has gradients and buffers of its own;
+  // buffers start as copies. For a replica of a parameter server, or an evaluation that must not touch training's
+  // statistics.
   static ParameterSet sharing_values(ParameterSet& other);
-  // Same declarations, own copies of everything.
+  // Returns a set with the same declarations and its own copies of everything.
   ParameterSet clone() const;
 
   ParameterSet(ParameterSet&&) noexcept;
   ParameterSet& operator=(ParameterSet&&) noexcept;
 
-  // Before allocate(): a new parameter. After: the existing one of that name, whose shape must be the same (a second
-  // executor that binds to the set). Throws kInvalidArgument with both shapes, or kNotFound with the nearest name.
+  // Before allocate(), declares a new parameter. After it, returns the existing one of that name, whose shape must be
+  // the same: a second executor binds to the set so. Throws kInvalidArgument with both shapes, or kNotFound with the
+  // nearest name.
   ParameterId declare(const ParameterSpec& spec);
   int declare_buffer(const BufferSpec& spec);
-  // What a kFromModule parameter or buffer starts with, copied by allocate(); before allocate(). A buffer takes its
-  // dtype from it too (foreign modules count batches in int64).
+  // Sets what a kFromModule parameter or buffer starts with, which allocate() copies; call it before that. A buffer
+  // takes its dtype from it, too (foreign modules count batches in int64).
   void provide(ParameterId id, const at::Tensor& start);
   void provide_buffer(int index, const at::Tensor& start);
   void allocate();
   bool allocated() const { return values_.defined(); }
 
-  // Fills values and buffers by their initializers: each from the stream (seed, name), so the same numbers on any
-  // thread count and in any order. kFromModule entries are left as they are.
+  // Fills values and buffers by their initializers, each from the stream (seed, name): the same numbers with any number
+  // of threads and in any order. kFromModule entries are left as they are.
   void initialize(uint64_t seed);
 
   size_t size() const { return declared_.size(); }
@@ -91,12 +93,12 @@ class ParameterSet : public core::Stateful {
   // Copies values and buffers of `other`, which has the same declarations.
   void copy_from(const ParameterSet& other);
 
-  // Grows with every change of values: caches (packed weights, bf16 copies) are keyed by it. One count for all sets
-  // that share values; any thread.
+  // Returns a number that grows with every change of values. Caches (packed weights, bf16 copies) are keyed by it.
+  // There is one count for all sets that share values. Any thread.
   uint64_t version() const { return version_->load(); }
   void values_changed() { version_->fetch_add(1); }
 
-  // "<name>" for each parameter and buffer.
+  // Saves and loads each parameter and buffer under its name.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -10,12 +10,12 @@
 
 namespace trainyard::nn {
 
-// The parameter or buffer of that name: a view of the set. Throws kNotFound.
+// Returns the parameter or buffer of that name, as a view of the set. Throws kNotFound.
 at::Tensor exported_parameter(const ParameterSet& set, const std::string& name);
 at::Tensor exported_buffer(const ParameterSet& set, const std::string& name);
 
-// Its numbers in C order, as long as the set lives. Throws kInvalidArgument, naming the tensor, unless it is float32,
-// contiguous and on the CPU.
+// Returns its numbers in C order, valid as long as the set lives. Throws kInvalidArgument, naming the tensor, unless it
+// is float32, contiguous and on the CPU.
 std::span<const float> exported_floats(const std::string& name, const at::Tensor& tensor);
 
 }  // namespace trainyard::nn

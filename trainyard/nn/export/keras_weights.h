@@ -15,12 +15,13 @@
 
 namespace trainyard::nn {
 
-// Borrows the numbers of `set`, which is allocated and has what the graph needs, for as long as the result lives.
-// Throws kUnsupported for a foreign module, kNotFound for a set of another graph.
+// Returns the weights in that layout. Borrows the numbers of `set` for as long as the result lives; the set is
+// allocated and has what the graph needs. Throws kUnsupported for a foreign module, kNotFound for a set of another
+// graph.
 formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
 
-// Ids of all nodes in the order that Keras gives the layers of a functional model: by the longest way to the output,
-// farthest first; of the same length as a walk from the output finds them, first inputs first
+// Returns the ids of all nodes in the order that Keras gives the layers of a functional model: by the longest way to
+// the output, farthest first; those of the same length as a walk from the output finds them, first inputs first
 // (keras/src/ops/function.py, map_graph).
 std::vector<int> keras_order(const Graph& graph);
 

@@ -33,7 +33,7 @@ std::string onnx_form(const ClassToken& op, OnnxNodeBuilder& b);
 std::string onnx_form(const PositionEmbedding& op, OnnxNodeBuilder& b);
 std::string onnx_form(const Attention& op, OnnxNodeBuilder& b);
 std::string onnx_form(const PatchMerge& op, OnnxNodeBuilder& b);
-// Throws kUnsupported: nobody knows what such a module computes.
+// Throws kUnsupported, because nobody knows what such a module computes.
 std::string onnx_form(const Foreign& op, OnnxNodeBuilder& b);
 
 }  // namespace trainyard::nn

@@ -13,8 +13,8 @@
 
 namespace trainyard::nn {
 
-// Borrows the numbers of `set`, which is allocated, in float32 on the CPU, and has what the graph needs. Throws
-// kUnsupported for a foreign module, and kInvalidArgument or kNotFound for a set of another kind.
+// Returns the model. Borrows the numbers of `set`, which is allocated, in float32 on the CPU, and has what the graph
+// needs. Throws kUnsupported for a foreign module, and kInvalidArgument or kNotFound for a set of another kind.
 formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
 
 }  // namespace trainyard::nn

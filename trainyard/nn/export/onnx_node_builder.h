@@ -1,4 +1,4 @@
-// What the ONNX form of one node is put together with (onnx_forms.h).
+// Puts the ONNX form of one node together (onnx_forms.h).
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace trainyard::nn {
 
-// Adds operators and constants to `out`. Values are told by their names.
+// Adds operators and constants to `out`. Values are known by their names.
 class OnnxNodeBuilder {
  public:
   using Attributes = std::vector<std::pair<std::string, formats::OnnxAttribute>>;
 
-  // `values`: of the graph's nodes so far, by id.
+  // `values` are the names of the values of the graph's nodes so far, by id.
   OnnxNodeBuilder(formats::OnnxGraph& out, const Graph& graph, const Node& node, const ParameterSet& set,
                   const std::vector<std::string>& values)
       : out_(out), graph_(graph), node_(node), set_(set), values_(values) {}
@@ -26,14 +26,15 @@ class OnnxNodeBuilder {
   const Shape& shape(size_t input = 0) const { return graph_.nodes[id_of(input)].shape; }  // logical
   size_t input_count() const { return node_.inputs.size(); }
 
-  // An operator with one output, whose name is returned: "<node>.output" for the first, "<node>.output2", ...
+  // Adds an operator with one output and returns that output's name: "<node>.output" for the first, "<node>.output2",
+  // ...
   std::string emit(std::string_view op_type, std::vector<std::string> inputs, Attributes attributes = {});
 
-  // The node's parameter or buffer under its own name; the shape is the set's, or another of as many numbers.
+  // Adds the node's parameter or buffer under its own name. The shape is the set's, or another one of as many numbers.
   std::string parameter(size_t index, const Shape& shape = {});
   std::string buffer(size_t index);
 
-  // A constant of the operator, "<node>.<name>".
+  // Adds a constant of the operator, "<node>.<name>".
   std::string floats(std::string_view name, const Shape& shape, std::vector<float> values);
   std::string number(std::string_view name, float value) { return floats(name, {}, {value}); }
   std::string integers(std::string_view name, std::vector<int64_t> values);

@@ -15,11 +15,12 @@ struct AttentionWindows {
   std::vector<int32_t> regions;  // [count, tokens]: tokens of different numbers do not neighbour; empty: all do
 };
 
-// Of an image of height x width, which the operation fits. Without windows: one, of all pixels.
+// Returns the windows of an image of height x width, which the operation fits. Without windows there is one, of all
+// pixels.
 AttentionWindows attention_windows(const Attention& op, int64_t height, int64_t width);
 
-// [window^4]: which row of the table has the bias of query pixel i and key pixel j of a window, both row by row:
-// (i.row - j.row + window - 1) * (2 * window - 1) + (i.column - j.column + window - 1).
+// Returns [window^4]: which row of the table has the bias of query pixel i and key pixel j of a window, both counted
+// row by row: (i.row - j.row + window - 1) * (2 * window - 1) + (i.column - j.column + window - 1).
 std::vector<int64_t> relative_positions(int64_t window);
 
 }  // namespace trainyard::nn

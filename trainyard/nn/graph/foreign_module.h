@@ -1,15 +1,15 @@
-// A user's torch::nn module as a node of a graph.
+// A user's torch::nn module as a node of a graph: any module with Tensor forward(Tensor).
 //
-//   auto module = std::make_shared<MyNet>();                          // any torch::nn::Module with Tensor
-//   forward(Tensor) b.foreign("body", b.input(), foreign_op([] { return std::make_shared<MyNet>(); }, {10}, "MyNet"));
+//   const auto make = [] { return std::make_shared<MyNet>(); };
+//   auto x = b.foreign("body", b.input(), foreign_op(make, {10}, "MyNet"));
 //
 // Its parameters and buffers move into the replica's ParameterSet: the module's tensors become views of the flat block,
-// so optimizers, reductions and checkpoints see them as all others; gradients reach the sink through a post-accumulate
-// hook.
+// so that optimizers, reductions and checkpoints see them as all others. Gradients reach the sink through a
+// post-accumulate hook.
 //
-// LibTorch computes a module's operators, with their faults: on a CPU a module must not train a 1x1 convolution that
-// has a stride, no padding and fewer than 16 input channels, in channels_last. The gradient of its weights is written
-// outside of its memory. nn/libtorch_convolution.h says why, and has a way around it to call in forward().
+// LibTorch computes a module's operators, with their faults. On a CPU a module must not train a 1x1 convolution that
+// has a stride, no padding and fewer than 16 input channels, in channels_last: the gradient of its weights is written
+// outside of its memory. nn/execution/libtorch_convolution.h says why, and has a way around it to call in forward().
 #pragma once
 
 #include <functional>
@@ -41,7 +41,8 @@ class ForeignModule {
   std::function<at::Tensor(const at::Tensor&)> forward_;
 };
 
-// `make` returns std::shared_ptr<M>, a new module each time; M::forward takes and returns one tensor.
+// Returns the operation of such a node. `make` returns std::shared_ptr<M>, a new module each time; M::forward takes and
+// returns one tensor.
 template <typename Make>
 Foreign foreign_op(Make make, const std::vector<int64_t>& output_shape, const std::string& description) {
   return {.description = description,

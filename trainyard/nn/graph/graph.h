@@ -25,15 +25,15 @@ std::string to_string(const Shape& shape);  // "[3, 224, 224]"
 
 struct ParameterSpec {
   std::string name;  // full: "conv1.weight"
-  Shape shape;
-  Initializer init;
+  Shape shape{};
+  Initializer init{};
   bool decay = true;  // takes part in weight decay
 };
 
 struct BufferSpec {
   std::string name;
-  Shape shape;
-  Initializer init;
+  Shape shape{};
+  Initializer init{};
 };
 
 struct Node {
@@ -45,9 +45,9 @@ struct Node {
   std::vector<ParameterSpec> parameters;
   std::vector<BufferSpec> buffers;
 
-  // "convolution", "batch_norm", ...
+  // Returns "convolution", "batch_norm", ...
   std::string_view kind() const;
-  // Attributes for people: "64 x 7x7 / 2, pad 3".
+  // Returns the attributes for people: "64 x 7x7 / 2, pad 3".
   std::string description() const;
 };
 
@@ -59,17 +59,18 @@ struct Graph {
   const Shape& input_shape() const { return nodes.front().shape; }
   const Shape& output_shape() const { return nodes[static_cast<size_t>(output)].shape; }
   const Node& node(std::string_view node_name) const;  // throws kNotFound with the nearest name
-  // Elements of all parameters but those of foreign modules, which only a ParameterSet knows.
+  // Returns how many elements all parameters have, except those of foreign modules, which only a ParameterSet knows.
   int64_t parameter_count() const;
-  // Multiply-accumulates of convolutions, linear layers and attention times two, forward, one sample.
+  // Returns the multiply-accumulates, times two, of convolutions, linear layers and attention: forward, one sample.
   int64_t forward_flops() const;
 };
 
-// Of one node: multiply-accumulates times two, forward, one sample; 0 for other operations.
+// Returns the multiply-accumulates, times two, of one node: forward, one sample; 0 for other operations.
 int64_t forward_flops(const Graph& graph, const Node& node);
 int64_t parameter_count(const Node& node);
 
-// Nodes are checked as they are added: names unique, shapes right. Errors are kInvalidArgument and name the node.
+// Builds a graph. Nodes are checked as they are added: names are unique, shapes fit. Errors are kInvalidArgument and
+// name the node.
 class GraphBuilder {
  public:
   struct Options {
@@ -114,7 +115,7 @@ class GraphBuilder {
   Value foreign(std::string name, Value x, Foreign op);
 
   const Shape& shape(Value value) const;
-  // Ends the building: nodes that the output does not need are an error.
+  // Ends the building. A node that the output does not need is an error.
   Graph build(Value output);
 
  private:
@@ -123,11 +124,11 @@ class GraphBuilder {
   BatchNorm batch_norm_;
 };
 
-// Output shape, parameters and buffers of a node from its op and its inputs' shapes (shape_inference.cpp). Throws
+// Fills a node's output shape, parameters and buffers from its op and its inputs' shapes (shape_inference.cpp). Throws
 // kInvalidArgument, which names the node, when they do not fit.
 void infer_node(Node& node, const std::vector<Shape>& inputs);
 
-// Padding as pixels: kSame resolved for an image of height x width.
+// Returns the padding in pixels, with kSame resolved for an image of height x width.
 Padding resolve_padding(const Padding& padding, Size2d image, Size2d kernel, Size2d stride, Size2d dilation = {});
 
 }  // namespace trainyard::nn

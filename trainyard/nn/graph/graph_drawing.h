@@ -7,11 +7,11 @@
 
 namespace trainyard::nn {
 
-// In Graphviz' language: `dot -Tpdf`.
+// Returns the drawing in Graphviz' language, for `dot -Tpdf`.
 std::string graph_dot(const Graph& graph);
 
-// A picture without Graphviz: nodes below each other in the order in which they run; arrows that pass nodes by run
-// beside them, each in the nearest lane that is free.
+// Returns a picture, without Graphviz. Nodes stand below each other in the order in which they run. Arrows that pass
+// nodes by run beside them, each in the nearest lane that is free.
 std::string graph_svg(const Graph& graph);
 
 }  // namespace trainyard::nn

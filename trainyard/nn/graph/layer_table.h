@@ -7,7 +7,8 @@
 
 namespace trainyard::nn {
 
-// One line a node: name, kind, attributes, output shape, parameters, forward flops of one sample; a line of totals.
+// Returns one line for each node, with name, kind, attributes, output shape, parameters and forward flops of one
+// sample, and a line of totals.
 std::string layer_table(const Graph& graph);
 
 }  // namespace trainyard::nn

@@ -213,7 +213,7 @@ struct PatchMerge {};
 // trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
   std::string description;
-  // Called once an executor, on the thread that builds it (nn/foreign_module.h wraps a torch::nn::Module).
+  // Called once an executor, on the thread that builds it (nn/graph/foreign_module.h wraps a torch::nn::Module).
   std::function<std::shared_ptr<class ForeignModule>()> make;
   std::vector<int64_t> output_shape;  // logical
 };

@@ -1,5 +1,5 @@
-// The reference meaning of each operation: plain ATen under autograd, as close to the formulas in ops.h as it gets.
-// One overload of run() an operation, chosen by the node's op.
+// The reference meaning of each operation: plain ATen under autograd, as close to the formulas in graph/ops.h as it
+// gets. One overload of run() an operation, chosen by the node's op.
 #pragma once
 
 #include <span>

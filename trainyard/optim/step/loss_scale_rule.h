@@ -12,8 +12,8 @@ struct LossScale {
   double clean_steps = 0;  // without an infinite gradient since the scale last moved; a whole number
 };
 
-// After a step whose gradients were all finite, or were not: that step is skipped, the scale halved. After more than
-// `raise_after` clean steps it is doubled.
+// Returns the scale after a step. `found_inf` says that one of its gradients was not finite: that step is skipped and
+// the scale halved. After more than `raise_after` clean steps the scale is doubled.
 TRAINYARD_HOST_DEVICE inline LossScale next_loss_scale(LossScale now, bool found_inf, int64_t raise_after) {
   if (found_inf) return {now.scale / 2, 0};
   if (now.clean_steps < static_cast<double>(raise_after)) return {now.scale, now.clean_steps + 1};

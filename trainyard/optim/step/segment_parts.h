@@ -1,5 +1,5 @@
-// A parameter set's segments cut into parts of about one size, one for each block of a GPU: all tensors of a model in
-// one launch, whatever their sizes.
+// A parameter set's segments, cut into parts of about one size, one for each block of a GPU. One launch so covers all
+// tensors of a model, whatever their sizes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr int64_t kPartElements = 16384;  // 64 KiB of floats: some hundr
 
 std::vector<SegmentPart> cut_segments(const std::vector<nn::Segment>& segments, int64_t part_elements = kPartElements);
 
-// The same where the set lies, for kernels: bytes. The set is allocated.
+// The same parts in the memory where the set lies, as bytes, for kernels. The set is allocated.
 struct SegmentPartTable {
   at::Tensor bytes;
   int count = 0;

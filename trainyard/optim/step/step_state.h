@@ -27,7 +27,7 @@ class StepState {
   void write(const StepValues& values);
   // [kFieldCount] float64 on the device. A finite check on the device sets kFoundInf here.
   at::Tensor tensor() const { return tensor_; }
-  // Reads back (waits for the device).
+  // Reads the values back, which waits for the device.
   StepValues read() const;
 
  private:

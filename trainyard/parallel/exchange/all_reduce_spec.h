@@ -22,11 +22,11 @@ struct AllReduceRange {
   bool operator==(const AllReduceRange&) const = default;
 };
 
-// "nccl", "nccl/xring", ..., "collective".
+// Returns "nccl", "nccl/xring", ..., "collective".
 const std::vector<std::string>& all_reduce_algorithms();
 
-// At least one range. Throws kInvalidArgument: "all_reduce_spec not well formed: ...", "all_reduce_spec (...) contains
-// non-integer range ..." (non-integer shards; invalid alg).
+// Reads such a text. Returns at least one range. Throws kInvalidArgument: "all_reduce_spec not well formed: ...", or
+// "all_reduce_spec (...) contains ..." with what is wrong: a non-integer range, non-integer shards, an invalid alg.
 std::vector<AllReduceRange> parse_all_reduce_spec(std::string_view spec);
 
 }  // namespace trainyard::parallel

@@ -32,25 +32,26 @@ class LocalVariableUpdate : public VariableUpdate {
   // With one replica and no other processes, or without exchange, there is no communicator and nothing is moved.
   LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange);
 
-  // Makes the set of a replica other than 0, whose executor has declared, from that of replica 0, which is ready.
+  // Makes the set of a replica other than 0 from that of replica 0, which is ready. The replica's executor has declared
+  // in it.
   virtual void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) = 0;
   virtual bool has_own_optimizer(int) const { return true; }
   virtual bool saves_every_replica() const { return false; }
 
   int replicas() const { return static_cast<int>(replicas_.size()); }
-  // Whether replicas can read each other's parameters.
+  // Returns true when replicas can read each other's parameters.
   bool one_memory() const { return options_.accelerators.empty(); }
-  // All replicas' gradients become their sum or mean.
+  // Turns the gradients of all replicas into their sum or mean.
   void all_reduce_gradients(int replica);
   void wait_for_all(int replica);
-  // Replica 0's values become all others'.
+  // Gives replica 0's values to all others.
   void broadcast_values(int replica);
-  // The values and buffers of rank 0's replica 0 become those of replica 0 here. Throws kInvalidArgument where ranks
-  // have declared different variables.
+  // Gives the values and buffers of rank 0's replica 0 to replica 0 here. Throws kInvalidArgument where ranks have
+  // declared different variables.
   void start_as_rank_0();
 
  private:
-  // A cache line each: replicas count their time at the same moment.
+  // Each on a cache line of its own, because replicas count their time at the same moment.
   struct alignas(64) Replica {
     nn::ParameterSet parameters;
     std::unique_ptr<optim::Optimizer> optimizer;
@@ -59,7 +60,7 @@ class LocalVariableUpdate : public VariableUpdate {
     double communication_seconds = 0;
   };
   Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }
-  // The calling thread's work goes to the replica's device as long as the result lives.
+  // Makes the calling thread's work go to the replica's device as long as the result lives.
   std::shared_ptr<void> use(int replica) const;
   void make_communicators();
   template <typename Operation>

@@ -32,8 +32,9 @@ struct NcclGroup {
   NcclWatch::PeerFailure peer_failure;                           // none: there are no other processes
 };
 
-// One for each device, in their order. Collective over all processes. Throws kInvalidArgument when two ranks have the
-// same GPU, which NCCL does not do; kTimeout when a rank does not come; kPeerFailed with what NCCL says.
+// Returns one communicator for each device, in their order. Collective over all processes. Throws kInvalidArgument when
+// two ranks have the same GPU, which NCCL does not do; kTimeout when a rank does not come; kPeerFailed with what NCCL
+// says.
 std::vector<std::unique_ptr<core::Communicator>> make_nccl_communicators(const std::shared_ptr<NcclLibrary>& library,
                                                                          const NcclGroup& group);
 

@@ -1,8 +1,9 @@
-// What this program asks of NCCL, NVIDIA's collectives between GPUs, and of the GPUs' streams, as one interface: the
-// library itself where it is built in (cuda/nccl_library.cpp), and what tests put in its place. How ranks meet, wait,
-// fail and end is decided above it (nccl_communicator.h).
+// What Trainyard asks of NCCL, NVIDIA's collectives between GPUs, and of the GPUs' streams, as one interface. Behind it
+// is the library itself where it is built in (cuda/nccl_library.cpp), or what tests put in its place. How ranks meet,
+// wait, fail and end is decided above it (nccl_communicator.h).
 //
-// Nothing here waits for another rank: what needs the peers answers kInProgress, and state() says when it is over.
+// Nothing here waits for another rank: calls that need the peers answer kInProgress, and state() says when they are
+// over.
 #pragma once
 
 #include <cstdint>
@@ -29,54 +30,56 @@ struct NcclAnswer {
 class DeviceMark {
  public:
   virtual ~DeviceMark() = default;
-  // Whether all work before it is done. Any thread. Throws kInternal where the device has failed.
+  // Returns true when all work before it is done. Any thread. Throws kInternal where the device has failed.
   virtual bool reached() = 0;
 };
 
-// One rank of one communicator. Calls of one object exclude each other, but for abort(), whose caller sees to it that
-// no other begins. Collectives go to the calling thread's current stream of the rank's device, one at a time: the next
-// once state() is kDone.
+// One rank of one communicator. Calls of one object exclude each other, except for abort(), whose caller sees to it
+// that no other call begins. Collectives go to the calling thread's current stream of the rank's device, one at a time:
+// the next one once state() is kDone.
 class NcclRank {
  public:
-  // After finish() is kDone, or after abort(): NCCL's part of it is gone then.
+  // Call it after finish() is kDone, or after abort(): NCCL's part of the rank is gone then.
   virtual ~NcclRank() = default;
 
-  // `count` elements in place. float, double, half, bfloat16, int64, int32; no mean of integers.
+  // Reduces `count` elements in place: float, double, half, bfloat16, int64 or int32; no mean of integers.
   virtual NcclAnswer all_reduce(void* data, int64_t count, at::ScalarType type, core::ReduceOp op) = 0;
   virtual NcclAnswer broadcast(void* data, int64_t bytes, int root) = 0;
-  // `all`: size x `bytes`, in rank order.
+  // Gathers into `all`, size x `bytes`, in rank order.
   virtual NcclAnswer all_gather(const void* own, void* all, int64_t bytes) = 0;
 
-  // Of the last call, joining included, or of what has gone wrong since on this rank or one that it hears of.
+  // Returns the state of the last call, joining included, or what has gone wrong since on this rank or one that it
+  // hears of.
   virtual NcclAnswer state() = 0;
-  // Begins to end the rank: its last call. All ranks of a process begin before one waits for state().
+  // Begins to end the rank, as its last call. All ranks of a process begin before one waits for state().
   virtual NcclAnswer finish() = 0;
-  // Ends work on the device that waits for peers, and the rank. May wait until recordings that hold its collectives
+  // Ends the rank, and its work on the device that waits for peers. May wait until recordings that hold its collectives
   // are gone.
   virtual void abort() = 0;
 
-  // On the calling thread's current stream of the rank's device. recording(): work is recorded there, not done.
+  // Returns true when work on the calling thread's current stream of the rank's device is recorded and not done.
   virtual bool recording() = 0;
+  // Returns a mark behind the work of that stream so far.
   virtual std::unique_ptr<DeviceMark> mark() = 0;
 };
 
-// Any thread.
+// The library. Any thread.
 class NcclLibrary {
  public:
   virtual ~NcclLibrary() = default;
   virtual std::string version() = 0;  // "2.28.9"
-  // What the ranks of one communicator, and of no other, join by: one of them makes it.
+  // Returns a name by which the ranks of one communicator, and of no other, join. One of them makes it.
   virtual std::string unique_id() = 0;
   // Begins to join as ranks first_rank, ... of `size`, one a device; the others join elsewhere. Throws kInternal.
   virtual std::vector<std::unique_ptr<NcclRank>> join(const std::string& id, int size, int first_rank,
                                                       std::span<const at::Device> devices) = 0;
-  // Tells this machine's devices apart, also where processes number them differently.
+  // Returns a text that tells this machine's devices apart, also where processes number them differently.
   virtual std::string identity(at::Device device) = 0;
 };
 
 using NcclLibraryRegistry = core::Registry<std::function<std::shared_ptr<NcclLibrary>()>>;
 NcclLibraryRegistry& nccl_libraries();  // "nccl" where it is built in
-// Throws kUnsupported, with what brings it, where it is not built in or cannot be loaded.
+// Loads the library. Throws kUnsupported, with what to install, where it is not built in or cannot be loaded.
 std::shared_ptr<NcclLibrary> open_nccl();
 
 }  // namespace trainyard::parallel

@@ -1,5 +1,5 @@
-// NCCL between processes: one rank, and so one GPU, each. The rendezvous carries NCCL's id, tells two processes on one
-// GPU apart before NCCL would, and lets the others hear of an error that ends one of them.
+// NCCL between processes of one rank, and so one GPU, each. The rendezvous carries NCCL's id, tells two processes on
+// one GPU apart before NCCL would, and lets the others hear of an error that ends one of them.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,8 @@
 
 namespace trainyard::parallel {
 
-// Collective over the processes of the rendezvous, which outlives the communicator. Throws as make_nccl_communicators.
+// Joins. Collective over the processes of the rendezvous, which outlives the communicator. Throws as
+// make_nccl_communicators() does.
 std::unique_ptr<core::Communicator> join_nccl_processes(const std::shared_ptr<NcclLibrary>& library,
                                                         const std::shared_ptr<Rendezvous>& processes, at::Device device,
                                                         std::chrono::milliseconds deadline);

@@ -35,24 +35,25 @@ struct NcclMember {
   };
   std::deque<Pending> pending;  // handed over and not known to be done, in order
 
-  // With the mutex: forgets what is done.
+  // Forgets what is done. Needs the mutex.
   void drop_reached();
 };
 
 class NcclWatch {
  public:
-  // What another process has reported, if anything; asked about once a second, on the watch's thread.
+  // Returns what another process has reported, if anything. Asked about once a second, on the watch's thread.
   using PeerFailure = std::function<std::optional<core::Error>()>;
   explicit NcclWatch(PeerFailure peer_failure);
-  // Ends the ranks: together and well, or where something has gone wrong, at once.
+  // Ends the ranks: together and in order, or at once where something has gone wrong.
   ~NcclWatch();
 
   void add(const std::shared_ptr<NcclMember>& member);
 
-  // The first error stays and ends all ranks; any thread, does not wait.
+  // Ends all ranks with this error; the first one stays. Any thread, does not wait.
   void fail(const core::Error& error);
   void throw_if_failed() const;
-  // For a call that was not done in time: what it was, and which ranks of this process it may have waited for.
+  // Returns the error of a call that was not done in time: what it was, and for which ranks of this process it may have
+  // waited.
   core::Error timeout(const NcclMember& late, const std::string& operation, std::chrono::milliseconds deadline) const;
 
  private:

@@ -31,7 +31,7 @@ std::string required(const ReadVariable& read, const char* name) {
                .where = "processes that train together",
                .expected = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment of each, LOCAL_RANK where "
                            "there are several machines",
-               .remedy = "start the processes as docs/howto.md shows"});
+               .remedy = "start the processes as docs/howto/several_devices.md shows"});
 }
 
 int number(const ReadVariable& read, const char* name, int lowest, int highest) {

@@ -1,5 +1,5 @@
-// Where processes that train together find each other and agree before, and beside, what their GPUs exchange: a store
-// of names and texts (c10d::TCPStore) that rank 0 serves. Which process is what, launchers say by the variables that
+// Where processes that train together find each other, and agree before and beside what their GPUs exchange: a store of
+// names and texts (c10d::TCPStore) that rank 0 serves. Launchers say which process is which by the variables that
 // torchrun sets, too:
 //
 //   RANK, WORLD_SIZE           which of how many processes this is
@@ -29,43 +29,43 @@ struct ProcessRank {
 
 using ReadVariable = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> read_environment(const std::string& name);
-// Throws kInvalidArgument with the variable that is missing or makes no sense.
+// Reads those variables. Throws kInvalidArgument with the variable that is missing or makes no sense.
 ProcessRank read_process_rank(const ReadVariable& read = read_environment);
 
-// All ranks make the collective calls in the same order, each from one thread; the others any thread. Whatever waits
-// throws kTimeout, with the ranks that it waited for, after the deadline, and kPeerFailed when another rank has
-// reported an error or the store has gone.
+// The meeting place. All ranks make the collective calls in the same order, each from one thread; any thread may make
+// the others. A call that waits throws kTimeout after the deadline, with the ranks that it waited for, and kPeerFailed
+// when another rank has reported an error or the store has gone.
 class Rendezvous {
  public:
   // Collective. Throws kIo where rank 0 cannot serve at the port, kInvalidArgument where two processes have the same
   // rank or another number of ranks.
   Rendezvous(ProcessRank process, std::chrono::milliseconds deadline);
-  // Does not wait for anybody, but lets the others hear where it comes before leave(); rank 0's ends the store.
+  // Does not wait for anybody, but lets the others hear when it comes before leave(). Rank 0's ends the store.
   ~Rendezvous();
 
   int rank() const { return process_.rank; }
   int size() const { return process_.size; }
   const ProcessRank& process() const { return process_; }
 
-  // Collective: rank 0's text. Any bytes. `what` is for messages, and the same on all ranks.
+  // Collective: returns rank 0's text, which may hold any bytes. `what` is for messages, and the same on all ranks.
   std::string from_first(const std::string& what, const std::string& text);
-  // Collective: each rank's text, in rank order.
+  // Collective: returns each rank's text, in rank order.
   std::vector<std::string> gather(const std::string& what, const std::string& text);
-  // The last collective: when rank 0's returns, nobody needs the store any more.
+  // The last collective. When rank 0's returns, nobody needs the store any more.
   void leave();
 
-  // A note to rank 0, which it looks at when it likes; the last one stays.
+  // Leaves a note for rank 0, which it looks at when it likes. The last note stays.
   void tell_first(const std::string& text);
   std::optional<std::string> told();  // on rank 0
 
-  // Ends what the others wait for. The first error stays.
+  // Ends what the others wait for, with this error. The first error stays.
   void report(const core::Error& error);
-  // As kPeerFailed.
+  // Returns the error that was reported, as kPeerFailed.
   std::optional<core::Error> reported();
 
  private:
   class Store;
-  // Of `ranks`, each in a key of its own.
+  // Waits for the texts of `ranks`, each in a key of its own.
   std::vector<std::string> await(const std::string& name, const std::string& what, const std::vector<int>& ranks);
   void join();
 

@@ -14,7 +14,7 @@
 namespace trainyard::train {
 
 struct CheckpointCallbackOptions {
-  CheckpointIdentity identity;
+  CheckpointIdentity identity{};
   int64_t save_steps = 0;      // 0: off; else after every so many steps, counted from the end of the warm-up
   double save_seconds = 0;     // 0: off
   int64_t warmup_steps = 0;    // only for the count
@@ -26,8 +26,8 @@ struct CheckpointCallbackOptions {
   void validate() const;                        // throws kInvalidArgument
 };
 
-// Add it last, so that what other callbacks save is their state after the step. When a step throws nothing is saved at
-// the end: the state is then between two steps.
+// Saves the trainer's state. Add it last, so that what other callbacks save is their state after the step. When a step
+// throws nothing is saved at the end, because the state is then between two steps.
 class CheckpointCallback : public Callback {
  public:
   CheckpointCallback(CheckpointStore store, CheckpointCallbackOptions options);
@@ -40,7 +40,7 @@ class CheckpointCallback : public Callback {
   void after_step(Trainer& trainer, const StepView& view) override;
   void after_train(Trainer& trainer) override;
 
-  // The last one saved.
+  // Returns the last checkpoint saved.
   const std::optional<CheckpointInfo>& last_saved() const { return last_saved_; }
 
  private:

@@ -1,4 +1,4 @@
-// The line of a run's progress on a terminal, and nothing where stderr is none (train/progress_line.h).
+// The line of a run's progress on a terminal, and nothing where stderr is none (train/callbacks/progress_line.h).
 #pragma once
 
 #include <chrono>
@@ -31,10 +31,10 @@ class ProgressCallback : public Callback {
 
   void before_train(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepView&) override;
-  // Others may still evaluate.
+  // Only clears the line, because others may still evaluate.
   void after_train(Trainer&) override { clear(); }
 
-  // The loss to show from here on. It is told, not asked for: reading it back can cost more than a step.
+  // Sets the loss to show from here on. It is told, not asked for: reading it back can cost more than a step.
   void set_loss(double loss) { progress_.loss = loss; }
   // Shows that training pauses: "evaluating 12/40".
   void show_evaluation(int64_t batches_done, int64_t batches);

@@ -1,5 +1,5 @@
 // The line that a run draws at the bottom of a terminal while it trains. Text and nothing else;
-// train/progress_callback.h draws it.
+// train/callbacks/progress_callback.h draws it.
 //
 //   resnet20 epoch 3/10 34 % 1234/3600 812 images/s loss 0.52 rate 0.05 left 1:23
 #pragma once
@@ -23,10 +23,10 @@ struct RunProgress {
 
 std::string progress_line(const RunProgress& progress);
 
-// The pass over the data, from 1, that step `step` (from 1) begins in.
+// Returns the pass over the data, from 1, in which step `step` (from 1) begins.
 int64_t epoch_of_step(int64_t step, int64_t batch_size, int64_t examples_per_epoch);
 
-// "1:23", "1:02:03".
+// Returns "1:23" or "1:02:03".
 std::string duration_text(double seconds);
 
 }  // namespace trainyard::train

@@ -1,4 +1,4 @@
-// Records some steps of a run and hands them on: for --trace_file, --tfprof_file and bench layers.
+// Records some steps of a run and hands them on. For --trace_file, --tfprof_file and bench layers.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace trainyard::train {
 struct Recording {
   int64_t first_step = 0;  // a local step: the warm-up's are negative
   int64_t steps = 1;
-  // After the last of these steps, or at the end of a run that has fewer, but at least one of them. Not when one
-  // failed.
+  // Called after the last of these steps, or at the end of a run that has fewer, but at least one of them. Not called
+  // when one failed.
   std::function<void(std::span<const StepRecord>)> done;
 };
 

@@ -1,5 +1,5 @@
-// What a run is, apart from what comes of it: what was asked for, on which data, with which library, on which machine.
-// A part of run_summary.json (docs/formats/metrics.md).
+// What a run is, apart from its results: what was asked for, on which data, with which library, on which machine. A
+// part of run_summary.json (docs/formats/metrics.md).
 #pragma once
 
 #include <cstdint>

@@ -13,9 +13,9 @@ namespace trainyard::train {
 // Adds the record's fields, the versions and the machine to a summary's object.
 void add_run_record(const RunRecord& record, nlohmann::ordered_json& json);
 
-// This library and what it was built with: {"trainyard": "0.1.0", "git_revision": ..., "LibTorch": ...}.
+// Returns this library and what it was built with: {"trainyard": "0.1.0", "git_revision": ..., "LibTorch": ...}.
 nlohmann::ordered_json versions_json();
-// {"name": ..., "cpu": ..., "cores": 2, "memory_bytes": ..., "gpus": [...]}
+// Returns {"name": ..., "cpu": ..., "cores": 2, "memory_bytes": ..., "gpus": [...]}.
 nlohmann::ordered_json machine_json(const std::vector<std::string>& gpus);
 
 }  // namespace trainyard::train

@@ -15,14 +15,14 @@
 
 namespace trainyard::train {
 
-// How much of the machine a run uses. FLOP/s of the model by definition: forward_flops() of an image, and twice that
-// again for its backward, times images a second.
+// How much of the machine a run uses. The FLOP/s are those of the model by definition: forward_flops() of an image, and
+// twice that again for its backward, times images a second.
 struct ComputeRate {
   double model_flops = 0;
   double limit_flops = 0;     // that the machine can do (core::MachineLimits); 0: not measured
   bool limit_is_low = false;  // measured while other programs ran
 };
-// "120.5 GFLOP/s of the model, 48 % of the machine's limit"; empty for a model without flops.
+// Returns "120.5 GFLOP/s of the model, 48 % of the machine's limit"; empty for a model without flops.
 std::string compute_rate_text(const ComputeRate& rate);
 
 struct RunSummary {
@@ -46,7 +46,7 @@ struct RunSummary {
   std::vector<std::pair<std::string, double>> metrics;  // final ones: {"loss", 0.1}, {"eval_top_1_accuracy", 0.97}
 
   std::optional<BestCheckpoint> best;  // by validation, of all runs in the directory
-  // Empty: there is none.
+  // Empty when there is none.
   std::string checkpoint;
   std::string tensorboard_directory;
   std::string metrics_json;
@@ -54,14 +54,14 @@ struct RunSummary {
   std::string curve;
 };
 
-// Replaces the file, all or nothing; adds the library's version, machine and date. Throws kIo, kNoSpace.
+// Replaces the file, whole or not at all. Adds the library's version, machine and date. Throws kIo, kNoSpace.
 void write_run_summary(const RunSummary& summary, const std::string& path,
                        core::FileSystem& files = core::local_file_system());
 
-// "input 5 %, compute 85 %, communication 0 %, update 10 %"
+// Returns "input 5 %, compute 85 %, communication 0 %, update 10 %".
 std::string time_shares_text(const StepTimes& shares);
 
-// One fact a line, without the last line break; ends with where things are. `path` is the summary's own.
+// Returns one fact a line, without the last line break; the end says where things are. `path` is the summary's own.
 std::string run_summary_text(const RunSummary& summary, const std::string& path);
 
 }  // namespace trainyard::train

@@ -16,21 +16,21 @@ namespace trainyard::train {
 
 struct SummaryOptions {
   int64_t every_steps = 0;  // where (local step + 1) is a multiple, warm-up included; 0: off
-  // Chooses the steps instead, by how many are done over all runs; none: every_steps does.
+  // Chooses the steps by how many are done over all runs. None: every_steps does.
   std::function<bool(int64_t global_step)> due;
   int64_t batch_size = 0;          // images a step, over all workers
   int64_t examples_per_epoch = 0;  // for the epoch of each row; 0: the epoch is what the trainer counts
   int64_t warmup_steps = 0;
-  // Values in this order, read when a summary is written: {"learning_rate", ...}, {"total_loss", ...},
-  // {"loss_scale", ...}.
+  // The values of a row, in this order. They are read when a summary is written: {"learning_rate", ...}, {"total_loss",
+  // ...}, {"loss_scale", ...}.
   std::vector<std::pair<std::string, std::function<double(const StepView&)>>> values;
   std::function<double()> wall_clock;  // seconds since the Unix epoch; default: the system's clock
 
   void validate() const;  // throws kInvalidArgument
 };
 
-// After the values: images_per_second and input_share, compute_share, communication_share, update_share (parts of 1; of
-// an accelerator the first two) of the steps since the summary before.
+// Writes summaries. Behind the values come images_per_second, and input_share, compute_share, communication_share and
+// update_share of the steps since the summary before. Shares are parts of 1; of an accelerator there are the first two.
 class SummaryCallback : public Callback {
  public:
   explicit SummaryCallback(SummaryOptions options);
@@ -48,9 +48,9 @@ class SummaryCallback : public Callback {
   TimeShares times_;
 };
 
-// Seconds since the Unix epoch.
+// Returns seconds since the Unix epoch.
 double system_wall_clock();
-// Passes over the data at a global step.
+// Returns the passes over the data at a global step.
 double epoch_of(const Trainer& trainer, int64_t batch_size, int64_t examples_per_epoch);
 
 }  // namespace trainyard::train

@@ -1,5 +1,5 @@
-// The best checkpoint by validation, beside those that a run goes on from: a complete one in <train_dir>/best, which no
-// pruning touches. What it is best by, and its value, are in it, so a later run compares with them.
+// The best checkpoint by validation, beside those from which a run goes on: a complete one in <train_dir>/best, which
+// no pruning touches. It holds what it is best by, and that value, so a later run compares with them.
 //
 //   BestKeeper keeper(store, {.metric = BestMetric::kTop1, .identity = identity, .state = state});
 //   evaluation.on_evaluation = [&](const Evaluation& result, int64_t step) { keeper.offer(result, step); };
@@ -18,7 +18,7 @@
 namespace trainyard::train {
 
 enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
-// "top_1_accuracy", "loss"
+// Returns "top_1_accuracy" or "loss".
 std::string_view best_metric_name(BestMetric metric);
 
 struct BestCheckpoint {
@@ -29,22 +29,22 @@ struct BestCheckpoint {
 
 struct BestKeeperOptions {
   BestMetric metric = BestMetric::kTop1;
-  CheckpointIdentity identity;
+  CheckpointIdentity identity{};
   std::shared_ptr<const core::Stateful> state;  // what is saved
 };
 
 class BestKeeper {
  public:
-  // Reads what an earlier run has kept. A damaged one is set aside, with a warning; one by another metric gives way to
-  // the first evaluation, which a line says. Throws kInvalidArgument for one of another model, kIo.
+  // Reads what an earlier run has kept. A damaged checkpoint is set aside, with a warning. One by another metric gives
+  // way to the first evaluation, and a line says so. Throws kInvalidArgument for one of another model, kIo.
   BestKeeper(CheckpointStore store, BestKeeperOptions options);
 
-  // Saves the state if the evaluation is better than all so far: at any moment there is the old best or the new one,
+  // Saves the state if the evaluation is better than all so far. At any moment there is the old best or the new one,
   // whole. A value that is not finite is never the best, and weights that are not finite are a warning. Throws what
   // CheckpointStore::save() throws.
   void offer(const Evaluation& evaluation, int64_t global_step);
 
-  // The best of all runs in this directory.
+  // Returns the best of all runs in this directory.
   const std::optional<BestCheckpoint>& best() const { return best_; }
 
  private:

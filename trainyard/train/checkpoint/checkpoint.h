@@ -2,7 +2,7 @@
 // (docs/formats/checkpoint.md).
 //
 // Saving writes a new directory beside them under a temporary name (files, sync, manifest, sync), renames it and syncs
-// the parent; the previous checkpoint is never touched before that. A crash at any moment leaves one that loads.
+// the parent. The previous checkpoint is never touched before that. A crash at any moment leaves one that loads.
 //
 //   CheckpointStore store("out/run1", 5);
 //   store.save(trainer.global_step(), {.model = "resnet20"}, trainer);
@@ -29,15 +29,15 @@ struct CheckpointInfo {
   int64_t global_step = 0;
 };
 
-// Free-standing facts in the manifest, checked on load: {"model", "resnet20"}.
+// What the model is, as facts in the manifest that are checked on load: {"model", "resnet20"}.
 struct CheckpointIdentity {
   std::string model;
   std::string dataset;
   int64_t num_classes = 0;
 };
 
-// What was to be saved holds NaN or infinity where only finite values are of use (must_be_finite()); kCorruptData.
-// Names the first such tensor and the step.
+// Says (kCorruptData) that what was to be saved holds NaN or infinity where only finite values are of use
+// (must_be_finite()). Names the first such tensor and the step.
 class NonFiniteState : public core::Error {
  public:
   using core::Error::Error;
@@ -49,20 +49,20 @@ class CheckpointStore {
   explicit CheckpointStore(std::string directory, int64_t max_to_keep = 5,
                            core::FileSystem& files = core::local_file_system());
 
-  // Removes what earlier crashes left behind, saves `state`, then removes the oldest intact ones beyond max_to_keep
-  // (<= 0: keeps all). When it returns, the checkpoint is durable; when it throws (kIo, kNoSpace,
-  // NonFiniteState, or what `state` threw), those before are as they were. A checkpoint of the same step is replaced, a
-  // damaged one of that step set aside. Oldest ones that cannot be removed are a warning.
+  // Removes what earlier crashes left behind, saves `state`, then removes the oldest intact checkpoints beyond
+  // max_to_keep (0 or less keeps all). When it returns, the checkpoint is durable. When it throws (kIo, kNoSpace,
+  // NonFiniteState, or what `state` threw), those before are as they were. A checkpoint of the same step is replaced; a
+  // damaged one of that step is set aside. Old ones that cannot be removed are a warning.
   CheckpointInfo save(int64_t global_step, const CheckpointIdentity& identity, const core::Stateful& state);
 
-  // Saves it as the best one, under the name "best", in the place of the one before. It is no part of list(), and no
-  // other save removes it.
+  // Saves `state` as the best one, under the name "best", in the place of the one before. It is no part of list(), and
+  // no other save removes it.
   CheckpointInfo save_best(int64_t global_step, const CheckpointIdentity& identity, const core::Stateful& state);
 
-  // By step, oldest first; only intact ones, by manifest and lengths (list_checkpoints() has the damaged ones, too). No
-  // such directory: none.
+  // Returns the intact checkpoints by step, oldest first, judged by manifest and lengths (list_checkpoints() has the
+  // damaged ones, too). Returns none where there is no such directory.
   std::vector<CheckpointInfo> list() const;
-  // The newest. Throws kCorruptData when a damaged one is not older than the newest intact one.
+  // Returns the newest one. Throws kCorruptData when a damaged one is not older than the newest intact one.
   std::optional<CheckpointInfo> latest() const;
 
   // Renames a damaged checkpoint to "<name>.damaged-<process>-<number>", where nothing takes it for a checkpoint and
@@ -87,9 +87,9 @@ class CheckpointStore {
   core::FileSystem* files_;
 };
 
-// `path` is a checkpoint directory, or a train directory whose newest one is meant. Throws kNotFound with the text "No
-// checkpoint file found in dir:...", and kCorruptData when the checkpoint's manifest is damaged, or, in a train
-// directory, when the newest one is damaged.
+// Finds a checkpoint. `path` is its directory, or a train directory, whose newest one is meant. Throws kNotFound with
+// the text "No checkpoint file found in dir:...", and kCorruptData when the checkpoint's manifest is damaged, or, in a
+// train directory, when the newest one is damaged.
 CheckpointInfo find_checkpoint(const std::string& path, core::FileSystem& files = core::local_file_system());
 
 // What to do where the newest checkpoint of a train directory is damaged.
@@ -105,8 +105,8 @@ struct OpenedCheckpoint {
   std::unique_ptr<core::StateReader> reader;
 };
 
-// find_checkpoint() and open_checkpoint() in one, beside a training that saves and removes checkpoints meanwhile: one
-// that goes away before it is open is no error, the newest one is taken then. Not with kSetAside.
+// Does find_checkpoint() and open_checkpoint() in one, beside a training that saves and removes checkpoints meanwhile.
+// One that goes away before it is open is no error: the newest one is taken then. Not with kSetAside.
 OpenedCheckpoint open_newest_checkpoint(const std::string& path, const CheckpointIdentity* expected,
                                         DamagedCheckpoints damaged = DamagedCheckpoints::kStop,
                                         core::FileSystem& files = core::local_file_system());
@@ -123,9 +123,9 @@ std::optional<CheckpointInfo> resume_newest_checkpoint(CheckpointStore& store, c
                                                        DamagedCheckpoints damaged = DamagedCheckpoints::kStop,
                                                        const std::function<void(const CheckpointInfo&)>& look = {});
 
-// Opens a checkpoint: the manifest and every checksum are verified before the reader is returned. Fields of `expected`
-// that are not empty (not 0) must be the saved ones: kInvalidArgument for a checkpoint of another model, with both
-// names. A truncated or damaged one: kCorruptData with file, tensor, expected and actual.
+// Opens a checkpoint. The manifest and every checksum are verified before the reader is returned. Fields of `expected`
+// that are not empty (not 0) must be the saved ones: throws kInvalidArgument, with both names, for a checkpoint of
+// another model. Throws kCorruptData, with file, tensor, expected and actual, for a truncated or damaged one.
 std::unique_ptr<core::StateReader> open_checkpoint(const CheckpointInfo& checkpoint, const CheckpointIdentity* expected,
                                                    core::FileSystem& files = core::local_file_system());
 

@@ -23,7 +23,8 @@ struct CheckpointListing {
   std::vector<CheckpointInfo> intact;
   std::vector<DamagedCheckpoint> damaged;
 
-  // The damage that a run must not pass over: of a checkpoint that is not older than the newest intact one.
+  // Returns the damage that a run must not pass over: that of a checkpoint which is not older than the newest intact
+  // one.
   const DamagedCheckpoint* newest_damage() const;
 };
 
@@ -36,15 +37,17 @@ inline constexpr int kMostLooks = 10;
 // directory: an empty listing. Throws kIo.
 CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files);
 
-// The damage of one checkpoint directory by the same look; none: it is intact, or went away meanwhile.
+// Returns the damage of one checkpoint directory by the same look, and nothing when it is intact or went away
+// meanwhile.
 std::optional<core::Error> find_damage(const std::string& path, core::FileSystem& files);
 
-// Does `work`, which reads the checkpoint at `path`, and returns its error if that is kNotFound or kCorruptData. What
-// goes away or is replaced meanwhile counts as kNotFound, whatever the error. Other errors are thrown.
+// Does `work`, which reads the checkpoint at `path`, and returns its error if that is kNotFound or kCorruptData. The
+// error counts as kNotFound, whatever it is, when the checkpoint went away or was replaced meanwhile. Throws other
+// errors.
 template <typename Work>
 std::optional<core::Error> reading_error(const std::string& path, core::FileSystem& files, Work work);
 
-// Which directory bears the name now; none: there is no such one.
+// Returns which directory bears the name now, and nothing where there is none.
 std::optional<uint64_t> directory_id(const std::string& path, core::FileSystem& files);
 
 template <typename Work>

@@ -51,21 +51,21 @@ struct Manifest {
 
 std::string encode_manifest(const Manifest& manifest);
 
-// Whether the text is complete and unchanged, by its checksum alone.
+// Returns true when the text is complete and unchanged, by its checksum alone.
 bool manifest_is_intact(std::string_view text);
 
 // Checks the checksum, then every type and bound: sizes against shapes (with overflow), places against each other and
 // the file, names. `path` is for the messages. Throws kCorruptData, or kUnsupported for another version.
 Manifest decode_manifest(std::string_view text, const std::string& path);
 
-// "float32", "int64", ...; throws kUnsupported for types that checkpoints do not hold.
+// Returns "float32", "int64", ... Throws kUnsupported for types that checkpoints do not hold.
 std::string_view dtype_name(at::ScalarType dtype);
-// "float32 [64, 3, 7, 7]"
+// Returns "float32 [64, 3, 7, 7]".
 std::string describe_tensor(at::ScalarType dtype, const std::vector<int64_t>& shape);
 
-// kCorruptData: "damaged checkpoint: <problem>", and what to do about it.
+// Returns a kCorruptData error: "damaged checkpoint: <problem>", and what to do about it.
 core::Error damaged_checkpoint(std::string problem, std::string where, std::string expected, std::string actual);
-// Whether an error is one of these.
+// Returns true when an error is one of these.
 bool is_damage(const core::Error& error);
 
 }  // namespace trainyard::train

@@ -26,16 +26,17 @@ struct CheckpointName {
   CheckpointPurpose purpose = CheckpointPurpose::kNone;
 };
 
-// None for any other name.
+// Reads such a name. Returns nothing for any other name.
 std::optional<CheckpointName> parse_checkpoint_name(std::string_view text);
 
-// "model.ckpt-1200"
+// Returns "model.ckpt-1200".
 std::string checkpoint_name(int64_t step);
 
-// Returns the path of a directory as its name can be told from: "runs/a" for "runs/a//". Nothing but slashes stays.
+// Returns the path of a directory without slashes at its end: "runs/a" for "runs/a//". A path of nothing but slashes
+// stays.
 std::string without_trailing_slashes(const std::string& path);
 
-// A path beside `path` that no other writer uses: "model.ckpt-1200.tmp-<process>-<number>".
+// Returns a path beside `path` that no other writer uses: "model.ckpt-1200.tmp-<process>-<number>".
 std::string checkpoint_path_for(CheckpointPurpose purpose, std::string_view path);
 
 }  // namespace trainyard::train

@@ -16,18 +16,18 @@ namespace trainyard::train {
 // kIgnore is there to show what the checksums are for; nothing but tests uses it.
 enum class Checksums { kVerify, kIgnore };
 
-// Stays valid when the checkpoint is removed. One thread at a time.
+// Reads an open checkpoint, also when it is removed meanwhile. One thread at a time.
 class CheckpointReader : public core::StateReader {
  public:
   // Reads the manifest, then all of the tensor file once to compare checksums. Throws kNotFound when there is no such
-  // directory, kCorruptData for whatever else is missing or changed in it, and for tensors that are not finite
-  // (must_be_finite()), with their names.
+  // directory, and kCorruptData for whatever else is missing or changed in it. Throws kCorruptData, with their names,
+  // for tensors that are not finite (must_be_finite()), too.
   CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums = Checksums::kVerify);
 
   const Manifest& manifest() const { return manifest_; }
-  // "float32 [10, 64]", "integer", "real", "text".
+  // Returns "float32 [10, 64]", "integer", "real" or "text".
   std::string describe(const std::string& name) const;
-  // Names that nobody has read so far, sorted.
+  // Returns the names that nobody has read so far, sorted.
   std::vector<std::string> unread() const;
 
   bool has(const std::string& name) const override {
@@ -58,8 +58,9 @@ class CheckpointReader : public core::StateReader {
   mutable std::set<std::string> read_;
 };
 
-// The manifest alone, without a look at the tensor file. Throws kNotFound when there is no such directory, kCorruptData
-// when it has no manifest or a damaged one, or when the directory is called as the checkpoint of another step.
+// Reads the manifest alone, without a look at the tensor file. Throws kNotFound when there is no such directory, and
+// kCorruptData when it has no manifest or a damaged one, or when the directory has the name of another step's
+// checkpoint.
 Manifest read_manifest(const std::string& directory, core::FileSystem& files);
 
 // Throws kCorruptData unless the tensor file is there with the length that the manifest says.

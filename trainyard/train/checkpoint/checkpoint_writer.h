@@ -11,9 +11,9 @@
 
 namespace trainyard::train {
 
-// Tensors go to the file as they come: of those that do not lie contiguous in CPU memory, one copy at a time is made.
-// Throws kInvalidArgument for a name that is empty, too long or used twice, NonFiniteState for a tensor with NaN or
-// infinity (must_be_finite()).
+// Writes tensors to the file as they come. Of those that do not lie contiguous in CPU memory, one copy at a time is
+// made. Throws kInvalidArgument for a name that is empty, too long or used twice, and NonFiniteState for a tensor with
+// NaN or infinity (must_be_finite()).
 class CheckpointWriter : public core::StateWriter {
  public:
   CheckpointWriter(std::string directory, int64_t global_step, core::FileSystem& files);

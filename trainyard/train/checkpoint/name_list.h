@@ -10,8 +10,8 @@
 
 namespace trainyard::train {
 
-// "a, b, c": of more than ten the first ones and how many there are, "..., j, ... (12 in all)"; the beginnings of names
-// that only a damaged file has.
+// Returns "a, b, c". Of more than ten names it has the first ones and how many there are: "..., j, ... (12 in all)". Of
+// overlong names, which only a damaged file has, it has the beginnings.
 inline std::string first_names(std::span<const std::string> names) {
   constexpr size_t kShown = 10, kLongest = 200;
   std::string text;

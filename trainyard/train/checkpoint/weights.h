@@ -1,5 +1,5 @@
-// A model's weights from and to files of tensors (formats/tensor_file.h): parameters and statistics by their names, and
-// nothing of the training that made them.
+// A model's weights from and to files of tensors (formats/tensors/tensor_file.h): parameters and statistics by their
+// names, and nothing of the training that made them.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,15 @@ struct LoadedWeights {
 };
 
 // Copies the file's tensors of any number type into `set`, which is allocated and initialized. Names and shapes must be
-// the same, with two exceptions: counts of batches (num_batches_tracked), which no computation reads, are left out; and
-// a head of another number of classes (one layer, all of whose tensors have num_classes as their first size here and
-// one other number in the file) stays as it is. Tensors whose names begin with one of `auxiliary` (models::ModelInfo)
-// are left out and a line says so. Throws kInvalidArgument with the missing, unexpected and misshapen names; then
-// nothing was copied. Throws kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
+// the same, with these exceptions:
+//
+//   - Counts of batches (num_batches_tracked), which no computation reads, are left out.
+//   - A head of another number of classes stays as it is. A head is one layer, all of whose tensors have num_classes as
+//     their first size here and one other number in the file.
+//   - Tensors whose names begin with one of `auxiliary` (models::ModelInfo) are left out, and a line says so.
+//
+// Throws kInvalidArgument with the missing, unexpected and misshapen names; then nothing was copied. Throws
+// kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
                            const std::vector<std::string>& auxiliary = {});
 

@@ -55,7 +55,7 @@ struct StepView {
 
 class Callback : public core::Stateful {
  public:
-  // Unique in a trainer: also the prefix of its saved state.
+  // Returns the callback's name, which is unique in a trainer and the prefix of its saved state.
   virtual std::string name() const = 0;
   // Only on the chief (rank 0).
   virtual bool chief_only() const { return false; }

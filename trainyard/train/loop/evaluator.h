@@ -1,6 +1,6 @@
-// Measuring a model: a second executor in inference mode on parameters that belong to a training, or to nobody. No
-// pointers are swapped, and the set's values and buffers are only read, so it may live and run beside the training that
-// changes them between its runs.
+// Measuring a model: a second executor in inference mode, on parameters that belong to a training, or to nobody. The
+// set's values and buffers are only read, so an evaluator may live beside the training that changes them, and run
+// between its steps.
 //
 //   Evaluator evaluator({.graph = graph}, trainer.parameters());
 //   Evaluation result = evaluator.run(validation_source);      // to the source's end: every sample once
@@ -38,27 +38,27 @@ struct Evaluation {
 };
 
 struct EvaluatorOptions {
-  nn::Graph graph;
+  nn::Graph graph{};
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations
-  nn::KernelOptions kernels;
+  nn::KernelOptions kernels{};
   std::string name_prefix;  // in front of the graph's names in the set
   // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;
   std::function<bool()> stops;  // asked before each batch: true ends run() with kCancelled. None: it goes on
 };
 
-// One thread at a time, with the intra-op threads of that thread; not while a step changes the parameters. Runs where
-// the parameters lie: on an accelerator, within its use().
+// Measures a model. One thread at a time, with the intra-op threads of that thread; not while a step changes the
+// parameters. It runs where the parameters lie: on an accelerator, within its use().
 class Evaluator {
  public:
   // `parameters` is allocated, has all that the graph needs, and outlives the evaluator. Throws kInvalidArgument or
   // kNotFound when they do not fit.
   Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters);
 
-  // Runs `batches` global batches, or with 0 all until the source ends, shorter last ones included: a source that
-  // repeats never does. Throws kInvalidArgument when there was no sample, or fewer batches than asked for, kCancelled
-  // when it was stopped.
+  // Runs `batches` global batches. With 0 runs all until the source ends, shorter last ones included; a source that
+  // repeats never ends. Throws kInvalidArgument when there was no sample, or fewer batches than asked for, and
+  // kCancelled when it was stopped.
   Evaluation run(data::BatchSource& source, int64_t batches = 0);
 
  private:

@@ -1,5 +1,5 @@
-// Steps of this run: from -warmup_steps to -1 the warm-up, then from 0, whatever the global step began with. Or, with
-// `over_all_runs`, those of the whole training: the global step.
+// Counts the steps of this run: the warm-up goes from -warmup_steps to -1, then steps count from 0, whatever the global
+// step began with. With `over_all_runs` it counts those of the whole training: the global step.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class LocalSteps {
   explicit LocalSteps(int64_t warmup_steps = 0, bool over_all_runs = false)
       : warmup_steps_(over_all_runs ? 0 : warmup_steps), over_all_runs_(over_all_runs) {}
 
-  // In before_train.
+  // Call it in before_train.
   void begin(const Trainer& trainer) { first_ = over_all_runs_ ? 0 : trainer.global_step(); }
-  // Of the step that ran: 0 is the first after the warm-up.
+  // Returns the number of the step that ran: 0 is the first after the warm-up.
   int64_t of(const StepView& view) const { return view.global_step - first_ - warmup_steps_; }
-  // Of the step that runs next; as many as have run since the warm-up, negative during it.
+  // Returns the number of the step that runs next, which is how many have run since the warm-up; negative during it.
   int64_t next(const Trainer& trainer) const { return trainer.global_step() - first_ - warmup_steps_; }
 
  private:

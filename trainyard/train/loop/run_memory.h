@@ -15,21 +15,22 @@ struct RunMemory {
   int64_t parameters = 0;  // values and buffers
   int64_t gradients = 0;
   int64_t optimizer = 0;  // its slots
-  // nullopt: of an executor that does not plan its memory.
+  // nullopt for an executor that does not plan its memory.
   std::optional<nn::ExecutorMemory> executor = nn::ExecutorMemory{};
   int64_t program = 0;  // what the process took before all that: code, libraries, input
 
-  // Values and buffers where the set owns them (values may be shared with one counted before), and gradients.
+  // Adds gradients, and values and buffers where the set owns them (values may be shared with a set that was counted
+  // before).
   void add(const nn::ParameterSet& set, bool shares_values);
   void add(const std::optional<nn::ExecutorMemory>& more);
   int64_t total() const;
 };
 
-// "memory: 98 MiB parameters, 98 MiB gradients, ... ; 2,104 MiB in all"; without the executor's, "and activations"
-// stands for what is not known.
+// Returns "memory: 98 MiB parameters, 98 MiB gradients, ... ; 2,104 MiB in all". Without the executor's part, "and
+// activations" stands for what is not known.
 std::string memory_line(const RunMemory& memory);
 
-// Of this process: VmRSS of /proc/self/status, 0 when the system does not say.
+// Returns the resident memory of this process: VmRSS of /proc/self/status, 0 when the system does not say.
 int64_t resident_bytes();
 
 }  // namespace trainyard::train

@@ -1,8 +1,14 @@
 // Trains one graph for one cost: replicas on threads, micro-steps, a VariableUpdate between them. One device, many
-// devices and many processes differ only in the VariableUpdate.
+// devices and many processes differ only in the VariableUpdate (docs/design/architecture.md draws a step). A step is,
+// for each micro-step:
 //
-// A step: next batches -> [input_pre] -> forward -> [loss_pre] -> loss -> [grad_pre] -> backward, for each micro-step;
-// then reduce over replicas -> [update_pre] -> update. Hooks run on the replica's thread and touch only their own.
+//   next batches -> [input_pre] -> forward -> [loss_pre] -> loss -> [grad_pre] -> backward
+//
+// and then once:
+//
+//   reduce over replicas -> [update_pre] -> update
+//
+// Hooks, in brackets, run on the replica's thread and touch only what is that replica's own.
 #pragma once
 
 #include <chrono>
@@ -36,60 +42,63 @@ struct StepHooks {
   std::function<void(int replica, data::Batch& batch)> input_pre;
   // Changes (output, labels) before the loss.
   std::function<void(int replica, at::Tensor& output, at::Tensor& labels)> loss_pre;
-  // The loss of a replica's micro-batch (a mean over its samples) may be changed, or added to, before backward.
+  // May change the loss of a replica's micro-batch (a mean over its samples), or add to it, before backward.
   std::function<void(int replica, at::Tensor& loss)> grad_pre;
-  // Reduced gradients before the update. Where replicas share values or average gradients, all must do the same.
+  // May change the reduced gradients before the update. Where replicas share values or average gradients, all must do
+  // the same.
   std::function<void(int replica, nn::ParameterSet& parameters)> update_pre;
 };
 
-// [N, classes] fp32, [N] int64 -> [] mean loss.
+// Returns the mean loss, [], of output [N, classes] fp32 and labels [N] int64.
 using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
 
 struct SingleCostOptions {
-  nn::Graph graph;
+  nn::Graph graph{};
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
-  nn::KernelOptions kernels;          // without choices the trainer makes some: they are saved
-  // The processes that train together, all at the same step; null: this one alone. The first one's kernel choices
-  // become all others' before anything runs.
+  nn::KernelOptions kernels{};        // without choices the trainer makes some: they are saved
+  // The processes that train together, all at the same step; null means this one alone. The kernel choices of the first
+  // one become those of all others before anything runs.
   std::shared_ptr<core::Communicator> ranks;
   // Where each replica computes and its parameters lie; empty: all on the CPU.
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
-  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step_capture.h)
+  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
   std::optional<optim::LossScalerOptions> loss_scale;  // for 16-bit gradients; none: the loss is as it is
-  // About losses and gradients (after their reduction and update_pre) that are not finite, but for gradients where an
-  // automatic loss scale treats them. On accelerators kSkip is refused, and the others look at the loss of every
-  // hundredth step, after its update.
+  // What happens when losses, or gradients after their reduction and update_pre, are not finite. Where an automatic
+  // loss scale treats gradients, only losses count. On accelerators kSkip is refused; kStop and kIgnore look at the
+  // loss of every hundredth step there, after its update.
   OnNan on_nan = OnNan::kStop;
   int replicas = 1;
   int micro_steps = 1;                           // gradients of this many batches are averaged into one update
   int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use
   std::vector<core::ThreadPlacement> placement;  // one a replica; empty: anywhere
   uint64_t seed = 0;
-  std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
+  std::function<void(nn::ParameterSet&)> start;  // runs after the initializers: weights from elsewhere
   double weight_decay = 0.0;                     // for the reported total loss only; the optimizer has its own
   std::string variable_update = "parameter_server";
-  // As parallel::VariableUpdateOptions; none: replicas meet in the host's memory.
+  // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory.
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
   std::optional<parallel::GradientReduction> reduction;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   optim::LearningRate learning_rate;
-  LossFunction loss;  // none: softmax cross-entropy
-  StepHooks hooks;
+  LossFunction loss{};  // none: softmax cross-entropy
+  StepHooks hooks{};
   void validate() const;  // throws kInvalidArgument
 };
 
-// A graph with foreign modules draws from ATen's default generator, which the constructor seeds and which is saved; on
-// more than one replica the order of its draws is the threads'.
+// The trainer. Foreign modules in a graph draw from ATen's default generator, which the constructor seeds and which is
+// saved. On more than one replica the order of its draws is that of the threads.
 //
 // A step that on_nan ends leaves parameters, slots and statistics as they were before it (independent replicas whose
-// own numbers were finite have updated theirs), and the source one step further: it is not a state to save.
+// own numbers were finite have updated theirs), and the source one step further. It is not a state to save.
 //
 // A replica that throws ends the step for all: train() throws the first error with replica and step, and the trainer
-// cannot train again. StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving
-// gradients, `update` the optimizer's own work, `compute` all the rest. On an accelerator `input` is waiting through
-// which it ran dry; a step that is recorded waits for it at the end.
+// cannot train again.
+//
+// StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving gradients, `update`
+// the optimizer's own work, `compute` all the rest. On an accelerator `input` is only such waiting as let it run dry. A
+// step that is recorded waits for the accelerator at its end.
 class SingleCostTrainer : public Trainer {
  public:
   // `source` must have options.replicas replicas. Builds the replicas' executors and initialises their parameters.
@@ -97,35 +106,37 @@ class SingleCostTrainer : public Trainer {
   ~SingleCostTrainer() override;
 
   const SingleCostOptions& options() const { return options_; }
-  // What is saved, evaluated, exported.
+  // Returns the parameters that are saved, evaluated and exported.
   nn::ParameterSet& parameters();
   data::BatchSource& source() { return *source_; }
-  // Of the last step; before the first one, of the next.
+  // Returns the learning rate of the last step; before the first one, that of the next.
   double current_learning_rate() const;
-  // The replicas' mean loss of the last step, before its update, with the L2 term, and without; read back when called.
-  // Not a number before the first step.
+  // Returns the replicas' mean loss of the last step, before its update, with the L2 term. Reads it back, which waits
+  // for the device. Not a number before the first step.
   double last_total_loss() const;
+  // Returns the same without the L2 term.
   double last_base_loss() const;
-  // What the next step's loss is multiplied by; nullopt without options().loss_scale.
+  // Returns what the next step's loss is multiplied by; nullopt without options().loss_scale.
   std::optional<double> loss_scale() const;
 
-  // Steps of this trainer that were skipped for a loss or a gradient that was not finite: on some replica, where each
-  // decides for itself. Those that an automatic loss scale skips are not counted.
+  // Returns how many steps of this trainer were skipped because a loss or a gradient was not finite: on some replica,
+  // where each decides for itself. Those that an automatic loss scale skips are not counted.
   int64_t skipped_steps() const;
 
-  // Steps from the next one on write what they do into `recorder`, of options().replicas replicas; null: no longer.
-  // Between steps. The recorder outlives them.
+  // Makes the steps from the next one on write what they do into `recorder`, which has options().replicas replicas and
+  // outlives them. Null ends it. Call it between steps.
   void record(StepRecorder* recorder);
 
-  // Waits for what replicas have handed to their devices to be exchanged; throws what went wrong there. Between steps:
-  // before parameters() are read by others than save().
+  // Blocks until what replicas have handed to their devices is exchanged, and throws what went wrong there. Call it
+  // between steps, before anybody but save() reads parameters().
   void wait();
 
-  // What the run needs, as it was logged before its first step; nullopt before.
+  // Returns what the run needs, as it was logged before its first step; nullopt before that.
   const std::optional<RunMemory>& memory() const;
 
-  // Beside the trainer's: "model/...", "optimizer/...", "input/epoch", "input/offset", "random/aten_cpu",
-  // "kernels/choices", "loss_scaler/...". A checkpoint without one of the last two lets the run choose anew.
+  // Saves, beside the trainer's own state: "model/...", "optimizer/...", "input/epoch", "input/offset",
+  // "random/aten_cpu", "kernels/choices", "loss_scaler/...". A checkpoint without one of the last two lets the run
+  // choose anew.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -12,7 +12,8 @@
 
 namespace trainyard::train {
 
-// At most one of each pair (batches, epochs); both unset, or 0: 100 batches.
+// What a run is asked to do. At most one of each pair (batches, epochs) is set; where both are unset, or 0, it is 100
+// batches.
 struct StepPlanOptions {
   std::optional<int64_t> num_batches;
   std::optional<double> num_epochs;
@@ -28,7 +29,7 @@ struct StepPlanOptions {
   std::vector<int64_t> eval_at_steps;
   std::vector<double> eval_at_epochs;
 
-  // Over all devices and workers.
+  // Images a step, over all devices and workers.
   int64_t global_batch_size = 0;
   int64_t global_eval_batch_size = 0;  // 0: global_batch_size
   int64_t train_examples = 0;          // of one epoch
@@ -48,24 +49,25 @@ struct StepPlan {
   std::optional<int64_t> eval_every_n_steps;
   std::set<int64_t> eval_steps;
 
-  // Whether training pauses for an evaluation when `local_step` steps after the warm-up are done, of `end_local_step`.
+  // Returns true when training pauses for an evaluation after `local_step` steps behind the warm-up, of
+  // `end_local_step`.
   bool evaluate_after(int64_t local_step, int64_t end_local_step) const;
 };
 
-// Validates. So many epochs are ceil(floor(epochs * examples) / batch) steps.
+// Validates the options and makes the plan. A number of epochs is ceil(floor(epochs * examples) / batch) steps.
 StepPlan make_step_plan(const StepPlanOptions& options);
 
 struct BatchesAndEpochs {
   int64_t batches = 0;
   double epochs = 0;
 };
-// Throws kInvalidArgument with upstream's text when both are given (and not 0).
+// Throws kInvalidArgument with the text of tf_cnn_benchmarks when both are given (and not 0).
 BatchesAndEpochs batches_and_epochs(std::optional<int64_t> num_batches, std::optional<double> num_epochs,
                                     int64_t global_batch_size, int64_t examples);
 
-// Steps after the warm-up of a run that begins at `initial_global_step`: num_batches counts those of earlier runs, too.
-// `global_steps_per_step` is what one local step adds to the global step (the number of workers that share it, else 1).
-// Not below 0.
+// Returns how many steps after the warm-up a run has that begins at `initial_global_step`; not below 0. num_batches
+// counts those of earlier runs, too. `global_steps_per_step` is what one local step adds to the global step: the number
+// of workers that share it, else 1.
 int64_t end_local_step(int64_t num_batches, int64_t initial_global_step, int64_t global_steps_per_step = 1);
 
 }  // namespace trainyard::train

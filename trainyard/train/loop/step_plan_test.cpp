@@ -13,7 +13,7 @@ std::string problem_of(const StepPlanOptions& options) {
   return core::problem_of([&] { make_step_plan(options); });
 }
 
-// Upstream's testNumBatchesAndEpochs.
+// testNumBatchesAndEpochs of tf_cnn_benchmarks.
 TEST(BatchesAndEpochs, UpstreamOracles) {
   const auto check = [](BatchesAndEpochs got, int64_t batches, double epochs) {
     EXPECT_EQ(got.batches, batches);
@@ -44,7 +44,7 @@ TEST(StepPlan, EvaluationFollowsTrainingUnlessToldOtherwise) {
   options.num_epochs = 2;  // of its own examples
   EXPECT_EQ(make_step_plan(options).num_batches, 10);
   EXPECT_EQ(make_step_plan(options).num_eval_batches, 4);
-  // Upstream's testEvalDuringTrainingNumEpochs.
+  // testEvalDuringTrainingNumEpochs of tf_cnn_benchmarks.
   EXPECT_EQ(make_step_plan({.num_eval_epochs = 100.0 / 50000,
                             .global_batch_size = 1,
                             .global_eval_batch_size = 2,
@@ -69,7 +69,7 @@ TEST(StepPlan, WarmupGrowsWithTheAutotuneThreshold) {
   EXPECT_EQ(warmup({}, 2, 1), std::pair(int64_t{20}, false));
   EXPECT_EQ(warmup({}, 3, 1), std::pair(int64_t{45}, false));
   EXPECT_EQ(warmup(0, 3, 4), std::pair(int64_t{0}, false));
-  EXPECT_EQ(warmup(5, {}, 4), std::pair(int64_t{8}, true));  // upstream's testBatchGroupSize
+  EXPECT_EQ(warmup(5, {}, 4), std::pair(int64_t{8}, true));  // tf_cnn_benchmarks' testBatchGroupSize
   EXPECT_EQ(warmup(8, {}, 4), std::pair(int64_t{8}, false));
 }
 
@@ -83,7 +83,7 @@ std::vector<int64_t> evaluations(const StepPlanOptions& options) {
   return steps;
 }
 
-// Upstream's testEvalDuringTraining: seven steps; a final evaluation follows each.
+// testEvalDuringTraining of tf_cnn_benchmarks: seven steps; a final evaluation follows each.
 TEST(StepPlan, EvaluationsDuringTraining) {
   StepPlanOptions options = small_run();
   options.eval_every_n_steps = 2;
@@ -112,7 +112,7 @@ TEST(StepPlan, EvaluationsDuringTraining) {
 
 TEST(StepPlan, AResumedRunDoesWhatIsLeft) {
   EXPECT_EQ(end_local_step(20, 0), 20);
-  EXPECT_EQ(end_local_step(20, 15), 5);  // upstream's protocol: 10 + 5 warm-up steps, then 20 in all
+  EXPECT_EQ(end_local_step(20, 15), 5);  // as tf_cnn_benchmarks: 10 + 5 warm-up steps, then 20 in all
   EXPECT_EQ(end_local_step(20, 15, 2), 13);
   EXPECT_EQ(end_local_step(20, 25), 0);
 }

@@ -19,9 +19,9 @@ class TimeShares {
   void reset() { *this = TimeShares(); }
 
   int64_t steps() const { return steps_; }
-  // Seconds.
+  // Returns the sums in seconds.
   const StepTimes& sum() const { return sum_; }
-  // Each part divided by the total, which itself becomes 1; all 0 when no time has passed.
+  // Returns each part divided by the total, which itself becomes 1. All are 0 when no time has passed.
   StepTimes shares() const {
     if (sum_.total <= 0) return {};
     return {1,

@@ -1,5 +1,5 @@
-// The loop and nothing else: epochs, steps, callbacks around them. It assumes no batches, models or gradients; what a
-// step is, a subclass says. SingleCostTrainer (single_cost_trainer.h) is the one that trains a graph.
+// The loop and nothing else: epochs, steps, callbacks around them. It knows no batches, models or gradients; a subclass
+// says what a step is. SingleCostTrainer (single_cost_trainer.h) is the one that trains a graph.
 //
 //   class Counter : public train::Trainer { void run_step(StepView&) override { ++count; } ... };
 //   Counter trainer;
@@ -32,16 +32,18 @@ class Trainer : public core::Stateful {
  public:
   ~Trainer() override = default;
 
-  // Before train(), or in a callback's setup. Run in the order of adding, after_* hooks too. A second one of the same
-  // name: kInvalidArgument.
+  // Adds a callback, before train() or in a callback's setup. Callbacks run in the order of adding; so do their after_*
+  // hooks. Throws kInvalidArgument for a second one of the same name.
   void add(std::shared_ptr<Callback> callback);
-  // Asks for the end of all later train() too. More than one may be set.
+  // Sets a token that ends the running train() and all later ones. More than one may be set.
   void set_stop_token(core::StopToken token);
 
-  // Runs the loop until its end, or until stop is asked for, which is looked at between steps. An exception of a step
+  // Runs the loop until its end, or until a stop is asked for, which is looked at between steps. An exception of a step
   // or a callback ends the loop, runs after_train of all callbacks, and is thrown as core::Error with epoch and step
-  // (from 1) in front. A starting_step equal to steps_per_epoch begins with the next epoch, so a run goes on by
-  // starting_epoch = epoch(), starting_step = step_in_epoch() after load().
+  // (from 1) in front.
+  //
+  // A starting_step equal to steps_per_epoch begins with the next epoch. So a run goes on, after load(), with
+  // starting_epoch = epoch() and starting_step = step_in_epoch().
   void train(const LoopOptions& options);
 
   int64_t global_step() const { return global_step_; }      // steps done, over all runs
@@ -51,22 +53,22 @@ class Trainer : public core::Stateful {
   // Ends the running train() after this step; any thread may ask for it.
   void stop(const std::string& reason);
   bool stopping() const;
-  // Why the last train() ended before its end; empty when it did not.
+  // Returns why the last train() ended before its end; empty when it did not.
   const std::string& stop_reason() const { return stop_reason_; }
 
-  // The same numbers to all: console, files, TensorBoard.
+  // The monitors, which all get the same numbers: JSON lines, CSV, TensorBoard.
   MonitorSet& monitors() { return monitors_; }
   virtual bool is_chief() const { return true; }
 
-  // "trainer/<counter>" and "callback/<name>/..."; subclasses add what continues a run, after calling these.
+  // Saves "trainer/<counter>" and "callback/<name>/...". Subclasses call this first, then add what continues a run.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
  protected:
-  // One step: fills what it has of `view` (times at least).
+  // Does one step, and fills what it has of `view`, its times at least.
   virtual void run_step(StepView& view) = 0;
-  // Around train(), after the callbacks' setup: subclasses start and end their threads. A begin_training() that throws
-  // undoes what it has done: end_training() is not called for it.
+  // Called around train(), after the callbacks' setup: subclasses start and end their threads. A begin_training() that
+  // throws undoes what it has done; end_training() is not called for it.
   virtual void begin_training() {}
   virtual void end_training() {}
 

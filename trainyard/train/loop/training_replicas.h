@@ -18,7 +18,7 @@
 
 namespace trainyard::train {
 
-// Between replicas, or with other processes.
+// Returns true where gradients are exchanged, between replicas or with other processes.
 bool exchange_gradients(const SingleCostOptions& options);
 
 class SingleCostTrainer::Replicas {
@@ -27,13 +27,13 @@ class SingleCostTrainer::Replicas {
   explicit Replicas(const SingleCostOptions& options);
 
   void start(int intra_op_threads_each);
-  // Throws what went wrong on devices after the last step returned.
+  // Ends the threads. Throws what went wrong on devices after the last step returned.
   void end();
 
-  // Of the steps from the next one on; null: nobody's.
+  // Records the steps from the next one on; null ends it.
   void record(StepRecorder* recorder);
 
-  // view.global_step is given; the rest is filled.
+  // Does one step. view.global_step is given; the rest is filled.
   void run_step(data::BatchSource& source, StepView& view);
 
   parallel::VariableUpdate& update() const { return *update_; }
@@ -43,19 +43,19 @@ class SingleCostTrainer::Replicas {
   double l2_loss() const;
   std::optional<double> loss_scale() const;
   int64_t skipped_steps() const { return skipped_steps_; }
-  // Replica 0's, which loading gives to all; a state without one leaves them as they are.
+  // Saves replica 0's loss scale, and gives it to all replicas on loading. A state without one leaves them as they are.
   void save_loss_scale(core::StateWriter& writer) const;
   void load_loss_scale(const core::StateReader& reader);
-  // The calling thread's work goes to the accelerators as long as the result lives, that of replica 0 being the current
-  // one; null without.
+  // Makes the calling thread's work go to the accelerators as long as the result lives, that of replica 0 being the
+  // current one. Returns null without accelerators.
   std::shared_ptr<void> use_devices() const { return nn::use_all(options_.accelerators); }
 
  private:
-  // Values and gradients, which the main thread has allocated, to the nodes of the placement.
+  // Moves values and gradients, which the main thread has allocated, to the nodes of the placement.
   void move_to_nodes() const;
   using Clock = std::chrono::steady_clock;
 
-  // What a captured step writes, which steps that are not replayed put other tensors in the place of.
+  // What a captured step writes. Steps that are not replayed put other tensors in its place.
   struct Recorded {
     ReplicaView view;
     at::Tensor l2_loss;
@@ -75,11 +75,11 @@ class SingleCostTrainer::Replicas {
   nn::Accelerator* accelerator(int replica) const {
     return on_cpu() ? nullptr : options_.accelerators[static_cast<size_t>(replica)].get();
   }
-  // As use_devices(), of one replica.
+  // Does the same as use_devices() for one replica.
   std::shared_ptr<void> use(int replica) const { return on_cpu() ? nullptr : accelerator(replica)->use(); }
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
   std::vector<data::Batch> next_batches(data::BatchSource& source) const;
-  // Before the first step: compiles, lets all ranks choose the kernels that the first one chose, logs the memory.
+  // Compiles before the first step, lets all ranks choose the kernels that the first one chose, and logs the memory.
   void prepare(int64_t batch);
   RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;
   DeviceStep::Options device_step_options(int replica, const data::Batch& batch) const;
@@ -92,7 +92,7 @@ class SingleCostTrainer::Replicas {
   void treat_non_finite(int64_t step);
   void look_at_devices(int64_t step);
   void warn_once(const std::string& where, const std::string& what);
-  // What was not finite, and where that began: runs the step again, with all that it changes put back.
+  // Returns what was not finite, and where that began. Runs the step again, and puts back all that this changes.
   std::string describe_non_finite(int64_t step);
   std::string first_non_finite_result() const;
   std::optional<std::string> find_origin(int replica, int64_t step);
@@ -108,7 +108,7 @@ class SingleCostTrainer::Replicas {
   std::optional<RunMemory> memory_;            // once prepared
   std::optional<optim::L2Loss> l2_of_values_;  // with weight decay
   at::Tensor l2_loss_;                         // [] float64 of the values before the last update
-  // Of replica 0, written by its thread and read when all have met.
+  // Seconds that replica 0 spent in its update. Written by its thread; read after all replicas have met.
   double update_seconds_ = 0;
   Clock::time_point replica_0_done_;
   bool in_step_ = false;  // also after one that threw

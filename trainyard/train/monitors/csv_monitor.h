@@ -16,12 +16,12 @@
 
 namespace trainyard::train {
 
-// Appends: a resumed run goes on in the same file with the columns that it has. A name that is new gets a column at the
-// end: the file is written again, all or nothing, with empty cells in the rows before. A column without a value in this
+// Appends to the file: a resumed run goes on with the columns that it has. A new name gets a column at the end; the
+// file is then written again, whole or not at all, with empty cells in the rows before. A column without a value in a
 // row is an empty cell.
 class CsvMonitor : public Monitor {
  public:
-  // Rows of steps after `start_step` are taken out first, as JsonLinesMonitor does. Throws kCorruptData when there is a
+  // First takes out the rows of steps after `start_step`, as JsonLinesMonitor does. Throws kCorruptData when there is a
   // file that does not begin with the four columns above.
   explicit CsvMonitor(std::string path, core::FileSystem& files = core::local_file_system(),
                       int64_t start_step = std::numeric_limits<int64_t>::max());
@@ -39,7 +39,7 @@ class CsvMonitor : public Monitor {
   std::optional<LineFile> lines_;
 };
 
-// The cells of one line; quotes undone.
+// Returns the cells of one line, with quotes undone.
 std::vector<std::string> split_csv_line(std::string_view line);
 
 }  // namespace trainyard::train

@@ -18,11 +18,11 @@ struct CurvePanel {
   std::vector<CurveSeries> series;
 };
 
-// Panels without a point are left out; without any panel the result is empty.
+// Returns the picture. Panels without a point are left out; without any panel the result is empty.
 std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& panels);
 
-// The panels of a metrics.jsonl text: loss, accuracy, learning rate, images a second (docs/formats/metrics.md). Lines
-// that are not metrics are skipped.
+// Returns the panels of a metrics.jsonl text: loss, accuracy, learning rate, images a second (docs/formats/metrics.md).
+// Lines that are not metrics are skipped.
 std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl);
 
 }  // namespace trainyard::train

@@ -13,11 +13,12 @@
 
 namespace trainyard::train {
 
-// Appends: a resumed run goes on in the same file. Each line is visible to others when write() returns.
+// Appends to the file of earlier runs. Others see each line when write() returns.
 class JsonLinesMonitor : public Monitor {
  public:
-  // Rows of steps after `start_step`, where the run begins or goes on, are taken out first: they are of an interrupted
-  // run, whose steps after its checkpoint are done again. Lines that are no rows stay. Throws kIo, kNoSpace.
+  // First takes out the rows of steps after `start_step`, where the run begins or goes on: they are those of an
+  // interrupted run, whose steps after its checkpoint are done again. Lines that are no rows stay. Throws kIo,
+  // kNoSpace.
   explicit JsonLinesMonitor(const std::string& path, core::FileSystem& files = core::local_file_system(),
                             int64_t start_step = std::numeric_limits<int64_t>::max());
 
@@ -29,7 +30,7 @@ class JsonLinesMonitor : public Monitor {
   LineFile lines_;
 };
 
-// The line without its line break. Values that are not finite are the strings "nan", "inf", "-inf".
+// Returns the line without its line break. Values that are not finite are the strings "nan", "inf", "-inf".
 std::string json_line(const Scalars& scalars);
 
 }  // namespace trainyard::train

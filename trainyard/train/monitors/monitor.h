@@ -1,5 +1,5 @@
-// Where numbers go: each monitor gets the same named values at the same steps. Implementations: JSON lines, CSV,
-// TensorBoard event files, the console.
+// Where numbers go. Each monitor gets the same named values at the same steps. Implementations: JSON lines, CSV,
+// TensorBoard event files.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Scalars {
   std::vector<std::pair<std::string, double>> values;
 };
 
-// One thread at a time. A write that fails throws: nothing is lost silently.
+// Takes values. One thread at a time. A write that fails throws, so that nothing is lost silently.
 class Monitor {
  public:
   virtual ~Monitor() = default;

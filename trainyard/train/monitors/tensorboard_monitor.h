@@ -11,12 +11,12 @@
 
 namespace trainyard::train {
 
-// Each run writes a file of its own, made with the first value.
+// Writes one event file a run, made with the first value.
 class TensorBoardMonitor : public Monitor {
  public:
-  // `start_step`: where the run begins or goes on; TensorBoard then drops what earlier files of the directory say of
-  // later steps, which a run that was cut off has left there. It drops those of the step that a session starts with,
-  // too, so this says the one after.
+  // `start_step` is where the run begins or goes on. TensorBoard then drops what earlier files of the directory say of
+  // later steps, which a run that was cut off has left there. It would drop those of the step with which a session
+  // starts, too, so the file says the one after.
   TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files = core::local_file_system(),
                      formats::EventFileOptions options = {});
 
@@ -32,8 +32,8 @@ class TensorBoardMonitor : public Monitor {
   std::optional<formats::EventFileWriter> events_;
 };
 
-// Names of the train phase as they are; of the eval phase under "eval/", top-k accuracies as upstream calls them:
-// "eval/Accuracy@1".
+// Returns the names of the train phase as they are. Those of the eval phase stand under "eval/", with top-k accuracies
+// as tf_cnn_benchmarks calls them: "eval/Accuracy@1".
 std::string tensorboard_tag(std::string_view phase, std::string_view name);
 
 }  // namespace trainyard::train

@@ -1,4 +1,4 @@
-// Whose work it is that a device ran in a recorded step: of which layer, and of which part of the step.
+// Whose work a device ran in a recorded step: that of which layer, and of which part of the step.
 #pragma once
 
 #include <optional>
@@ -17,19 +17,20 @@ struct DeviceWork {
   const NodeRecord* node = nullptr;  // the layer's run, where it serves one
 };
 
-// For each activity of step.device, in its order; none without. A span tells it; what was handed over in no span, but
-// to a stream that a replica's spans use, belongs to the part of it that ran then. What other threads have the device
-// do, as decoding images, is nobody's. `step` outlives the result.
+// Returns the owner of each activity of step.device, in its order; none where there is no device. A span tells it. Work
+// that was handed over in no span, but to a stream that a replica's spans use, belongs to the part of the replica that
+// ran then. What other threads have the device do, such as decoding images, belongs to nobody. `step` outlives the
+// result.
 std::vector<DeviceWork> device_work(const StepRecord& step);
-// Of these, what replica 0 had run, and what is nobody's on its device.
+// Returns those of replica 0, and those that belong to nobody on its device.
 std::vector<DeviceWork> first_replicas_work(const StepRecord& step);
 
-// Seconds in which at least one of them ran: what overlaps counts once. Those from `begin` to `end`.
+// Returns the seconds between `begin` and `end` in which at least one of them ran. What overlaps counts once.
 double busy_seconds(const std::vector<const nn::DeviceActivity*>& activities,
                     RecordClock::time_point begin = RecordClock::time_point::min(),
                     RecordClock::time_point end = RecordClock::time_point::max());
 
-// Of replica 0, in one step, on the device: seconds by who had them run.
+// Seconds of replica 0 in one step on the device, by who had them run.
 struct DeviceTimes {
   struct Node {
     double seconds = 0;

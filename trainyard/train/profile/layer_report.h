@@ -13,8 +13,8 @@
 
 namespace trainyard::train {
 
-// Medians over the steps, of replica 0; all that happened in a step (several kernels, micro-steps) is added up first.
-// On an accelerator: seconds in which it ran what the layer handed over.
+// Medians over the steps, of replica 0. All that happened in a step (several kernels, micro-steps) is added up first.
+// On an accelerator they are the seconds in which it ran what the layer handed over.
 struct LayerTime {
   double seconds = 0;
   int64_t flops = 0, bytes = 0;  // a step: what the executor reports, else by definition and at least (nn::NodeCosts)
@@ -38,7 +38,7 @@ struct KernelRow {
 
 struct LayerReport {
   std::string model, executor;
-  // Whose times these are: an accelerator's, and how it takes them; empty: the threads'.
+  // Whose times these are: an accelerator's name, and how it takes times. Empty for those of threads.
   std::string device, method;
   int64_t lost_records = 0;           // of what it ran: times are too small by them
   int64_t steps = 0, batch_size = 0;  // images a step
@@ -51,7 +51,8 @@ struct LayerReport {
   double images_per_second() const { return step_seconds > 0 ? static_cast<double>(batch_size) / step_seconds : 0; }
 };
 
-// Of recorded steps, at least one. `cost.batch` are the images of a replica's step, over its micro-steps.
+// Makes the report of recorded steps, at least one. `cost.batch` is the images of a replica's step, over its
+// micro-steps.
 LayerReport layer_report(std::span<const StepRecord> steps, const nn::Graph& graph, const std::string& executor,
                          const nn::NodeCostOptions& cost);
 
@@ -63,11 +64,11 @@ struct OperatorRow {
 };
 std::vector<OperatorRow> operator_rows(const LayerReport& report);
 
-// For people; ends with a line break.
+// Returns the table for people. It ends with a line break.
 std::string layer_time_table(const LayerReport& report);
-// On an accelerator with a second table, of its kernels. `rows` at most of each.
+// Returns the table of operators, on an accelerator with a second table, of its kernels. Each has at most `rows` rows.
 std::string operator_time_table(const LayerReport& report, size_t rows);
-// One JSON object with rows by layer and by operator, and a line break.
+// Returns one JSON object with rows by layer and by operator, and a line break.
 std::string layer_time_json(const LayerReport& report);
 
 }  // namespace trainyard::train

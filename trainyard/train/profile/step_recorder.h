@@ -1,5 +1,5 @@
 // Everything that steps did, with times: for traces, profiles and the table of layers. A trainer that is told to record
-// writes into one; at other times it costs nothing.
+// writes into a recorder; at other times it costs nothing.
 //
 //   StepRecorder recorder(replicas);  // of an accelerator also its tracer
 //   trainer.record(&recorder);        // between steps
@@ -26,11 +26,12 @@ std::string_view part_name(StepPart part);  // "step", "input", ...
 
 using RecordClock = nn::NodeRun::Clock;
 
-// On an accelerator begin and end are those of the hand-over; what it ran for the span is in the step's DeviceRecord.
+// One part of a step. On an accelerator begin and end are those of the hand-over; what it ran for the span is in the
+// step's DeviceRecord.
 struct PartRecord {
   StepPart part;
   RecordClock::time_point begin, end;
-  uint64_t span = 0;  // nn/device_trace.h; 0: none
+  uint64_t span = 0;  // nn/execution/device_trace.h; 0: none
 };
 
 struct NodeRecord {
@@ -45,8 +46,8 @@ struct NodeRecord {
 struct ThreadRecord {
   std::vector<PartRecord> parts;
   std::vector<NodeRecord> nodes;
-  nn::DeviceTracer* tracer =
-      nullptr;  // of what the thread hands over; null: nothing, or to a device that tells nothing
+  // Traces what the thread hands over. Null: there is no device, or one that cannot tell.
+  nn::DeviceTracer* tracer = nullptr;
 };
 
 // What the accelerator ran in a step.
@@ -66,7 +67,7 @@ struct StepRecord {
 
 class StepRecorder {
  public:
-  // `tracer`: of the accelerator called `device`; null: there is none, or it has none.
+  // `tracer` is that of the accelerator called `device`. Null: there is none, or it has none.
   explicit StepRecorder(int replicas, std::unique_ptr<nn::DeviceTracer> tracer = nullptr, std::string device = "");
   StepRecorder(const StepRecorder&) = delete;
   StepRecorder& operator=(const StepRecorder&) = delete;
@@ -74,13 +75,13 @@ class StepRecorder {
 
   const std::vector<StepRecord>& steps() const { return steps_; }
 
-  // For trainers. The trainer's thread begins a step; then each replica's thread writes its own records.
+  // For trainers. The trainer's thread begins a step. Then each replica's thread writes records of its own.
   void begin_step(int64_t global_step);
   ThreadRecord& trainer() { return steps_.back().trainer; }
   ThreadRecord& replica(int replica) { return steps_.back().replicas[static_cast<size_t>(replica)]; }
-  // After a step: waits for the device, and takes what it ran into the step's record.
+  // Call it after a step. Blocks until the device is done, and takes what it ran into the step's record.
   void collect();
-  // For the replica's executor, as long as the recorder lives.
+  // Returns the observer for the replica's executor. It lives as long as the recorder.
   nn::NodeObserver& node_observer(int replica) { return *observers_[static_cast<size_t>(replica)]; }
 
  private:
@@ -91,7 +92,7 @@ class StepRecorder {
   std::vector<std::unique_ptr<nn::NodeObserver>> observers_;
 };
 
-// Writes a part's begin and end into `thread`, and makes it a span of its tracer; null: nothing.
+// Writes a part's begin and end into `thread`, and makes the part a span of its tracer. Null: does nothing.
 class RecordedPart {
  public:
   RecordedPart(ThreadRecord* thread, StepPart part) : thread_(thread), part_(part) {

@@ -11,10 +11,10 @@
 
 namespace trainyard::train {
 
-// The trace starts with the first step. A layer's event is named after its nodes, joined by " + ", or after the kernel
-// if it serves no node alone; its arguments are kernel, kind, and bytes and flops where the executor reports them. What
-// an accelerator ran is named after the kernel, and tells the layer, and a flow leads to it from the hand-over. Where
-// it overlaps with what the same stream ran before, it stands in a further track of the stream.
+// Returns the trace, which starts with the first step. A layer's event is named after its nodes, joined by " + ", or
+// after the kernel if that serves no node alone. Its arguments are kernel, kind, and bytes and flops where the executor
+// reports them. What an accelerator ran is named after the kernel and tells the layer, and a flow leads to it from the
+// hand-over. Where it overlaps with what the same stream ran before, it stands in a further track of the stream.
 formats::Trace step_trace(std::span<const StepRecord> steps, const nn::Graph& graph);
 
 }  // namespace trainyard::train

@@ -18,14 +18,15 @@
 
 namespace trainyard::train {
 
-// One thread at a time, which uses the accelerator.
+// Moves batches. One thread at a time, which uses the accelerator.
 class BatchTransfer {
  public:
-  // keeps_images: no step changes its images, so that those of a source that gives the same ones again travel once.
+  // `keeps_images` says that no step changes its images, so that the images of a source that gives the same ones again
+  // travel once.
   BatchTransfer(std::shared_ptr<nn::Accelerator> accelerator, bool keeps_images);
 
-  // The batch on the device, for work that is handed over from now on. Images that were made there stay where they are;
-  // what was moved stays until the second call after this one.
+  // Returns the batch on the device, for work that is handed over from now on. Images that were made there stay where
+  // they are. What was moved stays until the second call after this one.
   data::Batch move(const data::Batch& host);
 
  private:

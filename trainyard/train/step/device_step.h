@@ -1,4 +1,4 @@
-// One replica's steps on an accelerator: batches travel beside the step before (train/batch_transfer.h), steps are
+// One replica's steps on an accelerator: batches travel beside the step before (train/step/batch_transfer.h), steps are
 // captured where that is asked for, and running out of memory becomes an error that says what would fit.
 //
 // A captured step reads where it read when it was recorded, so each batch is copied from where it arrived to there: one
@@ -27,16 +27,17 @@ class DeviceStep {
     std::string obstacle;      // to capturing; empty: none
     bool keeps_images = true;  // false where something may change a batch in place
     int64_t classes = 0;       // of the model: labels are checked here, where they still lie on the host
-    int64_t bytes_per_image = 0, fixed_bytes = 0;  // for the estimate of what fits (nn/device_memory.h)
+    int64_t bytes_per_image = 0, fixed_bytes = 0;  // for the estimate of what fits (nn/execution/device_memory.h)
   };
   DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options);
 
-  // Calls step(batch) with the batch on the device, records and replays it, or replays what was recorded: then the
-  // tensors that `step` made while it was recorded hold the new values. `observed`: as StepCapture::next(). Throws what
-  // `step` throws; kNoSpace, with what was asked, held and free, where the device's memory does not do.
+  // Does one step with the batch on the device, in one of three ways: calls step(batch); records and replays it; or
+  // replays what was recorded. After a replay the tensors that `step` made while it was recorded hold the new values.
+  // `observed` is that of StepCapture::next(). Throws what `step` throws, and kNoSpace, with what was asked, held and
+  // free, where the device's memory is not enough.
   enum class Done { kCalled, kRecorded, kReplayed };
   Done run(const data::Batch& batch, bool observed, const std::function<void(const data::Batch&)>& step);
-  // The same for a step that is never captured: a micro-step.
+  // Does the same for a step that is never captured: a micro-step.
   void run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step);
 
  private:

@@ -26,31 +26,32 @@ class NanGuard {
     OnNan on_nan = OnNan::kStop;
     int replicas = 1;      // here
     bool exchange = true;  // of gradients, between replicas here or with other processes
-    // An automatic loss scale skips steps with infinite gradients by its own rule, and makes them on purpose: then only
-    // losses count.
+    // True where an automatic loss scale owns the gradients: it skips steps with infinite ones by its own rule, and
+    // makes them on purpose. Then only losses count.
     bool scaler_owns_gradients = false;
   };
   explicit NanGuard(const Options& options);
 
-  // In this order, on the replica's thread: before its forward, before its gradients are reduced, before its update.
+  // Called in this order on the replica's thread: before its forward, before its gradients are reduced, before its
+  // update.
   void begin_step(int replica, const nn::ParameterSet& parameters);
   void look_at_loss(int replica, const at::Tensor& loss, nn::ParameterSet& parameters);
   void look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state);
 
-  // Between steps, on the trainer's thread.
+  // Returns true when something was not finite. Between steps, on the trainer's thread.
   bool found() const;
   bool found(int replica) const;  // in what this replica has seen
   bool loss_found(int replica) const { return at(replica).loss; }
-  // The first gradient that is not finite, without the mark of a loss that is not.
+  // Returns the first gradient that is not finite, without the mark of a loss that is not.
   std::optional<std::string> first_gradient(const nn::ParameterSet& parameters) const;
   // Puts back the statistics that begin_step() met. May be called again.
   void restore_statistics(int replica, nn::ParameterSet& parameters) const;
-  // kIgnore: the only warning has been given, so nothing more needs to be looked at.
+  // For kIgnore, when the only warning has been given: nothing more needs to be looked at.
   void stop_watching() { watching_ = false; }
   bool watching() const { return watching_; }
 
  private:
-  // A cache line each: replicas write at the same moment.
+  // Each on a cache line of its own, because replicas write at the same moment.
   struct alignas(64) Replica {
     bool loss = false, gradients = false;  // not finite
     std::vector<std::byte> statistics;     // all buffers, one behind the other
@@ -63,10 +64,11 @@ class NanGuard {
   std::vector<Replica> replicas_;
 };
 
-// What a message says of the first gradient, parameter or statistic that is not finite: "conv1.weight (NaN)". Gradients
-// come in the order in which backward makes them; `marked`: the first element of all does not count. nullopt: all are
-// finite.
+// Returns what a message says of the first gradient that is not finite: "conv1.weight (NaN)"; nullopt when all are
+// finite. Gradients come in the order in which backward makes them. With `marked` the first element of all does not
+// count.
 std::optional<std::string> first_non_finite_gradient(const nn::ParameterSet& parameters, bool marked = false);
+// Returns the same for parameters and statistics.
 std::optional<std::string> first_non_finite_value(const nn::ParameterSet& parameters);
 
 }  // namespace trainyard::train

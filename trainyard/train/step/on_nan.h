@@ -12,7 +12,7 @@ enum class OnNan {
   kIgnore,  // the update is applied; the first such step is warned about
 };
 
-// "stop", "skip" or "ignore"; throws kInvalidArgument for another name.
+// Returns the choice called "stop", "skip" or "ignore". Throws kInvalidArgument for another name.
 OnNan on_nan_from_name(std::string_view name);
 
 inline constexpr int64_t kMostSkips = 100;

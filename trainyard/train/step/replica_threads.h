@@ -1,8 +1,9 @@
-// Threads for replicas that live as long as a training: a step's work is handed to all of them at once, and they meet
+// Threads for replicas that live as long as a training. A step's work is handed to all of them at once, and they meet
 // again at its end.
 //
-//   ReplicaThreads threads({{.name = "replica 0"}, {.name = "replica 1"}}, [&](const core::Error& error) {
-//   communicator.abort(error); }); threads.run([&](int replica) { forward_backward(replica); });
+//   ReplicaThreads threads({{.name = "replica 0"}, {.name = "replica 1"}},
+//                          [&](const core::Error& error) { communicator.abort(error); });
+//   threads.run([&](int replica) { forward_backward(replica); });
 #pragma once
 
 #include <condition_variable>
@@ -19,14 +20,14 @@ namespace trainyard::train {
 
 class ReplicaThreads {
  public:
-  // One thread for each of the options. on_first_error is called once in a run(), on the thread whose work threw first,
-  // before the others have ended: it must wake those that wait for it.
+  // Makes one thread for each of the options. on_first_error is called once in a run(), on the thread whose work threw
+  // first, before the others have ended: it must wake those that wait for it.
   ReplicaThreads(std::vector<core::ThreadOptions> replicas, std::function<void(const core::Error&)> on_first_error);
   // Ends and joins the threads. Not during run().
   ~ReplicaThreads();
 
-  // Calls work(replica) on each replica's thread and waits for all of them. Throws the first error, with the replica in
-  // front. One caller at a time.
+  // Calls work(replica) on each replica's thread and blocks until all of them are done. Throws the first error, with
+  // the replica in front. One caller at a time.
   void run(const std::function<void(int)>& work);
 
  private:

@@ -13,15 +13,16 @@ class StepCapture {
   enum class Action { kRun, kRecord, kReplay };
   static constexpr int kWarmupSteps = 3;
 
-  // `obstacle`: why this run's steps cannot be recorded; empty: they can. One line says so at once. `first`: false for
-  // other replicas than the first of a run, which say only what goes wrong with them alone.
+  // `obstacle` says why this run's steps cannot be recorded, and is empty where they can; one line says so at once.
+  // `first` is false for other replicas than the first of a run, which say only what goes wrong with them alone.
   explicit StepCapture(const std::string& obstacle = "", bool first = true);
 
-  // What to do with the next step: its images have this shape; `observed`: somebody listens to the single kernels.
+  // Returns what to do with the next step. `images` is the shape of its images; `observed` says that somebody listens
+  // to the single kernels.
   Action next(const std::vector<int64_t>& images, bool observed);
-  // A kRecord was done; that step is still to be replayed.
+  // Says that a kRecord was done. That step is still to be replayed.
   void recorded();
-  // A kRecord failed, and that step is to be run as it is, as all later ones: one line says why.
+  // Says that a kRecord failed. That step is to be run as it is, and so are all later ones. One line says why.
   void give_up(const std::string& why);
 
   bool has_recording() const { return recorded_; }

@@ -1,6 +1,6 @@
 // Which algorithm a convolution runs with: direct, or Winograd where that is faster. The run's choices come first
-// (nn/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction set and number of
-// threads and kept for the process and in a file for the next one, or follows a rule on the shape.
+// (nn/execution/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction set and
+// number of threads and kept for the process and in a file for the next one, or follows a rule on the shape.
 #pragma once
 
 #include <map>

@@ -1,10 +1,10 @@
 // What each kernel of the CPU plan works on: plain pointers and sizes. Included by code that is compiled for one
 // instruction set (see kernels.h), so it includes nothing that has code of its own.
 //
-// Maps are in blocked layout (nn/cpu/feature_map.h) with the block of the instruction set, of `dtype`; sums are fp32 or
-// wider, never 16 bits. Vectors "[padded]" are float with one element a padded channel, zero in pad lanes. No output
-// may overlap an input unless it says so. Kernels use the calling thread's OpenMP team, and give the same bits for any
-// number of threads.
+// Maps are in blocked layout (nn/cpu/kernels/feature_map.h) with the block of the instruction set, of `dtype`; sums are
+// fp32 or wider, never 16 bits. Vectors "[padded]" are float with one element a padded channel, zero in pad lanes. No
+// output may overlap an input unless it says so. Kernels use the calling thread's OpenMP team, and give the same bits
+// for any number of threads.
 #pragma once
 
 #include <cstdint>

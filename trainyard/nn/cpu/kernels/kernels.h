@@ -1,7 +1,7 @@
 // The CPU plan's own kernels. Their sources are compiled once for each instruction set, in a namespace of its name
-// (trainyard_kernels in CMakeLists.txt), and chosen here by nn/cpu/isa.h. So that no code for a higher set reaches a
-// lower one through a shared inline function, those sources include only arguments.h and <cstdint>-like headers, and
-// keep their helpers in anonymous namespaces.
+// (trainyard_kernels in CMakeLists.txt), and chosen here by nn/cpu/kernels/isa.h. So that no code for a higher set
+// reaches a lower one through a shared inline function, those sources include only arguments.h and <cstdint>-like
+// headers, and keep their helpers in anonymous namespaces.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/arguments.h"
