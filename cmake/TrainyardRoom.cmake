@@ -161,15 +161,25 @@ function(trainyard_objects target libraries)
   target_link_libraries(${target} PRIVATE trainyard_settings fmt::fmt ${libraries})
 endfunction()
 
-# Compiles the target's sources several at a time: LibTorch's headers, which are most of a compilation, are read once for
-# all of them. Not for kernels: what is inlined where may decide which products and sums are fused, and so their bits. Not for
-# models either, which include no LibTorch. One warning takes what is included for a
-# header; the dev build has it on.
+# Compiles the target's sources several at a time, those of one folder together: LibTorch's headers, which are most of a
+# compilation, are read once for all of them. Not for kernels: what is inlined where may decide which products and sums are
+# fused, and so their bits. Not for models either, which include no LibTorch. One warning takes what is included for a header; the
+# dev build has it on.
 function(trainyard_unity target)
-  if(TRAINYARD_UNITY AND NOT target STREQUAL "trainyard_models")
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  if(NOT TRAINYARD_UNITY OR target STREQUAL "trainyard_models")
+    return()
   endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
+  set(most_sources 14)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(folder "${source}" DIRECTORY)
+    string(MAKE_C_IDENTIFIER "in_${folder}" group)
+    math(EXPR ${group} "${${group}} + 1")
+    math(EXPR part "${${group}} / ${most_sources}")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP "${group}_${part}")
+  endforeach()
 endfunction()
 
 # One precompiled header of LibTorch's heavy parts (30 s to make), shared by the few sources that need them.

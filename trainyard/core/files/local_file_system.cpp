@@ -17,18 +17,10 @@ constexpr size_t kWriteBufferBytes = size_t{64} << 10;
 // Linux moves at most 2 GiB - 4 KiB a call; asking for less keeps counts out of that corner.
 constexpr size_t kMaxTransferBytes = size_t{1} << 30;
 
-// The result of `call`, repeated as long as a signal interrupts it.
-template <typename Call>
-auto retry(Call call) {
-  auto result = call();
-  while (result == -1 && errno == EINTR) result = call();
-  return result;
-}
-
 class Descriptor {
  public:
   Descriptor(SystemCalls& system, const std::string& path, int flags, std::string_view operation) : system_(system) {
-    value_ = retry([&] { return system_.open(path.c_str(), flags | O_CLOEXEC, 0666); });
+    value_ = retry_interrupted([&] { return system_.open(path.c_str(), flags | O_CLOEXEC, 0666); });
     if (value_ == -1) throw system_error(errno, operation, path);
   }
   ~Descriptor() { close(); }
@@ -55,7 +47,7 @@ class LocalReadableFile : public ReadableFile {
   LocalReadableFile(SystemCalls& system, const std::string& path)
       : system_(system), path_(path), descriptor_(system, path, O_RDONLY | O_NONBLOCK, "open file") {
     struct stat status {};
-    if (retry([&] { return system_.fstat(descriptor_.get(), &status); }) == -1) {
+    if (retry_interrupted([&] { return system_.fstat(descriptor_.get(), &status); }) == -1) {
       throw system_error(errno, "read the size of file", path_);
     }
     if (S_ISDIR(status.st_mode)) throw system_error(EISDIR, "open file", path_);
@@ -75,7 +67,8 @@ class LocalReadableFile : public ReadableFile {
     while (done < out.size()) {
       const size_t count = std::min(out.size() - done, kMaxTransferBytes);
       const auto position = static_cast<off_t>(offset + done);
-      const ssize_t moved = retry([&] { return system_.pread(descriptor_.get(), out.data() + done, count, position); });
+      const ssize_t moved =
+          retry_interrupted([&] { return system_.pread(descriptor_.get(), out.data() + done, count, position); });
       if (moved == -1) throw system_error(errno, "read file", path_);
       if (moved == 0) {
         throw Error(ErrorCode::kCorruptData, {.problem = "file ends early",
@@ -130,7 +123,7 @@ class LocalWritableFile : public WritableFile {
   void sync() override {
     flush();
     // An fsync that failed is never tried again: Linux has dropped the dirty pages and the second call would succeed.
-    if (retry([&] { return system_.fsync(descriptor_.get()); }) == -1) fail(errno, "sync file");
+    if (retry_interrupted([&] { return system_.fsync(descriptor_.get()); }) == -1) fail(errno, "sync file");
   }
 
   void close() override {
@@ -155,7 +148,7 @@ class LocalWritableFile : public WritableFile {
   void write_through(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
       const size_t count = std::min(bytes.size(), kMaxTransferBytes);
-      const ssize_t moved = retry([&] { return system_.write(descriptor_.get(), bytes.data(), count); });
+      const ssize_t moved = retry_interrupted([&] { return system_.write(descriptor_.get(), bytes.data(), count); });
       if (moved == -1) fail(errno, "write file");
       bytes = bytes.subspan(static_cast<size_t>(moved));
     }
@@ -185,14 +178,14 @@ class LocalFileSystem : public FileSystem {
 
   bool exists(const std::string& path) override {
     struct stat status {};
-    if (retry([&] { return system_.stat(path.c_str(), &status); }) == 0) return true;
+    if (retry_interrupted([&] { return system_.stat(path.c_str(), &status); }) == 0) return true;
     if (errno == ENOENT || errno == ENOTDIR) return false;
     throw system_error(errno, "look for file", path);
   }
 
   FileInfo info(const std::string& path) override {
     struct stat status {};
-    if (retry([&] { return system_.stat(path.c_str(), &status); }) == -1) {
+    if (retry_interrupted([&] { return system_.stat(path.c_str(), &status); }) == -1) {
       throw system_error(errno, "look at file", path);
     }
     return {.size = static_cast<uint64_t>(status.st_size),
@@ -203,7 +196,7 @@ class LocalFileSystem : public FileSystem {
 
   std::vector<std::string> list(const std::string& directory) override {
     std::vector<std::string> names;
-    if (retry([&] { return system_.list(directory.c_str(), names); }) == -1) {
+    if (retry_interrupted([&] { return system_.list(directory.c_str(), names); }) == -1) {
       throw system_error(errno, "list directory", directory);
     }
     std::sort(names.begin(), names.end());
@@ -221,7 +214,7 @@ class LocalFileSystem : public FileSystem {
   void rename(const std::string& from, const std::string& to) override {
     // rename(2) would silently replace an empty directory, and /dev/null for everyone.
     struct stat status {};
-    const bool exists = retry([&] { return system_.stat(to.c_str(), &status); }) == 0;
+    const bool exists = retry_interrupted([&] { return system_.stat(to.c_str(), &status); }) == 0;
     if (exists && S_ISDIR(status.st_mode)) {
       throw system_error(EEXIST, fmt::format("rename {} to an existing directory", from), to);
     }
@@ -229,32 +222,33 @@ class LocalFileSystem : public FileSystem {
       throw Error(ErrorCode::kInvalidArgument,
                   {.problem = "a pipe or device is not replaced by a file", .where = to, .remedy = "name a file"});
     }
-    if (retry([&] { return system_.rename(from.c_str(), to.c_str()); }) == -1) {
+    if (retry_interrupted([&] { return system_.rename(from.c_str(), to.c_str()); }) == -1) {
       throw system_error(errno, fmt::format("rename {}", from), to);
     }
   }
 
   void remove_file(const std::string& path) override {
-    if (retry([&] { return system_.unlink(path.c_str()); }) == -1) throw system_error(errno, "remove file", path);
+    if (retry_interrupted([&] { return system_.unlink(path.c_str()); }) == -1)
+      throw system_error(errno, "remove file", path);
   }
 
   void remove_tree(const std::string& path) override {
     struct stat status {};
-    if (retry([&] { return system_.lstat(path.c_str(), &status); }) == -1) {
+    if (retry_interrupted([&] { return system_.lstat(path.c_str(), &status); }) == -1) {
       if (errno == ENOENT) return;
       throw system_error(errno, "look at file", path);
     }
     // A symbolic link is removed, not followed.
     if (!S_ISDIR(status.st_mode)) return remove_file(path);
     for (const std::string& name : list(path)) remove_tree(join_path(path, name));
-    if (retry([&] { return system_.rmdir(path.c_str()); }) == -1) {
+    if (retry_interrupted([&] { return system_.rmdir(path.c_str()); }) == -1) {
       throw system_error(errno, "remove directory", path);
     }
   }
 
   void sync_directory(const std::string& directory) override {
     Descriptor descriptor(system_, directory, O_RDONLY | O_DIRECTORY, "open directory");
-    if (retry([&] { return system_.fsync(descriptor.get()); }) == -1) {
+    if (retry_interrupted([&] { return system_.fsync(descriptor.get()); }) == -1) {
       throw system_error(errno, "sync directory", directory);
     }
   }
@@ -262,10 +256,10 @@ class LocalFileSystem : public FileSystem {
  private:
   // 0 when there is a directory afterwards; else -1 with errno set.
   int make_directory(const std::string& path) {
-    if (retry([&] { return system_.mkdir(path.c_str(), 0777); }) == 0) return 0;
+    if (retry_interrupted([&] { return system_.mkdir(path.c_str(), 0777); }) == 0) return 0;
     if (errno != EEXIST) return -1;
     struct stat status {};
-    if (retry([&] { return system_.stat(path.c_str(), &status); }) == -1) return -1;
+    if (retry_interrupted([&] { return system_.stat(path.c_str(), &status); }) == -1) return -1;
     if (S_ISDIR(status.st_mode)) return 0;
     errno = ENOTDIR;
     return -1;

@@ -23,13 +23,6 @@ constexpr size_t kLongestCommand = 2000;  // bytes
 // Holders that end remove the file, so that another one has to be opened. They do not do it that often.
 constexpr int kMostTries = 100;
 
-template <typename Call>
-int retry(Call call) {
-  int result = call();
-  while (result == -1 && errno == EINTR) result = call();
-  return result;
-}
-
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
@@ -126,14 +119,14 @@ LockFile::~LockFile() {
 
 bool LockFile::lock() {
   for (int tries = 0; tries < kMostTries; ++tries) {
-    descriptor_ = retry([&] { return system_.open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
+    descriptor_ = retry_interrupted([&] { return system_.open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
     // Another user's: it can be asked for its lock, and read.
     if (descriptor_ == -1 && errno == EACCES) {
-      descriptor_ = retry([&] { return system_.open(path_.c_str(), O_RDONLY | O_CLOEXEC, 0); });
+      descriptor_ = retry_interrupted([&] { return system_.open(path_.c_str(), O_RDONLY | O_CLOEXEC, 0); });
       if (descriptor_ == -1) errno = EACCES;
     }
     if (descriptor_ == -1) throw system_error(errno, "make lock file", path_);
-    if (retry([&] { return system_.flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) {
+    if (retry_interrupted([&] { return system_.flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) {
       if (is_current()) return true;
     } else if (errno == EWOULDBLOCK) {
       if (const std::optional<std::string> holder = read_current()) throw taken(path_, *holder, false);
@@ -161,9 +154,9 @@ std::optional<std::string> LockFile::read_current() const {
 bool LockFile::is_current() const {
   struct stat opened {
   }, named{};
-  if (retry([&] { return system_.fstat(descriptor_, &opened); }) == -1)
+  if (retry_interrupted([&] { return system_.fstat(descriptor_, &opened); }) == -1)
     throw system_error(errno, "look at file", path_);
-  if (retry([&] { return system_.stat(path_.c_str(), &named); }) == -1) {
+  if (retry_interrupted([&] { return system_.stat(path_.c_str(), &named); }) == -1) {
     if (errno == ENOENT) return false;
     throw system_error(errno, "look at file", path_);
   }
@@ -188,7 +181,7 @@ void LockFile::claim_by_text() {
 
 // Removed while it is held: whoever opened it before sees that another file, or none, has its name.
 void LockFile::release() {
-  retry([&] { return system_.unlink(path_.c_str()); });
+  retry_interrupted([&] { return system_.unlink(path_.c_str()); });
 }
 
 }  // namespace trainyard::core

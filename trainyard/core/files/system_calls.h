@@ -3,6 +3,7 @@
 // LockFile use it.
 #pragma once
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,13 @@ class SystemCalls {
   // opendir, readdir and closedir in one: fills `names` (without "." and "..", unsorted), 0 on success.
   virtual int list(const char* path, std::vector<std::string>& names);
 };
+
+// Returns the result of `call`, repeated as long as a signal interrupts it.
+template <typename Call>
+auto retry_interrupted(Call call) {
+  auto result = call();
+  while (result == -1 && errno == EINTR) result = call();
+  return result;
+}
 
 }  // namespace trainyard::core
