@@ -79,6 +79,24 @@ LayerCase convolution_relu(std::string name, Shape image, Convolution op, Functi
   return layer;
 }
 
+// Infinity times weights above zero is infinity, in all channels: NaN in pad lanes between the two shows.
+LayerCase convolutions_in_a_row() {
+  const auto convolve = [](auto& b, const char* name, Value x, int64_t channels) {
+    return b.convolution(name, x, {.out_channels = channels, .kernel = 1, .weight_init = Initializer::constant(2)});
+  };
+  return other("ConvolutionsInARow", {5, 4, 3},
+               [=](auto& b, Value x) { return convolve(b, "layer", convolve(b, "first", x, 19), 7); });
+}
+
+// The image is a factor of the convolution's gradient: one of its elements that is not finite is such a gradient.
+LayerCase gated_convolution(std::string name, const Convolution& op) {
+  LayerCase layer = convolution(std::move(name), {op.out_channels, 6, 7}, op);
+  for (LayerCase::Build* build : {&layer.build, &layer.padded}) {
+    *build = [inner = *build](GraphBuilder& b, Value x) { return b.multiply("gate", inner(b, x), x); };
+  }
+  return layer;
+}
+
 Value squeeze_and_excitation(GraphBuilder& b, Value x) {
   const int64_t channels = b.shape(x)[0];
   Value scale = b.linear("down", b.global_average_pool("pool", x), {.out_features = 2});
@@ -138,6 +156,10 @@ std::vector<LayerCase> layer_cases() {
                        {.out_channels = 16, .kernel = 3, .stride = 2, .padding = Padding::all(1), .bias = true}),
       convolution_relu("ConvolutionDepthwiseRelu6", {19, 6, 5},
                        {.out_channels = 19, .kernel = 3, .padding = Padding::all(1), .groups = 19}, Function::kRelu6),
+      convolutions_in_a_row(),
+      gated_convolution("ConvolutionGated", {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
+      gated_convolution("ConvolutionGatedBias",
+                        {.out_channels = 32, .kernel = 3, .padding = Padding::all(1), .bias = true}),
       convolution("ConvolutionOnePixel", {5, 1, 1}, {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
       norm("BatchNorm", {5, 4, 3}, {}),
       norm("BatchNormNoScale", {3, 5, 2}, {.epsilon = 1e-3, .decay = 0.999, .scale = false}),
