@@ -88,11 +88,14 @@ LayerCase convolutions_in_a_row() {
                [=](auto& b, Value x) { return convolve(b, "layer", convolve(b, "first", x, 19), 7); });
 }
 
-// The image is a factor of the convolution's gradient: one of its elements that is not finite is such a gradient.
-LayerCase gated_convolution(std::string name, const Convolution& op) {
-  LayerCase layer = convolution(std::move(name), {op.out_channels, 6, 7}, op);
+// The image is a factor of the convolution's gradient: where it is infinite, that is, and the convolution's input is
+// not.
+LayerCase gated_convolution(std::string name, Shape image, const Convolution& op) {
+  LayerCase layer = convolution(std::move(name), std::move(image), op);
   for (LayerCase::Build* build : {&layer.build, &layer.padded}) {
-    *build = [inner = *build](GraphBuilder& b, Value x) { return b.multiply("gate", inner(b, x), x); };
+    *build = [inner = *build](GraphBuilder& b, Value x) {
+      return b.multiply("gate", inner(b, b.activation("tanh", x, Function::kTanh)), x);
+    };
   }
   return layer;
 }
@@ -157,9 +160,10 @@ std::vector<LayerCase> layer_cases() {
       convolution_relu("ConvolutionDepthwiseRelu6", {19, 6, 5},
                        {.out_channels = 19, .kernel = 3, .padding = Padding::all(1), .groups = 19}, Function::kRelu6),
       convolutions_in_a_row(),
-      gated_convolution("ConvolutionGated", {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
-      gated_convolution("ConvolutionGatedBias",
+      gated_convolution("ConvolutionGated", {32, 6, 7},
                         {.out_channels = 32, .kernel = 3, .padding = Padding::all(1), .bias = true}),
+      gated_convolution("ConvolutionGatedGroups", {24, 5, 6},
+                        {.out_channels = 24, .kernel = 3, .padding = Padding::all(1), .groups = 2}),
       convolution("ConvolutionOnePixel", {5, 1, 1}, {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
       norm("BatchNorm", {5, 4, 3}, {}),
       norm("BatchNormNoScale", {3, 5, 2}, {.epsilon = 1e-3, .decay = 0.999, .scale = false}),

@@ -6,21 +6,6 @@
 #include <fmt/core.h>
 
 namespace trainyard::nn::cpu {
-namespace {
-
-bool all_meet(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t before) {
-  for (int64_t o = 0; o < out; ++o) {
-    bool meets = false;
-    for (int64_t k = 0; k < kernel; ++k) {
-      const int64_t at = o * stride + k * dilation - before;
-      meets = meets || (at >= 0 && at < in);
-    }
-    if (!meets) return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 ConvolutionShape convolution_shape(const Node& node, const Shape& image, int64_t batch, DataType dtype) {
   const auto& op = std::get<Convolution>(node.op);
@@ -49,11 +34,6 @@ ConvolutionShape convolution_shape(const Node& node, const Shape& image, int64_t
           .right = after(image[2], node.shape[2], op.kernel.width, op.stride.width, op.dilation.width, padding.left),
           .bias = op.bias,
           .dtype = dtype};
-}
-
-bool all_windows_meet_input(const ConvolutionShape& s) {
-  return all_meet(s.in_height, s.out_height, s.kernel_height, s.stride_height, s.dilation_height, s.top) &&
-         all_meet(s.in_width, s.out_width, s.kernel_width, s.stride_width, s.dilation_width, s.left);
 }
 
 std::string convolution_name(const ConvolutionShape& s, const ConvolutionKernel& kernel) {

@@ -14,9 +14,6 @@ namespace trainyard::nn::cpu {
 // `image`: the logical shape of the convolution's input.
 ConvolutionShape convolution_shape(const Node& node, const Shape& image, int64_t batch, DataType dtype);
 
-// Whether no window of the output lies all in the padding.
-bool all_windows_meet_input(const ConvolutionShape& shape);
-
 // "conv 3x3 jit:avx512_common"
 std::string convolution_name(const ConvolutionShape& s, const ConvolutionKernel& kernel);
 

@@ -106,9 +106,6 @@ class ConvolutionStep : public PlanStep {
     const int64_t scratch =
         std::max(backward_weights_->scratch_bytes(), backward_data_ != nullptr ? backward_data_->scratch_bytes() : 0);
     backward_scratch_ = builder.acquire(scratch);
-    wants_finite_gradient_ =
-        backward_weights_->multiplies_pairs() ||
-        (backward_data_ != nullptr && (backward_data_->multiplies_pairs() || backward_data_->mixes_groups()));
     if (backward_data_ == nullptr) return;
     backward_packed_ = builder.acquire(backward_data_->weights_bytes());
     source_gradient_ = builder.give_gradient(source_, false).buffer;
@@ -126,12 +123,12 @@ class ConvolutionStep : public PlanStep {
       for (size_t i = 0; i < gradients_.size(); ++i) a.gradients[i] = run.at(gradients_[i]);
       activation_backward(a);
     }
+    if (backward_data_ != nullptr) {
+      send_back(run);
+    }
     backward_weights_->backward_weights(run.at(kept_source_), run.at(gradient_), run.at(packed_gradient_),
                                         run.at<float>(bias_gradient_), run.at(backward_scratch_));
-    const bool finite = !wants_finite_gradient_ || is_gradient_finite(run);
-    if (backward_data_ != nullptr) send_back(run, finite);
-    if (backward_weights_->multiplies_pairs() &&
-        !(finite && guard_.is_source_finite(run, source_, run.at(kept_source_)))) {
+    if (backward_weights_->multiplies_pairs() && !guard_.is_source_finite(run, source_, run.at(kept_source_))) {
       send_exact_weight_gradient(run);
     } else {
       send_weight_gradient(run);
@@ -142,31 +139,14 @@ class ConvolutionStep : public PlanStep {
   }
 
  private:
-  // Sums over all of the output's pixels are there, and mostly shorter than the gradient: what is not finite makes them
-  // so, too. A pixel whose window lies in the padding has no part in the weights' gradient.
-  bool is_gradient_finite(const Run& run) const {
-    const int64_t elements = output_map_.elements();
-    const int64_t weights = backward_weights_->weights_bytes() / static_cast<int64_t>(sizeof(float));
-    float largest = kUnbounded;
-    if (shape_.bias) {
-      largest = largest_of(run.at(bias_gradient_), shape_.out_channels, DataType::kFloat);
-    } else if (weights < elements && all_windows_meet_input(shape_)) {
-      largest = largest_of(run.at(packed_gradient_), weights, DataType::kFloat);
-    } else {
-      largest = largest_of(run.at(gradient_), elements, shape_.dtype);
-    }
-    return std::isfinite(largest);
-  }
-
-  void send_back(const Run& run, bool finite) const {
+  void send_back(const Run& run) const {
     const void* const gradient = run.at(gradient_);
-    void* const to = run.at(source_gradient_);
-    if (!finite && (backward_data_->mixes_groups() || backward_data_->multiplies_pairs())) {
-      return convolve_groups_backward_data(shape_, weight(), gradient, to);
+    if (backward_data_->mixes_groups() && !std::isfinite(largest_of(gradient, output_map_.elements(), shape_.dtype))) {
+      return convolve_groups_backward_data(shape_, weight(), gradient, run.at(source_gradient_));
     }
     void* const packed = run.at(backward_packed_);
     backward_data_->pack(weight(), packed);
-    backward_data_->backward_data(gradient, packed, to, run.at(backward_scratch_));
+    backward_data_->backward_data(gradient, packed, run.at(source_gradient_), run.at(backward_scratch_));
   }
 
   // What a forward needs beside its input and output. In training values change with every step, so that packed weights
@@ -246,7 +226,6 @@ class ConvolutionStep : public PlanStep {
     sink.write(weight_, plain);
   }
 
-  // Slowly, and with no pairs of numbers.
   void send_exact_weight_gradient(const Run& run) const {
     const at::Tensor plain = at::empty(context_.parameters->value(weight_).sizes(), at::kFloat);
     exact_weight_gradient(shape_, run.at(kept_source_), run.at(gradient_), plain.data_ptr<float>());
@@ -266,7 +245,6 @@ class ConvolutionStep : public PlanStep {
   ValueId source_ = -1, output_ = -1;
   MapShape output_map_;
   bool rounded_ = false;  // source_data_ is the image in 16 bits
-  bool wants_finite_gradient_ = false;
   BufferId source_data_, output_data_, kept_source_, kept_output_, gradient_, source_gradient_, packed_gradient_,
       bias_gradient_, backward_scratch_, backward_packed_;
   std::vector<BufferId> gradients_;
