@@ -1,6 +1,7 @@
 #include "trainyard/nn/cpu/plan/exact_convolution.h"
 
 #include <algorithm>
+#include <memory>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
