@@ -79,6 +79,27 @@ LayerCase convolution_relu(std::string name, Shape image, Convolution op, Functi
   return layer;
 }
 
+// Infinity times weights above zero is infinity, in all channels: NaN in pad lanes between the two shows.
+LayerCase convolutions_in_a_row() {
+  const auto convolve = [](auto& b, const char* name, Value x, int64_t channels) {
+    return b.convolution(name, x, {.out_channels = channels, .kernel = 1, .weight_init = Initializer::constant(2)});
+  };
+  return other("ConvolutionsInARow", {5, 4, 3},
+               [=](auto& b, Value x) { return convolve(b, "layer", convolve(b, "first", x, 19), 7); });
+}
+
+// The image is a factor of the convolution's gradient: where it is infinite, that is, and the convolution's input is
+// not.
+LayerCase gated_convolution(std::string name, Shape image, const Convolution& op) {
+  LayerCase layer = convolution(std::move(name), std::move(image), op);
+  for (LayerCase::Build* build : {&layer.build, &layer.padded}) {
+    *build = [inner = *build](GraphBuilder& b, Value x) {
+      return b.multiply("gate", inner(b, b.activation("tanh", x, Function::kTanh)), x);
+    };
+  }
+  return layer;
+}
+
 Value squeeze_and_excitation(GraphBuilder& b, Value x) {
   const int64_t channels = b.shape(x)[0];
   Value scale = b.linear("down", b.global_average_pool("pool", x), {.out_features = 2});
@@ -138,6 +159,11 @@ std::vector<LayerCase> layer_cases() {
                        {.out_channels = 16, .kernel = 3, .stride = 2, .padding = Padding::all(1), .bias = true}),
       convolution_relu("ConvolutionDepthwiseRelu6", {19, 6, 5},
                        {.out_channels = 19, .kernel = 3, .padding = Padding::all(1), .groups = 19}, Function::kRelu6),
+      convolutions_in_a_row(),
+      gated_convolution("ConvolutionGated", {32, 6, 7},
+                        {.out_channels = 32, .kernel = 3, .padding = Padding::all(1), .bias = true}),
+      gated_convolution("ConvolutionGatedGroups", {24, 5, 6},
+                        {.out_channels = 24, .kernel = 3, .padding = Padding::all(1), .groups = 2}),
       convolution("ConvolutionOnePixel", {5, 1, 1}, {.out_channels = 3, .kernel = 3, .padding = Padding::all(1)}),
       norm("BatchNorm", {5, 4, 3}, {}),
       norm("BatchNormNoScale", {3, 5, 2}, {.epsilon = 1e-3, .decay = 0.999, .scale = false}),

@@ -16,7 +16,6 @@
 // the same infinity, as in the reference, and the same elements of gradients not finite. NaN may be beyond that
 //   in a plane that a convolution's spoiled weight reaches: PyTorch's own kernels differ in whether zeros of a padding
 //     meet the weight (0 * NaN = NaN) or take no part
-//   beside a spoiled pixel, in 16-bit convolutions: they multiply pairs, some of them made up with zeros
 //   instead of an infinity, where a norm's infinite factor is folded
 //   in the tile of a Winograd convolution
 // and a shifted window's attention may give infinity for NaN: 0 or a weight of e^-100, times infinity.

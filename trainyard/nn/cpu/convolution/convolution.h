@@ -40,6 +40,8 @@ class ConvolutionKernel {
     bool inference = false;                             // forward: nothing is kept for a backward
     bool sum = false;                                   // forward: adds to what `output` holds, before the activation
     UnitActivation activation = UnitActivation::kNone;  // forward: one that is_fusable()
+    // Numbers meet no others than by the definition, slowly in 16 bits: !multiplies_pairs(). No plain input then.
+    bool exact = false;
   };
 
   // Whether forward kernels may have it: those that keep zeros, which is what pad lanes hold.
@@ -58,10 +60,13 @@ class ConvolutionKernel {
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
   virtual const char* implementation() const = 0;  // for people: oneDNN's name of it, or "lanes"
-  // Whether the activation makes a number of NaN (steps/nan_guard.h).
+  // Whether the activation makes a number of NaN (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }
   // Whether channels of a group are multiplied by zeros for other groups' sums, in which NaN and infinity leave NaN.
   virtual bool mixes_groups() const { return false; }
+  // Whether numbers are multiplied in pairs, of which one may be a neighbour times zero: NaN and infinity leave NaN in
+  // results that do not depend on them.
+  virtual bool multiplies_pairs() const { return false; }
 
   // plain: float, contiguous.
   virtual void pack(const float* plain, void* packed) const = 0;

@@ -184,6 +184,7 @@ class OneDnnKernel : public ConvolutionKernel {
     return activation_ == UnitActivation::kRelu || activation_ == UnitActivation::kRelu6;
   }
   bool mixes_groups() const override { return groups_.count != shape_.groups; }
+  bool multiplies_pairs() const override { return shape_.dtype == DataType::kBfloat16; }
 
   void pack(const float* plain, void* packed) const override {
     std::vector<float> expanded;

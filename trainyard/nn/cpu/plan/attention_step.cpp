@@ -2,6 +2,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
 #include "trainyard/nn/graph/attention_windows.h"
 
@@ -27,6 +28,14 @@ class AttentionStep : public SingleInputStep {
   }
 
   Remake remake() const override { return Remake::kCostly; }
+  // Values' means, as long as the products of queries and keys, and what is added to them, are far from infinity.
+  float bound(const Run& run) const override {
+    constexpr float kModest = 0x1p40F;
+    const float input = run.bounds[static_cast<size_t>(input_)];
+    const bool modest = input <= kModest && (!bias_.valid() || largest_of(run.at(bias_), op_.heads * bias_elements(),
+                                                                          DataType::kFloat) <= kModest);
+    return modest ? input * kRoundingUp : kUnbounded;
+  }
 
  private:
   static constexpr int64_t kFloatBytes = sizeof(float);

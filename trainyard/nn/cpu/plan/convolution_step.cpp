@@ -12,6 +12,7 @@
 #include "trainyard/nn/cpu/convolution/packed_weights.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/convolution_shape.h"
+#include "trainyard/nn/cpu/plan/exact_convolution.h"
 #include "trainyard/nn/cpu/plan/group_by_group.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/steps.h"
@@ -127,7 +128,11 @@ class ConvolutionStep : public PlanStep {
     }
     backward_weights_->backward_weights(run.at(kept_source_), run.at(gradient_), run.at(packed_gradient_),
                                         run.at<float>(bias_gradient_), run.at(backward_scratch_));
-    send_weight_gradient(run);
+    if (backward_weights_->multiplies_pairs() && !guard_.is_source_finite(run, source_, run.at(kept_source_))) {
+      send_exact_weight_gradient(run);
+    } else {
+      send_weight_gradient(run);
+    }
     if (shape_.bias) {
       context_.gradients->write(bias_, at::from_blob(run.at<float>(bias_gradient_), {shape_.out_channels}, at::kFloat));
     }
@@ -219,6 +224,12 @@ class ConvolutionStep : public PlanStep {
     const at::Tensor plain = at::empty(context_.parameters->value(weight_).sizes(), at::kFloat);
     backward_weights_->unpack(run.at(packed_gradient_), plain.data_ptr<float>());
     sink.write(weight_, plain);
+  }
+
+  void send_exact_weight_gradient(const Run& run) const {
+    const at::Tensor plain = at::empty(context_.parameters->value(weight_).sizes(), at::kFloat);
+    exact_weight_gradient(shape_, run.at(kept_source_), run.at(gradient_), plain.data_ptr<float>());
+    context_.gradients->write(weight_, plain);
   }
 
   const Node& node_;

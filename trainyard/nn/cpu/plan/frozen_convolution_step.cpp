@@ -103,7 +103,7 @@ class FrozenConvolutionStep : public PlanStep {
                    .inputs = {run.at(output_data_), run.at(residual_data_)},
                    .output = run.at(output_data_)});
     } else if (!safe || (!activates_ && activation_ != UnitActivation::kNone)) {
-      activate(run);  // which clears pad lanes, too: zero weights make NaN of an infinite input
+      activate(run);
     }
   }
 

@@ -62,7 +62,7 @@ struct Group {
     shape.groups = 1;
     shape.in_channels /= s.groups;
     shape.out_channels /= s.groups;
-    kernel = ConvolutionKernel::make(shape, {.direction = direction, .sum = sum});
+    kernel = ConvolutionKernel::make(shape, {.direction = direction, .sum = sum, .exact = true});
     if (kernel == nullptr) {
       throw core::Error(core::ErrorCode::kInternal, {.problem = "no kernel for one group of a convolution"});
     }

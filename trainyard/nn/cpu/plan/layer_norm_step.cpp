@@ -1,7 +1,10 @@
 // Layer norm of a map.
+#include <cmath>
+
 #include <ATen/ops/from_blob.h>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
 
 namespace trainyard::nn::cpu {
@@ -21,6 +24,14 @@ class LayerNormStep : public SingleInputStep {
   }
 
   Remake remake() const override { return Remake::kCheap; }
+  // No element is further from its pixel's mean than the deviation times the square root of their count.
+  float bound(const Run& run) const override {
+    const int64_t channels = input_map_.channels, pixels = input_map_.batch * input_map_.pixels();
+    if (!std::isfinite(largest_of(run.at(inverse_deviation_), pixels, DataType::kFloat))) return kUnbounded;
+    const float weight = largest_of(value(weight_), channels, DataType::kFloat);
+    const float bias = largest_of(value(bias_), channels, DataType::kFloat);
+    return (std::sqrt(static_cast<float>(channels)) * weight + bias) * kRoundingUp;
+  }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {

@@ -5,6 +5,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/steps.h"
 #include "trainyard/nn/execution/keep_mask.h"
 
@@ -53,6 +54,12 @@ class LayerScaleStep : public PlanStep {
       for (int64_t c = 0; c < map_.channels; ++c) *factor++ = scale[c] * kept[n];
     }
     apply(run, input_data_, residual_data_, output_data_);
+  }
+
+  float bound(const Run& run) const override {
+    const float factor = largest_of(run.at(factors_), map_.batch * map_.channels, DataType::kFloat);
+    const float added = residual_ >= 0 ? run.bounds[static_cast<size_t>(residual_)] : 0;
+    return (run.bounds[static_cast<size_t>(input_)] * factor + added) * kRoundingUp;
   }
 
   Remake remake() const override { return Remake::kCheap; }

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include <ATen/ops/empty.h>
-
-#include "trainyard/core/base/error.h"
 #include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/kernels/magnitude.h"
-#include "trainyard/nn/cpu/plan/group_by_group.h"
+#include "trainyard/nn/cpu/plan/exact_convolution.h"
 
 namespace trainyard::nn::cpu {
 namespace {
@@ -16,17 +14,19 @@ namespace {
 // The largest float is 2^128. The transforms of a Winograd convolution hold some hundred times as much as its result.
 constexpr float kHarmless = 0x1p96F;
 
-int64_t elements(const ConvolutionShape& s, int64_t channels, int64_t height, int64_t width, bool plain) {
-  const int64_t block = channel_block();
-  return s.batch * (plain ? channels : (channels + block - 1) / block * block) * height * width;
+MapShape input_map(const ConvolutionShape& s) {
+  return {s.batch, s.in_channels, s.in_height, s.in_width, channel_block()};
+}
+MapShape output_map(const ConvolutionShape& s) {
+  return {s.batch, s.out_channels, s.out_height, s.out_width, channel_block()};
+}
+
+bool has_pads(const MapShape& map) {
+  return map.channels != map.padded_channels();
 }
 
 float bound_of(const Run& run, ValueId id) {
   return id < 0 ? 0 : run.bounds[static_cast<size_t>(id)];
-}
-
-at::Tensor bytes(int64_t count) {
-  return at::empty({std::max<int64_t>(count, 1)}, at::kByte);
 }
 
 }  // namespace
@@ -43,7 +43,10 @@ float least_bound(UnitActivation activation) {
 
 NanGuard::NanGuard(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
                    const ConvolutionKernel& kernel)
-    : shape_(shape), options_(options), hides_nan_(kernel.hides_nan()), mixes_groups_(kernel.mixes_groups()) {}
+    : shape_(shape),
+      options_(options),
+      hides_nan_(kernel.hides_nan()),
+      wants_finite_(kernel.mixes_groups() || kernel.multiplies_pairs() || has_pads(output_map(shape))) {}
 
 void NanGuard::set_weights(const float* weight, const float* bias) {
   const int64_t taps = shape_.in_channels / shape_.groups * shape_.kernel_height * shape_.kernel_width;
@@ -57,34 +60,40 @@ float NanGuard::sum_bound(const Run& run, ValueId source, ValueId residual) cons
 
 // Comparisons with NaN are false: what is not a number is not harmless.
 bool NanGuard::is_harmless(const Run& run, const Operands& operands) const {
-  return (!mixes_groups_ || bound_of(run, operands.source) <= kHarmless) &&
+  return (!wants_finite_ || bound_of(run, operands.source) <= kHarmless) &&
          (!hides_nan_ || sum_bound(run, operands.source, operands.residual) <= kHarmless);
 }
 
 bool NanGuard::is_safe(Run& run, const Operands& operands) const {
   if (is_harmless(run, operands)) return true;
-  const ConvolutionShape& s = shape_;
-  run.bounds[static_cast<size_t>(operands.source)] =
-      largest_of(operands.source_data, elements(s, s.in_channels, s.in_height, s.in_width, s.plain_input), s.dtype);
+  measure_source(run, operands.source, operands.source_data);
   if (operands.residual >= 0 && !is_harmless(run, operands)) {
     run.bounds[static_cast<size_t>(operands.residual)] =
-        largest_of(operands.residual_data, elements(s, s.out_channels, s.out_height, s.out_width, false), s.dtype);
+        largest_of(operands.residual_data, output_map(shape_).elements(), shape_.dtype);
   }
   return is_harmless(run, operands);
 }
 
+bool NanGuard::is_source_finite(Run& run, ValueId source, const void* source_data) const {
+  if (bound_of(run, source) <= kHarmless) return true;
+  measure_source(run, source, source_data);
+  return std::isfinite(bound_of(run, source));
+}
+
+void NanGuard::measure_source(Run& run, ValueId source, const void* source_data) const {
+  const MapShape map = input_map(shape_);
+  const int64_t plain = map.batch * map.channels * map.pixels();
+  run.bounds[static_cast<size_t>(source)] =
+      largest_of(source_data, shape_.plain_input ? plain : map.elements(), shape_.dtype);
+}
+
 void NanGuard::run_without_activation(const float* weight, const float* bias, const void* source, void* output) const {
-  if (mixes_groups_) return convolve_groups(shape_, options_.sum, weight, bias, source, output);
-  ConvolutionKernel::Options options = options_;
-  options.algorithm = ConvolutionAlgorithm::kDirect;
-  options.activation = UnitActivation::kNone;
-  const std::unique_ptr<ConvolutionKernel> kernel = ConvolutionKernel::make(shape_, options);
-  if (kernel == nullptr) {
-    throw core::Error(core::ErrorCode::kInternal, {.problem = "no kernel for a convolution without its activation"});
-  }
-  const at::Tensor packed = bytes(kernel->weights_bytes()), scratch = bytes(kernel->scratch_bytes());
-  kernel->pack(weight, packed.data_ptr());
-  kernel->forward(source, packed.data_ptr(), bias, output, scratch.data_ptr());
+  convolve_exactly(shape_, options_, weight, bias, source, output);
+  activation_forward({.shape = output_map(shape_),
+                      .dtype = shape_.dtype,
+                      .activation = UnitActivation::kNone,
+                      .input = output,
+                      .output = output});
 }
 
 float NanGuard::bound(const Run& run, ValueId source, ValueId residual, UnitActivation activation) const {

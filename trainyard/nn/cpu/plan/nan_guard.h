@@ -8,7 +8,9 @@
 // small enough the guard looks at the map itself: at a handful of maps in a deep network. Where even that does not do,
 // the convolution runs without its activation, which a pass of our own makes after it.
 //
-// Kernels that mix groups want a finite input; else each group is convolved alone (group_by_group.h).
+// Three more things want a finite input: kernels that mix groups, else each group is convolved alone
+// (group_by_group.h); kernels that multiply pairs, else an exact one runs (exact_convolution.h); and pad lanes of the
+// output, whose weights are zero, and infinity times zero is NaN: else they are cleared.
 #pragma once
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
@@ -40,8 +42,11 @@ class NanGuard {
   // Returns whether the kernel may run in this pass. Enters what it measures in run.bounds.
   bool is_safe(Run& run, const Operands& operands) const;
 
-  // What runs instead of an unsafe kernel and makes all but the activation.
+  // What runs instead of an unsafe kernel and makes all but the activation, with pad lanes of zeros.
   void run_without_activation(const float* weight, const float* bias, const void* source, void* output) const;
+
+  // Returns whether the input of this pass is finite. Enters what it measures in run.bounds.
+  bool is_source_finite(Run& run, ValueId source, const void* source_data) const;
 
   // Returns what bounds the output after `activation` (PlanStep::bound).
   float bound(const Run& run, ValueId source, ValueId residual, UnitActivation activation) const;
@@ -49,10 +54,11 @@ class NanGuard {
  private:
   bool is_harmless(const Run& run, const Operands& operands) const;
   float sum_bound(const Run& run, ValueId source, ValueId residual) const;
+  void measure_source(Run& run, ValueId source, const void* source_data) const;
 
   ConvolutionShape shape_;
   ConvolutionKernel::Options options_;
-  bool hides_nan_ = false, mixes_groups_ = false;
+  bool hides_nan_ = false, wants_finite_ = false;
   float row_sum_ = kUnbounded, offset_ = kUnbounded;
 };
 

@@ -1,5 +1,6 @@
 // Batch norm with the addition and the activation behind it.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
@@ -85,8 +86,10 @@ class NormStep : public PlanStep {
   }
 
   float bound(const Run& run) const override {
-    if (context_.mode == Mode::kTraining) return kUnbounded;
     const float added = residual_ >= 0 ? run.bounds[static_cast<size_t>(residual_)] : 0;
+    if (context_.mode == Mode::kTraining) {
+      return std::max(least_bound(activation_), (bound_of_statistics(run) + added) * kRoundingUp);
+    }
     return std::max(least_bound(activation_),
                     (run.bounds[static_cast<size_t>(input_)] * largest_factor_ + largest_shift_ + added) * kRoundingUp);
   }
@@ -166,6 +169,20 @@ class NormStep : public PlanStep {
                  .scale = scale,
                  .shift = shift,
                  .output = run.at(output)});
+  }
+
+  // No element is further from its channel's mean than the deviation times the square root of their count.
+  float bound_of_statistics(const Run& run) const {
+    const auto count = static_cast<float>(shape_.batch * shape_.pixels());
+    const auto *const mean = run.at<float>(mean_), *const variance = run.at<float>(variance_),
+                      *const scale = run.at<float>(scale_), *const shift = run.at<float>(shift_);
+    float largest = 0;
+    for (int64_t c = 0; c < shape_.channels; ++c) {
+      const float one =
+          (std::fabs(mean[c]) + std::sqrt(variance[c] * count)) * std::fabs(scale[c]) + std::fabs(shift[c]);
+      if (!(one <= largest)) largest = std::isfinite(one) ? one : kUnbounded;
+    }
+    return largest;
   }
 
   const float* weight() const {

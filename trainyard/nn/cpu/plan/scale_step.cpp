@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
 #include "trainyard/nn/execution/keep_mask.h"
 
@@ -30,6 +31,10 @@ class ScaleChannelsStep : public PlanStep {
   std::vector<ValueId> kept() const override { return {input_, factor_}; }
 
   void forward(Run& run) override { scale(run, input_data_, factor_data_, output_data_); }
+  float bound(const Run& run) const override {
+    const float factor = largest_of(run.at(factor_data_), map_.batch * map_.channels, DataType::kFloat);
+    return run.bounds[static_cast<size_t>(input_)] * factor * kRoundingUp;
+  }
 
   Remake remake() const override { return Remake::kCheap; }
   std::function<void(Run&)> plan_again(PlanBuilder& builder, const std::vector<ValueId>& sources) override {
@@ -90,6 +95,9 @@ class RandomScaleStep : public SingleInputStep {
   }
 
   Remake remake() const override { return Remake::kCheap; }
+  float bound(const Run& run) const override {
+    return run.bounds[static_cast<size_t>(input_)] * static_cast<float>(1 / (1 - drop_)) * kRoundingUp;
+  }
 
  private:
   void run_forward(Run& run, BufferId input, BufferId output) override {

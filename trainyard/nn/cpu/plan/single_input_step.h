@@ -12,7 +12,7 @@ class SingleInputStep : public PlanStep {
   ValueId output() const final { return output_; }
   std::vector<ValueId> inputs() const final { return {input_}; }
   void forward(Run& run) final { run_forward(run, input_data_, output_data_); }
-  float bound(const Run& run) const final {
+  float bound(const Run& run) const override {
     return keeps_bound_ ? std::max(run.bounds[static_cast<size_t>(input_)], least_bound_) : kUnbounded;
   }
 
