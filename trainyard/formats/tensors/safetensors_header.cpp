@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 constexpr uint64_t kMaxNumber = uint64_t{1} << 53;  // what every JSON reader agrees on
 constexpr std::string_view kMetadataName = "__metadata__";
 
-constexpr std::pair<std::string_view, TensorType> kTypes[] = {
+constexpr std::pair<std::string_view, TensorType> kTypeNames[] = {
     {"BOOL", TensorType::kBool},   {"U8", TensorType::kUint8},      {"I8", TensorType::kInt8},
     {"I16", TensorType::kInt16},   {"I32", TensorType::kInt32},     {"I64", TensorType::kInt64},
     {"F16", TensorType::kFloat16}, {"BF16", TensorType::kBfloat16}, {"F32", TensorType::kFloat32},
@@ -116,9 +116,9 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   core::Error nested() const { return error("safetensors header is nested too deeply"); }
 
   bool type(const std::string& text) {
-    const auto known =
-        std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& each) { return each.first == text; });
-    if (known == std::end(kTypes)) return scalar(fmt::format("\"{}\"", text.substr(0, 40)));
+    const auto known = std::find_if(std::begin(kTypeNames), std::end(kTypeNames),
+                                    [&](const auto& each) { return each.first == text; });
+    if (known == std::end(kTypeNames)) return scalar(fmt::format("\"{}\"", text.substr(0, 40)));
     entry_.tensor.type = known->second;
     found_.type = true;
     return true;

@@ -22,8 +22,8 @@ struct TypeInfo {
 };
 
 // By TensorType.
-constexpr TypeInfo kTypes[] = {{"bool", 1},  {"uint8", 1},   {"int8", 1},     {"int16", 2},   {"int32", 4},
-                               {"int64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8}};
+constexpr TypeInfo kTypeInfos[] = {{"bool", 1},  {"uint8", 1},   {"int8", 1},     {"int16", 2},   {"int32", 4},
+                                   {"int64", 8}, {"float16", 2}, {"bfloat16", 2}, {"float32", 4}, {"float64", 8}};
 
 float half_to_float(uint16_t bits) {
   const uint32_t sign = (bits & 0x8000U) << 16, exponent = (bits >> 10) & 0x1FU, fraction = bits & 0x3FFU;
@@ -83,11 +83,11 @@ void drop_wrappers(std::vector<StoredTensor>& tensors) {
 }  // namespace
 
 std::string_view tensor_type_name(TensorType type) {
-  return kTypes[static_cast<size_t>(type)].name;
+  return kTypeInfos[static_cast<size_t>(type)].name;
 }
 
 size_t tensor_type_bytes(TensorType type) {
-  return kTypes[static_cast<size_t>(type)].bytes;
+  return kTypeInfos[static_cast<size_t>(type)].bytes;
 }
 
 int64_t StoredTensor::count() const {

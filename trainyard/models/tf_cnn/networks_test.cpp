@@ -17,7 +17,7 @@
 namespace trainyard::models {
 namespace {
 
-const char* const kFolder = "trainyard/models/benchmark/testdata/";
+const char* const kFolder = "trainyard/models/tf_cnn/testdata/";
 
 // "alexnet.cifar10" of the file "alexnet.cifar10.txt".
 std::vector<std::string> networks() {
