@@ -17,14 +17,6 @@ constexpr size_t kWriteBufferBytes = size_t{64} << 10;
 // Linux moves at most 2 GiB - 4 KiB a call; asking for less keeps counts out of that corner.
 constexpr size_t kMaxTransferBytes = size_t{1} << 30;
 
-// The result of `call`, repeated as long as a signal interrupts it.
-template <typename Call>
-auto retry(Call call) {
-  auto result = call();
-  while (result == -1 && errno == EINTR) result = call();
-  return result;
-}
-
 class Descriptor {
  public:
   Descriptor(SystemCalls& system, const std::string& path, int flags, std::string_view operation) : system_(system) {

@@ -23,13 +23,6 @@ constexpr size_t kLongestCommand = 2000;  // bytes
 // Holders that end remove the file, so that another one has to be opened. They do not do it that often.
 constexpr int kMostTries = 100;
 
-template <typename Call>
-int retry(Call call) {
-  int result = call();
-  while (result == -1 && errno == EINTR) result = call();
-  return result;
-}
-
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }

@@ -3,6 +3,7 @@
 // LockFile use it.
 #pragma once
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -33,5 +34,13 @@ class SystemCalls {
   // opendir, readdir and closedir in one: fills `names` (without "." and "..", unsorted), 0 on success.
   virtual int list(const char* path, std::vector<std::string>& names);
 };
+
+// Makes `call` until no signal interrupts it; returns its result.
+template <typename Call>
+auto retry(Call call) {
+  auto result = call();
+  while (result == -1 && errno == EINTR) result = call();
+  return result;
+}
 
 }  // namespace trainyard::core
