@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/build_info.h"
-#include "trainyard/train/callbacks/benchmark_log.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 
