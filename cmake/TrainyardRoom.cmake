@@ -118,7 +118,8 @@ endfunction()
 # A fuzz target: <parser>_fuzz.cpp defines LLVMFuzzerTestOneInput, trainyard/<room>/testdata/fuzz/<parser>/ holds its seeds.
 # With the fuzz preset it is a program of libFuzzer; else it replays its seeds, and that is the test Fuzz.<parser>.
 function(trainyard_fuzz room source)
-  string(REGEX REPLACE "_fuzz\\.cpp$" "" parser ${source})
+  get_filename_component(parser ${source} NAME_WE)
+  string(REGEX REPLACE "_fuzz$" "" parser ${parser})
   set(program trainyard_${parser}_fuzz)
   set(corpus ${CMAKE_SOURCE_DIR}/trainyard/${room}/testdata/fuzz/${parser})
   if(TRAINYARD_SANITIZE MATCHES "fuzzer")
