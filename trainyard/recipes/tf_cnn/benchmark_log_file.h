@@ -9,6 +9,6 @@
 namespace trainyard::recipes {
 
 // With the run's facts written; null without the flag. batch_size: images a step, over all devices.
-std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run, const PreparedRun& run, int64_t batch_size);
+std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run, int64_t batch_size);
 
 }  // namespace trainyard::recipes

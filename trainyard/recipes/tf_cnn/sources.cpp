@@ -51,7 +51,7 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
   }
   const auto& dataset = subset == data::Subset::kTrain ? run.train_data : run.validation_data;
   pipeline.label_offset = label_offset(*dataset, models::find_dataset(run.input.dataset), run.num_classes);
-  return std::make_shared<data::Pipeline>(dataset, make_transform(settings, transform), pipeline);
+  return std::make_shared<data::Pipeline>(dataset, make_transform(run, transform), pipeline);
 }
 
 }  // namespace trainyard::recipes

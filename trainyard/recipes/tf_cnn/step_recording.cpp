@@ -27,10 +27,10 @@ void write(const std::string& path, const std::string& text) {
 }  // namespace
 
 void add_recordings(train::Trainer& trainer, const std::function<void(train::StepRecorder*)>& record,
-                    const RecordedRun& run, const PreparedRun& run, const Print& print) {
+                    const RecordedRun& recorded, const PreparedRun& run, const Print& print) {
   train::RecordingOptions options;
-  options.warmup_steps = run.warmup_steps;
-  options.replicas = run.replicas;
+  options.warmup_steps = recorded.warmup_steps;
+  options.replicas = recorded.replicas;
   options.accelerator = run.device.accelerator();
   options.record = record;
   if (const std::string path = run.options.display.trace_file; !path.empty()) {
@@ -46,10 +46,10 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
          }});
   }
   if (const std::string path = run.options.display.tfprof_file; !path.empty()) {
-    options.recordings.push_back({0, kProfiledSteps, [path, print, &run, run](Steps steps) {
+    options.recordings.push_back({0, kProfiledSteps, [path, print, &run, recorded](Steps steps) {
                                     print(fmt::format("Dumping profile to {}", path));
-                                    const train::LayerReport report =
-                                        train::layer_report(steps, run.graph, run.executor, {.batch = run.images});
+                                    const train::LayerReport report = train::layer_report(
+                                        steps, run.graph, recorded.executor, {.batch = recorded.images});
                                     write(path, train::layer_time_json(report));
                                     std::string table = train::operator_time_table(report, kPrintedOperators);
                                     table.pop_back();  // `print` ends the line

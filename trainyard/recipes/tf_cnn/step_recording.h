@@ -21,6 +21,6 @@ struct RecordedRun {
 // warm-up, as upstream's; where there are fewer than two warm-up steps (upstream then writes nothing), the run's first
 // step. A profile holds the first ten steps after the warm-up. Files are replaced; their folders are made.
 void add_recordings(train::Trainer& trainer, const std::function<void(train::StepRecorder*)>& record,
-                    const RecordedRun& run, const PreparedRun& run, const Print& print);
+                    const RecordedRun& recorded, const PreparedRun& run, const Print& print);
 
 }  // namespace trainyard::recipes
