@@ -1,7 +1,8 @@
 #!/bin/bash
 # Sets up, builds and runs all tests. Needs bash and apt-get (Debian 12), and root or sudo while something is missing.
 # `--isa avx2` or `--isa avx512`, as the first argument, runs them as on a processor that has no higher instruction sets.
-# Extra arguments go to ctest, e.g. ./test.sh -R Checkpoint
+# Extra arguments go to ctest, e.g. ./test.sh -R Checkpoint. TRAINYARD_PRESET names another preset of CMakePresets.json than
+# release, e.g. asan-ubsan, which is built and run in its own folder.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -13,10 +14,14 @@ if [[ ${1:-} == --isa ]]; then
   export TRAINYARD_MAX_CPU_ISA=$2
   shift 2
 fi
+preset=${TRAINYARD_PRESET:-release}
+build=build
+[ "$preset" = release ] || build=build-$preset
 scripts/setup --tests
-cmake --preset release
-ninja -C build
+cmake --preset "$preset"
+ninja -C "$build"
+rm -rf "$build/test_results"
 status=0
-ctest --test-dir build -j2 --output-on-failure --no-tests=error --output-junit tests.xml "$@" || status=$?
-scripts/report_tests build/tests.xml tests/allowed_skips.txt release || status=1
+ctest --preset "$preset" -j2 --no-tests=error --output-junit tests.xml "$@" || status=$?
+scripts/report_tests "$build/tests.xml" "$build/test_results" tests/allowed_skips.txt "$preset" || status=1
 exit $status

@@ -7,6 +7,7 @@ option(TRAINYARD_HDF5 "Write HDF5 files, by libhdf5" ON)
 set(TRAINYARD_IMAGE_FORMATS AUTO CACHE STRING "WebP, GIF, BMP and TIFF: AUTO each where its library is, ON, OFF")
 set(TRAINYARD_CUDA AUTO CACHE STRING "The CUDA engine: AUTO where the toolkit is, ON, OFF")
 option(TRAINYARD_TESTS "Build the tests" ON)
+option(TRAINYARD_UNITY "Compile several sources at a time, tests behind a precompiled header: less work from nothing, more after a change" OFF)
 option(TRAINYARD_BENCHMARKS "Build the benchmarks (*_bench.cpp) where Google Benchmark is installed" ON)
 
 if(NOT CMAKE_BUILD_TYPE)

@@ -1,5 +1,6 @@
 # trainyard_room(NAME <room>
 #                DEPENDS <rooms above it>            # checked here; the #includes are checked by scripts/check_rooms
+#                SUBROOMS <folders>                  # in the order in which they may use each other: scripts/check_rooms
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
 #                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/kernels/kernels.h
@@ -10,21 +11,20 @@
 #                CUDA_TESTS <x_test.cpp>...          # the same; on a machine without a GPU they skip themselves
 #                TESTS <x_test.cpp>...
 #                BENCHMARKS <x_bench.cpp>...
+#                TESTING <x.cpp>...                  # fakes and fault injectors, for the tests of this and of all rooms below
 #                FUZZ <x_fuzz.cpp>...                # each a program of its own: trainyard_fuzz below
 #                LIBRARIES <targets>                 # beyond LibTorch, fmt and OpenMP, which every room has
 #                NO_LIBTORCH                         # a room without LibTorch: its sources are compiled without its headers
 #                TEST_LIBRARIES <targets>)           # of the tests and the benchmarks
 #
-# makes the OBJECT library trainyard_<room>, part of libtrainyard.so; the test program trainyard_<room>_test, each case
-# of which is a test of CTest named <Suite>.<Case>; and the benchmark program trainyard_<room>_bench.
+# makes the OBJECT library trainyard_<room>, part of libtrainyard.so; the test program trainyard_<room>_test, whose suites are
+# tests of CTest in groups; and the benchmark program trainyard_<room>_bench.
 # Names for LIBRARIES: trainyard_jpeg, trainyard_spng, trainyard_images (the optional formats), trainyard_yaml, trainyard_dnnl, trainyard_json, trainyard_hdf5, trainyard_log
 # (spdlog). protozero is header-only and needs none.
 
-include(GoogleTest)
-
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH" "NAME"
-    "DEPENDS;SOURCES;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_AWARE;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SUBROOMS;SOURCES;TESTING;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_AWARE;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -61,10 +61,12 @@ function(trainyard_room)
   endif()
   if(ROOM_SOURCES)
     trainyard_objects(trainyard_${ROOM_NAME} "${libraries}" ${ROOM_SOURCES})
+    trainyard_unity(trainyard_${ROOM_NAME})
     list(APPEND parts trainyard_${ROOM_NAME})
   endif()
   if(ROOM_PRECOMPILED_TORCH)
     trainyard_objects(trainyard_${ROOM_NAME}_torch "${libraries}" ${ROOM_PRECOMPILED_TORCH})
+    trainyard_unity(trainyard_${ROOM_NAME}_torch)
     trainyard_use_torch_pch(trainyard_${ROOM_NAME}_torch)
     list(APPEND parts trainyard_${ROOM_NAME}_torch)
   endif()
@@ -89,21 +91,29 @@ function(trainyard_room)
   set_property(GLOBAL APPEND PROPERTY TRAINYARD_PARTS ${parts})
   set_property(GLOBAL APPEND PROPERTY TRAINYARD_LIBRARIES ${ROOM_LIBRARIES})
 
+  if(TRAINYARD_TESTS AND ROOM_TESTING)
+    add_library(trainyard_${ROOM_NAME}_testing STATIC ${ROOM_TESTING})
+    target_link_libraries(trainyard_${ROOM_NAME}_testing PRIVATE trainyard_settings fmt::fmt ${libraries})
+    set_property(GLOBAL APPEND PROPERTY TRAINYARD_TESTING trainyard_${ROOM_NAME}_testing)
+  endif()
+  get_property(testing GLOBAL PROPERTY TRAINYARD_TESTING)
   if(TRAINYARD_TESTS AND ROOM_TESTS)
     set(program trainyard_${ROOM_NAME}_test)
     add_executable(${program} ${ROOM_TESTS})
     target_compile_options(${program} PRIVATE -O1)
-    target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
+    target_link_libraries(${program} PRIVATE ${testing} trainyard_inside trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
       GTest::gmock GTest::gtest GTest::gtest_main)
     # Tests run in the source folder. It is compiled in as ".", not by its full name, so that checkouts share compilations.
     target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")
+    if(TRAINYARD_UNITY)
+      trainyard_use_test_pch(${program})
+    endif()
     if(TRAINYARD_WITH_CUDA AND ROOM_CUDA_TESTS)
-      trainyard_objects(${program}_cuda "trainyard;trainyard::cuda;GTest::gmock;GTest::gtest" ${ROOM_CUDA_TESTS})
+      trainyard_objects(${program}_cuda "trainyard::libtorch;trainyard::cuda;GTest::gmock;GTest::gtest" ${ROOM_CUDA_TESTS})
       target_compile_options(${program}_cuda PRIVATE -O1)
       target_link_libraries(${program} PRIVATE ${program}_cuda)
     endif()
-    gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 NO_PRETTY_VALUES
-      WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} PROPERTIES LABELS ${ROOM_NAME} TIMEOUT 300)
+    trainyard_test_groups(${program} ${ROOM_NAME})
   endif()
   foreach(source IN LISTS ROOM_FUZZ)
     trainyard_fuzz(${ROOM_NAME} ${source})
@@ -111,8 +121,16 @@ function(trainyard_room)
   if(TRAINYARD_BENCHMARKS AND benchmark_FOUND AND ROOM_BENCHMARKS)
     set(program trainyard_${ROOM_NAME}_bench)
     add_executable(${program} ${ROOM_BENCHMARKS})
-    target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES} benchmark::benchmark_main)
+    target_link_libraries(${program} PRIVATE trainyard_inside trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES} benchmark::benchmark_main)
   endif()
+endfunction()
+
+# The program's tests as tests of CTest, several suites or a part of one a process: cmake/test_groups.cmake.in.
+function(trainyard_test_groups program room)
+  set(executable ${CMAKE_BINARY_DIR}/${program})
+  set(script ${CMAKE_CURRENT_BINARY_DIR}/${program}_groups.cmake)
+  configure_file(${CMAKE_SOURCE_DIR}/cmake/test_groups.cmake.in ${script} @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
 endfunction()
 
 # A fuzz target: <parser>_fuzz.cpp defines LLVMFuzzerTestOneInput, trainyard/<room>/testdata/fuzz/<parser>/ holds its seeds.
@@ -133,12 +151,22 @@ function(trainyard_fuzz room source)
     return()
   endif()
   target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")  # as for tests, whose helpers they share
-  target_link_libraries(${program} PRIVATE trainyard trainyard_settings ${ROOM_LIBRARIES})
+  target_link_libraries(${program} PRIVATE trainyard_inside trainyard_settings ${ROOM_LIBRARIES})
 endfunction()
 
 function(trainyard_objects target libraries)
   add_library(${target} OBJECT ${ARGN})
   target_link_libraries(${target} PRIVATE trainyard_settings fmt::fmt ${libraries})
+endfunction()
+
+# Compiles the target's sources several at a time: LibTorch's headers, which are most of a compilation, are read once for
+# all of them. Not for kernels: what is inlined where may decide which products and sums are fused, and so their bits. Not for
+# models either, which include no LibTorch. Two warnings see one source in what are several; the dev build has them on.
+function(trainyard_unity target)
+  if(TRAINYARD_UNITY AND NOT target STREQUAL "trainyard_models")
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)
+  endif()
 endfunction()
 
 # One precompiled header of LibTorch's heavy parts (30 s to make), shared by the few sources that need them.
@@ -150,6 +178,19 @@ function(trainyard_use_torch_pch target)
     target_compile_options(trainyard_torch_pch PRIVATE -fpch-preprocess)
   endif()
   target_precompile_headers(${target} REUSE_FROM trainyard_torch_pch)
+  target_compile_options(${target} PRIVATE -fpch-preprocess)
+endfunction()
+
+# One precompiled header for all test programs. Their sources are not compiled together: each has helpers and cases of its
+# own, whose names meet.
+function(trainyard_use_test_pch target)
+  if(NOT TARGET trainyard_test_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/test_pch.cpp "")
+    trainyard_objects(trainyard_test_pch "trainyard::libtorch;GTest::gmock;GTest::gtest" ${CMAKE_BINARY_DIR}/test_pch.cpp)
+    target_precompile_headers(trainyard_test_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/test_pch.h)
+    target_compile_options(trainyard_test_pch PRIVATE -O1 -fpch-preprocess)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM trainyard_test_pch)
   target_compile_options(${target} PRIVATE -fpch-preprocess)
 endfunction()
 
@@ -167,6 +208,12 @@ function(trainyard_library)
   target_compile_features(trainyard INTERFACE cxx_std_20)
   target_link_libraries(trainyard PUBLIC trainyard::libtorch fmt::fmt PRIVATE ${libraries} OpenMP::OpenMP_CXX Threads::Threads)
   set_target_properties(trainyard PROPERTIES LINKER_LANGUAGE CXX)
+
+  # What tests and benchmarks link instead: the same objects, with what the shared library hides.
+  add_library(trainyard_inside INTERFACE)
+  target_link_libraries(trainyard_inside INTERFACE ${objects} trainyard::libtorch fmt::fmt ${libraries} OpenMP::OpenMP_CXX
+    Threads::Threads)
+  target_include_directories(trainyard_inside INTERFACE ${CMAKE_SOURCE_DIR})
 endfunction()
 
 # The program, once the command line's room has sources.

@@ -54,17 +54,17 @@ std::optional<std::string> value_text(const YAML::Node& node, const std::string&
                                             .remedy = "config files are one flat mapping of `flag: value`"});
 }
 
-std::string quoted(const std::string& text) {
+std::string quoted_yaml(const std::string& text) {
   YAML::Emitter emitter;
   emitter << YAML::DoubleQuoted << text;
   return emitter.c_str();
 }
 
 std::string yaml_value(const FlagValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return quoted(*text);
+  if (const auto* text = std::get_if<std::string>(&value)) return quoted_yaml(*text);
   if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
     std::string text;
-    for (const std::string& element : *list) text += (text.empty() ? "" : ", ") + quoted(element);
+    for (const std::string& element : *list) text += (text.empty() ? "" : ", ") + quoted_yaml(element);
     return "[" + text + "]";
   }
   return format_flag_value(value);

@@ -12,23 +12,16 @@
 namespace trainyard::core {
 namespace {
 
-constexpr int kMostCpus = 1 << 16;  // of a list; no machine has more
+constexpr int kMostCpus = 1 << 16;
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.remove_suffix(1);
   return text;
 }
 
-std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value >= kMostCpus) return std::nullopt;
-  return value;
-}
-
 // The number in a file; 0 when the system does not say, or says -1 for "unknown".
 int number_in(const std::string& path, const ReadText& read) {
-  return number(trimmed(read(path).value_or(""))).value_or(0);
+  return parse_cpu_number(trimmed(read(path).value_or(""))).value_or(0);
 }
 
 // Numbers things by the order in which they come.
@@ -43,14 +36,21 @@ class Counter {
 
 }  // namespace
 
+std::optional<int> parse_cpu_number(std::string_view text) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value >= kMostCpus) return std::nullopt;
+  return value;
+}
+
 std::optional<CpuList> parse_cpu_list(std::string_view text) {
   text = trimmed(text);
   CpuList cpus;
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find(','));
     const size_t dash = part.find('-');
-    const auto first = number(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : number(part.substr(dash + 1));
+    const auto first = parse_cpu_number(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_cpu_number(part.substr(dash + 1));
     if (!first || !last || *last < *first) return std::nullopt;
     for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
     if (part.size() + 1 == text.size()) return std::nullopt;  // a comma at the end

@@ -15,6 +15,8 @@ using CpuList = std::vector<int>;  // ascending, each once
 // The kernel's form of a list: "0-3,8" is 0, 1, 2, 3, 8. None for anything else; "" is an empty list.
 std::optional<CpuList> parse_cpu_list(std::string_view text);
 std::string format_cpu_list(const CpuList& cpus);
+// A CPU's number in decimal digits alone, below 2^16: no machine has more, and no list should take all memory.
+std::optional<int> parse_cpu_number(std::string_view text);
 
 struct CpuPosition {
   int cpu = 0;

@@ -19,15 +19,6 @@ namespace {
                                             .remedy = "for example granularity=fine,compact,1,0; see docs/howto.md"});
 }
 
-constexpr int kLargest = (1 << 16) - 1;  // no machine has more CPUs, and no list should take all memory
-
-std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > kLargest) return std::nullopt;
-  return value;
-}
-
 // At commas outside of brackets and braces.
 std::vector<std::string_view> parts_of(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -59,9 +50,10 @@ std::vector<CpuList> parse_proclist(std::string_view text, std::string_view list
       continue;
     }
     const size_t dash = part.find('-'), colon = part.find(':');
-    const auto first = number(part.substr(0, std::min(dash, colon)));
-    const auto last = dash == std::string_view::npos ? first : number(part.substr(dash + 1, colon - dash - 1));
-    const auto stride = colon == std::string_view::npos ? 1 : number(part.substr(colon + 1));
+    const auto first = parse_cpu_number(part.substr(0, std::min(dash, colon)));
+    const auto last =
+        dash == std::string_view::npos ? first : parse_cpu_number(part.substr(dash + 1, colon - dash - 1));
+    const auto stride = colon == std::string_view::npos ? 1 : parse_cpu_number(part.substr(colon + 1));
     const bool has_range = dash != std::string_view::npos || colon == std::string_view::npos;
     if (!first || !last || !stride || *stride == 0 || *last < *first || !has_range) refuse(text, part, kExpected);
     for (int cpu = *first; cpu <= *last; cpu += *stride) places.push_back({cpu});
@@ -146,7 +138,7 @@ Affinity parse_affinity(std::string_view text) {
   std::vector<int> numbers;
   for (const std::string_view part : parts_of(text)) {
     const auto value_of = [&](std::string_view name) { return part.substr(std::min(part.size(), name.size())); };
-    if (const auto value = number(part); value && typed && numbers.size() < 2) {
+    if (const auto value = parse_cpu_number(part); value && typed && numbers.size() < 2) {
       numbers.push_back(*value);
     } else if (typed) {
       refuse(text, part, "two numbers at most behind the type");

@@ -18,7 +18,6 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
-constexpr int kMaxDepth = 32;
 constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 
 // A folder and the images in it, by name.
@@ -28,12 +27,7 @@ struct Listing {
 };
 
 void list_below(core::FileSystem& files, const std::string& path, int depth, std::vector<Listing>& listings) {
-  if (depth > kMaxDepth) {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = "folders of images nest too deep",
-                                              .where = path,
-                                              .expected = fmt::format("at most {} levels", kMaxDepth),
-                                              .remedy = "look for a link that leads back to its own folder"});
-  }
+  refuse_depth(path, depth);
   Listing listing{.path = path};
   for (const std::string& name : files.list(path)) {
     if (is_image_name(name)) {
@@ -46,6 +40,15 @@ void list_below(core::FileSystem& files, const std::string& path, int depth, std
 }
 
 }  // namespace
+
+void refuse_depth(const std::string& path, int depth) {
+  constexpr int kMaxDepth = 32;
+  if (depth <= kMaxDepth) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "folders of images nest too deep",
+                                            .where = path,
+                                            .expected = fmt::format("at most {} levels", kMaxDepth),
+                                            .remedy = "look for a link that leads back to its own folder"});
+}
 
 bool is_directory(core::FileSystem& files, const std::string& path) {
   return files.exists(path) && files.info(path).is_directory;

@@ -15,6 +15,9 @@ namespace trainyard::data {
 // Whether the path leads to a directory; not if it is a link that leads nowhere.
 bool is_directory(core::FileSystem& files, const std::string& path);
 
+// Throws kInvalidArgument where `path` lies too deep below the folder that is listed: a link may lead back to its folder.
+void refuse_depth(const std::string& path, int depth);
+
 // Returns the names of the folders in `directory`, sorted, without hidden ones.
 std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory);
 

@@ -3,24 +3,14 @@
 #include <algorithm>
 #include <cctype>
 
-#include <fmt/format.h>
-
 #include "trainyard/data/codecs/image_formats.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 
 namespace trainyard::data {
 namespace {
 
-constexpr int kMaxDepth = 32;
-
 void list_below(core::FileSystem& files, const std::string& directory, int depth, std::vector<std::string>& images) {
-  if (depth > kMaxDepth) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "folders of images nest too deep",
-                       .where = directory,
-                       .expected = fmt::format("at most {} levels", kMaxDepth),
-                       .remedy = "look for a link that leads back to its own folder"});
-  }
+  refuse_depth(directory, depth);
   std::vector<std::string> folders;
   for (const std::string& name : files.list(directory)) {
     if (name.starts_with('.')) continue;

@@ -26,8 +26,8 @@ constexpr uint64_t kMaxExtraBytes = uint64_t{64} << 10;
 
 using Block = std::array<char, kBlock>;
 
-core::Error corrupt(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected = "",
-                    std::string actual = "") {
+core::Error corrupt_archive(const core::ReadableFile& file, uint64_t offset, std::string problem,
+                            std::string expected = "", std::string actual = "") {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
            .where = fmt::format("{} at offset {}", file.path(), offset),
@@ -85,23 +85,23 @@ void parse_pax(std::string_view records, Extra& extra, const core::ReadableFile&
     const auto digits = static_cast<size_t>(end - records.data());
     if (error != std::errc() || length > records.size() || length < digits + 3 || *end != ' ' ||
         records[length - 1] != '\n') {
-      throw corrupt(file, offset, "pax header is malformed");
+      throw corrupt_archive(file, offset, "pax header is malformed");
     }
     const std::string_view record = records.substr(digits + 1, length - digits - 2);
     records.remove_prefix(length);
     const size_t equals = record.find('=');
-    if (equals == std::string_view::npos) throw corrupt(file, offset, "pax header has a record without '='");
+    if (equals == std::string_view::npos) throw corrupt_archive(file, offset, "pax header has a record without '='");
     const std::string_view key = record.substr(0, equals), value = record.substr(equals + 1);
     if (key == "path") extra.name = value;
     if (key == "size") {
       uint64_t size = 0;
       const auto parsed = std::from_chars(value.data(), value.data() + value.size(), size);
       if (parsed.ec != std::errc() || parsed.ptr != value.data() + value.size()) {
-        throw corrupt(file, offset, "pax header has a size that is no number");
+        throw corrupt_archive(file, offset, "pax header has a size that is no number");
       }
       extra.size = size;
     }
-    if (key.starts_with("GNU.sparse.")) throw corrupt(file, offset, "sparse files in archives are not read");
+    if (key.starts_with("GNU.sparse.")) throw corrupt_archive(file, offset, "sparse files in archives are not read");
   }
 }
 
@@ -127,15 +127,15 @@ class TarIndexer {
   // False for the end's block of zeros.
   bool read_header(Block& block) const {
     if (file_.size() - offset_ < kBlock) {
-      throw corrupt(file_, offset_, "archive ends within a header", fmt::format("{} bytes", kBlock),
-                    fmt::format("{}", file_.size() - offset_));
+      throw corrupt_archive(file_, offset_, "archive ends within a header", fmt::format("{} bytes", kBlock),
+                            fmt::format("{}", file_.size() - offset_));
     }
     file_.read_at(offset_, std::as_writable_bytes(std::span(block)));
     if (std::all_of(block.begin(), block.end(), [](char byte) { return byte == 0; })) return false;
     const std::optional<uint64_t> stored = number_of(block, kChecksum);
     if (const uint64_t computed = checksum_of(block); stored != computed) {
-      throw corrupt(file_, offset_, "checksum of the archive's header differs",
-                    stored ? fmt::format("{}", *stored) : "octal digits", fmt::format("{}", computed));
+      throw corrupt_archive(file_, offset_, "checksum of the archive's header differs",
+                            stored ? fmt::format("{}", *stored) : "octal digits", fmt::format("{}", computed));
     }
     return true;
   }
@@ -147,13 +147,14 @@ class TarIndexer {
     if (!tells_of_next && extra_.size) size = extra_.size;
     const uint64_t content = offset_ + kBlock;
     if (!size || *size > file_.size() - content) {
-      throw corrupt(file_, offset_, "file in the archive is longer than the rest of it",
-                    size ? fmt::format("{} bytes", *size) : "a size", fmt::format("{}", file_.size() - content));
+      throw corrupt_archive(file_, offset_, "file in the archive is longer than the rest of it",
+                            size ? fmt::format("{} bytes", *size) : "a size",
+                            fmt::format("{}", file_.size() - content));
     }
     if (tells_of_next) {
       read_extra(type, content, *size);
     } else {
-      if (type == 'S') throw corrupt(file_, offset_, "sparse files in archives are not read");
+      if (type == 'S') throw corrupt_archive(file_, offset_, "sparse files in archives are not read");
       if (type == '0' || type == '\0' || type == '7') {
         members_.push_back({extra_.name.empty() ? full_name(block) : extra_.name, content, *size});
       }
@@ -166,8 +167,8 @@ class TarIndexer {
   void read_extra(char type, uint64_t content, uint64_t size) {
     if (type == 'g' || type == 'K') return;  // defaults of all files and targets of links: nothing that is read here
     if (size > kMaxExtraBytes) {
-      throw corrupt(file_, offset_, "header of an archive is too long", fmt::format("at most {} bytes", kMaxExtraBytes),
-                    fmt::format("{}", size));
+      throw corrupt_archive(file_, offset_, "header of an archive is too long",
+                            fmt::format("at most {} bytes", kMaxExtraBytes), fmt::format("{}", size));
     }
     std::string bytes(size, '\0');
     file_.read_at(content, std::as_writable_bytes(std::span(bytes.data(), bytes.size())));

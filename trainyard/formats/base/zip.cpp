@@ -21,7 +21,7 @@ constexpr uint64_t kIn64 = 0xFFFFFFFF;  // the number is in the Zip64 part
 constexpr uint16_t kExtra64 = 1;
 constexpr uint64_t kMaxDirectoryBytes = uint64_t{64} << 20;
 
-core::Error corrupt(const core::ReadableFile& file, std::string problem, std::string actual = "") {
+core::Error corrupt_zip(const core::ReadableFile& file, std::string problem, std::string actual = "") {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
            .where = file.path(),
@@ -30,7 +30,7 @@ core::Error corrupt(const core::ReadableFile& file, std::string problem, std::st
 }
 
 std::string read(const core::ReadableFile& file, uint64_t offset, uint64_t size) {
-  if (offset > file.size() || size > file.size() - offset) throw corrupt(file, "zip archive refers behind its end");
+  if (offset > file.size() || size > file.size() - offset) throw corrupt_zip(file, "zip archive refers behind its end");
   std::string bytes(size, '\0');
   file.read_at(offset, std::as_writable_bytes(std::span(bytes)));
   return bytes;
@@ -57,13 +57,13 @@ Directory find_directory(const core::ReadableFile& file) {
                     .entries = number<uint16_t>(bytes, at + 10)};
     if (at >= kLocatorBytes && number<uint32_t>(bytes, at - kLocatorBytes) == kLocator64) {
       const std::string end = read(file, number<uint64_t>(bytes, at - kLocatorBytes + 8), kEnd64Bytes);
-      if (number<uint32_t>(end, 0) != kEnd64) throw corrupt(file, "zip archive has a broken Zip64 directory");
+      if (number<uint32_t>(end, 0) != kEnd64) throw corrupt_zip(file, "zip archive has a broken Zip64 directory");
       found = {
           .offset = number<uint64_t>(end, 48), .size = number<uint64_t>(end, 40), .entries = number<uint64_t>(end, 32)};
     }
     return found;
   }
-  throw corrupt(file, "zip archive has no directory at its end");
+  throw corrupt_zip(file, "zip archive has no directory at its end");
 }
 
 // The member's size and place from the Zip64 part of an entry's extra fields, which has those that did not fit.
@@ -91,19 +91,19 @@ bool looks_like_zip(const core::ReadableFile& file) {
 
 std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file) {
   const Directory directory = find_directory(file);
-  if (directory.size > kMaxDirectoryBytes) throw corrupt(file, "zip archive's directory is impossibly large");
+  if (directory.size > kMaxDirectoryBytes) throw corrupt_zip(file, "zip archive's directory is impossibly large");
   const std::string bytes = read(file, directory.offset, directory.size);
   std::vector<ZipMember> members;
   uint64_t at = 0;
   for (uint64_t i = 0; i < directory.entries; ++i) {
     if (bytes.size() - at < kEntryBytes || number<uint32_t>(bytes, at) != kEntry) {
-      throw corrupt(file, "zip archive's directory is broken", fmt::format("entry {}", i));
+      throw corrupt_zip(file, "zip archive's directory is broken", fmt::format("entry {}", i));
     }
     const auto flags = number<uint16_t>(bytes, at + 8), method = number<uint16_t>(bytes, at + 10);
     const uint64_t name_bytes = number<uint16_t>(bytes, at + 28), extra_bytes = number<uint16_t>(bytes, at + 30),
                    comment_bytes = number<uint16_t>(bytes, at + 32);
     if (name_bytes + extra_bytes + comment_bytes > bytes.size() - at - kEntryBytes) {
-      throw corrupt(file, "zip archive's directory is broken", fmt::format("entry {}", i));
+      throw corrupt_zip(file, "zip archive's directory is broken", fmt::format("entry {}", i));
     }
     ZipMember member{.name = bytes.substr(at + kEntryBytes, name_bytes), .size = number<uint32_t>(bytes, at + 24)};
     uint64_t packed = number<uint32_t>(bytes, at + 20), header = number<uint32_t>(bytes, at + 42);
@@ -117,10 +117,11 @@ std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file) {
                          .remedy = "load it in Python and save the weights: torch.save(model.state_dict(), path)"});
     }
     const std::string local = read(file, header, kMemberBytes);
-    if (number<uint32_t>(local, 0) != kMember) throw corrupt(file, "zip archive's directory points beside its members");
+    if (number<uint32_t>(local, 0) != kMember)
+      throw corrupt_zip(file, "zip archive's directory points beside its members");
     member.offset = header + kMemberBytes + number<uint16_t>(local, 26) + number<uint16_t>(local, 28);
     if (member.offset > file.size() || member.size > file.size() - member.offset) {
-      throw corrupt(file, "a zip archive's member ends behind the file", member.name.substr(0, 80));
+      throw corrupt_zip(file, "a zip archive's member ends behind the file", member.name.substr(0, 80));
     }
     members.push_back(std::move(member));
     at += kEntryBytes + name_bytes + extra_bytes + comment_bytes;

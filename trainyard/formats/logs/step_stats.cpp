@@ -10,7 +10,7 @@ namespace trainyard::formats {
 namespace {
 
 // Of protobuf's text format: bytes that are not printable ASCII as octal numbers.
-std::string quoted(std::string_view text) {
+std::string quoted_protobuf(std::string_view text) {
   std::string result = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -43,7 +43,8 @@ std::string step_stats_text(const Trace& trace) {
     const TraceTrack& track = trace.tracks[index];
     const std::string device =
         track.device.empty() ? fmt::format("CPU:{}", threads++) : fmt::format("{}/{}", track.device, track.name);
-    fmt::format_to(out, "dev_stats {{\n  device: {}\n", quoted("/job:localhost/replica:0/task:0/device:" + device));
+    fmt::format_to(out, "dev_stats {{\n  device: {}\n",
+                   quoted_protobuf("/job:localhost/replica:0/task:0/device:" + device));
     for (const TraceEvent& event : track.events) {
       const int64_t begin_ns = trace.start_unix_ns + event.begin_ns;
       const int64_t begin_us = begin_ns / 1000;
@@ -53,10 +54,11 @@ std::string step_stats_text(const Trace& trace) {
                      "  node_stats {{\n    node_name: {}\n    all_start_micros: {}\n    op_end_rel_micros: {}\n"
                      "    all_end_rel_micros: {}\n    timeline_label: {}\n    thread_id: {}\n    all_start_nanos: {}\n"
                      "    op_end_rel_nanos: {}\n    all_end_rel_nanos: {}\n  }}\n",
-                     quoted(event.name), begin_us, duration_us, duration_us, quoted(label(event)), index, begin_ns,
-                     event.duration_ns, event.duration_ns);
+                     quoted_protobuf(event.name), begin_us, duration_us, duration_us, quoted_protobuf(label(event)),
+                     index, begin_ns, event.duration_ns, event.duration_ns);
     }
-    fmt::format_to(out, "  thread_names {{\n    key: {}\n    value: {}\n  }}\n}}\n", index, quoted(track.name));
+    fmt::format_to(out, "  thread_names {{\n    key: {}\n    value: {}\n  }}\n}}\n", index,
+                   quoted_protobuf(track.name));
   }
   return text;
 }

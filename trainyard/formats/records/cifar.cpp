@@ -14,7 +14,7 @@ constexpr uint64_t kMaxFileBytes = uint64_t{256} << 20;
 constexpr size_t kRecordBytes = 1 + kCifarImageBytes;
 constexpr char kPickleProtocol = '\x80';  // the first byte of a pickle; of a binary batch it is a label
 
-core::Error corrupt(std::string problem, std::string where, std::string expected, std::string actual) {
+core::Error corrupt_cifar(std::string problem, std::string where, std::string expected, std::string actual) {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
            .where = std::move(where),
@@ -25,14 +25,14 @@ core::Error corrupt(std::string problem, std::string where, std::string expected
 
 void check_label(int64_t label, size_t image, std::string where) {
   if (label >= 0 && label < kCifar10Classes) return;
-  throw corrupt(fmt::format("label of image {} is out of range", image), std::move(where),
-                fmt::format("0 to {}", kCifar10Classes - 1), fmt::format("{}", label));
+  throw corrupt_cifar(fmt::format("label of image {} is out of range", image), std::move(where),
+                      fmt::format("0 to {}", kCifar10Classes - 1), fmt::format("{}", label));
 }
 
 CifarBatch parse_binary(std::string_view content) {
   if (content.empty() || content.size() % kRecordBytes != 0) {
-    throw corrupt("file is no binary batch of CIFAR-10", "", fmt::format("a multiple of {} bytes", kRecordBytes),
-                  fmt::format("{}", content.size()));
+    throw corrupt_cifar("file is no binary batch of CIFAR-10", "", fmt::format("a multiple of {} bytes", kRecordBytes),
+                        fmt::format("{}", content.size()));
   }
   CifarBatch batch;
   const size_t count = content.size() / kRecordBytes;
@@ -51,9 +51,9 @@ CifarBatch parse_binary(std::string_view content) {
 const PickleValue& entry(const Pickle& pickle, std::string_view key, PickleValue::Kind kind) {
   const PickleValue* value = pickle.root().find(key);
   if (value == nullptr || value->kind != kind) {
-    throw corrupt("pickle is no batch of CIFAR-10", fmt::format("entry '{}'", key),
-                  kind == PickleValue::Kind::kArray ? "an array" : "a list",
-                  value == nullptr ? "no such entry" : "another value");
+    throw corrupt_cifar("pickle is no batch of CIFAR-10", fmt::format("entry '{}'", key),
+                        kind == PickleValue::Kind::kArray ? "an array" : "a list",
+                        value == nullptr ? "no such entry" : "another value");
   }
   return *value;
 }
@@ -67,9 +67,9 @@ CifarBatch parse_pickle(std::string_view content) {
       data.items[1]->integer != static_cast<int64_t>(kCifarImageBytes)) {
     std::string shape;
     for (const PickleValue* size : data.items) shape += fmt::format("{}{}", shape.empty() ? "" : ", ", size->integer);
-    throw corrupt("pickle is no batch of CIFAR-10", "entry 'data'",
-                  fmt::format("shape [{}, {}] for {} labels", count, kCifarImageBytes, count),
-                  fmt::format("[{}]", shape));
+    throw corrupt_cifar("pickle is no batch of CIFAR-10", "entry 'data'",
+                        fmt::format("shape [{}, {}] for {} labels", count, kCifarImageBytes, count),
+                        fmt::format("[{}]", shape));
   }
   CifarBatch batch;
   batch.labels.reserve(count);

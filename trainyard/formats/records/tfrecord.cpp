@@ -13,11 +13,11 @@
 namespace trainyard::formats {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
+constexpr uint64_t kRecordLengthBytes = 8;
 constexpr uint64_t kHeaderBytes = 12;  // the length and its checksum
 
-core::Error corrupt(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected,
-                    std::string actual) {
+core::Error corrupt_record(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected,
+                           std::string actual) {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
            .where = fmt::format("{} at offset {}", file.path(), offset),
@@ -31,19 +31,21 @@ std::optional<core::Error> checksum_error(const core::ReadableFile& file, uint64
                                           std::string_view data, uint32_t stored) {
   const uint32_t computed = masked_crc32c(data);
   if (computed == stored) return std::nullopt;
-  return corrupt(file, offset, fmt::format("checksum of the record's {} differs", what),
-                 fmt::format("masked crc32c {:#010x}", stored), fmt::format("{:#010x}", computed));
+  return corrupt_record(file, offset, fmt::format("checksum of the record's {} differs", what),
+                        fmt::format("masked crc32c {:#010x}", stored), fmt::format("{:#010x}", computed));
 }
 
 // The length that the header says, checked against its checksum and against what is left of the file.
 core::Result<uint64_t> parse_header(const core::ReadableFile& file, uint64_t offset, const char* header) {
   const auto length = load_little_endian<uint64_t>(header);
-  const auto stored = load_little_endian<uint32_t>(header + kLengthBytes);
-  if (auto error = checksum_error(file, offset, "length", {header, kLengthBytes}, stored)) return *std::move(error);
+  const auto stored = load_little_endian<uint32_t>(header + kRecordLengthBytes);
+  if (auto error = checksum_error(file, offset, "length", {header, kRecordLengthBytes}, stored))
+    return *std::move(error);
   const uint64_t available = file.size() - offset;
   if (available < kTfRecordFrameBytes || length > available - kTfRecordFrameBytes) {
-    return corrupt(file, offset, "record is longer than the rest of the file", fmt::format("{} bytes of data", length),
-                   fmt::format("{}", available < kTfRecordFrameBytes ? 0 : available - kTfRecordFrameBytes));
+    return corrupt_record(file, offset, "record is longer than the rest of the file",
+                          fmt::format("{} bytes of data", length),
+                          fmt::format("{}", available < kTfRecordFrameBytes ? 0 : available - kTfRecordFrameBytes));
   }
   return length;
 }
@@ -58,8 +60,8 @@ uint32_t masked_crc32c(std::string_view data) {
 uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset) {
   const uint64_t available = file.size() - offset;
   if (available < kHeaderBytes) {
-    throw corrupt(file, offset, "file ends within the header of a record", fmt::format("{} bytes", kHeaderBytes),
-                  fmt::format("{}", available));
+    throw corrupt_record(file, offset, "file ends within the header of a record", fmt::format("{} bytes", kHeaderBytes),
+                         fmt::format("{}", available));
   }
   std::array<char, kHeaderBytes> header;
   file.read_at(offset, std::as_writable_bytes(std::span(header)));
@@ -80,8 +82,8 @@ core::Result<std::string_view> read_tfrecord(const core::ReadableFile& file, Rec
   const uint64_t size = file.size();
   if (span.offset > size || size - span.offset < kTfRecordFrameBytes ||
       span.length > size - span.offset - kTfRecordFrameBytes) {
-    return corrupt(file, span.offset, "file ends before the record does", fmt::format("{} bytes of data", span.length),
-                   fmt::format("a file of {} bytes", size));
+    return corrupt_record(file, span.offset, "file ends before the record does",
+                          fmt::format("{} bytes of data", span.length), fmt::format("a file of {} bytes", size));
   }
   const uint64_t framed = kTfRecordFrameBytes + span.length;
   if (buffer.size() < framed) buffer.resize(framed);
@@ -89,8 +91,8 @@ core::Result<std::string_view> read_tfrecord(const core::ReadableFile& file, Rec
   core::Result<uint64_t> length = parse_header(file, span.offset, buffer.data());
   if (!length.ok()) return length.error();
   if (length.value() != span.length) {
-    return corrupt(file, span.offset, "record has another length than its index says",
-                   fmt::format("{} bytes", span.length), fmt::format("{}", length.value()));
+    return corrupt_record(file, span.offset, "record has another length than its index says",
+                          fmt::format("{} bytes", span.length), fmt::format("{}", length.value()));
   }
   const std::string_view data(buffer.data() + kHeaderBytes, span.length);
   const auto stored = load_little_endian<uint32_t>(data.data() + data.size());

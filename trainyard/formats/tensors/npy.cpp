@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 // NumPy's own limit for files that are not trusted is 10,000; headers of plain arrays have about 100.
-constexpr uint64_t kMaxHeaderBytes = 65536;
+constexpr uint64_t kMaxNpyHeaderBytes = 65536;
 constexpr size_t kMaxDimensions = 32;  // NumPy's own
 
-core::Error corrupt(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected = "",
-                    std::string actual = "") {
+core::Error corrupt_npy(const core::ReadableFile& file, uint64_t offset, std::string problem, std::string expected = "",
+                        std::string actual = "") {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
            .where = fmt::format("{} at offset {}", file.path(), offset),
@@ -69,8 +69,8 @@ class HeaderParser {
 
  private:
   core::Error error(std::string expected) const {
-    return corrupt(file_, offset_ + place_, "header of the array is malformed", std::move(expected),
-                   place_ < text_.size() ? fmt::format("\"{}\"", printable(text_.substr(place_, 20))) : "its end");
+    return corrupt_npy(file_, offset_ + place_, "header of the array is malformed", std::move(expected),
+                       place_ < text_.size() ? fmt::format("\"{}\"", printable(text_.substr(place_, 20))) : "its end");
   }
 
   static std::string printable(std::string_view text) {
@@ -193,7 +193,7 @@ NpyArray read_npy(const core::ReadableFile& file) {
   const size_t available = std::min<uint64_t>(start.size(), file.size());
   file.read_at(0, std::as_writable_bytes(std::span(start.data(), available)));
   if (available < 10 || std::string_view(start.data(), kMagic.size()) != kMagic) {
-    throw corrupt(file, 0, "file is no NumPy array", "\"\\x93NUMPY\" and a version");
+    throw corrupt_npy(file, 0, "file is no NumPy array", "\"\\x93NUMPY\" and a version");
   }
   const int version = static_cast<unsigned char>(start[6]);
   if ((version != 1 && version != 2) || start[7] != 0) {
@@ -207,10 +207,10 @@ NpyArray read_npy(const core::ReadableFile& file) {
   const uint64_t header_at = version == 1 ? 10 : 12;
   const uint64_t header_bytes =
       version == 1 ? load_little_endian<uint16_t>(start.data() + 8) : load_little_endian<uint32_t>(start.data() + 8);
-  const uint64_t limit = std::min(kMaxHeaderBytes, file.size() - std::min(header_at, file.size()));
+  const uint64_t limit = std::min(kMaxNpyHeaderBytes, file.size() - std::min(header_at, file.size()));
   if (header_bytes > limit) {
-    throw corrupt(file, 8, "header of the array is too long", fmt::format("at most {} bytes", limit),
-                  fmt::format("{}", header_bytes));
+    throw corrupt_npy(file, 8, "header of the array is too long", fmt::format("at most {} bytes", limit),
+                      fmt::format("{}", header_bytes));
   }
   std::string text(header_bytes, '\0');
   file.read_at(header_at, std::as_writable_bytes(std::span(text)));
@@ -220,10 +220,10 @@ NpyArray read_npy(const core::ReadableFile& file) {
   const uint64_t data_at = header_at + header_bytes;
   const std::optional<uint64_t> bytes = array_bytes(array.shape, array.type);
   if (!bytes || *bytes != file.size() - data_at) {
-    throw corrupt(file, data_at, "size of the file is not that of its array",
-                  fmt::format("{} bytes for {} of shape [{}]", bytes ? fmt::format("{}", *bytes) : "too many",
-                              npy_type_name(array.type), fmt::join(array.shape, ", ")),
-                  fmt::format("{}", file.size() - data_at));
+    throw corrupt_npy(file, data_at, "size of the file is not that of its array",
+                      fmt::format("{} bytes for {} of shape [{}]", bytes ? fmt::format("{}", *bytes) : "too many",
+                                  npy_type_name(array.type), fmt::join(array.shape, ", ")),
+                      fmt::format("{}", file.size() - data_at));
   }
   const auto longer_than_one = std::count_if(array.shape.begin(), array.shape.end(), [](int64_t n) { return n != 1; });
   if (*header.fortran_order && longer_than_one > 1) {

@@ -16,8 +16,8 @@ constexpr uint64_t kLengthBytes = 8;
 // The format's own limit: headers of the largest models there are have some megabytes.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
-core::Error corrupt(const core::ReadableFile& file, std::string_view tensor, std::string problem,
-                    std::string expected = "", std::string actual = "") {
+core::Error corrupt_safetensors(const core::ReadableFile& file, std::string_view tensor, std::string problem,
+                                std::string expected = "", std::string actual = "") {
   return safetensors_error(file.path(), tensor, std::move(problem), std::move(expected), std::move(actual));
 }
 
@@ -26,13 +26,13 @@ core::Error corrupt(const core::ReadableFile& file, std::string_view tensor, std
 std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file,
                                                   std::map<std::string, std::string>* metadata) {
   char length_bytes[kLengthBytes] = {};
-  if (file.size() < kLengthBytes) throw corrupt(file, "", "file is too short for a safetensors header");
+  if (file.size() < kLengthBytes) throw corrupt_safetensors(file, "", "file is too short for a safetensors header");
   file.read_at(0, std::as_writable_bytes(std::span(length_bytes)));
   const auto length = load_little_endian<uint64_t>(length_bytes);
   if (length > file.size() - kLengthBytes || length > kMaxHeaderBytes) {
-    throw corrupt(file, "", "safetensors header is longer than its file",
-                  fmt::format("at most {} bytes", std::min(file.size() - kLengthBytes, kMaxHeaderBytes)),
-                  fmt::format("{}", length));
+    throw corrupt_safetensors(file, "", "safetensors header is longer than its file",
+                              fmt::format("at most {} bytes", std::min(file.size() - kLengthBytes, kMaxHeaderBytes)),
+                              fmt::format("{}", length));
   }
   std::string text(length, '\0');
   file.read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
@@ -46,26 +46,27 @@ std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file
   for (SafetensorsEntry& entry : entries) {
     StoredTensor& tensor = entry.tensor;
     if (entry.begin != place) {
-      throw corrupt(file, tensor.name, entry.begin < place ? "tensor overlaps another" : "tensor leaves a gap",
-                    fmt::format("data from {}", place), fmt::format("{}", entry.begin));
+      throw corrupt_safetensors(file, tensor.name,
+                                entry.begin < place ? "tensor overlaps another" : "tensor leaves a gap",
+                                fmt::format("data from {}", place), fmt::format("{}", entry.begin));
     }
     tensor.offset = data + entry.begin;
     if (entry.end < entry.begin || entry.end > data_bytes) {
-      throw corrupt(file, tensor.name, "tensor ends behind the file", fmt::format("at most {}", data_bytes),
-                    fmt::format("{}", entry.end));
+      throw corrupt_safetensors(file, tensor.name, "tensor ends behind the file", fmt::format("at most {}", data_bytes),
+                                fmt::format("{}", entry.end));
     }
     check_stored_tensor(tensor, tensor.offset, data + entry.end, file.path());
     const uint64_t bytes = static_cast<uint64_t>(tensor.count()) * tensor_type_bytes(tensor.type);
     if (bytes != entry.end - entry.begin) {
-      throw corrupt(file, tensor.name, "tensor's shape and place disagree", fmt::format("{} bytes", bytes),
-                    fmt::format("{}", entry.end - entry.begin));
+      throw corrupt_safetensors(file, tensor.name, "tensor's shape and place disagree", fmt::format("{} bytes", bytes),
+                                fmt::format("{}", entry.end - entry.begin));
     }
     place = entry.end;
     tensors.push_back(std::move(tensor));
   }
   if (place != data_bytes) {
-    throw corrupt(file, "", "safetensors file goes on behind its last tensor", fmt::format("{} bytes", data + place),
-                  fmt::format("{}", file.size()));
+    throw corrupt_safetensors(file, "", "safetensors file goes on behind its last tensor",
+                              fmt::format("{} bytes", data + place), fmt::format("{}", file.size()));
   }
   return tensors;
 }

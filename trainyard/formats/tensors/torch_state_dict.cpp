@@ -31,8 +31,8 @@ constexpr std::pair<std::string_view, TensorType> kStorages[] = {
     {"FloatStorage", TensorType::kFloat32}, {"DoubleStorage", TensorType::kFloat64},
 };
 
-core::Error corrupt(const core::ReadableFile& file, std::string_view tensor, std::string problem,
-                    std::string expected = "", std::string actual = "") {
+core::Error corrupt_state_dict(const core::ReadableFile& file, std::string_view tensor, std::string problem,
+                               std::string expected = "", std::string actual = "") {
   return {core::ErrorCode::kCorruptData,
           {.problem = std::move(problem),
            .where = tensor_place(file.path(), tensor),
@@ -70,12 +70,13 @@ class Archive {
 
 std::vector<int64_t> numbers(const PickleValue& tuple, const core::ReadableFile& file, std::string_view name) {
   if (tuple.items.size() > kMaxDimensions) {
-    throw corrupt(file, name, "tensor has impossibly many dimensions", fmt::format("at most {}", kMaxDimensions),
-                  fmt::format("{}", tuple.items.size()));
+    throw corrupt_state_dict(file, name, "tensor has impossibly many dimensions",
+                             fmt::format("at most {}", kMaxDimensions), fmt::format("{}", tuple.items.size()));
   }
   std::vector<int64_t> result;
   for (const PickleValue* item : tuple.items) {
-    if (item->kind != Kind::kInteger) throw corrupt(file, name, "tensor's shape or strides are no whole numbers");
+    if (item->kind != Kind::kInteger)
+      throw corrupt_state_dict(file, name, "tensor's shape or strides are no whole numbers");
     result.push_back(item->integer);
   }
   return result;
@@ -90,18 +91,18 @@ StoredTensor tensor_of(std::string_view name, const PickleValue& value, const Ar
   };
   if (!has(value, 0, Kind::kStorage) || !has(value, 1, Kind::kInteger) || !has(value, 2, Kind::kTuple) ||
       !has(value, 3, Kind::kTuple)) {
-    throw corrupt(file, name, "tensor is described in an unknown way");
+    throw corrupt_state_dict(file, name, "tensor is described in an unknown way");
   }
   const PickleValue& storage = *value.items[0];
   if (!has(storage, 1, Kind::kFunction) || !has(storage, 2, Kind::kString)) {
-    throw corrupt(file, name, "tensor's storage is described in an unknown way");
+    throw corrupt_state_dict(file, name, "tensor's storage is described in an unknown way");
   }
   const auto type = std::find_if(std::begin(kStorages), std::end(kStorages),
                                  [&](const auto& known) { return known.first == storage.items[1]->text; });
   const ZipMember* const member = archive.find(fmt::format("/data/{}", storage.items[2]->text));
   if (type == std::end(kStorages) || member == nullptr) {
-    throw corrupt(file, name, "tensor's numbers are not in the file",
-                  fmt::format("a member 'data/{}'", storage.items[2]->text));
+    throw corrupt_state_dict(file, name, "tensor's numbers are not in the file",
+                             fmt::format("a member 'data/{}'", storage.items[2]->text));
   }
   StoredTensor tensor{.name = std::string(name),
                       .type = type->second,
@@ -109,7 +110,7 @@ StoredTensor tensor_of(std::string_view name, const PickleValue& value, const Ar
                       .strides = numbers(*value.items[3], file, name)};
   const int64_t first = value.items[1]->integer;
   if (first < 0 || static_cast<uint64_t>(first) > member->size / tensor_type_bytes(tensor.type)) {
-    throw corrupt(file, name, "tensor begins outside of its storage", "", fmt::format("element {}", first));
+    throw corrupt_state_dict(file, name, "tensor begins outside of its storage", "", fmt::format("element {}", first));
   }
   tensor.offset = member->offset + static_cast<uint64_t>(first) * tensor_type_bytes(tensor.type);
   check_stored_tensor(tensor, member->offset, member->offset + member->size, file.path());
@@ -156,8 +157,10 @@ std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file) 
   }
   const Archive archive(file);
   const ZipMember* const described = archive.find(kPickleName);
-  if (described == nullptr) throw corrupt(file, "", "zip archive is none of PyTorch's", "a member 'data.pkl'");
-  if (described->size > kMaxPickleBytes) throw corrupt(file, "", "state dict has an impossibly large description");
+  if (described == nullptr)
+    throw corrupt_state_dict(file, "", "zip archive is none of PyTorch's", "a member 'data.pkl'");
+  if (described->size > kMaxPickleBytes)
+    throw corrupt_state_dict(file, "", "state dict has an impossibly large description");
   if (const ZipMember* const order = archive.find(kOrderName); order != nullptr && order->size < 16) {
     if (const std::string text = read_member(file, *order); text != "little") {
       throw core::Error(
@@ -170,7 +173,8 @@ std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file) 
   try {
     const Pickle pickle = Pickle::parse(description, PickleVocabulary::kTorchStateDict);
     const PickleValue& dict = state_dict_of(pickle.root());
-    if (dict.kind != Kind::kDictionary) throw corrupt(file, "", "file holds no state dict", "a dictionary of tensors");
+    if (dict.kind != Kind::kDictionary)
+      throw corrupt_state_dict(file, "", "file holds no state dict", "a dictionary of tensors");
     for (size_t i = 0; i + 1 < dict.items.size(); i += 2) {
       const PickleValue &key = *dict.items[i], &value = *dict.items[i + 1];
       if (key.kind == Kind::kString && value.kind == Kind::kTensor) {
@@ -178,9 +182,10 @@ std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file) 
       }
     }
     if (tensors.empty()) {
-      throw corrupt(file, "", "file holds no tensors",
-                    "a state dict, or a checkpoint with one under 'state_dict', 'model_state_dict' or 'model'",
-                    dict.items.empty() ? "nothing" : "a dictionary of " + keys_of(dict));
+      throw corrupt_state_dict(
+          file, "", "file holds no tensors",
+          "a state dict, or a checkpoint with one under 'state_dict', 'model_state_dict' or 'model'",
+          dict.items.empty() ? "nothing" : "a dictionary of " + keys_of(dict));
     }
   } catch (const core::Error& error) {
     if (error.detail().where.starts_with(file.path())) throw;

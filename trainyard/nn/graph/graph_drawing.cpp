@@ -28,7 +28,7 @@ std::string work(const Node& node) {
 }
 
 // A string in Graphviz' language.
-std::string quoted(std::string_view text) {
+std::string quoted_dot(std::string_view text) {
   std::string result = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -91,19 +91,20 @@ std::string detour_svg(const Detour& detour) {
 }  // namespace
 
 std::string graph_dot(const Graph& graph) {
-  std::string text =
-      fmt::format("digraph {} {{\n  node [shape=box, style=filled, fontname=\"sans-serif\"];\n", quoted(graph.name));
+  std::string text = fmt::format("digraph {} {{\n  node [shape=box, style=filled, fontname=\"sans-serif\"];\n",
+                                 quoted_dot(graph.name));
   for (const Node& node : graph.nodes) {
     // \n is a new line to Graphviz, so it is put in behind the quoting of the parts.
-    std::string label = quoted(node.name + " " + to_string(node.shape));
+    std::string label = quoted_dot(node.name + " " + to_string(node.shape));
     label.insert(label.size() - 1, "\\n");
-    const std::string second = quoted(work(node));
+    const std::string second = quoted_dot(work(node));
     label.insert(label.size() - 1, second.substr(1, second.size() - 2));
-    text += fmt::format("  {} [label={}, fillcolor=\"{}\"];\n", quoted(node.name), label, colour(node));
+    text += fmt::format("  {} [label={}, fillcolor=\"{}\"];\n", quoted_dot(node.name), label, colour(node));
   }
   for (const Node& node : graph.nodes) {
     for (int input : node.inputs) {
-      text += fmt::format("  {} -> {};\n", quoted(graph.nodes[static_cast<size_t>(input)].name), quoted(node.name));
+      text +=
+          fmt::format("  {} -> {};\n", quoted_dot(graph.nodes[static_cast<size_t>(input)].name), quoted_dot(node.name));
     }
   }
   return text + "}\n";

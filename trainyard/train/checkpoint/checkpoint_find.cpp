@@ -14,9 +14,6 @@
 namespace trainyard::train {
 namespace {
 
-// A training that runs may remove what was just found. It is not that often as quick as this.
-constexpr int kMostLooks = 10;
-
 bool has_checkpoint_file(const std::string& path, core::FileSystem& files) {
   return files.exists(core::join_path(path, kManifestFile)) || files.exists(core::join_path(path, kTensorFile));
 }

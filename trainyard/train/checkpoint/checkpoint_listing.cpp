@@ -11,9 +11,6 @@
 namespace trainyard::train {
 namespace {
 
-// A training that saves all the time may take away what was just listed. It is not that often as quick as this.
-constexpr int kMostLooks = 10;
-
 // Throws kCorruptData when the checkpoint cannot be complete, kNotFound when there is none.
 void look_at(const std::string& path, core::FileSystem& files) {
   if (!files.info(path).is_directory) {

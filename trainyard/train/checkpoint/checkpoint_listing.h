@@ -27,6 +27,10 @@ struct CheckpointListing {
   const DamagedCheckpoint* newest_damage() const;
 };
 
+// How often who reads looks again: a training that saves all the time may take away what was just listed or found, but
+// it is not that often as quick as this.
+inline constexpr int kMostLooks = 10;
+
 // Looks at names, manifests and lengths; the bytes of tensors are compared with their checksums when one is opened. A
 // training may save and remove checkpoints meanwhile: what goes away while it is looked at is not damage. No such
 // directory: an empty listing. Throws kIo.

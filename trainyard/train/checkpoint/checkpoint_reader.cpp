@@ -17,7 +17,7 @@ namespace trainyard::train {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
-constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr size_t kReadChunkBytes = size_t{1} << 20;
 
 // The result of `work` on a file of the checkpoint. A checkpoint without the file, or with one that ends early or is
 // too long, is damaged.
@@ -77,7 +77,7 @@ void CheckpointReader::verify_tensor_file() const {
     throw damaged_checkpoint("tensor file has another header", file_->path(), "magic TRAINYRD, version 1", "another");
   }
   if (checksums_ == Checksums::kIgnore) return;
-  std::vector<std::byte> buffer(std::min<uint64_t>(kChunkBytes, manifest_.tensor_file_bytes));
+  std::vector<std::byte> buffer(std::min<uint64_t>(kReadChunkBytes, manifest_.tensor_file_bytes));
   std::vector<std::string> not_finite;
   for (const TensorEntry& entry : manifest_.tensors) {
     const bool looks = must_be_finite(entry.name, entry.dtype, static_cast<int64_t>(entry.shape.size()));

@@ -15,7 +15,7 @@ namespace trainyard::train {
 static_assert(std::endian::native == std::endian::little);
 
 namespace {
-constexpr size_t kChunkBytes = size_t{256} << 10;
+constexpr size_t kWriteChunkBytes = size_t{256} << 10;
 }  // namespace
 
 CheckpointWriter::CheckpointWriter(std::string directory, int64_t global_step, core::FileSystem& files)
@@ -60,8 +60,8 @@ void CheckpointWriter::tensor(const std::string& name, const at::Tensor& value) 
   const bool looks = must_be_finite(name, entry.dtype, plain.dim());
   int64_t not_finite = 0;
   // Chunk by chunk: what the checksum has brought into the cache is looked at there.
-  for (size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
-    const std::span chunk = bytes.subspan(begin, std::min(kChunkBytes, bytes.size() - begin));
+  for (size_t begin = 0; begin < bytes.size(); begin += kWriteChunkBytes) {
+    const std::span chunk = bytes.subspan(begin, std::min(kWriteChunkBytes, bytes.size() - begin));
     entry.checksum = core::crc32c(chunk, entry.checksum);
     if (looks) not_finite += count_non_finite(entry.dtype, chunk);
   }

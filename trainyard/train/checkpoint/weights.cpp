@@ -59,7 +59,7 @@ int64_t other_classes(const Pairs& same, const Pairs& differing, int64_t num_cla
   return classes.size() == 1 ? *classes.begin() : 0;
 }
 
-std::string listed(std::string_view what, const std::vector<std::string>& names) {
+std::string clause_of(std::string_view what, const std::vector<std::string>& names) {
   return names.empty() ? "" : fmt::format("; {}: {}", what, first_names(names));
 }
 
@@ -102,8 +102,8 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
     throw core::Error(
         core::ErrorCode::kInvalidArgument,
         {.problem = "weights are not of this model",
-         .where = file.path() + listed("missing in the file", missing) + listed("only in the file", unexpected) +
-                  (classes == 0 ? listed("of another shape", misshapen) : ""),
+         .where = file.path() + clause_of("missing in the file", missing) + clause_of("only in the file", unexpected) +
+                  (classes == 0 ? clause_of("of another shape", misshapen) : ""),
          .remedy = "pass the --model that the weights belong to; `trainyard models` names them"});
   }
   const at::NoGradGuard no_grad;

@@ -44,8 +44,8 @@ void add(LayerTime& sum, const LayerTime& time) {
   sum = both(sum, time);
 }
 
-constexpr size_t kTextColumns = 2, kColumns = 8;  // texts aligned left, numbers right, the last as it is
-using Cells = std::array<std::string, kColumns>;
+constexpr size_t kTextColumns = 2, kTableColumns = 8;  // texts aligned left, numbers right, the last as it is
+using Cells = std::array<std::string, kTableColumns>;
 
 Cells numbers(std::string name, std::string kind, const LayerTime& forward, const LayerTime& backward, double step,
               std::string last) {
@@ -61,20 +61,20 @@ Cells numbers(std::string name, std::string kind, const LayerTime& forward, cons
 }
 
 std::string table(const std::vector<Cells>& rows) {
-  std::array<size_t, kColumns> widths{};
+  std::array<size_t, kTableColumns> widths{};
   for (const Cells& row : rows) {
-    for (size_t column = 0; column < kColumns; ++column) {
+    for (size_t column = 0; column < kTableColumns; ++column) {
       widths[column] = std::max(widths[column], row[column].size());
     }
   }
   std::string text;
   for (const Cells& row : rows) {
     std::string line;
-    for (size_t column = 0; column + 1 < kColumns; ++column) {
+    for (size_t column = 0; column + 1 < kTableColumns; ++column) {
       line += column < kTextColumns ? fmt::format("{:<{}}  ", row[column], widths[column])
                                     : fmt::format("{:>{}}  ", row[column], widths[column]);
     }
-    line += row[kColumns - 1];
+    line += row[kTableColumns - 1];
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
