@@ -1,5 +1,5 @@
 # Daily work. The first commands on a new machine are ./run.sh and ./test.sh.
-.PHONY: help setup build run test bench bench-kernels bench-baseline lint format fuzz docs
+.PHONY: help setup build run test check-all bench bench-kernels bench-baseline lint format fuzz docs
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -15,6 +15,9 @@ run: ## Train resnet20 on the embedded data set and evaluate it
 
 test: ## Build and run all tests; names the ones that are skipped
 	./test.sh
+
+check-all: ## All tests in all builds, sanitizers and the whole lint among them (two hours on 2 cores); PARTS="tsan lint"
+	scripts/setup --tests --lint && scripts/check_all $(PARTS)
 
 ROUNDS = 3
 bench: ## Compare with PyTorch and TensorFlow, table into docs/benchmarks.md; ROWS="resnet50 zoo" ROUNDS=2

@@ -161,11 +161,12 @@ endfunction()
 
 # Compiles the target's sources several at a time: LibTorch's headers, which are most of a compilation, are read once for
 # all of them. Not for kernels: what is inlined where may decide which products and sums are fused, and so their bits. Not for
-# models either, which include no LibTorch. Two warnings see one source in what are several; the dev build has them on.
+# models either, which include no LibTorch. One warning takes what is included for a
+# header; the dev build has it on.
 function(trainyard_unity target)
   if(TRAINYARD_UNITY AND NOT target STREQUAL "trainyard_models")
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    target_compile_options(${target} PRIVATE -Wno-shadow -Wno-subobject-linkage)
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()
 

@@ -42,7 +42,7 @@ using FlagValue = std::variant<std::monostate, bool, int64_t, double, std::strin
 struct FlagSpec {
   std::string name;
   FlagKind kind = FlagKind::kText;
-  FlagValue default_value;
+  FlagValue default_value{};
   std::optional<double> lower_bound, upper_bound;  // inclusive
   std::vector<std::string> choices;
   std::map<std::string, std::string> pending_values;  // values that are not built yet -> what is missing

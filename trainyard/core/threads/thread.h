@@ -27,10 +27,10 @@ struct ThreadPlacement {
 };
 
 struct ThreadOptions {
-  std::string name;           // as the system shows it, 15 characters at most
-  int intra_op_threads = 1;   // ATen and OpenMP teams started from this thread
-  ThreadPlacement placement;  // default: anywhere, also when the starting thread was placed by us
-  bool flush_to_zero = true;  // denormals cost 100 times a normal operation and carry nothing in training
+  std::string name;             // as the system shows it, 15 characters at most
+  int intra_op_threads = 1;     // ATen and OpenMP teams started from this thread
+  ThreadPlacement placement{};  // default: anywhere, also when the starting thread was placed by us
+  bool flush_to_zero = true;    // denormals cost 100 times a normal operation and carry nothing in training
 };
 
 // Applies the options to the calling thread (the main thread uses it once). OpenMP teams that it starts later inherit

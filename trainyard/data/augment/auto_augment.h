@@ -24,7 +24,7 @@ struct AutoAugmentOptions {
   AutoAugmentPolicy policy = AutoAugmentPolicy::kNone;
   int num_ops = 2;    // of rand
   int magnitude = 9;  // of rand: [0, kMagnitudeBins)
-  AugmentOptions pixels;
+  AugmentOptions pixels{};
   void validate() const;  // throws kInvalidArgument
 };
 

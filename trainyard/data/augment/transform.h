@@ -36,18 +36,18 @@ struct TransformOptions {
   // padded.
   std::string resize_method = "bilinear";
   bool resize_antialias = false, resize_half_pixel_centers = false;  // resize.h
-  CropOptions crop;                                                  // of training images
+  CropOptions crop{};                                                // of training images
   bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
   int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
   bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)
   bool distort_color_in_yiq = true;
   bool fuse_decode_and_crop = true;
   bool scaled_decode = false;  // JPEG windows of twice the target or more at a smaller size (DecodeOptions::at_least)
-  bool exif_orientation = false;    // JPEGs turned as their EXIF data say
-  AutoAugmentOptions auto_augment;  // of training images at the model's size, after crop, flip and colours
-  Normalization normalization;
-  RandomErasingOptions random_erasing;  // of training images, last
-  void validate() const;                // throws kInvalidArgument
+  bool exif_orientation = false;      // JPEGs turned as their EXIF data say
+  AutoAugmentOptions auto_augment{};  // of training images at the model's size, after crop, flip and colours
+  Normalization normalization{};
+  RandomErasingOptions random_erasing{};  // of training images, last
+  void validate() const;                  // throws kInvalidArgument
 };
 
 // What a transform fills, and where it lies.

@@ -59,7 +59,7 @@ struct DatasetOptions {
   Subset subset = Subset::kTrain;
   std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
   bool use_index = true;        // false: find the records by reading the shards
-  KnownClasses classes;         // number the labels of class folders and of labels that are words
+  KnownClasses classes{};       // number the labels of class folders and of labels that are words
   core::FileSystem* files = &core::local_file_system();
 };
 

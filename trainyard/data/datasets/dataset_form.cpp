@@ -115,13 +115,13 @@ std::optional<StoredImages> named_shards(const DatasetOptions& options) {
 // "12 files (a, b, c, ...) and 1 folder (x)"
 std::string inventory(core::FileSystem& files, const std::string& directory) {
   const auto listed = [](const char* what, const std::vector<std::string>& names) {
-    constexpr size_t kShown = 5;
-    const std::vector<std::string> shown(names.begin(), names.begin() + std::min(names.size(), kShown));
+    constexpr size_t kShownNames = 5;
+    const std::vector<std::string> shown(names.begin(), names.begin() + std::min(names.size(), kShownNames));
     return fmt::format("{} {}{}{}{}", names.size(), what, names.size() == 1 ? "" : "s",
                        names.empty() ? "" : fmt::format(" ({}", fmt::join(shown, ", ")),
-                       names.empty()           ? ""
-                       : names.size() > kShown ? ", ...)"
-                                               : ")");
+                       names.empty()                ? ""
+                       : names.size() > kShownNames ? ", ...)"
+                                                    : ")");
   };
   std::vector<std::string> folders, others;
   for (const std::string& name : files.list(directory)) {

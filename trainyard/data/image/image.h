@@ -48,13 +48,13 @@ struct DecodeLimits {
 
 // How an image file is decoded.
 struct DecodeOptions {
-  DecodeLimits limits;
+  DecodeLimits limits{};
   // JPEG: turn the image as its EXIF data say. Sizes and windows are then those of the turned image.
   bool exif_orientation = false;
   // JPEG: decode at 1/2, 1/4 or 1/8 of the size, by a smaller inverse DCT, as far as the window does not become smaller
   // than this. {0, 0}: at full size. The result then holds the window's rows and columns from floor(begin / n) to
   // ceil(end / n) of the image of size ceil(height / n) x ceil(width / n).
-  ImageSize at_least;
+  ImageSize at_least{};
 };
 
 // A copy.

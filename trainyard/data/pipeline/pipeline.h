@@ -37,7 +37,7 @@ struct PipelineOptions {
   bool repeat = true;                 // false: one epoch, the last batch shorter (exact evaluation)
   bool repeat_cached_sample = false;  // one decoded sample for ever: measures everything behind the input
   uint64_t seed = 0;
-  OrderOptions order;
+  OrderOptions order{};
   // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;
@@ -45,7 +45,7 @@ struct PipelineOptions {
   // data (of the training, in an evaluation): next() throws kInvalidArgument where they contradict. Null: nothing is.
   std::shared_ptr<LabelTexts> label_texts;
   std::shared_ptr<const LabelTexts> known_texts;
-  BadSampleOptions bad_samples;
+  BadSampleOptions bad_samples{};
   // What batches lie in; none: the program's caching allocator. Called by worker threads.
   std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate;
   void validate() const;  // throws kInvalidArgument

@@ -19,7 +19,7 @@ struct SampleMakerOptions {
   bool repeat_cached_sample = false;
   uint64_t seed = 0;
   int64_t label_offset = 0;
-  BadSampleOptions bad_samples;
+  BadSampleOptions bad_samples{};
 };
 
 // make() from many threads at once.

@@ -12,12 +12,12 @@
 namespace trainyard::data {
 
 struct ContactSheetOptions {
-  TransformOptions transform;
+  TransformOptions transform{};
   int64_t count = 16;       // samples, from the first of the epoch's order on
   int64_t batch_size = 32;  // of a device: what depends on the place in it is as in a run
   int64_t epoch = 0;
   uint64_t seed = 0;
-  OrderOptions order;
+  OrderOptions order{};
 };
 
 struct ContactSheet {

@@ -52,7 +52,7 @@ struct BuildContext {
   // Inference: variables and statistics are constants that an executor may compute with once (fold batch norms into
   // convolutions); whoever changes one of them calls ParameterSet::values_changed() before the next forward.
   bool frozen = false;
-  KernelOptions kernels;
+  KernelOptions kernels{};
   int replica = 0;
   std::string name_prefix;  // in front of every name: "generator/"
   ParameterSet* parameters = nullptr;

@@ -25,15 +25,15 @@ std::string to_string(const Shape& shape);  // "[3, 224, 224]"
 
 struct ParameterSpec {
   std::string name;  // full: "conv1.weight"
-  Shape shape;
-  Initializer init;
+  Shape shape{};
+  Initializer init{};
   bool decay = true;  // takes part in weight decay
 };
 
 struct BufferSpec {
   std::string name;
-  Shape shape;
-  Initializer init;
+  Shape shape{};
+  Initializer init{};
 };
 
 struct Node {

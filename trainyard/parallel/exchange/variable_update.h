@@ -25,8 +25,8 @@ namespace trainyard::parallel {
 enum class GradientReduction { kMean, kSum };
 
 struct VariableUpdateOptions {
-  int replicas = 1;                    // local ones, each on a thread of its own
-  nn::ParameterSetOptions parameters;  // without accelerators: their device, too
+  int replicas = 1;                      // local ones, each on a thread of its own
+  nn::ParameterSetOptions parameters{};  // without accelerators: their device, too
   // Where each replica's parameters lie; empty: all in one memory, that of parameters.device.
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
   // Between the replicas here, and with those of other processes where the mode has such: one for each replica here.

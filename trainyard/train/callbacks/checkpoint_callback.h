@@ -14,7 +14,7 @@
 namespace trainyard::train {
 
 struct CheckpointCallbackOptions {
-  CheckpointIdentity identity;
+  CheckpointIdentity identity{};
   int64_t save_steps = 0;      // 0: off; else after every so many steps, counted from the end of the warm-up
   double save_seconds = 0;     // 0: off
   int64_t warmup_steps = 0;    // only for the count

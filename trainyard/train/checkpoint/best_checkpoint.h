@@ -29,7 +29,7 @@ struct BestCheckpoint {
 
 struct BestKeeperOptions {
   BestMetric metric = BestMetric::kTop1;
-  CheckpointIdentity identity;
+  CheckpointIdentity identity{};
   std::shared_ptr<const core::Stateful> state;  // what is saved
 };
 

@@ -38,10 +38,10 @@ struct Evaluation {
 };
 
 struct EvaluatorOptions {
-  nn::Graph graph;
+  nn::Graph graph{};
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations
-  nn::KernelOptions kernels;
+  nn::KernelOptions kernels{};
   std::string name_prefix;  // in front of the graph's names in the set
   // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;

@@ -46,10 +46,10 @@ struct StepHooks {
 using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
 
 struct SingleCostOptions {
-  nn::Graph graph;
+  nn::Graph graph{};
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
-  nn::KernelOptions kernels;          // without choices the trainer makes some: they are saved
+  nn::KernelOptions kernels{};        // without choices the trainer makes some: they are saved
   // The processes that train together, all at the same step; null: this one alone. The first one's kernel choices
   // become all others' before anything runs.
   std::shared_ptr<core::Communicator> ranks;
@@ -75,8 +75,8 @@ struct SingleCostOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   optim::LearningRate learning_rate;
-  LossFunction loss;  // none: softmax cross-entropy
-  StepHooks hooks;
+  LossFunction loss{};  // none: softmax cross-entropy
+  StepHooks hooks{};
   void validate() const;  // throws kInvalidArgument
 };
 
