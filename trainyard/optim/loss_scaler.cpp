@@ -38,6 +38,10 @@ at::Tensor LossScaler::scale() const {
   return state_[0];
 }
 
+at::Tensor LossScaler::clean_steps() const {
+  return state_[1];
+}
+
 void LossScaler::end_step(const at::Tensor& gradients, StepState& state) {
   static_assert(sizeof(LossScale) == 2 * sizeof(double));
   auto* const scale = static_cast<LossScale*>(state_.data_ptr());

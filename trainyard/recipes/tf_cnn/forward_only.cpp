@@ -69,10 +69,13 @@ RunOutcome run_forward_only(const PreparedRun& run, std::ostream& out, const cor
                                 make_source(run, data::Subset::kTrain));
   trainer.set_stop_token(stop);
   StepLogOptions log = step_log_options(run, out);
+  std::shared_ptr<StepLog> step_log;
   const auto benchmark_log = open_benchmark_log(run, log.batch_size);
   if (benchmark_log) {
     log.on_line = [&](const StepReport& report) { benchmark_log->write(report); };
-    log.on_total = [&](double speed) { benchmark_log->write_total(speed, trainer.global_step()); };
+    log.on_total = [&](double speed) {
+      benchmark_log->write_total(speed, run.own_dialect() ? trainer.global_step() : step_log->steps());
+    };
   }
   // Before the total, which scripts look for at the end.
   trainer.add(std::make_shared<LatencyLog>(
@@ -84,7 +87,7 @@ RunOutcome run_forward_only(const PreparedRun& run, std::ostream& out, const cor
                               [&](const Latency& latency) {
                                 if (benchmark_log) write_latency(*benchmark_log, latency, trainer.global_step());
                               }}));
-  const auto step_log = std::make_shared<StepLog>(log);
+  step_log = std::make_shared<StepLog>(log);
   trainer.add(step_log);
   add_recordings(
       trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },

@@ -46,15 +46,16 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
          }});
   }
   if (const std::string path = run.options.display.tfprof_file; !path.empty()) {
-    options.recordings.push_back({0, kProfiledSteps, [path, print, &run, recorded](Steps steps) {
-                                    print(fmt::format("Dumping profile to {}", path));
-                                    const train::LayerReport report = train::layer_report(
-                                        steps, run.graph, recorded.executor, {.batch = recorded.images});
-                                    write(path, train::layer_time_json(report));
-                                    std::string table = train::operator_time_table(report, kPrintedOperators);
-                                    table.pop_back();  // `print` ends the line
-                                    print(table);
-                                  }});
+    options.recordings.push_back(
+        {0, kProfiledSteps, [path, print, &run, recorded](Steps steps) {
+           print(fmt::format("Dumping {} to {}", run.own_dialect() ? "profile" : "ProfileProto", path));
+           const train::LayerReport report =
+               train::layer_report(steps, run.graph, recorded.executor, {.batch = recorded.images});
+           write(path, train::layer_time_json(report));
+           std::string table = train::operator_time_table(report, kPrintedOperators);
+           table.pop_back();  // `print` ends the line
+           print(table);
+         }});
   }
   if (!options.recordings.empty()) trainer.add(std::make_shared<train::RecordingCallback>(options));
 }

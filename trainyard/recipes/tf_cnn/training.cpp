@@ -146,7 +146,10 @@ void TrainingRun::add_callbacks() {
     if (benchmark_log_) benchmark_log_->write(report);
   };
   if (benchmark_log_) {
-    log.on_total = [this](double speed) { benchmark_log_->write_total(speed, trainer_.global_step()); };
+    log.on_total = [this](double speed) {
+      const int64_t done = own_dialect() ? trainer_.global_step() : step_log_->steps() * run_.device.ranks();
+      benchmark_log_->write_total(speed, done);
+    };
   }
   step_log_ = std::make_shared<StepLog>(log);
   trainer_.add(step_log_);
@@ -162,6 +165,10 @@ void TrainingRun::add_callbacks() {
                       {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
     if (run_.device.loss_scale) {
       summary.values.emplace_back("loss_scale", [this](const train::StepView&) { return *trainer_.loss_scale(); });
+    }
+    if (run_.device.loss_scale && run_.device.loss_scale->automatic) {
+      summary.values.emplace_back("loss_scale_normal_steps",
+                                  [this](const train::StepView&) { return *trainer_.loss_scale_normal_steps(); });
     }
     if (log.accuracies) {
       summary.values.emplace_back("top_1_accuracy",

@@ -70,7 +70,10 @@ bool EvaluationCallback::evaluate(Trainer& trainer) {
                              {"top_5_accuracy", last_->top_5},
                              {"loss", last_->loss},
                              {"examples_per_second", examples_per_second(*last_)}}};
-  if (!last_->shows_top_5) std::erase_if(scalars.values, [](const auto& v) { return v.first == "top_5_accuracy"; });
+  std::erase_if(scalars.values, [this](const auto& value) {
+    const bool hidden = value.first == "top_5_accuracy" && !last_->shows_top_5;
+    return hidden || (value.first.ends_with("_accuracy") && !last_->has_accuracies);
+  });
   trainer.monitors().write(scalars);
   trainer.monitors().flush();
   if (options_.on_evaluation) options_.on_evaluation(*last_, trainer.global_step());

@@ -54,14 +54,14 @@ void BenchmarkLog::write_metric(const std::string& name, double value, const std
 }
 
 void BenchmarkLog::write(const StepReport& report) {
-  write_metric("current_examples_per_sec", report.speed.mean, "examples/s", report.global_step);
+  write_metric("current_examples_per_sec", report.speed.mean, "examples/s", report.local_step);
   if (!report.accuracies) return;
-  write_metric("top_1_accuracy", report.accuracies->top_1, "", report.global_step);
-  if (report.accuracies->shows_top_5) write_metric("top_5_accuracy", report.accuracies->top_5, "", report.global_step);
+  write_metric("top_1_accuracy", report.accuracies->top_1, "", report.local_step);
+  if (report.accuracies->shows_top_5) write_metric("top_5_accuracy", report.accuracies->top_5, "", report.local_step);
 }
 
-void BenchmarkLog::write_total(double images_per_second, int64_t global_step) {
-  write_metric("average_examples_per_sec", images_per_second, "examples/s", global_step);
+void BenchmarkLog::write_total(double images_per_second, int64_t num_steps) {
+  write_metric("average_examples_per_sec", images_per_second, "examples/s", num_steps);
 }
 
 void BenchmarkLog::write(const train::Evaluation& evaluation, int64_t global_step) {

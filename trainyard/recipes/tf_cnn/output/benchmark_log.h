@@ -48,10 +48,11 @@ class BenchmarkLog {
 
   // A line of metric.log each, which grows over runs.
   void write_metric(const std::string& name, double value, const std::string& unit, int64_t global_step);
-  // current_examples_per_sec, and top_1_accuracy and top_5_accuracy where there are some.
+  // current_examples_per_sec, and top_1_accuracy and top_5_accuracy where there are some, at the step that the line
+  // shows.
   void write(const StepReport& report);
-  // average_examples_per_sec
-  void write_total(double images_per_second, int64_t global_step);
+  // average_examples_per_sec, at the number of steps that it is over.
+  void write_total(double images_per_second, int64_t num_steps);
   // eval_top_1_accuracy, eval_top_5_accuracy, eval_average_examples_per_sec
   void write(const train::Evaluation& evaluation, int64_t global_step);
   // Must be called for success to be known.
