@@ -16,14 +16,14 @@
 namespace trainyard::recipes {
 namespace {
 
-const std::string kClasses = "data/classes";
+const std::string kSavedClassNames = "data/classes";
 const std::string kOldLabelNames = "data/label_names";  // one a line, of earlier releases
 
 using FindText = std::function<std::optional<std::string>(const std::string& name)>;
 
 ClassNames class_names_from(const FindText& find, const train::CheckpointIdentity& identity) {
   ClassNames classes;
-  if (const auto text = find(kClasses)) {
+  if (const auto text = find(kSavedClassNames)) {
     classes.names = data::decode_class_names(*text);
     if (classes.names.empty()) return classes;
     const std::string& first = classes.names.front();
@@ -93,7 +93,7 @@ void save_class_names(const ClassNames& classes, core::StateWriter& writer) {
   if (classes.names.empty()) return;
   std::vector<std::string> lines = {fmt::format("{}", classes.first_output)};
   lines.insert(lines.end(), classes.names.begin(), classes.names.end());
-  writer.text(kClasses, data::encode_class_names(lines));
+  writer.text(kSavedClassNames, data::encode_class_names(lines));
 }
 
 ClassNames load_class_names(const core::StateReader& reader, const train::CheckpointIdentity& identity) {

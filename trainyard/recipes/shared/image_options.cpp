@@ -14,7 +14,7 @@ namespace trainyard::recipes {
 namespace {
 
 const std::string kSavedAs = "data/input/";
-constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
+constexpr std::array<const char*, 3> kChannelNames = {"red", "green", "blue"};
 constexpr auto kDefaultCrop = data::CropMethod::kDistortedBoundingBox;
 constexpr float kDefaultCovered = 0.1F;
 constexpr int kDefaultAttempts = 100, kDefaultOps = 2, kDefaultMagnitude = 9;
@@ -131,9 +131,9 @@ void save_evaluation_options(const data::TransformOptions& options, core::StateW
   input.integer("resize_antialias", options.resize_antialias ? 1 : 0);
   input.integer("resize_half_pixel_centers", options.resize_half_pixel_centers ? 1 : 0);
   input.integer("eval_resize_size", options.eval_resize_size);
-  for (size_t c = 0; c < kChannels.size(); ++c) {
-    input.real(fmt::format("scale/{}", kChannels[c]), options.normalization.scale[c]);
-    input.real(fmt::format("shift/{}", kChannels[c]), options.normalization.shift[c]);
+  for (size_t c = 0; c < kChannelNames.size(); ++c) {
+    input.real(fmt::format("scale/{}", kChannelNames[c]), options.normalization.scale[c]);
+    input.real(fmt::format("shift/{}", kChannelNames[c]), options.normalization.shift[c]);
   }
 }
 
@@ -150,9 +150,9 @@ void load_evaluation_options(const core::StateReader& reader, data::TransformOpt
   options.resize_antialias = input.integer("resize_antialias") != 0;
   options.resize_half_pixel_centers = input.integer("resize_half_pixel_centers") != 0;
   options.eval_resize_size = input.integer("eval_resize_size");
-  for (size_t c = 0; c < kChannels.size(); ++c) {
-    options.normalization.scale[c] = static_cast<float>(input.real(fmt::format("scale/{}", kChannels[c])));
-    options.normalization.shift[c] = static_cast<float>(input.real(fmt::format("shift/{}", kChannels[c])));
+  for (size_t c = 0; c < kChannelNames.size(); ++c) {
+    options.normalization.scale[c] = static_cast<float>(input.real(fmt::format("scale/{}", kChannelNames[c])));
+    options.normalization.shift[c] = static_cast<float>(input.real(fmt::format("shift/{}", kChannelNames[c])));
   }
 }
 

@@ -1,4 +1,4 @@
-// The lines at the top of a benchmark's output, in upstream's form (spec 3.9): tools parse them.
+// The lines at the top of a run's output, in the form of tf_cnn_benchmarks: tools parse them.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,7 @@ struct RecordedRun {
 };
 
 // Adds the callback that the flags ask for: `record` tells the trainer. A trace holds the last but one step of the
-// warm-up, as upstream's; where there are fewer than two warm-up steps (upstream then writes nothing), the run's first
+// warm-up, as that of tf_cnn_benchmarks; where there are fewer than two (it then writes nothing), the run's first
 // step. A profile holds the first ten steps after the warm-up. Files are replaced; their folders are made.
 void add_recordings(train::Trainer& trainer, const std::function<void(train::StepRecorder*)>& record,
                     const RecordedRun& recorded, const PreparedRun& run, const Print& print);

@@ -1,4 +1,4 @@
-// One evaluation of the benchmark door: the batches that the plan asks for, with upstream's lines while it runs.
+// One evaluation: the batches that the plan asks for, with the lines of tf_cnn_benchmarks while it runs.
 #pragma once
 
 #include <functional>

@@ -16,10 +16,10 @@
 namespace trainyard::train {
 
 namespace {
-constexpr std::string_view kModel = "model/";
-constexpr std::string_view kKernels = "kernels/";
+constexpr std::string_view kSavedModel = "model/";
+constexpr std::string_view kSavedKernels = "kernels/";
 // What this trainer saves itself.
-constexpr std::string_view kOwn[] = {kModel, kKernels, "trainer/"};
+constexpr std::string_view kSavedHere[] = {kSavedModel, kSavedKernels, "trainer/"};
 }  // namespace
 
 ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
@@ -46,20 +46,20 @@ void ForwardTrainer::record(StepRecorder* recorder) {
 
 void ForwardTrainer::save(core::StateWriter& writer) const {
   Trainer::save(writer);
-  core::ScopedWriter model(writer, std::string(kModel));
+  core::ScopedWriter model(writer, std::string(kSavedModel));
   parameters_.save(model);
-  core::ScopedWriter kernels(writer, std::string(kKernels));
+  core::ScopedWriter kernels(writer, std::string(kSavedKernels));
   options_.kernels.choices->save(kernels);
   for (const std::string& name : of_training_.names()) of_training_.copy(name, writer, name);
 }
 
 void ForwardTrainer::load(const core::StateReader& reader) {
   Trainer::load(reader);
-  parameters_.load(core::ScopedReader(reader, std::string(kModel)));
-  options_.kernels.choices->load(core::ScopedReader(reader, std::string(kKernels)));
+  parameters_.load(core::ScopedReader(reader, std::string(kSavedModel)));
+  options_.kernels.choices->load(core::ScopedReader(reader, std::string(kSavedKernels)));
   for (const std::string& name : reader.names()) {
     const auto begins_name = [&](std::string_view prefix) { return name.starts_with(prefix); };
-    const bool own = std::any_of(std::begin(kOwn), std::end(kOwn), begins_name) ||
+    const bool own = std::any_of(std::begin(kSavedHere), std::end(kSavedHere), begins_name) ||
                      std::any_of(options_.saved_by_caller.begin(), options_.saved_by_caller.end(), begins_name);
     if (!own) reader.copy(name, of_training_, name);
   }

@@ -40,7 +40,7 @@ struct StepLogOptions {
   std::optional<DisplayedSteps> displayed;
   bool print_warmup = true;  // "Running warm up", "Done warm up"
   std::string loss_name = "total_loss";
-  bool print_total = true;  // upstream prints none when it evaluates during training
+  bool print_total = true;  // tf_cnn_benchmarks prints none when it evaluates during training
 
   // Read at each line. Default: the mean of the replicas' losses.
   std::function<double(const train::StepView&)> loss;
