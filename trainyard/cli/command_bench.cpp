@@ -14,8 +14,8 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/core/threads/thread_limit.h"
-#include "trainyard/recipes/bench_data.h"
-#include "trainyard/recipes/bench_layers.h"
+#include "trainyard/recipes/tools/bench_data.h"
+#include "trainyard/recipes/tools/bench_layers.h"
 
 namespace trainyard::cli {
 namespace {
@@ -93,7 +93,7 @@ int run_input(const Arguments& arguments, Console& console) {
                                     arguments, console);
   if (!parsed) return kSuccess;
   for (const std::string& warning : core::check_dispositions(parsed->values)) core::log::warning("{}", warning);
-  console.out << recipes::data_bench_text(recipes::bench_data(parsed->values));
+  console.out << recipes::data_bench_text(recipes::bench_data(recipes::read_bench_data_options(parsed->values)));
   return kSuccess;
 }
 

@@ -10,9 +10,10 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/system/cpu_isa.h"
-#include "trainyard/recipes/benchmark.h"
-#include "trainyard/recipes/benchmark_flags.h"
-#include "trainyard/recipes/thread_settings.h"
+#include "trainyard/recipes/shared/thread_settings.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/read_options.h"
+#include "trainyard/recipes/tf_cnn/run.h"
 
 namespace trainyard::cli {
 namespace {
@@ -26,9 +27,9 @@ core::log::Level level_of(const std::string& name) {
 }
 
 // --kmp_blocktime: the count of turns that libgomp read when it was loaded must be the one that the flags ask for.
-void obey_spin_count(const core::FlagValues& values, const Console& console) {
+void obey_spin_count(const core::FlagValues& values, const recipes::ThreadOptions& threads, const Console& console) {
   constexpr const char* kName = "GOMP_SPINCOUNT";
-  const std::optional<std::string> wanted = recipes::wanted_spin_count(values);
+  const std::optional<std::string> wanted = recipes::wanted_spin_count(threads);
   const char* present = std::getenv(kName);
   if (!wanted || (present != nullptr && *wanted == present) || console.stop.stop_requested()) return;
   if (!values.given("kmp_blocktime") && present != nullptr && kName + std::string("=") + present != core::kShortSpins) {
@@ -40,8 +41,7 @@ void obey_spin_count(const core::FlagValues& values, const Console& console) {
 }
 
 // --max_cpu_isa: libraries read their limits when they are first used, and this process may have used them.
-void obey_cpu_isa(const core::FlagValues& values, const Console& console) {
-  const std::string wanted = values.text("max_cpu_isa");
+void obey_cpu_isa(const std::string& wanted, const Console& console) {
   if (wanted == "auto" || core::parse_cpu_isa_limit(wanted) == core::cpu_isa_limit()) return;
   if (console.restart_with && !console.stop.stop_requested()) {
     console.restart_with(fmt::format("{}={}", core::kMaxCpuIsaVariable, wanted));
@@ -54,10 +54,11 @@ int run(const core::FlagValues& values, recipes::Dialect dialect, Console& conso
     console.out << core::dump_config(values);
     return kSuccess;
   }
-  obey_spin_count(values, console);
-  obey_cpu_isa(values, console);
-  const auto outcome = recipes::run_benchmark(values, dialect, console.out, console.stop);
-  return outcome == recipes::BenchmarkOutcome::kStoppedBySignal ? kStoppedBySignal : kSuccess;
+  const recipes::TfCnnOptions options = recipes::read_options(values, dialect);
+  obey_spin_count(values, options.threads, console);
+  obey_cpu_isa(options.device.max_cpu_isa, console);
+  const auto outcome = recipes::run_tf_cnn(options, console.out, console.stop);
+  return outcome == recipes::RunOutcome::kStoppedBySignal ? kStoppedBySignal : kSuccess;
 }
 
 bool asks_for_help(const Arguments& arguments) {
@@ -69,23 +70,22 @@ bool asks_for_help(const Arguments& arguments) {
 int run_flags_alone(const Arguments& arguments, Console& console) {
   constexpr auto kDialect = recipes::Dialect::kTfCnnBenchmarks;
   if (asks_for_help(arguments)) {
-    console.out << core::help_text(recipes::benchmark_flags(kDialect));
+    console.out << core::help_text(recipes::tf_cnn_flags(kDialect));
     return kSuccess;
   }
-  return run(core::parse_flags(recipes::benchmark_flags(kDialect), arguments), kDialect, console);
+  return run(core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments), kDialect, console);
 }
 
 int run_train(const Arguments& arguments, Console& console) {
   constexpr auto kDialect = recipes::Dialect::kTrainyard;
   if (asks_for_help(arguments)) return run_help({}, console);
-  return run(core::parse_flags(recipes::benchmark_flags(kDialect), arguments, core::Repeats::kRefused), kDialect,
-             console);
+  return run(core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused), kDialect, console);
 }
 
 int run_eval(const Arguments& arguments, Console& console) {
   if (asks_for_help(arguments)) return run_help({}, console);
   constexpr auto kDialect = recipes::Dialect::kTrainyard;
-  core::FlagValues values = core::parse_flags(recipes::benchmark_flags(kDialect), arguments, core::Repeats::kRefused);
+  core::FlagValues values = core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused);
   values.set("eval", "true", core::FlagSource::kProgram);
   // The file of a training serves its evaluation, too: what it says of evaluations during training has no meaning here.
   for (const std::string& name : values.table().names()) {

@@ -11,8 +11,8 @@
 #include "trainyard/data/image_flags.h"
 #include "trainyard/data/tools/contact_sheet.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/recipes/dataset_choice.h"
-#include "trainyard/recipes/image_options.h"
+#include "trainyard/recipes/shared/dataset_choice.h"
+#include "trainyard/recipes/shared/image_flags.h"
 
 namespace trainyard::cli {
 namespace {
@@ -51,7 +51,7 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const core::FlagValues& values = parsed->values;
   const std::string directory = required_text(values, "data_dir", "name the data set to show: --data_dir=DIR");
   require_no_folder("output", values.text("output"));
-  const std::string name = recipes::dataset_name_of(values.text("data_name"), directory);
+  const std::string name = recipes::choose_dataset(values.text("data_name"), directory).name;
   const bool training = values.text("subset") == "train";
   data::DatasetOptions source;
   source.directory = directory;
@@ -66,7 +66,7 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const bool any_size = models::find_dataset(name).family == models::DatasetFamily::kImagenet;
   const int64_t side = values.integer("image_size") > 0 ? values.integer("image_size") : any_size ? 224 : 32;
   data::ContactSheetOptions options;
-  options.transform = recipes::read_image_options(values, name, side);
+  options.transform = recipes::read_image_options(values).transform(name, side);
   options.transform.training = training;
   options.order.shuffle = training;
   options.count = std::min(values.integer("count"), dataset->size());

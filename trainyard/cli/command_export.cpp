@@ -10,7 +10,7 @@
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/export/keras_weights.h"
 #include "trainyard/nn/export/onnx_model.h"
-#include "trainyard/recipes/model_metadata.h"
+#include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::cli {

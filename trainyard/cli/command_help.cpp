@@ -3,7 +3,7 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/flags/flags.h"
-#include "trainyard/recipes/benchmark_flags.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
 
 namespace trainyard::cli {
 
@@ -13,8 +13,8 @@ int run_help(const Arguments& arguments, Console& console) {
   const auto parsed = parse_command({"help", "every flag of train and eval, by group", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
   console.out << (parsed->values.boolean("markdown")
-                      ? recipes::benchmark_flags_page()
-                      : core::help_text(recipes::benchmark_flags(recipes::Dialect::kTrainyard)));
+                      ? recipes::tf_cnn_flags_page()
+                      : core::help_text(recipes::tf_cnn_flags(recipes::Dialect::kTrainyard)));
   return kSuccess;
 }
 

@@ -5,8 +5,8 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/cli/trained_model_flags.h"
 #include "trainyard/data/image_flags.h"
-#include "trainyard/recipes/image_options.h"
-#include "trainyard/recipes/predict.h"
+#include "trainyard/recipes/shared/image_flags.h"
+#include "trainyard/recipes/tools/predict.h"
 
 namespace trainyard::cli {
 
@@ -36,7 +36,7 @@ int run_predict(const Arguments& arguments, Console& console) {
   options.standard_input = &std::cin;
   options.array_input = values.text("input");
   options.array_output = values.text("output");
-  options.adjust_input = [&values](data::TransformOptions& input) { recipes::read_evaluation_options(values, input); };
+  options.input = recipes::read_evaluation_options(values);
   if (!options.array_output.empty()) require_no_folder("output", options.array_output);
   const recipes::PredictOutcome outcome = recipes::predict(options, console.out, console.stop);
   if (outcome.stopped) return kStoppedBySignal;

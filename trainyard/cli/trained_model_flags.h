@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trainyard/core/flags/flags.h"
-#include "trainyard/recipes/trained_model.h"
+#include "trainyard/recipes/shared/trained_model.h"
 
 namespace trainyard::cli {
 

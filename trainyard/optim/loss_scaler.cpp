@@ -37,6 +37,10 @@ at::Tensor LossScaler::scale() const {
   return state_[0];
 }
 
+at::Tensor LossScaler::clean_steps() const {
+  return state_[1];
+}
+
 void LossScaler::end_step(const at::Tensor& gradients, StepState& state) {
   const at::Tensor tensor = state.tensor();
   if (device_ != nullptr) {

@@ -31,6 +31,8 @@ class LossScaler : public core::Stateful {
 
   // Returns the scale of this step: [] double.
   at::Tensor scale() const;
+  // [] double: steps without overflow since the scale last moved.
+  at::Tensor clean_steps() const;
   // gradients: [total] float or double, total a multiple of 16, of the scaled loss, reduced. Writes the inverse of the
   // scale and found_inf into `state`, then moves on to the next step's scale.
   void end_step(const at::Tensor& gradients, StepState& state);

@@ -9,12 +9,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/progress_callback.h"
-#include "trainyard/train/callbacks/step_log.h"
+#include "trainyard/train/callbacks/step_accuracies.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
@@ -23,8 +22,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-void print_nothing(std::string_view) {}
 
 // What monitors got.
 struct Record : Monitor {
@@ -38,22 +35,11 @@ std::function<double()> ticking(double step) {
   return [now = 0.0, step]() mutable { return now += step; };
 }
 
-StepLogOptions step_log_options(std::string& text) {
-  StepLogOptions options;
-  options.batch_size = 32;
-  options.print = [&text](std::string_view lines) { text += std::string(lines) + "\n"; };
-  options.clock = ticking(2);
-  return options;
-}
-
 const core::TempDir& conformance_directory() {
   static const core::TempDir directory;
   return directory;
 }
 
-TRAINYARD_CALLBACK_CONFORMANCE(StepLog, [] {
-  return std::make_shared<StepLog>(StepLogOptions{.batch_size = 8, .warmup_steps = 1, .print = print_nothing});
-});
 TRAINYARD_CALLBACK_CONFORMANCE(Checkpoint, [] {
   return std::make_shared<CheckpointCallback>(CheckpointStore(conformance_directory().path(), 2),
                                               CheckpointCallbackOptions{.save_steps = 2});
@@ -63,90 +49,22 @@ TRAINYARD_CALLBACK_CONFORMANCE(Summary, [] {
 });
 TRAINYARD_CALLBACK_CONFORMANCE(Evaluation, [] {
   return std::make_shared<EvaluationCallback>(
-      EvaluationCallbackOptions{.evaluate = [] { return Evaluation{.samples = 1}; }, .print = print_nothing});
+      EvaluationCallbackOptions{.evaluate = [] { return Evaluation{.samples = 1}; }});
 });
 TRAINYARD_CALLBACK_CONFORMANCE(Progress,
                                [] { return std::make_shared<ProgressCallback>(ProgressOptions{.enabled = false}); });
-
-TEST(StepLog, PrintsARunAsUpstreamDoes) {
-  std::string text;
-  StepLogOptions options = step_log_options(text);
-  options.warmup_steps = 3;
-  options.display_every = 5;
-  std::vector<StepReport> reports;
-  options.on_line = [&](const StepReport& report) { reports.push_back(report); };
-  PretendTrainer trainer;
-  run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 3 + 12});
-  EXPECT_TRUE(core::matches_golden(text, "trainyard/train/testdata/step_log.txt"));
-  ASSERT_EQ(reports.size(), 3U);
-  EXPECT_EQ(reports[2].local_step, 10);
-  EXPECT_EQ(reports[2].global_step, 13);
-  EXPECT_NEAR(reports[2].speed.mean, 320, 1e-9);
-  EXPECT_NEAR(reports[2].loss, 1.0 / 13, 1e-6);
-}
-
-// Over all runs: the same steps as of a training that was not interrupted, and the first of each run.
-TEST(StepLog, CanShowTheStepsOfTheWholeTraining) {
-  std::string text;
-  std::vector<int64_t> shown;
-  StepLogOptions options = step_log_options(text);
-  options.displayed = DisplayedSteps{.every = 5, .last = 13};
-  options.print_warmup = false;
-  options.more_columns = "\tepoch";
-  options.more_cells = [] { return "\t0.5"; };
-  options.on_line = [&](const StepReport& report) { shown.push_back(report.local_step); };
-  PretendTrainer trainer;
-  run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 7});
-  EXPECT_THAT(shown, ElementsAre(1, 5));
-  EXPECT_TRUE(
-      text.starts_with("Step\tImg/sec\ttotal_loss\tepoch\n1\timages/sec: 320.0 +/- 0.0 (jitter = 0.0)\t1.000\t0.5\n"))
-      << text;
-  EXPECT_THAT(text, HasSubstr("\n5\timages/sec: "));
-  shown.clear();
-  trainer.train({.steps_per_epoch = 13, .starting_step = 7});  // global steps 8 .. 13
-  EXPECT_THAT(shown, ElementsAre(8, 10, 13));
-}
 
 TEST(SummaryCallback, CanChooseItsStepsByTheGlobalOne) {
   PretendTrainer trainer;
   std::vector<Scalars> rows;
   trainer.monitors().add(std::make_unique<Record>(rows));
-  const DisplayedSteps displayed{.every = 5, .last = 12};
   SummaryOptions options{
-      .every_steps = 2, .due = [=](int64_t step) { return displayed.shows(step); }, .batch_size = 32};
+      .every_steps = 2, .due = [](int64_t step) { return step == 1 || step % 5 == 0 || step == 12; }, .batch_size = 32};
   run_callback(trainer, std::make_shared<SummaryCallback>(options), {.steps_per_epoch = 7});
   trainer.train({.steps_per_epoch = 12, .starting_step = 7});
   std::vector<int64_t> steps;
   for (const Scalars& row : rows) steps.push_back(row.global_step);
   EXPECT_THAT(steps, ElementsAre(1, 5, 10, 12));
-}
-
-TEST(StepLog, CountsFromTheRunsOwnBeginningAfterAResume) {
-  std::string text;
-  StepLogOptions options = step_log_options(text);
-  options.warmup_steps = 1;
-  options.display_every = 1;
-  options.num_workers = 2;
-  PretendTrainer trainer;
-  trainer.train({.steps_per_epoch = 20});
-  const auto log = std::make_shared<StepLog>(options);
-  run_callback(trainer, log, {.steps_per_epoch = 4});
-  EXPECT_EQ(log->steps(), 3);
-  EXPECT_DOUBLE_EQ(log->elapsed_seconds(), 2);
-  EXPECT_DOUBLE_EQ(log->images_per_second(), 2 * 3 * 32 / 2.0);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '+'), 3) << text;
-  EXPECT_THAT(text, HasSubstr("total images/sec: 96.00"));
-}
-
-TEST(StepLog, SaysNoTotalOfARunThatFailed) {
-  std::string text;
-  PretendTrainer trainer;
-  trainer.in_step = [](int64_t step) {
-    if (step == 2) throw core::Error(core::ErrorCode::kIo, "on purpose");
-  };
-  EXPECT_THROW(run_callback(trainer, std::make_shared<StepLog>(step_log_options(text)), {.steps_per_epoch = 5}),
-               core::Error);
-  EXPECT_EQ(text.find("total images/sec"), std::string::npos) << text;
 }
 
 // Four samples, of which the label of `right` is the first choice and that of the others the last of seven.
@@ -168,16 +86,6 @@ TEST(StepAccuracies, AreComputedOnceAStep) {
   view.global_step += 1;
   EXPECT_DOUBLE_EQ(accuracies.of(view).top_1, 1);
   EXPECT_DOUBLE_EQ(accuracies.of(view).top_5, 1);
-}
-
-TEST(StepLog, RefusesBadOptions) {
-  for (const auto& change : std::vector<std::function<void(StepLogOptions&)>>{
-           [](auto& o) { o.batch_size = 0; }, [](auto& o) { o.display_every = 0; }, [](auto& o) { o.num_workers = 0; },
-           [](auto& o) { o.warmup_steps = -1; }, [](auto& o) { o.display_perf_ewma = 1.5; }}) {
-    StepLogOptions options{.batch_size = 1};
-    change(options);
-    EXPECT_THROW(StepLog{options}, core::Error);
-  }
 }
 
 // The steps of a directory's checkpoints.
@@ -339,9 +247,22 @@ TEST(SummaryCallback, WritesNothingWhenOff) {
   EXPECT_TRUE(rows.empty());
 }
 
+// What a listener heard, a word each.
+struct Heard : EvaluationListener {
+  explicit Heard(std::vector<std::string>& to) : words(to) {}
+  void on_begin(EvaluationTime time, int64_t step) override {
+    words.push_back((time == EvaluationTime::kAtTheEnd ? "last " : "begin ") + std::to_string(step));
+  }
+  void on_result(const Evaluation&, int64_t step) override { words.push_back("result " + std::to_string(step)); }
+  void on_resume() override { words.emplace_back("resume"); }
+  void on_goal(const std::string& reason) override { words.push_back(reason); }
+  void on_training_end() override { words.emplace_back("end"); }
+  std::vector<std::string>& words;
+};
+
 class EvaluationRun : public ::testing::Test {
  protected:
-  std::string text_;
+  std::vector<std::string> heard_;
   std::vector<Scalars> rows_;
   PretendTrainer trainer_;
   EvaluationCallbackOptions options_;
@@ -354,7 +275,7 @@ class EvaluationRun : public ::testing::Test {
       return Evaluation{.loss = 0.5, .top_1 = top_1, .top_5 = 1, .samples = 1000, .seconds = 4};
     };
     options_.due = [](int64_t done) { return done % 10 == 0; };
-    options_.print = [this](std::string_view lines) { text_ += std::string(lines) + "\n"; };
+    options_.listener = std::make_shared<Heard>(heard_);
     options_.wall_clock = [] { return 1.7e9; };
   }
   void run(int64_t steps) {
@@ -364,7 +285,8 @@ class EvaluationRun : public ::testing::Test {
 
 TEST_F(EvaluationRun, PausesAndEvaluatesAtTheEnd) {
   run(30);
-  EXPECT_TRUE(core::matches_golden(text_, "trainyard/train/testdata/evaluation_during_training.txt"));
+  EXPECT_THAT(heard_, ElementsAre("begin 10", "result 10", "resume", "begin 20", "result 20", "resume", "end",
+                                  "last 30", "result 30"));
   ASSERT_EQ(rows_.size(), 3U);  // not twice at the last step
   EXPECT_EQ(rows_[0].global_step, 10);
   EXPECT_EQ(rows_[0].phase, "eval");
@@ -372,21 +294,16 @@ TEST_F(EvaluationRun, PausesAndEvaluatesAtTheEnd) {
   EXPECT_EQ(rows_[2].values[3], (std::pair<std::string, double>{"examples_per_second", 250}));
 }
 
-TEST_F(EvaluationRun, StopsAtItsGoalWithoutAFinalEvaluation) {
-  options_.stop_at_top_1_accuracy = 0.2;
+TEST_F(EvaluationRun, StopsAtItsGoalWithoutALastEvaluation) {
+  options_.goal = [](const Evaluation& evaluation) -> std::optional<std::string> {
+    if (evaluation.top_1 < 0.2) return std::nullopt;
+    return "good enough";
+  };
   run(100);
   EXPECT_EQ(trainer_.global_step(), 20);
-  EXPECT_THAT(text_, HasSubstr("Stopping, as eval accuracy at least 0.2 was reached\nDone with training\n"));
-  EXPECT_EQ(text_.find("final"), std::string::npos);
+  EXPECT_THAT(heard_, ElementsAre("begin 10", "result 10", "resume", "begin 20", "result 20", "good enough", "end"));
   EXPECT_EQ(rows_.size(), 2U);
-  EXPECT_THAT(trainer_.stop_reason(), HasSubstr("at least 0.2"));
-}
-
-TEST_F(EvaluationRun, StopsAtAGoalOfTheModel) {
-  options_.reached_target = [this] { return trainer_.global_step() >= 30; };
-  run(100);
-  EXPECT_EQ(trainer_.global_step(), 30);
-  EXPECT_THAT(text_, HasSubstr("Stopping, as the model indicates its custom goal was reached\n"));
+  EXPECT_EQ(trainer_.stop_reason(), "good enough");
 }
 
 TEST_F(EvaluationRun, DoesNotEvaluateWhenASignalStopsTheRun) {
@@ -418,10 +335,8 @@ TEST_F(EvaluationRun, CanCountTheStepsOfAllRuns) {
   EXPECT_EQ(rows_[1].global_step, 20);
 }
 
-TEST_F(EvaluationRun, RefusesBadOptions) {
+TEST(EvaluationCallback, NeedsSomethingToEvaluate) {
   EXPECT_THROW(EvaluationCallback({}), core::Error);
-  options_.stop_at_top_1_accuracy = 75;
-  EXPECT_THROW(EvaluationCallback{options_}, core::Error);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "trainyard/train/callbacks/evaluation_callback.h"
 
-#include <fmt/format.h>
+#include <utility>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/train/callbacks/summary_callback.h"
@@ -10,17 +10,12 @@ namespace trainyard::train {
 
 void EvaluationCallbackOptions::validate() const {
   if (!evaluate) throw core::Error(core::ErrorCode::kInvalidArgument, "an evaluation callback needs `evaluate`");
-  const double goal = stop_at_top_1_accuracy.value_or(0);
-  if (!(goal >= 0 && goal <= 1)) {
-    throw core::Error(
-        core::ErrorCode::kInvalidArgument,
-        {.problem = "accuracy to stop at is out of range", .expected = "0 .. 1", .actual = fmt::format("{}", goal)});
-  }
 }
 
 EvaluationCallback::EvaluationCallback(EvaluationCallbackOptions options)
     : options_(std::move(options)), local_steps_(options_.warmup_steps, options_.over_all_runs) {
   options_.validate();
+  if (!options_.listener) options_.listener = std::make_shared<EvaluationListener>();
   if (!options_.wall_clock) options_.wall_clock = system_wall_clock;
 }
 
@@ -41,23 +36,21 @@ void EvaluationCallback::after_step(Trainer& trainer, const StepView& view) {
   const bool done = trainer.epoch() == loop.max_epoch && trainer.step_in_epoch() == loop.steps_per_epoch;
   const int64_t steps_done = local_steps_.of(view) + 1;
   if (done || trainer.stopping() || steps_done <= 0 || !options_.due || !options_.due(steps_done)) return;
-  options_.print(fmt::format("Running evaluation at global_step {}", trainer.global_step()));
+  options_.listener->on_begin(EvaluationTime::kDuringTraining, trainer.global_step());
   if (!evaluate(trainer)) return;
-  if (const std::optional<std::string> reached = goal_reached()) {
-    options_.print(*reached);
-    trainer.stop(*reached);
-  } else {
-    options_.print("Resuming training");
-  }
+  const std::optional<std::string> reached = options_.goal ? options_.goal(*last_) : std::nullopt;
+  if (!reached) return options_.listener->on_resume();
+  options_.listener->on_goal(*reached);
+  trainer.stop(*reached);
 }
 
 void EvaluationCallback::after_train(Trainer& trainer) {
   // Twice, after a failure, or stopped: by its goal, just evaluated; by a signal, in a hurry.
   if (ended_ || in_step_) return;
   ended_ = true;
-  if (options_.due) options_.print("Done with training");
+  if (options_.due) options_.listener->on_training_end();
   if (!options_.at_end || trainer.stopping()) return;
-  options_.print(fmt::format("Running final evaluation at global_step {}", trainer.global_step()));
+  options_.listener->on_begin(EvaluationTime::kAtTheEnd, trainer.global_step());
   evaluate(trainer);
 }
 
@@ -68,7 +61,7 @@ bool EvaluationCallback::evaluate(Trainer& trainer) {
     if (error.code() != core::ErrorCode::kCancelled) throw;
     return false;  // a part of an evaluation is none; the training ends and saves behind this step
   }
-  options_.print(evaluation_line({last_->top_1, last_->top_5, last_->shows_top_5}, last_->samples));
+  options_.listener->on_result(*last_, trainer.global_step());
   Scalars scalars{.global_step = trainer.global_step(),
                   .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
                   .wall_time = options_.wall_clock(),
@@ -77,22 +70,14 @@ bool EvaluationCallback::evaluate(Trainer& trainer) {
                              {"top_5_accuracy", last_->top_5},
                              {"loss", last_->loss},
                              {"examples_per_second", examples_per_second(*last_)}}};
-  if (!last_->shows_top_5) std::erase_if(scalars.values, [](const auto& v) { return v.first == "top_5_accuracy"; });
+  std::erase_if(scalars.values, [this](const auto& value) {
+    const bool hidden = value.first == "top_5_accuracy" && !last_->shows_top_5;
+    return hidden || (value.first.ends_with("_accuracy") && !last_->has_accuracies);
+  });
   trainer.monitors().write(scalars);
   trainer.monitors().flush();
   if (options_.on_evaluation) options_.on_evaluation(*last_, trainer.global_step());
   return true;
-}
-
-std::optional<std::string> EvaluationCallback::goal_reached() const {
-  if (options_.stop_at_top_1_accuracy && last_->top_1 >= *options_.stop_at_top_1_accuracy) {
-    return fmt::format("Stopping, as eval accuracy at least {} was reached",
-                       python_number(*options_.stop_at_top_1_accuracy));
-  }
-  if (options_.reached_target && options_.reached_target()) {
-    return "Stopping, as the model indicates its custom goal was reached";
-  }
-  return std::nullopt;
 }
 
 double examples_per_second(const Evaluation& evaluation) {

@@ -1,35 +1,54 @@
-// Pauses training for evaluations, and evaluates at the end; prints upstream's lines, writes the monitors' "eval"
-// phase, and stops the run when its goal is reached.
+// Pauses training for evaluations, and evaluates at the end; writes the monitors' "eval" phase, and stops the run when
+// its goal is reached. It prints nothing: an EvaluationListener does.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "trainyard/train/callbacks/step_log.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/loop/local_steps.h"
 
 namespace trainyard::train {
 
+enum class EvaluationTime { kDuringTraining, kAtTheEnd };
+
+// Hears what an EvaluationCallback does, in this order, on the trainer's thread. Each method does nothing unless it is
+// overridden.
+class EvaluationListener {
+ public:
+  virtual ~EvaluationListener() = default;
+  virtual void on_begin(EvaluationTime, int64_t /*global_step*/) {}
+  // The evaluation is complete. None of these two follows on_begin() where it was stopped.
+  virtual void on_result(const Evaluation&, int64_t /*global_step*/) {}
+  // Behind an evaluation during training: it goes on, or it ends because of `reason`.
+  virtual void on_resume() {}
+  virtual void on_goal(const std::string& /*reason*/) {}
+  // The training has ended, in front of the last evaluation. Only where there are evaluations during training.
+  virtual void on_training_end() {}
+};
+
 struct EvaluationCallbackOptions {
-  // Evaluates the model as it is now. It may print evaluation_step_line() meanwhile.
+  // Evaluates the model as it is now.
   std::function<Evaluation()> evaluate;
   // Whether to evaluate when so many steps after the warm-up are done, 1 or more (StepPlan::evaluate_after). None: only
   // at the end. It is not asked after the last step.
   std::function<bool(int64_t steps_done)> due;
   bool at_end = true;  // of a run that was neither stopped nor failed
 
-  std::optional<double> stop_at_top_1_accuracy;
-  std::function<bool()> reached_target;  // a goal of the model's own
+  // Returns why the training ends behind this evaluation, in words for its stop_reason(); nothing: it goes on. None: it
+  // always goes on. Not asked behind the last evaluation.
+  std::function<std::optional<std::string>(const Evaluation&)> goal;
 
   int64_t warmup_steps = 0;
   bool over_all_runs = false;  // `due` is asked with the global step instead
   int64_t batch_size = 0;      // for the epoch of each row, as SummaryOptions
   int64_t examples_per_epoch = 0;
-  Print print = print_to_stdout;
+  std::shared_ptr<EvaluationListener> listener;  // null: nobody listens
+  // Called behind the listener's on_result(), when the monitors have what was measured.
   std::function<void(const Evaluation&, int64_t global_step)> on_evaluation;
   std::function<double()> wall_clock;  // seconds since the Unix epoch; default: the system's clock
 
@@ -54,8 +73,6 @@ class EvaluationCallback : public Callback {
  private:
   // Returns false when the evaluation was stopped.
   bool evaluate(Trainer& trainer);
-  // The line to print when the goal is reached, which ends the run.
-  std::optional<std::string> goal_reached() const;
 
   EvaluationCallbackOptions options_;
   LocalSteps local_steps_;

@@ -1,8 +1,11 @@
 #include "trainyard/train/callbacks/run_record.h"
 
+#include <cmath>
+#include <ctime>
 #include <type_traits>
 #include <variant>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/build_info.h"
@@ -25,11 +28,11 @@ Json json_of(const core::FlagValue& value) {
       value);
 }
 
-Json or_null(const std::string& text) {
-  return text.empty() ? Json() : Json(text);
-}
-
 }  // namespace
+
+nlohmann::ordered_json or_null(const std::string& text) {
+  return text.empty() ? nlohmann::ordered_json() : Json(text);
+}
 
 std::string_view run_status_name(RunStatus status) {
   switch (status) {
@@ -78,6 +81,15 @@ void add_run_record(const RunRecord& record, Json& json) {
   json["choices"] = choices;
   json["given_flags"] = record.given_flags;
   json["flags"] = flags;
+}
+
+std::string utc_date(double seconds) {
+  const auto milliseconds = static_cast<int64_t>(std::floor(seconds * 1000));
+  const auto whole = static_cast<std::time_t>(milliseconds / 1000);
+  std::tm date{};
+  ::gmtime_r(&whole, &date);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", date.tm_year + 1900, date.tm_mon + 1, date.tm_mday,
+                     date.tm_hour, date.tm_min, date.tm_sec, milliseconds % 1000);
 }
 
 }  // namespace trainyard::train

@@ -18,4 +18,10 @@ nlohmann::ordered_json versions_json();
 // Returns {"name": ..., "cpu": ..., "cores": 2, "memory_bytes": ..., "gpus": [...]}.
 nlohmann::ordered_json machine_json(const std::vector<std::string>& gpus);
 
+// Returns null for an empty text.
+nlohmann::ordered_json or_null(const std::string& text);
+
+// Returns "2023-11-14T22:13:20.250Z" for seconds since the Unix epoch.
+std::string utc_date(double seconds);
+
 }  // namespace trainyard::train

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/build_info.h"
-#include "trainyard/train/callbacks/benchmark_log.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 
@@ -15,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json or_null(const std::string& path) {
+Json path_or_null(const std::string& path) {
   return path.empty() ? Json() : Json(path);
 }
 
@@ -57,7 +56,7 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
   const bool accelerator = summary.shares.on_accelerator;
   const Json limit = summary.compute.limit_flops > 0 ? number(summary.compute.limit_flops) : Json();
   Json json{{"status", run_status_name(summary.status)},
-            {"error", or_null(summary.error)},
+            {"error", path_or_null(summary.error)},
             {"started", utc_date(summary.record.started_at)},
             {"ended", summary.ended_at > 0 ? Json(utc_date(summary.ended_at)) : Json()},
             {"model", summary.model},
@@ -76,14 +75,14 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
               {"update", accelerator ? Json() : Json(summary.shares.update)}}},
             {"bad_samples", summary.bad_samples},
             {"skipped_steps", summary.skipped_steps},
-            {"stopped_by", or_null(summary.stopped_by)},
+            {"stopped_by", path_or_null(summary.stopped_by)},
             {"metrics", metrics},
-            {"checkpoint", or_null(summary.checkpoint)},
+            {"checkpoint", path_or_null(summary.checkpoint)},
             {"best_checkpoint", best_to_json(summary.best)},
-            {"tensorboard_directory", or_null(summary.tensorboard_directory)},
-            {"metrics_json", or_null(summary.metrics_json)},
-            {"metrics_csv", or_null(summary.metrics_csv)},
-            {"curve", or_null(summary.curve)},
+            {"tensorboard_directory", path_or_null(summary.tensorboard_directory)},
+            {"metrics_json", path_or_null(summary.metrics_json)},
+            {"metrics_csv", path_or_null(summary.metrics_csv)},
+            {"curve", path_or_null(summary.curve)},
             {"version", fmt::format("{} ({})", build.version, build.git_revision)},
             {"date", utc_date(system_wall_clock())}};
   add_run_record(summary.record, json);

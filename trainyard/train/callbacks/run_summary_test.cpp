@@ -142,5 +142,10 @@ TEST(RunSummary, OfAnAcceleratorHasTwoShares) {
   EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nTime:         waiting for input 5 %, all else 95 %: "));
 }
 
+TEST(RunRecord, WritesDatesInUtc) {
+  EXPECT_EQ(utc_date(0), "1970-01-01T00:00:00.000Z");
+  EXPECT_EQ(utc_date(951782400.5), "2000-02-29T00:00:00.500Z");
+}
+
 }  // namespace
 }  // namespace trainyard::train

@@ -69,6 +69,12 @@ BestKeeper::BestKeeper(CheckpointStore store, BestKeeperOptions options)
 
 void BestKeeper::offer(const Evaluation& evaluation, int64_t global_step) {
   const bool lower = options_.metric == BestMetric::kLoss;
+  if (!lower && !evaluation.has_accuracies) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the best checkpoint by accuracy needs evaluations that count accuracies",
+                       .actual = "an evaluation with a loss alone",
+                       .remedy = "keep the best by BestMetric::kLoss"});
+  }
   const double value = lower ? evaluation.loss : evaluation.top_1;
   if (!std::isfinite(value)) return;
   if (best_ && (lower ? value >= best_->value : value <= best_->value)) return;

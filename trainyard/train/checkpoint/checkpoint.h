@@ -111,10 +111,6 @@ OpenedCheckpoint open_newest_checkpoint(const std::string& path, const Checkpoin
                                         DamagedCheckpoints damaged = DamagedCheckpoints::kStop,
                                         core::FileSystem& files = core::local_file_system());
 
-// Returns the checkpoint that open_newest_checkpoint() would open now. Says nothing about those that it passes over.
-CheckpointInfo find_newest_checkpoint(const std::string& path, DamagedCheckpoints damaged,
-                                      core::FileSystem& files = core::local_file_system());
-
 // Loads the newest checkpoint of the store's directory into `state` and returns it; none: there is none, and `state` is
 // as it was. `look` sees the checkpoint before it is loaded and may refuse it. Throws what load_checkpoint() and `look`
 // throw.

@@ -81,13 +81,12 @@ CheckpointListing sound_checkpoints(const std::string& directory, core::FileSyst
   return listing;
 }
 
-// What open_checkpoint is to read; `passed_over` is told of each that is damaged.
-CheckpointInfo choose(const std::string& path, DamagedCheckpoints damaged, core::FileSystem& files,
-                      const std::function<void(const DamagedCheckpoint&)>& passed_over) {
+// Returns what open_newest_checkpoint() is to read; warns of each damaged one that is passed over.
+CheckpointInfo choose(const std::string& path, DamagedCheckpoints damaged, core::FileSystem& files) {
   const std::string plain = without_trailing_slashes(path);
   if (damaged == DamagedCheckpoints::kStop || !checkpoint_at(plain, files).empty()) return find_checkpoint(path, files);
   CheckpointListing listing = sound_checkpoints(plain, files);
-  for (const DamagedCheckpoint& each : listing.damaged) passed_over(each);
+  for (const DamagedCheckpoint& each : listing.damaged) warn_of(each);
   if (!listing.intact.empty()) return std::move(listing.intact.back());
   throw no_checkpoint(path, files);
 }
@@ -104,15 +103,11 @@ CheckpointInfo find_checkpoint(const std::string& path, core::FileSystem& files)
   throw no_checkpoint(path, files);
 }
 
-CheckpointInfo find_newest_checkpoint(const std::string& path, DamagedCheckpoints damaged, core::FileSystem& files) {
-  return choose(path, damaged, files, [](const DamagedCheckpoint&) {});
-}
-
 OpenedCheckpoint open_newest_checkpoint(const std::string& path, const CheckpointIdentity* expected,
                                         DamagedCheckpoints damaged, core::FileSystem& files) {
   for (int look = 1;; ++look) {
     OpenedCheckpoint opened;
-    opened.info = choose(path, damaged, files, warn_of);
+    opened.info = choose(path, damaged, files);
     const std::optional<core::Error> error = reading_error(opened.info.path, files, [&] {
       opened.identity = read_checkpoint_identity(opened.info, files);
       opened.reader = open_checkpoint(opened.info, expected, files);

@@ -34,6 +34,11 @@ int64_t count_classes(const at::Tensor& hits, const at::Tensor& labels, int64_t 
   return right;
 }
 
+bool counts_classes(const EvaluatorOptions& options, const at::Tensor& output, const at::Tensor& labels) {
+  if (options.accuracies) return *options.accuracies;
+  return !options.loss || (output.dim() == 2 && labels.dim() == 1 && labels.scalar_type() == at::kLong);
+}
+
 }  // namespace
 
 Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : options_(std::move(options)) {
@@ -65,14 +70,18 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
       const int64_t count = batch.labels.defined() ? batch.labels.size(0) : 0;
       if (count == 0) continue;
       const at::Tensor output = executor_->forward(batch.images, {});
-      if (!output.is_cpu()) nn::check_labels(batch.labels, output.size(1));
+      const bool accuracies = counts_classes(options_, output, batch.labels);
+      result.has_accuracies = accuracies;
+      if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels, output.size(1));
       const at::Tensor labels = batch.labels.to(output.device());
       const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
       loss_sum += loss.item<double>() * static_cast<double>(count);
-      const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
-      top_1 += count_classes(hits, batch.labels.contiguous(), output.size(1), result.classes);
-      top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
-      result.not_finite += count - output.isfinite().all(1).sum().item<int64_t>();
+      if (accuracies) {
+        const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
+        top_1 += count_classes(hits, batch.labels.contiguous(), output.size(1), result.classes);
+        top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
+      }
+      result.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
       result.samples += count;
     }
   }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,9 @@ struct Evaluation {
   double loss = 0;              // mean over samples
   double top_1 = 0, top_5 = 0;  // fraction of samples, in [0, 1]
   bool shows_top_5 = true;      // as Accuracies
+  bool has_accuracies = true;   // false: there was only a loss; top_1, top_5 and classes say nothing
   int64_t samples = 0;
-  int64_t not_finite = 0;           // samples with a logit that is not: none of them counts as right
+  int64_t not_finite = 0;           // samples with an output that is not: none of them counts as right
   std::vector<ClassCount> classes;  // by output of the model; their sums are top_1 * samples and samples
   double seconds = 0;               // of the whole run
   double input_seconds = 0;         // of these, waiting for batches
@@ -43,8 +45,12 @@ struct EvaluatorOptions {
   at::ScalarType dtype = at::kFloat;  // of activations
   nn::KernelOptions kernels{};
   std::string name_prefix;  // in front of the graph's names in the set
-  // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy.
+  // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy. A loss of one's own may take outputs [N, ...]
+  // and labels [N, ...] of any shape and dtype: several labels a sample, numbers to come close to.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;
+  // Whether accuracies are counted, which needs logits [N, classes] and labels [N] int64. Unset: where outputs and
+  // labels are that; without a loss of one's own always.
+  std::optional<bool> accuracies = std::nullopt;
   std::function<bool()> stops;  // asked before each batch: true ends run() with kCancelled. None: it goes on
 };
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include <ATen/ops/square.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -132,6 +134,56 @@ TEST(Evaluator, OnlyReadsTheSet) {
   EXPECT_TRUE(set.gradients().equal(before.gradients()));
   for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) EXPECT_TRUE(set.buffer(i).equal(before.buffer(i)));
   EXPECT_EQ(set.version(), version);
+}
+
+// Mean over the batch, of targets that are no classes.
+at::Tensor squared_error(const at::Tensor& output, const at::Tensor& targets) {
+  return at::square(output - targets.to(output.scalar_type())).mean();
+}
+
+TEST(Evaluator, ALossOfItsOwnTakesManyLabelsASample) {
+  LinearModel model;
+  const Samples samples;
+  const at::Tensor targets = at::zeros({10, 7});
+  for (int64_t i = 0; i < 10; ++i) targets[i][i % 7] = targets[i][(i + 2) % 7] = 1;
+  Evaluator evaluator({.graph = model.graph, .loss = squared_error}, model.set);
+  MemorySource source(samples.images, targets, 4, 1, false);
+  const Evaluation result = evaluator.run(source);
+  EXPECT_FALSE(result.has_accuracies);
+  EXPECT_EQ(result.samples, 10);
+  EXPECT_EQ(result.not_finite, 0);
+  EXPECT_TRUE(result.classes.empty());
+  const at::Tensor all = model.owner->forward(samples.images, {});
+  EXPECT_NEAR(result.loss, squared_error(all.to(at::kDouble), targets).item<double>(), 1e-5);
+}
+
+TEST(Evaluator, ALossOfItsOwnTakesNumbersToComeCloseTo) {
+  LinearModel model;
+  const Samples samples;
+  const at::Tensor targets = samples.labels.to(at::kFloat) * 0.5;
+  const auto first_output = [](const at::Tensor& output, const at::Tensor& labels) {
+    return squared_error(output.select(1, 0), labels);
+  };
+  Evaluator evaluator({.graph = model.graph, .loss = first_output}, model.set);
+  MemorySource source(samples.images, targets, 5, 1, false);
+  const Evaluation result = evaluator.run(source);
+  EXPECT_FALSE(result.has_accuracies);
+  const at::Tensor all = model.owner->forward(samples.images, {});
+  EXPECT_NEAR(result.loss, squared_error(all.select(1, 0), targets).item<double>(), 1e-5);
+}
+
+TEST(Evaluator, ALossOfItsOwnKeepsTheAccuraciesOfClasses) {
+  LinearModel model;
+  const Samples samples;
+  const auto zero = [](const at::Tensor& output, const at::Tensor&) { return at::zeros({}, output.options()); };
+  Evaluator evaluator({.graph = model.graph, .loss = zero}, model.set);
+  MemorySource source(samples.images, samples.labels, 4, 1, false);
+  Evaluation expected = by_definition(model, samples, 10);
+  expected.loss = 0;
+  expect_equal(evaluator.run(source), expected);
+  Evaluator without({.graph = model.graph, .loss = zero, .accuracies = false}, model.set);
+  source.seek({});
+  EXPECT_FALSE(without.run(source).has_accuracies);
 }
 
 TEST(Evaluator, RefusesWhatDoesNotFit) {

@@ -305,6 +305,7 @@ TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
   SingleCostTrainer trainer(options, tiny_source(240, 8));
   trainer.train({.steps_per_epoch = 3});
   EXPECT_LT(*trainer.loss_scale(), 1e38) << "steps were skipped by the scale's rule";
+  EXPECT_EQ(trainer.loss_scale_normal_steps(), 0) << "none without overflow since";
   EXPECT_EQ(trainer.skipped_steps(), 0);
 
   options.loss_scale->automatic = false;

@@ -87,6 +87,11 @@ std::optional<double> SingleCostTrainer::loss_scale() const {
   return replicas_->loss_scale();
 }
 
+std::optional<double> SingleCostTrainer::loss_scale_normal_steps() const {
+  if (!options_.loss_scale || !options_.loss_scale->automatic) return std::nullopt;
+  return replicas_->loss_scale_normal_steps();
+}
+
 int64_t SingleCostTrainer::skipped_steps() const {
   return replicas_->skipped_steps();
 }

@@ -118,6 +118,8 @@ class SingleCostTrainer : public Trainer {
   double last_base_loss() const;
   // Returns what the next step's loss is multiplied by; nullopt without options().loss_scale.
   std::optional<double> loss_scale() const;
+  // Steps without overflow since the scale last moved; nullopt unless it moves (LossScalerOptions::automatic).
+  std::optional<double> loss_scale_normal_steps() const;
 
   // Returns how many steps of this trainer were skipped because a loss or a gradient was not finite: on some replica,
   // where each decides for itself. Those that an automatic loss scale skips are not counted.

@@ -123,6 +123,12 @@ std::optional<double> SingleCostTrainer::Replicas::loss_scale() const {
   return replicas_[0].loss_scaler->scale().item<double>();
 }
 
+std::optional<double> SingleCostTrainer::Replicas::loss_scale_normal_steps() const {
+  if (!replicas_[0].loss_scaler) return std::nullopt;
+  const std::shared_ptr<void> on_device = use(0);
+  return replicas_[0].loss_scaler->clean_steps().item<double>();
+}
+
 void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) const {
   if (replicas_[0].loss_scaler) replicas_[0].loss_scaler->save(writer);
 }

@@ -42,6 +42,7 @@ class SingleCostTrainer::Replicas {
   double base_loss() const;
   double l2_loss() const;
   std::optional<double> loss_scale() const;
+  std::optional<double> loss_scale_normal_steps() const;
   int64_t skipped_steps() const { return skipped_steps_; }
   // Saves replica 0's loss scale, and gives it to all replicas on loading. A state without one leaves them as they are.
   void save_loss_scale(core::StateWriter& writer) const;

@@ -106,20 +106,20 @@ inline void check_callback_ends_twice(const CallbackFactory& make) {
 
 }  // namespace trainyard::train
 
-#define TRAINYARD_CALLBACK_CONFORMANCE(Name, ...)             \
-  TEST(CallbackConformance, Name##HasAName) {                 \
-    check_callback_name(__VA_ARGS__);                         \
-  }                                                           \
-  TEST(CallbackConformance, Name##TakesAnEmptyRun) {          \
-    check_callback_empty_run(__VA_ARGS__);                    \
-  }                                                           \
-  TEST(CallbackConformance, Name##TakesAFailedStart) {        \
-    check_callback_failed_start(__VA_ARGS__);                 \
-  }                                                           \
-  TEST(CallbackConformance, Name##LoadsWhatItSaved) {         \
-    check_callback_state(__VA_ARGS__);                        \
-  }                                                           \
-  TEST(CallbackConformance, Name##MayEndTwiceAndBeginAgain) { \
-    check_callback_ends_twice(__VA_ARGS__);                   \
-  }                                                           \
+#define TRAINYARD_CALLBACK_CONFORMANCE(Name, ...)                 \
+  TEST(CallbackConformance, Name##HasAName) {                     \
+    ::trainyard::train::check_callback_name(__VA_ARGS__);         \
+  }                                                               \
+  TEST(CallbackConformance, Name##TakesAnEmptyRun) {              \
+    ::trainyard::train::check_callback_empty_run(__VA_ARGS__);    \
+  }                                                               \
+  TEST(CallbackConformance, Name##TakesAFailedStart) {            \
+    ::trainyard::train::check_callback_failed_start(__VA_ARGS__); \
+  }                                                               \
+  TEST(CallbackConformance, Name##LoadsWhatItSaved) {             \
+    ::trainyard::train::check_callback_state(__VA_ARGS__);        \
+  }                                                               \
+  TEST(CallbackConformance, Name##MayEndTwiceAndBeginAgain) {     \
+    ::trainyard::train::check_callback_ends_twice(__VA_ARGS__);   \
+  }                                                               \
   static_assert(true, "for a semicolon behind the macro")

@@ -1,0 +1,68 @@
+#include "trainyard/recipes/shared/device_flags.h"
+
+#include <charconv>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flag_value.h"
+
+namespace trainyard::recipes {
+namespace {
+
+std::optional<bool> given_gpu(const core::FlagValues& values, const char* flag) {
+  if (!values.given(flag)) return std::nullopt;
+  return values.text(flag) == "gpu" || values.text(flag) == "GPU";
+}
+
+// Reads "1,0".
+std::vector<int> read_gpu_indices(const std::string& indices) {
+  std::vector<int> numbers;
+  if (indices.empty()) return numbers;
+  for (const std::string& part : core::split_list(indices)) {
+    int number = -1;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), number);
+    if (error != std::errc() || end != part.data() + part.size() || number < 0) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--gpu_indices is no list of GPUs",
+                                                            .expected = "numbers from 0, comma separated",
+                                                            .actual = indices});
+    }
+    numbers.push_back(number);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+DeviceOptions read_device_options(const core::FlagValues& values) {
+  DeviceOptions options;
+  options.gpu = given_gpu(values, "device");
+  options.replicas = values.integer("num_gpus");
+  options.gpu_indices = read_gpu_indices(values.text("gpu_indices"));
+  options.parameters_on_gpu = given_gpu(values, "local_parameter_device");
+  options.gpu_memory_fraction = values.real("gpu_memory_frac_for_testing");
+  options.allow_growth = values.optional_boolean("allow_growth");
+  options.use_unified_memory = values.optional_boolean("use_unified_memory");
+  options.tf32 = values.boolean("tf32");
+  for (const char* flag : {"gpu_thread_mode", "per_gpu_thread_count"}) {
+    if (values.changed(flag)) options.gpu_thread_flags.emplace_back(flag);
+  }
+  options.use_bf16 = values.boolean("use_bf16");
+  options.use_fp16 = values.boolean("use_fp16");
+  options.fp16_loss_scale = values.optional_real("fp16_loss_scale");
+  options.fp16_automatic_loss_scale = values.boolean("fp16_enable_auto_loss_scale");
+  options.fp16_raise_loss_scale_after = values.integer("fp16_inc_loss_scale_every_n");
+  options.xla = values.boolean("xla");
+  options.xla_compile = values.boolean("xla_compile");
+  options.executor = values.text("executor");
+  options.conv_algorithm = values.text("conv_algorithm");
+  options.winograd = values.boolean("winograd_nonfused");
+  options.recompute = values.text("recompute");
+  options.deterministic = values.boolean("deterministic");
+  options.max_cpu_isa = values.text("max_cpu_isa");
+  options.variable_update = values.text("variable_update");
+  options.horovod_device = values.text("horovod_device");
+  options.horovod_reduce = values.text("horovod_reduce");
+  options.log_all_ranks = values.given("log_level");
+  return options;
+}
+
+}  // namespace trainyard::recipes

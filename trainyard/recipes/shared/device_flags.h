@@ -1,0 +1,13 @@
+// Reads the flags of devices, precision, kernels and processes.
+#pragma once
+
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/recipes/shared/device_settings.h"
+
+namespace trainyard::recipes {
+
+// Of nn::declare_flags, parallel::declare_flags, the fp16 flags of optim, and core's log_level, max_cpu_isa and memory.
+// Throws kInvalidArgument for a --gpu_indices that is no list of GPUs.
+DeviceOptions read_device_options(const core::FlagValues& values);
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,305 @@
+#include "trainyard/recipes/shared/device_settings.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/system/cpu_isa.h"
+
+namespace trainyard::recipes {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+bool wants_gpu(const DeviceOptions& options, int gpus) {
+  return options.gpu.value_or(gpus > 0);
+}
+
+bool cuda_is_built_in() {
+  for (const core::OptionalPart& part : core::build_info().optional_parts) {
+    if (part.name == "CUDA") return part.built_in;
+  }
+  return false;
+}
+
+Error unsupported(std::string problem, std::string remedy) {
+  return {ErrorCode::kUnsupported, {.problem = std::move(problem), .remedy = std::move(remedy)}};
+}
+
+// Returns the flags of loss scaling that are set.
+std::vector<std::string> loss_scale_flags(const DeviceOptions& options) {
+  std::vector<std::string> flags;
+  if (options.fp16_loss_scale) flags.emplace_back("fp16_loss_scale");
+  if (options.fp16_automatic_loss_scale) flags.emplace_back("fp16_enable_auto_loss_scale");
+  if (options.fp16_raise_loss_scale_after != DeviceOptions().fp16_raise_loss_scale_after) {
+    flags.emplace_back("fp16_inc_loss_scale_every_n");
+  }
+  return flags;
+}
+
+// Returns what is set and asks for a GPU.
+std::vector<std::string> gpu_flags(const DeviceOptions& options) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, bool set) {
+    if (set) flags.emplace_back(flag);
+  };
+  add("gpu_indices", !options.gpu_indices.empty());
+  add("gpu_memory_frac_for_testing", options.gpu_memory_fraction != 0);
+  add("allow_growth", options.allow_growth.has_value());
+  add("use_unified_memory", options.use_unified_memory.has_value());
+  flags.insert(flags.end(), options.gpu_thread_flags.begin(), options.gpu_thread_flags.end());
+  add("xla", options.xla);
+  add("xla_compile", options.xla_compile);
+  add("tf32", options.tf32);
+  add("use_fp16", options.use_fp16);
+  const std::vector<std::string> scale = loss_scale_flags(options);
+  flags.insert(flags.end(), scale.begin(), scale.end());
+  return flags;
+}
+
+void refuse_gpu_flags(const DeviceOptions& options, const DeviceUse& use) {
+  const std::string remedy = cuda_is_built_in() ? "leave it out, or run it on a machine with a GPU"
+                                                : "leave it out: this build has no GPU support";
+  const std::vector<std::string> asked = gpu_flags(options);
+  if (!asked.empty()) throw unsupported(fmt::format("--{} needs a GPU", asked.front()), remedy);
+  if (options.parameters_on_gpu == true) throw unsupported("--local_parameter_device=gpu needs a GPU", remedy);
+  if (use.decodes_on_gpu) throw unsupported("--dali_mode=GPU needs a GPU", remedy);
+  if (options.executor == "cuda") throw unsupported("--executor=cuda needs a GPU", remedy);
+}
+
+// Returns "eval" or "forward_only", the mode that does not train; null: it trains.
+const char* mode_flag(const DeviceUse& use) {
+  if (use.evaluation) return "eval";
+  return use.forward_only ? "forward_only" : nullptr;
+}
+
+// Processes meet on GPUs alone.
+void check_horovod(const DeviceOptions& options, const DeviceUse& use, bool gpu) {
+  if (!options.many_processes()) {
+    for (const auto& [flag, set] : {std::pair{"horovod_device", !options.horovod_device.empty()},
+                                    std::pair{"horovod_reduce", options.horovod_reduce != "average"}}) {
+      if (!set) continue;
+      throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} is of --variable_update=horovod", flag),
+                                                .remedy = "pass both, or neither"});
+    }
+    return;
+  }
+  const std::string& device = options.horovod_device;
+  if (!device.empty() && device != "cpu" && device != "gpu") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--horovod_device is no device", .expected = "cpu or gpu", .actual = device});
+  }
+  if (device == "cpu") {
+    throw unsupported("--horovod_device=cpu cannot be run: horovod reduces on GPUs only, by NCCL",
+                      "leave it out: gradients are reduced on the GPUs");
+  }
+  if (!gpu) {
+    throw unsupported(
+        "--variable_update=horovod cannot be run on CPUs: its processes meet by NCCL, which needs GPUs",
+        "use GPUs, or --num_gpus replicas of one process");
+  }
+  if (const char* mode = mode_flag(use)) {
+    throw unsupported(fmt::format("--{} runs in one process, and --variable_update=horovod asks for many", mode),
+                      "leave --variable_update out");
+  }
+}
+
+// What a GPU does not do, or does without being asked.
+void refuse_cpu_flags(const DeviceOptions& options) {
+  if (options.parameters_on_gpu == false) {
+    throw unsupported("--local_parameter_device=cpu cannot be run: variables lie on the GPU that computes",
+                      "leave it out");
+  }
+  for (const auto& [flag, set] :
+       {std::pair{"conv_algorithm", options.conv_algorithm != "auto"},
+        std::pair{"winograd_nonfused", !options.winograd}, std::pair{"recompute", options.recompute != "none"}}) {
+    if (set) throw unsupported(fmt::format("--{} is the CPU's", flag), "leave it out, or use --device=cpu");
+  }
+  if (options.executor == "cpu") throw unsupported("--executor=cpu runs on the CPU", "use --device=cpu");
+}
+
+// Returns a GPU a replica, in this order; without a list they are the first ones.
+std::vector<int> one_a_replica(const std::vector<int>& indices, int64_t replicas) {
+  if (indices.empty()) {
+    std::vector<int> first(static_cast<size_t>(replicas));
+    std::iota(first.begin(), first.end(), 0);
+    return first;
+  }
+  for (auto index = indices.begin(); index != indices.end(); ++index) {
+    if (std::find(indices.begin(), index, *index) == index) continue;
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names a GPU twice",
+                                              .expected = "a GPU for each replica: NCCL refuses to share one",
+                                              .actual = fmt::format("{}", *index)});
+  }
+  if (std::ssize(indices) != replicas) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names another number of GPUs than --num_gpus",
+                                              .expected = std::to_string(replicas),
+                                              .actual = std::to_string(indices.size())});
+  }
+  return indices;
+}
+
+// Of many processes: a list names the GPUs of all processes on this machine, a single index that of each of them.
+int index_of_process(const std::vector<int>& indices, int gpus, int local_rank) {
+  if (indices.empty()) {
+    if (gpus == 0 || local_rank < gpus) return local_rank;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "there are more processes than GPUs",
+                 .where = fmt::format("LOCAL_RANK {}", local_rank),
+                 .expected = fmt::format("at most {} processes on this machine", gpus),
+                 .remedy = "start fewer; or pass --gpu_indices=0 where each process sees its own GPU alone"});
+  }
+  const std::vector<int> all = one_a_replica(indices, std::ssize(indices));
+  if (all.size() == 1) return all[0];
+  if (static_cast<size_t>(local_rank) < all.size()) return all[static_cast<size_t>(local_rank)];
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names fewer GPUs than there are processes",
+                                            .expected = fmt::format("more than {}, as LOCAL_RANK is", local_rank),
+                                            .actual = std::to_string(all.size())});
+}
+
+std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& asked) {
+  if (!asked.use_fp16) {
+    const std::vector<std::string> flags = loss_scale_flags(asked);
+    if (flags.empty()) return std::nullopt;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is of --use_fp16", flags.front()), .remedy = "pass both, or neither"});
+  }
+  optim::LossScalerOptions options{.automatic = asked.fp16_automatic_loss_scale,
+                                   .raise_after = asked.fp16_raise_loss_scale_after};
+  options.scale = asked.fp16_loss_scale.value_or(options.scale);
+  options.validate();
+  if (!options.automatic && options.scale == 1) return std::nullopt;
+  return options;
+}
+
+void check_capture(const DeviceOptions& options, const DeviceUse& use) {
+  const char* flag = options.xla ? "xla" : "xla_compile";
+  if (mode_flag(use) != nullptr) {
+    throw unsupported(fmt::format("--{} captures steps of a training", flag), "leave it out");
+  }
+  // A recorded step has memory of its own, which would find none left.
+  if (options.allow_growth == false) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} and --noallow_growth exclude each other", flag),
+                 .remedy = "leave one of them out: a captured step takes memory of its own"});
+  }
+}
+
+// Collective over the processes: says who speaks, and makes where they agree.
+std::shared_ptr<parallel::Rendezvous> meet(const DeviceOptions& options, const parallel::ProcessRank& process) {
+  constexpr auto kDeadline = std::chrono::minutes(10);
+  core::log::set_origin(fmt::format("rank {}", process.rank));
+  if (process.rank != 0 && !options.log_all_ranks) core::log::set_level(core::log::Level::kWarning);
+  return std::make_shared<parallel::Rendezvous>(process, kDeadline);
+}
+
+// Says what the CPU computes with where that is not all that it has. A limit by flag must be in force by now:
+// libraries read it when they are first used.
+void check_cpu_isa(const std::string& wanted) {
+  const core::CpuIsaLimit limit = core::cpu_isa_limit();
+  if (wanted != "auto" && core::parse_cpu_isa_limit(wanted) != limit) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--max_cpu_isa must be known when the process begins",
+                       .expected = wanted,
+                       .actual = core::to_string(limit),
+                       .remedy = fmt::format("set {}={} in the environment", core::kMaxCpuIsaVariable, wanted)});
+  }
+  if (limit != core::CpuIsaLimit::kNone) core::log::info("instruction set: {}", core::describe_cpu_isa());
+}
+
+nn::KernelOptions kernel_options_of(const DeviceOptions& asked) {
+  nn::KernelOptions options;
+  options.choices = std::make_shared<nn::KernelChoices>();
+  if (asked.deterministic) options.convolutions = nn::ConvolutionPolicy::kByShape;
+  if (asked.conv_algorithm == "winograd") options.convolutions = nn::ConvolutionPolicy::kWinograd;
+  if (asked.conv_algorithm == "direct" || !asked.winograd) options.convolutions = nn::ConvolutionPolicy::kDirect;
+  if (asked.recompute == "elementwise") options.recomputation = nn::Recomputation::kElementwise;
+  if (asked.recompute == "blocks") options.recomputation = nn::Recomputation::kBlocks;
+  return options;
+}
+
+// Decides what runs the model on the device that was opened.
+void choose_executor(const DeviceOptions& options, DeviceSettings& settings) {
+  settings.dtype = options.use_bf16 ? at::kBFloat16 : options.use_fp16 ? at::kHalf : at::kFloat;
+  settings.executor =
+      options.executor == "auto" ? nn::fastest_executor(settings.device(), settings.dtype) : options.executor;
+  settings.kernels = kernel_options_of(options);
+  if (settings.kernels.recomputation == nn::Recomputation::kNone || settings.executor == "cpu") return;
+  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "--recompute is the CPU plan's",
+                                                    .expected = "--executor=cpu",
+                                                    .actual = "--executor=" + settings.executor,
+                                                    .remedy = "leave one of the two out"});
+}
+
+}  // namespace
+
+DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {
+  DevicePlan plan;
+  const bool gpu = wants_gpu(options, gpus);
+  if (options.use_fp16 && options.use_bf16) {
+    throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
+  }
+  check_horovod(options, use, gpu);
+  if (!gpu) {
+    refuse_gpu_flags(options, use);
+    return plan;
+  }
+  refuse_cpu_flags(options);
+  // Where there is none, that is the news.
+  if (gpus > 0 && options.replicas > gpus) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--num_gpus asks for more GPUs than this machine has",
+                                              .expected = fmt::format("at most {}", gpus),
+                                              .actual = std::to_string(options.replicas)});
+  }
+  plan.request.gpus = options.many_processes()
+                          ? std::vector<int>{index_of_process(options.gpu_indices, gpus, local_rank)}
+                          : one_a_replica(options.gpu_indices, gpus > 0 ? options.replicas : 1);
+  if (const char* mode = mode_flag(use); mode != nullptr && options.replicas > 1) {
+    throw unsupported(fmt::format("--{} runs on one GPU, and --num_gpus={} asks for more", mode, options.replicas),
+                      "leave --num_gpus out");
+  }
+  plan.request.accelerator = {.index = plan.request.gpus[0],
+                              .memory_fraction = options.gpu_memory_fraction,
+                              .managed_memory = options.use_unified_memory.value_or(false),
+                              .take_all_memory = options.allow_growth == false,
+                              .tf32 = options.tf32};
+  plan.request.accelerator.validate();
+  plan.capture_steps = options.captures_steps();
+  if (plan.capture_steps) check_capture(options, use);
+  plan.loss_scale = loss_scale_of(options);
+  return plan;
+}
+
+DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
+  check_cpu_isa(options.max_cpu_isa);
+  const int gpus = train::gpu_count();
+  parallel::ProcessRank process;
+  if (options.many_processes()) {
+    check_horovod(options, use, wants_gpu(options, gpus));  // before anything of the processes is asked for
+    process = parallel::read_process_rank();
+  }
+  const DevicePlan plan = plan_devices(options, use, gpus, process.local_rank);
+  DeviceSettings settings;
+  if (!plan.request.gpus.empty()) {
+    settings = {train::open_devices(plan.request, options.many_processes() ? meet(options, process) : nullptr)};
+  } else if (!options.gpu) {
+    core::log::info("device: cpu ({})",
+                    cuda_is_built_in() ? "this machine has no GPU" : "this build has no GPU support");
+  }
+  settings.capture_steps = plan.capture_steps;
+  settings.loss_scale = plan.loss_scale;
+  for (const auto& gpu : settings.accelerators) {
+    core::log::info("device: /gpu:{}, {}", static_cast<int>(gpu->device().index()), gpu->name());
+  }
+  choose_executor(options, settings);
+  return settings;
+}
+
+}  // namespace trainyard::recipes

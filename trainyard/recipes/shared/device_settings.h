@@ -1,0 +1,85 @@
+// Where a run computes: what is asked for of devices, their memory, 16-bit floats with a scaled loss, captured steps
+// and other processes, and what that comes to on this machine. What only a GPU can do is refused by name where there is
+// none.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/optim/loss_scaler.h"
+#include "trainyard/train/loop/run_devices.h"
+
+namespace trainyard::recipes {
+
+struct DeviceOptions {
+  std::optional<bool> gpu;                // unset: a GPU if there is one
+  int64_t replicas = 1;                   // devices of this process; on the CPU: threads
+  std::vector<int> gpu_indices;           // one a replica; empty: the first ones. With horovod also one a process
+  std::optional<bool> parameters_on_gpu;  // unset: where the replicas are
+
+  // Of a GPU's memory: nn::AcceleratorOptions.
+  double gpu_memory_fraction = 0;
+  std::optional<bool> allow_growth, use_unified_memory;
+  bool tf32 = false;
+  // Flags of TensorFlow's threads of a GPU that were given: refused without a GPU, without an effect on one.
+  std::vector<std::string> gpu_thread_flags;
+
+  bool use_bf16 = false, use_fp16 = false;
+  std::optional<double> fp16_loss_scale;  // with use_fp16; unset: 128; 1: none
+  bool fp16_automatic_loss_scale = false;
+  int64_t fp16_raise_loss_scale_after = 1000;  // steps without overflow
+
+  bool xla = false, xla_compile = false;  // each of them captures the step
+
+  std::string executor = "auto";        // a name of nn::executors(), or auto: the fastest
+  std::string conv_algorithm = "auto";  // of the CPU: "direct", "winograd"
+  bool winograd = true;                 // the CPU may choose it
+  std::string recompute = "none";       // of the CPU: "elementwise", "blocks"
+  bool deterministic = false;
+  std::string max_cpu_isa = "auto";  // that the process must have begun with: "avx2", "avx512"
+
+  std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
+  std::string horovod_device;                        // "gpu", or empty
+  std::string horovod_reduce = "average";            // "sum"
+  bool log_all_ranks = false;                        // ranks behind the first log what is below warnings, too
+
+  bool captures_steps() const { return xla || xla_compile; }
+  bool many_processes() const { return variable_update == "horovod"; }
+};
+
+// What a run does on its devices.
+struct DeviceUse {
+  bool evaluation = false, forward_only = false;
+  bool decodes_on_gpu = false;
+};
+
+// What the options come to, before any device is opened.
+struct DevicePlan {
+  train::DeviceRequest request;
+  bool capture_steps = false;
+  std::optional<optim::LossScalerOptions> loss_scale;  // with 16-bit floats that need one
+};
+
+// Decides by the number of GPUs that this machine has, and, with many processes, by which of its processes this is.
+// Throws kUnsupported for what the device that is chosen cannot do, kInvalidArgument for values that make no sense.
+DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank = 0);
+
+struct DeviceSettings : train::RunDevices {
+  bool capture_steps = false;
+  std::optional<optim::LossScalerOptions> loss_scale;
+  at::ScalarType dtype = at::kFloat;  // of activations
+  std::string executor;               // a name of nn::executors()
+  nn::KernelOptions kernels;
+};
+
+// Meets the other processes, where there are any, and opens the devices. Logs where the CPU is limited, and which
+// device it is where that is left open.
+DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use);
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,159 @@
+#include "trainyard/recipes/shared/device_settings.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/recipes/shared/device_flags.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+
+namespace trainyard::recipes {
+namespace {
+
+DevicePlan plan(const std::vector<std::string>& arguments, int gpus, int local_rank = 0) {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+  const DeviceUse use{.evaluation = values.boolean("eval"),
+                      .forward_only = values.boolean("forward_only"),
+                      .decodes_on_gpu = values.text("dali_mode") == "GPU"};
+  return plan_devices(read_device_options(values), use, gpus, local_rank);
+}
+
+train::DeviceRequest request(const std::vector<std::string>& arguments, int gpus) {
+  return plan(arguments, gpus).request;
+}
+
+std::string problem(const std::vector<std::string>& arguments, int gpus) {
+  try {
+    request(arguments, gpus);
+  } catch (const core::Error& error) {
+    return error.detail().problem;
+  }
+  return "";
+}
+
+TEST(DevicePlan, IsAGpuWhereThereIsOneAndNobodyAsksForTheCpu) {
+  EXPECT_TRUE(request({}, 0).gpus.empty());
+  EXPECT_EQ(request({}, 1).gpus.size(), 1U);
+  EXPECT_TRUE(request({"--device=CPU"}, 1).gpus.empty());
+  EXPECT_EQ(request({"--device=GPU"}, 0).gpus.size(), 1U);  // which open_device() then cannot open
+}
+
+TEST(DevicePlan, WithoutAGpuItsFlagsAreRefusedByName) {
+  for (const char* flag :
+       {"gpu_indices=1", "gpu_memory_frac_for_testing=0.5", "allow_growth=true", "use_unified_memory=true",
+        "gpu_thread_mode=global", "per_gpu_thread_count=2", "xla=true", "xla_compile=true", "tf32=true",
+        "use_fp16=true", "fp16_loss_scale=64", "fp16_enable_auto_loss_scale=true", "fp16_inc_loss_scale_every_n=10"}) {
+    const std::string text = flag;
+    EXPECT_EQ(problem({"--" + text, "--device=cpu"}, 1), "--" + text.substr(0, text.find('=')) + " needs a GPU");
+  }
+  EXPECT_EQ(problem({"--local_parameter_device=gpu"}, 0), "--local_parameter_device=gpu needs a GPU");
+  EXPECT_EQ(problem({"--executor=cuda"}, 0), "--executor=cuda needs a GPU");
+  EXPECT_EQ(problem({"--dali_mode=GPU"}, 0), "--dali_mode=GPU needs a GPU");
+  // Their defaults, as dump_config writes them, ask for nothing.
+  EXPECT_EQ(problem({"--xla=false", "--gpu_thread_mode=gpu_private", "--local_parameter_device=cpu"}, 0), "");
+}
+
+TEST(DevicePlan, MemoryFlagsHaveTheirMeaning) {
+  EXPECT_EQ(request({}, 1).accelerator.memory_fraction, 0);
+  EXPECT_EQ(request({"--gpu_memory_frac_for_testing=0.25"}, 1).accelerator.memory_fraction, 0.25);
+  EXPECT_NE(problem({"--gpu_memory_frac_for_testing=1.5"}, 1), "");
+  EXPECT_FALSE(request({}, 1).accelerator.take_all_memory);
+  EXPECT_FALSE(request({"--allow_growth"}, 1).accelerator.take_all_memory);
+  EXPECT_TRUE(request({"--noallow_growth"}, 1).accelerator.take_all_memory);
+  EXPECT_FALSE(request({"--nouse_unified_memory"}, 1).accelerator.managed_memory);
+  const auto unified = request({"--use_unified_memory", "--gpu_memory_frac_for_testing=1.5"}, 1).accelerator;
+  EXPECT_TRUE(unified.managed_memory);
+  EXPECT_EQ(unified.memory_fraction, 1.5);
+}
+
+TEST(DevicePlan, GpuIndicesNameTheGpus) {
+  using Indices = std::vector<int>;
+  EXPECT_EQ(request({}, 4).gpus, Indices({0}));
+  EXPECT_EQ(request({"--gpu_indices=2"}, 4).gpus, Indices({2}));
+  EXPECT_EQ(request({"--num_gpus=3"}, 4).gpus, Indices({0, 1, 2}));
+  EXPECT_EQ(request({"--num_gpus=2", "--gpu_indices=3,1"}, 4).gpus, Indices({3, 1}));
+  for (const char* bad : {"1,0", "-1", "x", "1x", "0.5"}) {
+    EXPECT_NE(problem({std::string("--gpu_indices=") + bad}, 4), "") << bad;
+  }
+  EXPECT_NE(problem({"--num_gpus=2", "--gpu_indices=1"}, 4), "");
+  EXPECT_NE(problem({"--num_gpus=2", "--gpu_indices=1,1"}, 4).find("twice"), std::string::npos);
+}
+
+TEST(DevicePlan, NoMoreGpusThanThereAre) {
+  EXPECT_EQ(problem({"--num_gpus=5"}, 4), "--num_gpus asks for more GPUs than this machine has");
+  EXPECT_NE(problem({"--num_gpus=4000000000"}, 4), "");
+  EXPECT_EQ(problem({"--num_gpus=2", "--device=cpu"}, 1), "");
+  // Without any GPU, that is what open_device() says.
+  EXPECT_EQ(request({"--num_gpus=4000000000", "--device=gpu"}, 0).gpus.size(), 1U);
+}
+
+TEST(DevicePlan, EvaluationAndForwardPassesHaveOneGpu) {
+  for (const char* mode : {"--eval", "--forward_only"}) {
+    EXPECT_NE(problem({mode, "--num_gpus=2"}, 2), "") << mode;
+    EXPECT_EQ(problem({mode, "--num_gpus=2", "--device=cpu"}, 2), "") << mode;
+  }
+}
+
+TEST(DevicePlan, AProcessOfHorovodHasTheGpuOfItsLocalRank) {
+  const auto index = [](const std::vector<std::string>& more, int gpus, int local_rank) {
+    std::vector<std::string> arguments = {"--variable_update=horovod"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return plan(arguments, gpus, local_rank).request.gpus;
+  };
+  using Indices = std::vector<int>;
+  EXPECT_EQ(index({}, 4, 3), Indices({3}));
+  EXPECT_EQ(index({"--gpu_indices=2,0"}, 4, 1), Indices({0}));
+  EXPECT_EQ(index({"--gpu_indices=0"}, 1, 3), Indices({0}));  // each process sees its own alone
+  EXPECT_THROW(index({}, 2, 2), core::Error);
+  EXPECT_THROW(index({"--gpu_indices=2,0"}, 4, 2), core::Error);
+}
+
+TEST(DevicePlan, HorovodIsBetweenGpus) {
+  const std::string mode = "--variable_update=horovod";
+  EXPECT_EQ(problem({mode}, 1), "");
+  EXPECT_EQ(problem({mode, "--horovod_device=gpu", "--horovod_reduce=sum"}, 1), "");
+  EXPECT_NE(problem({mode}, 0).find("NCCL"), std::string::npos);
+  EXPECT_NE(problem({mode, "--device=cpu"}, 1).find("NCCL"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=cpu"}, 1).find("NCCL"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=tpu"}, 1), "");
+  EXPECT_NE(problem({mode, "--eval"}, 1), "");
+  EXPECT_NE(problem({mode, "--forward_only"}, 1), "");
+  EXPECT_EQ(problem({"--horovod_device=gpu"}, 1), "--horovod_device is of --variable_update=horovod");
+  EXPECT_EQ(problem({"--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
+}
+
+TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {
+  EXPECT_FALSE(plan({}, 1).capture_steps);
+  EXPECT_TRUE(plan({"--xla"}, 1).capture_steps);
+  EXPECT_TRUE(plan({"--xla_compile"}, 1).capture_steps);
+  EXPECT_NE(problem({"--xla_compile", "--forward_only"}, 1), "");
+  EXPECT_NE(problem({"--xla", "--eval"}, 1), "");
+  EXPECT_NE(problem({"--xla_compile", "--noallow_growth"}, 1), "");
+}
+
+TEST(DevicePlan, ScalesTheLossOfHalfFloatsAlone) {
+  EXPECT_FALSE(plan({}, 1).loss_scale);
+  EXPECT_FALSE(plan({"--use_bf16"}, 1).loss_scale);
+  EXPECT_EQ(plan({"--use_fp16"}, 1).loss_scale->scale, 128);
+  EXPECT_FALSE(plan({"--use_fp16"}, 1).loss_scale->automatic);
+  EXPECT_FALSE(plan({"--use_fp16", "--fp16_loss_scale=1"}, 1).loss_scale);
+  const auto automatic = plan(
+      {"--use_fp16", "--fp16_enable_auto_loss_scale", "--fp16_loss_scale=1", "--fp16_inc_loss_scale_every_n=7"}, 1);
+  EXPECT_TRUE(automatic.loss_scale->automatic);
+  EXPECT_EQ(automatic.loss_scale->scale, 1);
+  EXPECT_EQ(automatic.loss_scale->raise_after, 7);
+  EXPECT_NE(problem({"--fp16_loss_scale=64"}, 1), "");
+  EXPECT_NE(problem({"--use_fp16", "--use_bf16"}, 1), "");
+  EXPECT_NE(problem({"--use_fp16", "--fp16_loss_scale=0"}, 1), "");
+}
+
+TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {
+  for (const char* flag : {"--conv_algorithm=direct", "--nowinograd_nonfused", "--recompute=blocks", "--executor=cpu",
+                           "--local_parameter_device=cpu"}) {
+    EXPECT_NE(problem({flag}, 1), "") << flag;
+    EXPECT_EQ(problem({flag, "--device=cpu"}, 1), "") << flag;
+  }
+  EXPECT_EQ(problem({"--executor=reference"}, 1), "");
+}
+
+}  // namespace
+}  // namespace trainyard::recipes

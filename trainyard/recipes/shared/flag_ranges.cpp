@@ -1,0 +1,124 @@
+#include "trainyard/recipes/shared/flag_ranges.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/core/threads/thread_limit.h"
+
+namespace trainyard::recipes {
+namespace {
+
+constexpr int64_t kSteps = int64_t{1} << 53;                   // up to here a double counts single steps
+constexpr int64_t kImages = int64_t{1} << 20;                  // of a batch of a device
+constexpr int64_t kSeconds = 1'000'000'000;                    // 31 years
+constexpr int64_t kBatchesHeld = 1024;                         // that wait somewhere
+constexpr int64_t kFewestMostReplicas = 64;                    // on machines with fewer cores
+constexpr int64_t kInt = std::numeric_limits<int32_t>::max();  // as wide as TensorFlow's own field
+constexpr double kEpochs = 1e9;
+
+struct IntegerRange {
+  const char* flag;
+  int64_t least, most;
+};
+
+struct RealRange {
+  const char* flag;
+  double least, most;
+};
+
+constexpr IntegerRange kIntegers[] = {
+    {"batch_size", 0, kImages},
+    {"eval_batch_size", 0, kImages},
+    {"num_batches", 0, kSteps},
+    {"num_eval_batches", 0, kSteps},
+    {"num_warmup_batches", 0, kSteps},
+    {"batch_group_size", 1, kBatchesHeld},
+    {"autotune_threshold", 0, 999'999},  // the warm-up has five times its square
+    {"eval_interval_secs", 0, kSeconds},
+    {"eval_during_training_every_n_steps", 1, kSteps},
+    {"display_every", 1, kSteps},
+    {"save_model_secs", 0, kSeconds},
+    {"save_model_steps", 0, kSteps},
+    {"max_ckpts_to_keep", 0, kInt},
+    {"save_summaries_steps", 0, kSteps},
+    {"summary_verbosity", 0, 3},
+    {"datasets_prefetch_buffer_size", 1, kBatchesHeld},
+    {"multi_device_iterator_max_buffer_size", 1, kBatchesHeld},
+    {"datasets_parallel_interleave_cycle_length", -1, kInt},  // -1 is tf.data's AUTOTUNE
+    {"datasets_parallel_interleave_prefetch", -1, kInt},
+    {"num_inter_threads", -1, kInt},  // -1: TensorFlow runs all in the caller's thread
+    {"kmp_blocktime", 0, kInt},
+    {"kmp_settings", 0, 1},
+    {"per_gpu_thread_count", 0, kBatchesHeld},
+    {"fp16_inc_loss_scale_every_n", 1, kSteps},
+    {"allreduce_merge_scope", 1, kInt},
+    {"gpu_kt_max_interval", 0, kInt},
+    {"gpu_kt_max_bytes", 0, kSteps},
+    {"gpu_kt_max_pending", 0, kInt},
+};
+
+constexpr double kNoEnd = std::numeric_limits<double>::max();
+
+constexpr RealRange kReals[] = {
+    {"num_epochs", 0, kEpochs},
+    {"num_eval_epochs", 0, kEpochs},
+    {"eval_during_training_every_n_epochs", 0, kEpochs},
+    {"num_epochs_per_decay", 0, kEpochs},
+    {"num_learning_rate_warmup_epochs", 0, kEpochs},
+    {"init_learning_rate", 0, kNoEnd},
+    {"learning_rate_decay_factor", 0, kNoEnd},
+    {"minimum_learning_rate", 0, kNoEnd},
+    {"resnet_base_lr", 0, kNoEnd},
+    {"weight_decay", 0, kNoEnd},
+    {"gradient_clip", 0, kNoEnd},
+};
+
+template <typename Number>
+void require_in_range(const char* flag, Number value, Number least, Number most) {
+  if (value < least) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      least == 0 ? fmt::format("--{} must not be negative, as {} is", flag, value)
+                                 : fmt::format("--{} must be at least {}, not {}", flag, least, value));
+  }
+  if (value > most) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      fmt::format("--{} must be at most {}, not {}", flag, most, value));
+  }
+}
+
+void check_integer(const core::FlagValues& values, const IntegerRange& range) {
+  if (values.table().find(range.flag) == nullptr) return;
+  if (const auto value = values.optional_integer(range.flag)) {
+    require_in_range(range.flag, *value, range.least, range.most);
+  }
+}
+
+void check_real(const core::FlagValues& values, const RealRange& range) {
+  if (values.table().find(range.flag) == nullptr) return;
+  if (const auto value = values.optional_real(range.flag)) {
+    require_in_range(range.flag, *value, range.least, range.most);
+  }
+}
+
+}  // namespace
+
+void check_flag_ranges(const core::FlagValues& values) {
+  const int64_t threads = core::most_threads();
+  const int64_t replicas = std::max<int64_t>(core::available_cores(), kFewestMostReplicas);
+  check_integer(values, {"num_gpus", 1, replicas});
+  check_integer(values, {"num_intra_threads", 0, threads});
+  check_integer(values, {"datasets_num_private_threads", 1, threads});
+  for (const IntegerRange& range : kIntegers) check_integer(values, range);
+  for (const RealRange& range : kReals) check_real(values, range);
+  if (values.table().find("gradient_clip") != nullptr && values.optional_real("gradient_clip") == 0.0) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, "--gradient_clip must be above 0, not 0");
+  }
+}
+
+}  // namespace trainyard::recipes

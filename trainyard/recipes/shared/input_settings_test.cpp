@@ -1,0 +1,57 @@
+#include "trainyard/recipes/shared/input_settings.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/recipes/shared/input_flags.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+
+namespace trainyard::recipes {
+namespace {
+
+InputSettings read(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+  return settle_input(read_input_options(values), dataset, 224, static_cast<int>(values.integer("num_gpus")));
+}
+
+std::string why(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
+  try {
+    read(arguments, dataset);
+  } catch (const core::Error& error) {
+    EXPECT_FALSE(error.detail().remedy.empty());
+    return error.what();
+  }
+  return "";
+}
+
+TEST(InputSettings, DecodingOnTheGpuIsAskedForByName) {
+  EXPECT_FALSE(read({"--data_dir=x"}).decode_on_gpu);
+  for (const char* mode : {"none", "CPU"}) {
+    EXPECT_FALSE(read({"--data_dir=x", std::string("--dali_mode=") + mode}).decode_on_gpu);
+  }
+  EXPECT_TRUE(read({"--data_dir=x", "--dali_mode=GPU", "--nodistortions"}).decode_on_gpu);
+}
+
+TEST(InputSettings, DecodingOnTheGpuIsAtFullSize) {
+  const InputSettings settings = read({"--data_dir=x", "--dali_mode=GPU", "--input_preprocessor=dali"});
+  EXPECT_TRUE(settings.decode_on_gpu);
+  EXPECT_FALSE(settings.transform.scaled_decode);
+  EXPECT_TRUE(read({"--data_dir=x", "--input_preprocessor=dali"}).transform.scaled_decode);
+  EXPECT_NE(why({"--data_dir=x", "--dali_mode=GPU", "--nodistortions", "--scaled_decode"}).find("scaled_decode"),
+            std::string::npos);
+}
+
+TEST(InputSettings, WhatDoesNotGoWithDecodingOnTheGpuIsSaid) {
+  const auto says = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  says(why({"--dali_mode=GPU", "--nodistortions"}), "no files");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x"}, "cifar10"), "cifar10");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--datasets_repeat_cached_sample"}), "repeat_cached");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--num_gpus=2"}), "2 GPUs");
+  says(why({"--dali_mode=GPU", "--data_dir=x"}), "--nodistortions");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--random_erasing=0.5"}), "erasing");
+}
+
+}  // namespace
+}  // namespace trainyard::recipes

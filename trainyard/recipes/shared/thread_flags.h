@@ -1,0 +1,13 @@
+// Reads the flags of threads and their placement.
+#pragma once
+
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/recipes/shared/thread_settings.h"
+
+namespace trainyard::recipes {
+
+// Of core::declare_flags. A kmp_ flag counts when it is given, and with --mkl also its default. Throws kInvalidArgument
+// for a --kmp_affinity that is not understood.
+ThreadOptions read_thread_options(const core::FlagValues& values);
+
+}  // namespace trainyard::recipes

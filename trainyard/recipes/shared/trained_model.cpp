@@ -1,0 +1,121 @@
+#include "trainyard/recipes/shared/trained_model.h"
+
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/recipes/shared/image_options.h"
+#include "trainyard/recipes/shared/model_metadata.h"
+#include "trainyard/train/checkpoint/weights.h"
+
+namespace trainyard::recipes {
+namespace {
+
+// Makes the graph of the identity and what runs it.
+void make_executor(TrainedModel& trained, const TrainedModelOptions& options) {
+  const nn::Graph graph = models::build_model(trained.identity.model, trained.identity.dataset,
+                                              {.num_classes = trained.identity.num_classes});
+  trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
+  trained.executor = nn::make_executor("auto", graph,
+                                       {.device = options.device,
+                                        .mode = nn::Mode::kInference,
+                                        .frozen = true,
+                                        .kernels = options.kernels,
+                                        .parameters = trained.parameters.get()});
+  trained.parameters->allocate();
+  trained.input.training = false;
+  trained.input.height = graph.input_shape()[1];
+  trained.input.width = graph.input_shape()[2];
+}
+
+TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& options) {
+  const formats::TensorFile& file = *opened.weights;
+  const train::CheckpointIdentity& said = opened.identity;
+  const std::string model = options.model.empty() ? said.model : options.model;
+  if (model.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a file of weights does not say which model they are of",
+                       .where = options.path,
+                       .remedy = "pass --model, one of `trainyard models`"});
+  }
+  TrainedModel trained;
+  trained.checkpoint = opened.checkpoint;
+  trained.identity = {.model = model,
+                      .dataset = !options.dataset.empty() ? options.dataset
+                                 : !said.dataset.empty()  ? said.dataset
+                                                          : "imagenet",
+                      .num_classes = options.num_classes != 0 ? options.num_classes : said.num_classes};
+  if (trained.identity.num_classes == 0) {
+    trained.identity.num_classes = models::find_dataset(trained.identity.dataset).num_classes;
+  }
+  trained.classes = opened.classes;
+  trained.label_names = trained.classes.by_output();
+  make_executor(trained, options);
+  read_input(file.metadata(), options.path, trained.input);
+  const train::LoadedWeights loaded =
+      train::load_weights(file, *trained.parameters, trained.identity.num_classes,
+                          models::find_model(trained.identity.model, trained.identity.dataset).auxiliary);
+  if (!loaded.head.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the weights are for another number of classes",
+                       .where = options.path,
+                       .expected = std::to_string(trained.identity.num_classes),
+                       .actual = std::to_string(loaded.file_classes),
+                       .remedy = "pass --num_classes=" + std::to_string(loaded.file_classes)});
+  }
+  return trained;
+}
+
+train::OpenedCheckpoint open_checkpoint(const TrainedModelOptions& options) try {
+  const train::CheckpointIdentity expected{
+      .model = options.model, .dataset = options.dataset, .num_classes = options.num_classes};
+  return train::open_newest_checkpoint(options.path, &expected, options.damaged);
+} catch (const core::Error& error) {
+  if (error.code() != core::ErrorCode::kNotFound || core::local_file_system().exists(options.path)) throw;
+  throw core::Error(core::ErrorCode::kNotFound, {.problem = "there is no such checkpoint, directory or file of weights",
+                                                 .where = options.path.empty() ? "an empty path" : options.path,
+                                                 .remedy = "check --weights or --train_dir"});
+}
+
+}  // namespace
+
+OpenedModel open_model(const TrainedModelOptions& options) {
+  OpenedModel opened;
+  core::FileSystem& files = core::local_file_system();
+  if (files.exists(options.path) && !files.info(options.path).is_directory) {
+    opened.weights = std::make_shared<formats::TensorFile>(formats::open_tensor_file(options.path));
+    opened.checkpoint.path = options.path;
+    opened.identity = identity_in(opened.weights->metadata(), options.path);
+    opened.classes = classes_in(opened.weights->metadata(), options.path);
+    return opened;
+  }
+  train::OpenedCheckpoint checkpoint = open_checkpoint(options);
+  static_cast<SavedClasses&>(opened) = saved_classes_in(*checkpoint.reader, checkpoint.info, checkpoint.identity);
+  opened.reader = std::move(checkpoint.reader);
+  return opened;
+}
+
+TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options) {
+  if (opened.reader == nullptr) return load_file(opened, options);
+  TrainedModel trained;
+  trained.checkpoint = opened.checkpoint;
+  trained.identity = opened.identity;
+  make_executor(trained, options);
+  trained.parameters->load(core::ScopedReader(*opened.reader, "model/"));
+  if (options.kernels.choices != nullptr) {
+    options.kernels.choices->load(core::ScopedReader(*opened.reader, "kernels/"));
+  }
+  trained.classes = opened.classes;
+  trained.label_names = trained.classes.by_output();
+  if (trained.label_names.empty()) trained.label_names = names_of_texts(opened.label_texts);
+  load_evaluation_options(*opened.reader, trained.input);
+  return trained;
+}
+
+TrainedModel load_trained_model(const TrainedModelOptions& options) {
+  return load_trained_model(open_model(options), options);
+}
+
+}  // namespace trainyard::recipes

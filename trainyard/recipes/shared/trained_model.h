@@ -1,0 +1,61 @@
+// A model from a checkpoint or a file of weights, ready to run forward: for evaluation, prediction and export.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/recipes/shared/class_names.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+
+namespace trainyard::recipes {
+
+// A checkpoint or a file of weights that was opened: what it says of itself can be looked at before the model is made.
+// Stays valid when a training that runs removes the checkpoint. One thread at a time.
+struct OpenedModel : SavedClasses {
+  std::shared_ptr<const core::StateReader> reader;     // of a checkpoint; null: it is a file of weights
+  std::shared_ptr<const formats::TensorFile> weights;  // null: it is a checkpoint
+};
+
+struct TrainedModel {
+  train::CheckpointInfo checkpoint;  // of a file of weights: its path, and step 0
+  train::CheckpointIdentity identity;
+  ClassNames classes;                    // without names where the training had none
+  std::vector<std::string> label_names;  // by output, an empty one for none; may be shorter than the outputs
+  data::TransformOptions input;          // of evaluation
+  std::unique_ptr<nn::ParameterSet> parameters;
+  std::unique_ptr<nn::Executor> executor;  // in inference mode, bound to `parameters`
+};
+
+struct TrainedModelOptions {
+  // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth).
+  // Where a file's metadata do not say it (model_metadata.h), it needs `model`, has no names, and its images are made
+  // as tf_cnn_benchmarks makes them where the input is not adjusted.
+  std::string path;
+  // Those that the caller expects, or empty: any checkpoint; imagenet for weights. Another one is an error that names
+  // both.
+  std::string model, dataset;
+  int64_t num_classes = 0;  // of weights; 0: the data set's
+  // Where the newest checkpoint of a train directory is damaged; not kSetAside.
+  train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
+  // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
+  nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
+  at::Device device = at::kCPU;
+};
+
+// Opens what options.path names; only that, the expected model and data set and `damaged` are looked at. Throws
+// kNotFound when there is no checkpoint or file, kCorruptData for a damaged one, kInvalidArgument for a checkpoint of
+// another model or data set.
+OpenedModel open_model(const TrainedModelOptions& options);
+
+// Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one or
+// another number of classes.
+TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options);
+TrainedModel load_trained_model(const TrainedModelOptions& options);  // opens it first
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,13 @@
+// The names of devices in what tf_cnn_benchmarks prints and writes.
+#pragma once
+
+#include <string>
+
+#include "trainyard/train/loop/run_devices.h"
+
+namespace trainyard::recipes {
+
+// Returns "/cpu:0" or "/gpu:1".
+std::string device_name(const train::RunDevices& devices, int replica);
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,206 @@
+// No flag is accepted and ignored. testdata/flag_effects.tsv says of each flag what it changes in each mode:
+//
+//   output        another line or number on stdout than without it; speeds do not count
+//   file NAME     a file whose path begins with NAME
+//   refused       an error, before anything runs
+//   warned        a warning that names the flag
+//   same: WHY     nothing, and why that is right
+//   reviewed: WHY what changes is not seen in so short a run; which test sees it, or why that is right
+//
+// All but the last are seen here, in runs of a few steps. An echo of a flag in the header counts only where the flag
+// names nothing else (data_format, variable_update of one device).
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/read_options.h"
+#include "trainyard/recipes/tf_cnn/run.h"
+
+namespace trainyard::recipes {
+namespace {
+
+constexpr const char* kModes[] = {"training", "evaluation", "forward only"};
+
+struct Row {
+  std::string flag, arguments;
+  std::string effects[3];  // by mode
+};
+
+std::vector<Row> read_table() {
+  std::istringstream lines(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/recipes/testdata/flag_effects.tsv")));
+  std::vector<Row> rows;
+  std::string line;
+  std::getline(lines, line);  // the header
+  while (std::getline(lines, line)) {
+    std::istringstream cells(line);
+    Row row;
+    for (std::string* cell : {&row.flag, &row.arguments, &row.effects[0], &row.effects[1], &row.effects[2]}) {
+      std::getline(cells, *cell, '\t');
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+// What a run left behind, without what differs each time.
+struct Seen {
+  std::string output, log, error;
+  std::set<std::string> files;
+};
+
+std::string without_speeds(const std::string& text) {
+  const std::string steps =
+      std::regex_replace(text, std::regex("images/sec: [^\\t\\n]*(jitter = [^)]*\\))?"), "images/sec");
+  return std::regex_replace(steps, std::regex("[0-9.]+ examples/sec"), "examples/sec");
+}
+
+// Flags of the base, under those of a row: a later flag stands over an earlier one, an empty one takes it out.
+Seen run(const std::vector<std::string>& arguments) {
+  const core::TempDir directory;
+  Seen seen;
+  std::map<std::string, std::string> last;
+  std::vector<std::string> order;
+  for (const std::string& argument : arguments) {
+    const std::string name = argument.substr(0, argument.find('='));
+    if (!last.contains(name)) order.push_back(name);
+    last[name] = std::regex_replace(argument, std::regex("\\$DIR"), directory.path());
+  }
+  std::vector<std::string> given;
+  for (const std::string& name : order) {
+    if (last[name] != name + "=") given.push_back(last[name]);
+  }
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  try {
+    constexpr auto kDialect = Dialect::kTfCnnBenchmarks;
+    run_tf_cnn(read_options(core::parse_flags(tf_cnn_flags(kDialect), given), kDialect), out,
+               core::StopSource().token());
+  } catch (const core::Error& error) {
+    seen.error = error.what();
+  }
+  seen.log = testing::internal::GetCapturedStderr();
+  seen.output = std::regex_replace(without_speeds(out.str()), std::regex(directory.path()), "DIR");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path())) {
+    seen.files.insert(entry.path().lexically_relative(directory.path()).string());
+  }
+  return seen;
+}
+
+class FlagEffects : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    shared_ = new core::TempDir();
+    std::vector<std::string> arguments = base(0);
+    arguments.push_back("--train_dir=" + shared_->file("run"));
+    const Seen trained = run(arguments);
+    ASSERT_EQ(trained.error, "");
+  }
+  static void TearDownTestSuite() { delete shared_; }
+
+  static std::vector<std::string> base(int mode) {
+    std::vector<std::string> arguments = {"--model=lenet",          "--device=cpu",
+                                          "--batch_size=2",         "--num_batches=4",
+                                          "--num_warmup_batches=1", "--display_every=1",
+                                          "--deterministic",        "--init_learning_rate=0.1",
+                                          "--num_intra_threads=1",  "--eval_dir=$DIR/default_eval"};
+    if (mode == 1) {
+      for (const std::string& more :
+           {std::string("--eval"), "--train_dir=" + shared_->file("run"), std::string("--num_eval_batches=2")}) {
+        arguments.push_back(more);
+      }
+    }
+    if (mode == 2) arguments.emplace_back("--forward_only");
+    return arguments;
+  }
+
+  static Seen run_row(const Row& row, int mode) {
+    std::vector<std::string> arguments = base(mode);
+    std::istringstream words(row.arguments);
+    for (std::string word; words >> word;) {
+      arguments.push_back(std::regex_replace(word, std::regex("\\$SHARED"), shared_->file("run")));
+    }
+    return run(arguments);
+  }
+
+  static bool has_file(const Seen& seen, const std::string& name) {
+    for (const std::string& file : seen.files) {
+      if (file.starts_with(name)) return true;
+    }
+    return false;
+  }
+
+  static void expect_effect(const Row& row, int mode, const Seen& plain) {
+    const std::string& effect = row.effects[mode];
+    if (effect.starts_with("reviewed: ")) return;
+    SCOPED_TRACE(fmt::format("{} in {}: {}", row.arguments, kModes[mode], effect));
+    const Seen seen = run_row(row, mode);
+    if (effect == "refused") {
+      EXPECT_NE(seen.error, "");
+      return;
+    }
+    EXPECT_EQ(seen.error, "");
+    if (effect == "output") {
+      EXPECT_NE(seen.output, plain.output);
+    } else if (effect == "warned") {
+      EXPECT_NE(seen.log.find(row.flag), std::string::npos) << seen.log;
+    } else if (effect.starts_with("same: ")) {
+      EXPECT_EQ(seen.output, plain.output);
+    } else if (effect.starts_with("file ")) {
+      EXPECT_TRUE(has_file(seen, effect.substr(5))) << "missing";
+      EXPECT_FALSE(has_file(plain, effect.substr(5))) << "there without the flag, too";
+    } else {
+      ADD_FAILURE() << "no effect that this test knows";
+    }
+  }
+
+  static void expect_effects(int mode) {
+    const Seen plain = run(base(mode));
+    ASSERT_EQ(plain.error, "");
+    for (const Row& row : read_table()) expect_effect(row, mode, plain);
+  }
+
+  static core::TempDir* shared_;
+};
+
+core::TempDir* FlagEffects::shared_ = nullptr;
+
+TEST_F(FlagEffects, AreListedForEachFlag) {
+  std::vector<std::string> listed;
+  for (const Row& row : read_table()) {
+    listed.push_back(row.flag);
+    EXPECT_NE(row.arguments.find(row.flag), std::string::npos) << row.flag;
+    for (const std::string& effect : row.effects) {
+      const size_t colon = effect.find(": ");
+      EXPECT_TRUE(!effect.empty() && (colon == std::string::npos || colon + 2 < effect.size())) << row.flag;
+    }
+  }
+  EXPECT_EQ(listed, tf_cnn_flags().names());
+}
+
+TEST_F(FlagEffects, OfTraining) {
+  expect_effects(0);
+}
+
+TEST_F(FlagEffects, OfEvaluation) {
+  expect_effects(1);
+}
+
+TEST_F(FlagEffects, OfForwardPasses) {
+  expect_effects(2);
+}
+
+}  // namespace
+}  // namespace trainyard::recipes

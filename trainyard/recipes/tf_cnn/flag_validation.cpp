@@ -1,0 +1,246 @@
+#include "trainyard/recipes/tf_cnn/flag_validation.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/optim/learning_rate.h"
+#include "trainyard/parallel/exchange/all_reduce_spec.h"
+#include "trainyard/recipes/shared/dataset_choice.h"
+#include "trainyard/recipes/shared/flag_ranges.h"
+#include "trainyard/recipes/tf_cnn/read_options.h"
+
+namespace trainyard::recipes {
+namespace {
+
+using core::FlagValues;
+
+void refuse_if(bool condition, std::string problem) {
+  if (condition) throw core::Error(core::ErrorCode::kInvalidArgument, std::move(problem));
+}
+
+// Python's truth of a value: set, and neither zero nor empty.
+bool truthy(const FlagValues& values, std::string_view name) {
+  const core::FlagValue& value = values.value(name);
+  if (const auto* boolean = std::get_if<bool>(&value)) return *boolean;
+  if (const auto* integer = std::get_if<int64_t>(&value)) return *integer != 0;
+  if (const auto* real = std::get_if<double>(&value)) return *real != 0;
+  if (const auto* text = std::get_if<std::string>(&value)) return !text->empty();
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) return !list->empty();
+  return false;
+}
+
+bool is_set(const FlagValues& values, std::string_view name) {
+  return !std::holds_alternative<std::monostate>(values.value(name));
+}
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+size_t worker_count(const FlagValues& values) {
+  if (!truthy(values, "job_name")) return 1;
+  return core::split_list(values.text("worker_hosts")).size();
+}
+
+void check_gpu_threads(const FlagValues& values) {
+  std::string mode = values.text("gpu_thread_mode");
+  std::transform(mode.begin(), mode.end(), mode.begin(), [](unsigned char c) { return std::tolower(c); });
+  refuse_if(mode != "global" && mode != "gpu_private" && mode != "gpu_shared",
+            fmt::format("Invalid gpu_thread_mode: {}", values.text("gpu_thread_mode")));
+  refuse_if(mode == "global" && truthy(values, "per_gpu_thread_count"),
+            fmt::format("Invalid per_gpu_thread_count with gpu_thread_mode=global: {}",
+                        values.integer("per_gpu_thread_count")));
+}
+
+void check_compliance_logging(const FlagValues& values) {
+  const std::string model = values.text("model");
+  refuse_if(values.boolean("ml_perf_compliance_logging") && model != "resnet50_v1.5" && model != "ssd300",
+            "--ml_perf_compliance_logging is only compatible when --model is one of the following: resnet50_v1.5, "
+            "ssd300");
+}
+
+void check_learning_rate_decay(const FlagValues& values) {
+  const bool period = truthy(values, "num_epochs_per_decay");
+  const bool factor = truthy(values, "learning_rate_decay_factor");
+  const bool complete = is_set(values, "init_learning_rate") && period && factor;
+  refuse_if((period || factor) && !complete,
+            "If one of num_epochs_per_decay or learning_rate_decay_factor is set, both must be setand learning_rate "
+            "must be set");
+  refuse_if(truthy(values, "minimum_learning_rate") && !complete,
+            "minimum_learning_rate requires learning_rate,num_epochs_per_decay, and learning_rate_decay_factor to be "
+            "set");
+}
+
+void check_precision_and_horovod(const FlagValues& values) {
+  const std::string mode = values.text("variable_update");
+  const bool nccl = contains(values.text("all_reduce_spec"), "nccl");
+  const bool half_variables = values.boolean("use_fp16") && values.boolean("fp16_vars");
+  refuse_if(half_variables && contains(mode, "replicated") && nccl, "fp16 variables are not supported with NCCL");
+  refuse_if(half_variables && truthy(values, "gradient_repacking"),
+            "--fp16_vars cannot be used with --gradient_repacking");
+  refuse_if(mode == "horovod" && values.integer("num_gpus") > 1,
+            "Horovod benchmarks require num_gpus=1 on each worker");
+  refuse_if(mode == "horovod" && truthy(values, "job_name"), "job_name should not be specified for Horovod.");
+  if (!values.boolean("use_fp16") || !values.boolean("fp16_enable_auto_loss_scale")) return;
+  refuse_if(nccl, "Automatic loss scaling is not supported with NCCL.");
+  refuse_if(mode != "parameter_server" && mode != "replicated" && mode != "independent",
+            fmt::format("Automatic loss scaling is not supported with variable_update={}.", mode));
+  refuse_if(values.boolean("staged_vars"), "Automatic loss scaling is not supported withstaged_vars.");
+}
+
+void check_single_flags(const FlagValues& values) {
+  const std::optional<std::string> debugger = values.optional_text("debugger");
+  refuse_if(debugger && *debugger != "cli" && !contains(*debugger, ":"),
+            "--debugger must be \"cli\" or in the form host:port");
+  refuse_if(values.boolean("hierarchical_copy") && values.integer("num_gpus") <= 1,
+            "--hierarchical_copy requires --num_gpus to be greater than 1");
+  refuse_if(truthy(values, "save_model_secs") && truthy(values, "save_model_steps"),
+            "At most one of --save_model_secs and --save_model_steps can be specified");
+}
+
+void check_evaluation_during_training(const FlagValues& values) {
+  int given = 0;
+  for (const char* name : {"eval_during_training_every_n_steps", "eval_during_training_every_n_epochs",
+                           "eval_during_training_at_specified_steps", "eval_during_training_at_specified_epochs"}) {
+    given += truthy(values, name) ? 1 : 0;
+  }
+  refuse_if(given > 1, "At most one flag with --eval_during_training_* prefix must be specified.");
+  if (given == 1) {
+    refuse_if(values.boolean("eval"), "At most one of --eval and --eval_during_training_* must be specified");
+    refuse_if(values.boolean("forward_only"),
+              "At most one of --forward_only and --eval_during_training_* must be specified");
+    refuse_if(truthy(values, "job_name"), "--eval_during_training_* is not yet supported in distributed mode.");
+    refuse_if(values.boolean("staged_vars"), "--eval_during_training_* is not currently compatible with --staged_vars");
+    // Ours: the other processes would wait for the first one's evaluations.
+    refuse_if(values.text("variable_update") == "horovod",
+              "--eval_during_training_* is not supported with variable_update=horovod; evaluate its checkpoints");
+  }
+  refuse_if(truthy(values, "stop_at_top_1_accuracy") && given == 0,
+            "--stop_at_top_1_accuracy is only supported with --eval_during_training_*");
+  refuse_if(values.boolean("collect_eval_results_async") && values.text("model") != "ssd300",
+            "--collect_eval_results_async only works with ssd300 model currently.");
+}
+
+void check_frozen_inference(const FlagValues& values) {
+  if (values.boolean("forward_only") && values.boolean("freeze_when_forward_only")) {
+    refuse_if(is_set(values, "train_dir"),
+              "In forward_only mode, when --freeze_when_forward_only is True, --train_dir should not be specified");
+    refuse_if(truthy(values, "data_dir") && !values.boolean("datasets_use_prefetch"),
+              "In forward_only mode, when --freeze_when_forward_only is True and --data_dir is set, "
+              "--datasets_use_prefetch should be set to True");
+    refuse_if(truthy(values, "job_name"),
+              "In forward_only mode, when --freeze_when_forward_only is True, --job_name should not be specified and "
+              "distributed running is not supported");
+  } else {
+    refuse_if(truthy(values, "trt_mode"),
+              "--trt_mode should not be specified if one of --forward_only and --freeze_when_forward_only is set to "
+              "False");
+  }
+}
+
+void check_steps(const FlagValues& values) {
+  const char* text = "At most one of --num_batches and --num_epochs may be specified.";
+  refuse_if(truthy(values, "num_batches") && truthy(values, "num_epochs"), text);
+  refuse_if(truthy(values, "num_eval_batches") && truthy(values, "num_eval_epochs"), text);
+  read_step_options(values);  // for its errors
+}
+
+void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
+  const std::string spec = values.text("all_reduce_spec");
+  refuse_if(mode == "distributed_all_reduce" && spec.empty(),
+            "distributed_all_reduce requires a non-empty all_reduce_spec");
+  refuse_if(mode == "collective_all_reduce" && spec.empty(),
+            fmt::format("collective_all_reduce requires a non-empty all_reduce_spec: {}",
+                        values.optional_text("all_reduce_spec").value_or("None")));
+  if (spec.empty()) return;
+  const std::vector<parallel::AllReduceRange> ranges = parallel::parse_all_reduce_spec(spec);
+  refuse_if(mode == "replicated" && ranges.size() > 1, "replicated mode does not support hybrid all-reduce strategies");
+  refuse_if(mode == "collective_all_reduce" && (ranges.size() > 1 || ranges[0].algorithm != "collective"),
+            fmt::format("collective_all_reduce requires one single-range all_reduce_spec {}", spec));
+}
+
+void check_variable_update(const FlagValues& values) {
+  const std::string mode = values.text("variable_update");
+  const bool has_job = truthy(values, "job_name");
+  refuse_if(mode == "distributed_all_reduce" && has_job && !truthy(values, "controller_host"),
+            "When variable_update==distributed_all_reduce controller_host must also be specified.");
+  refuse_if(worker_count(values) > 1 && values.text("all_reduce_spec") == "nccl",
+            "--all_reduce_spec=nccl is invalid in a multi-worker job");
+  check_steps(values);
+  refuse_if(values.boolean("staged_vars") && mode != "parameter_server",
+            "staged_vars for now is only supported with variable_update=parameter_server");
+  refuse_if((mode == "replicated" || mode == "independent" || mode == "horovod") && has_job,
+            fmt::format("Invalid variable_update in distributed mode: {}", mode));
+  // Upstream asserts the combinations below without a text.
+  const bool synchronous =
+      mode == "distributed_replicated" || mode == "distributed_all_reduce" || mode == "collective_all_reduce";
+  refuse_if(synchronous && !values.boolean("cross_replica_sync"),
+            fmt::format("variable_update={} requires --cross_replica_sync", mode));
+  if (mode == "distributed_all_reduce") {
+    for (const char* name : {"eval", "forward_only", "staged_vars"}) {
+      refuse_if(values.boolean(name), fmt::format("--{} is not supported with variable_update={}", name, mode));
+    }
+  }
+  refuse_if(mode == "distributed_replicated" && !has_job,
+            fmt::format("Invalid variable_update in local mode: {}", mode));
+  check_all_reduce_spec(values, mode);
+}
+
+void check_piecewise_learning_rate(const FlagValues& values) {
+  if (!truthy(values, "piecewise_learning_rate_schedule")) return;
+  refuse_if(is_set(values, "init_learning_rate") || truthy(values, "learning_rate_decay_factor") ||
+                truthy(values, "minimum_learning_rate") || truthy(values, "num_epochs_per_decay"),
+            "No other learning rate-related flags can be specified if --piecewise_learning_rate_schedule is specified");
+  optim::parse_piecewise(values.text("piecewise_learning_rate_schedule"), 1.0);  // for its errors
+}
+
+// Ours: a schedule that is named must have what it is made of, and nothing that it would not use.
+void check_named_schedule(const FlagValues& values) {
+  const std::string schedule = values.text("learning_rate_schedule");
+  const bool piecewise = truthy(values, "piecewise_learning_rate_schedule");
+  if (schedule == "auto") return;
+  refuse_if(schedule == "piecewise" && !piecewise,
+            "--learning_rate_schedule=piecewise requires --piecewise_learning_rate_schedule");
+  if (schedule == "piecewise") return;
+  refuse_if(!is_set(values, "init_learning_rate"),
+            fmt::format("--learning_rate_schedule={} requires --init_learning_rate", schedule));
+  for (const char* name : {"num_epochs_per_decay", "piecewise_learning_rate_schedule"}) {
+    refuse_if(truthy(values, name),
+              fmt::format("--learning_rate_schedule={} cannot be used with --{}", schedule, name));
+  }
+}
+
+}  // namespace
+
+void validate_flags(const FlagValues& values) {
+  check_compliance_logging(values);
+  check_gpu_threads(values);
+  named_dataset(values.text("data_name"), values.text("data_dir"));
+  check_learning_rate_decay(values);
+  check_precision_and_horovod(values);
+  check_single_flags(values);
+  check_evaluation_during_training(values);
+  check_frozen_inference(values);
+  refuse_if(values.boolean("forward_only") && values.boolean("eval"),
+            "Only one of forward_only and eval parameters is true");
+  check_variable_update(values);
+  refuse_if(values.boolean("eval") && !truthy(values, "train_dir") && !truthy(values, "weights"),
+            "Trained model directory not specified");
+  refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),
+            "Only one of --train_dir and --weights can be evaluated");
+  check_piecewise_learning_rate(values);
+  check_named_schedule(values);
+  check_flag_ranges(values);
+}
+
+void validate_all_reduce_flags(const FlagValues& values) {
+  refuse_if(values.text("variable_update") != "replicated",
+            "--variable_update=replicated must be specified to usethe all-reduce benchmark");
+  refuse_if(values.text("variable_consistency") == "relaxed", "--variable_consistency=relaxed is not supported");
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,115 @@
+#include <memory>
+#include <ostream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/recipes/tf_cnn/benchmark_log_file.h"
+#include "trainyard/recipes/tf_cnn/compute_rate.h"
+#include "trainyard/recipes/tf_cnn/modes.h"
+#include "trainyard/recipes/tf_cnn/output/latency.h"
+#include "trainyard/recipes/tf_cnn/output/step_log.h"
+#include "trainyard/recipes/tf_cnn/run_state.h"
+#include "trainyard/recipes/tf_cnn/run_steps.h"
+#include "trainyard/recipes/tf_cnn/step_recording.h"
+#include "trainyard/recipes/tf_cnn/trainer_options.h"
+#include "trainyard/train/loop/forward_trainer.h"
+
+namespace trainyard::recipes {
+namespace {
+
+// tf_cnn_benchmarks shows them here whether they are asked for or not.
+bool shows_accuracies(const PreparedRun& run) {
+  return !run.own_dialect() || run.options.display.print_training_accuracy;
+}
+
+StepLogOptions step_log_options(const PreparedRun& run, std::ostream& out) {
+  StepLogOptions log;
+  log.batch_size = run.batch_size * run.replicas;  // there are no micro-steps without an update
+  log.display_every = run.options.display.display_every;
+  log.display_perf_ewma = run.options.display.display_perf_ewma;
+  log.warmup_steps = run.plan.num_warmup_batches;
+  log.loss_name = run.options.display.loss_type_to_report;
+  log.loss = [](const train::StepView&) { return 0.0; };  // there is none, and tf_cnn_benchmarks prints zero
+  if (shows_accuracies(run)) log.accuracies = train::batch_accuracies;
+  log.print = [&out](std::string_view lines) { out << lines << std::endl; };
+  return log;
+}
+
+// For people: what the program says beyond the lines that scripts know.
+void log_line(std::string_view line) {
+  core::log::info("{}", line);
+}
+
+void write_latency(BenchmarkLog& log, const Latency& latency, int64_t global_step) {
+  const std::pair<const char*, double> values[] = {{"latency_p50", latency.p50},
+                                                   {"latency_p90", latency.p90},
+                                                   {"latency_p99", latency.p99},
+                                                   {"latency_max", latency.max}};
+  for (const auto& [name, seconds] : values) log.write_metric(name, 1e3 * seconds, "ms", global_step);
+}
+
+}  // namespace
+
+RunOutcome run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  // Before anything is read there that another run may be changing; given back when all is written.
+  const auto lock = run.train_dir().empty() ? nullptr : lock_train_dir(run);
+  out << "Generating training model\n";
+  train::ForwardTrainer trainer({.graph = run.graph,
+                                 .executor = run.device.executor,
+                                 .dtype = run.device.dtype,
+                                 .frozen = run.options.freeze_when_forward_only,
+                                 .kernels = run.device.kernels,
+                                 .accelerator = run.device.accelerator(),
+                                 .seed = run.input.seed,
+                                 .keep_outputs = shows_accuracies(run),
+                                 .start = make_start(run),
+                                 .saved_by_caller = {"data/"}},
+                                make_source(run, data::Subset::kTrain));
+  trainer.set_stop_token(stop);
+  StepLogOptions log = step_log_options(run, out);
+  std::shared_ptr<StepLog> step_log;
+  const auto benchmark_log = open_benchmark_log(run, log.batch_size);
+  if (benchmark_log) {
+    log.on_line = [&](const StepReport& report) { benchmark_log->write(report); };
+    log.on_total = [&](double speed) {
+      benchmark_log->write_total(speed, run.own_dialect() ? trainer.global_step() : step_log->steps());
+    };
+  }
+  // Before the total, which scripts look for at the end.
+  trainer.add(std::make_shared<LatencyLog>(
+      LatencyLog::Options{.batch_size = run.batch_size,
+                          .warmup_steps = log.warmup_steps,
+                          .seconds = [&]() -> const std::vector<double>& { return trainer.batch_seconds(); },
+                          .print = run.own_dialect() ? log.print : log_line,
+                          .on_latency =
+                              [&](const Latency& latency) {
+                                if (benchmark_log) write_latency(*benchmark_log, latency, trainer.global_step());
+                              }}));
+  step_log = std::make_shared<StepLog>(log);
+  trainer.add(step_log);
+  add_recordings(
+      trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
+      {.executor = trainer.options().executor,
+       .replicas = 1,
+       .images = log.batch_size,
+       .warmup_steps = log.warmup_steps},
+      run, log.print);
+  if (!run.train_dir().empty()) {
+    const auto state = std::make_shared<RunState>(trainer, run);
+    resume(run, *state);
+    trainer.add(make_checkpoint_callback(run, state));
+  }
+  const int64_t first_step = trainer.global_step();
+  const int64_t steps = remaining_steps(run, first_step);
+  out << "Initializing graph\n";
+  print_rounded_warmup(run, out);
+  if (steps == 0) return RunOutcome::kFinished;
+  trainer.train({.steps_per_epoch = first_step + run.plan.num_warmup_batches + steps, .starting_step = first_step});
+  if (benchmark_log) benchmark_log->close();
+  log_compute_rate(compute_rate(run, step_log->images_per_second()));
+  return stop.stop_requested() ? RunOutcome::kStoppedBySignal : RunOutcome::kFinished;
+}
+
+}  // namespace trainyard::recipes

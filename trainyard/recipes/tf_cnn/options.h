@@ -1,0 +1,115 @@
+// Everything that a run of this door can be asked for, as one plain struct. read_options.h fills it from flags; a program
+// that has no flags fills it by hand and runs the same:
+//
+//   TfCnnOptions options;
+//   options.model = "resnet20";
+//   options.input.data_name = "cifar10";
+//   options.steps.num_batches = 2;
+//   run_tf_cnn(options, std::cout, stop.token());  // run.h
+//
+// Members are called as the flags are (docs/flags.md), which say what the values mean.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainyard/recipes/shared/device_settings.h"
+#include "trainyard/recipes/shared/input_settings.h"
+#include "trainyard/recipes/shared/thread_settings.h"
+#include "trainyard/recipes/tf_cnn/dialect.h"
+#include "trainyard/train/callbacks/run_record.h"
+#include "trainyard/train/loop/step_plan.h"
+#include "trainyard/train/step/on_nan.h"
+
+namespace trainyard::recipes {
+
+enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnly };
+// Returns tf_cnn_benchmarks' name of the mode: "training", "training + evaluation", ...
+std::string_view run_mode_name(RunMode mode);
+
+struct LearningRateOptions {
+  std::optional<double> init_learning_rate;  // unset: the model's own schedule
+  std::string schedule = "auto";             // "cosine", "constant", "piecewise"
+  std::string piecewise;                     // "1;3;.1"; empty: none
+  double num_epochs_per_decay = 0, decay_factor = 0, minimum = 0;
+  double warmup_epochs = 0;
+  std::optional<double> resnet_base_lr;
+};
+
+struct UpdateOptions {
+  std::string optimizer = "sgd";  // "momentum" is Nesterov momentum
+  double momentum = 0.9;
+  double weight_decay = 4e-5;
+  std::optional<double> gradient_clip;
+  double label_smoothing = 0;
+  std::string gradient_reduction = "auto";  // "sum", "mean"
+  train::OnNan on_nan = train::OnNan::kIgnore;
+};
+
+struct SavingOptions {
+  std::string train_dir;  // empty: nothing is saved
+  int64_t save_model_secs = 0;
+  std::optional<int64_t> save_model_steps;
+  int64_t max_ckpts_to_keep = 5;
+  std::string keep_best = "none";  // "top_1", "loss"
+  bool ignore_damaged_checkpoints = false;
+};
+
+struct DisplayOptions {
+  int64_t display_every = 10;
+  std::optional<double> display_perf_ewma;
+  bool print_training_accuracy = false;
+  std::string loss_type_to_report = "total_loss";  // "base_loss"
+  std::string progress = "auto";                   // "on", "off"
+  int64_t summary_verbosity = 0;
+  std::optional<int64_t> save_summaries_steps;  // unset: none, in `trainyard train` the steps that are displayed
+  std::string benchmark_log_dir, benchmark_test_id;
+  std::string trace_file, tfprof_file;  // empty: none
+  bool use_chrome_trace_format = true;
+};
+
+// The flags, for files that tell of a run. Empty where the options were filled by hand.
+struct FlagRecord {
+  decltype(train::RunRecord::flags) all;
+  std::vector<std::pair<std::string, std::string>> given;  // names and values as text
+};
+
+struct TfCnnOptions {
+  Dialect dialect = Dialect::kTfCnnBenchmarks;
+  RunMode mode = RunMode::kTraining;
+  std::string model = "trivial";
+  std::optional<int64_t> num_classes;  // outputs; unset: as many as the data name
+  std::string weights;                 // a file to start from, or a checkpoint or file to evaluate; empty: none
+  int64_t batch_size = 0;              // a device; 0: the model's
+  int64_t eval_batch_size = 0;         // a device; 0: batch_size
+  int micro_steps = 1;
+  std::string data_format = "NCHW";  // what is printed; both are the same here
+
+  InputOptions input;
+  DeviceOptions device;
+  ThreadOptions threads;
+  // Batch sizes and numbers of examples are filled in by the run.
+  train::StepPlanOptions steps;
+  LearningRateOptions learning_rate;
+  UpdateOptions update;
+  SavingOptions saving;
+  DisplayOptions display;
+
+  std::optional<bool> eval_exact;       // unset: the dialect's
+  int64_t eval_interval_secs = 0;       // 0: one evaluation
+  std::optional<std::string> eval_dir;  // unset: an evaluation writes no summaries
+  std::optional<double> stop_at_top_1_accuracy;
+  bool freeze_when_forward_only = false;
+
+  FlagRecord flags;
+  std::vector<std::string> warnings;  // logged when the run begins
+
+  // Throws kInvalidArgument for a member that is out of its range and for modes that need what is not set.
+  void validate() const;
+};
+
+}  // namespace trainyard::recipes

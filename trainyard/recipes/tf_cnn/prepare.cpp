@@ -1,0 +1,83 @@
+#include "trainyard/recipes/tf_cnn/prepare.h"
+
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/recipes/shared/dataset_choice.h"
+
+namespace trainyard::recipes {
+namespace {
+
+// Exact evaluation is the default of `trainyard`; it gives way to a length that was asked for, and to synthetic images,
+// which have no end.
+bool evaluates_exactly(const TfCnnOptions& options, bool synthetic) {
+  if (options.eval_exact) return *options.eval_exact;
+  const bool length = options.steps.num_eval_batches || options.steps.num_eval_epochs;
+  return options.dialect == Dialect::kTrainyard && !length && !synthetic;
+}
+
+std::string label_of(const TfCnnOptions& options, const DatasetChoice& choice) {
+  const InputOptions& input = options.input;
+  if (input.data_dir.empty()) return choice.name + " (synthetic)";
+  if (options.dialect == Dialect::kTfCnnBenchmarks || !input.data_name.empty()) return choice.name;
+  return folder_label(choice, input.data_dir);
+}
+
+int64_t value_or(int64_t asked, int64_t otherwise) {
+  return asked > 0 ? asked : otherwise;
+}
+
+}  // namespace
+
+PreparedRun prepare(const TfCnnOptions& options) {
+  options.validate();
+  const DatasetChoice dataset = choose_dataset(options.input.data_name, options.input.data_dir);
+  PreparedRun run;
+  run.options = options;
+  run.model = &models::find_model(options.model, dataset.name);
+  run.replicas = static_cast<int>(options.device.replicas);
+  run.input = settle_input(options.input, dataset.name, run.model->image_size, run.replicas);
+  run.dataset_label = label_of(options, dataset);
+  run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
+                                            .forward_only = options.mode == RunMode::kForwardOnly,
+                                            .decodes_on_gpu = options.input.decode_on_gpu});
+  // Each process has an order, distortions and dropout of its own; the values that they start with are rank 0's.
+  run.input.seed += static_cast<uint64_t>(run.device.rank());
+  run.batch_size = value_or(options.batch_size, run.model->default_batch_size);
+  run.eval_batch_size = value_or(options.eval_batch_size, run.batch_size);
+  run.eval_exact = evaluates_exactly(options, run.input.synthetic());
+  run.threads = place_threads(options.threads, run.replicas, run.input.input_threads);
+  if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
+  open_data(run);
+  if (run.plan.warmup_was_rounded && run.own_dialect()) {
+    core::log::info("Round up warm up steps to {} to match batch_group_size", run.plan.num_warmup_batches);
+  }
+  return run;
+}
+
+TrainedModelOptions evaluated_model(const PreparedRun& run) {
+  const TfCnnOptions& options = run.options;
+  const bool file = !options.weights.empty();
+  return {.path = file ? options.weights : run.train_dir(),
+          .model = run.model->name,
+          .dataset = run.input.dataset,
+          .num_classes = file ? run.num_classes : 0,
+          .damaged = options.saving.ignore_damaged_checkpoints ? train::DamagedCheckpoints::kPassOver
+                                                               : train::DamagedCheckpoints::kStop,
+          .kernels = run.device.kernels,
+          .device = run.device.device()};
+}
+
+std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run) {
+  TrainedModelOptions model = evaluated_model(run);
+  model.num_classes = 0;  // which follow from what is opened
+  try {
+    return std::make_shared<OpenedModel>(open_model(model));
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kNotFound) throw;
+    return nullptr;
+  }
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,76 @@
+// What a run works with once its options have met the machine: devices are open, other processes met, data and
+// checkpoints looked at, and everything that follows from them is decided.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/label_texts.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/recipes/shared/class_names.h"
+#include "trainyard/recipes/shared/device_settings.h"
+#include "trainyard/recipes/shared/input_settings.h"
+#include "trainyard/recipes/shared/thread_settings.h"
+#include "trainyard/recipes/shared/trained_model.h"
+#include "trainyard/recipes/tf_cnn/options.h"
+#include "trainyard/train/loop/step_plan.h"
+
+namespace trainyard::recipes {
+
+struct PreparedRun {
+  TfCnnOptions options;
+  InputSettings input;
+  DeviceSettings device;
+  ThreadSettings threads;
+  std::string dataset_label;  // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
+  const models::ModelInfo* model = nullptr;
+  nn::Graph graph;
+  int64_t num_classes = 0;  // outputs of the model
+  ClassNames classes;       // of the training data, or of the checkpoint that is evaluated
+  int64_t class_count = 0;  // of the training data, with names or without; 0: there are none
+  // Of an evaluation: what is evaluated, as it was when the data were opened for its classes. Null: there was none yet.
+  std::shared_ptr<const OpenedModel> checkpoint;
+  // What the training's records call their classes; an evaluation compares its own with it.
+  std::shared_ptr<data::LabelTexts> label_texts;
+  int replicas = 1;
+  int64_t batch_size = 0, eval_batch_size = 0;                       // a device
+  std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic, or not needed
+  int64_t train_examples = 0, validation_examples = 0;               // of an epoch
+  train::StepPlan plan;
+  bool eval_exact = false;
+
+  RunMode mode() const { return options.mode; }
+  bool own_dialect() const { return options.dialect == Dialect::kTrainyard; }
+  const std::string& train_dir() const { return options.saving.train_dir; }
+  // Images a step, over all devices and micro-steps of this process.
+  int64_t global_batch_size() const { return batch_size * replicas * options.micro_steps; }
+  // The same, over all processes: what an epoch is counted in.
+  int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
+  // Returns false where five guesses are always right: with five classes or fewer. tf_cnn_benchmarks shows them anyway.
+  bool shows_top_5() const { return !own_dialect() || num_classes > 5; }
+};
+
+// Validates the options, opens devices and data, and logs the line on the device. Throws what these throw, and
+// kInvalidArgument where the options do not fit the data, or the classes of training (or of the checkpoint) and
+// validation do not fit each other.
+PreparedRun prepare(const TfCnnOptions& options);
+
+// Opens the data that the mode needs and decides what depends on them: the number of classes, the graph, the plan. Of
+// an evaluation, for the classes of run.checkpoint. A part of prepare(); again when an evaluation finds another
+// checkpoint.
+void open_data(PreparedRun& run);
+
+// Returns how run.checkpoint is opened, or the newest one after it.
+TrainedModelOptions evaluated_model(const PreparedRun& run);
+// Opens it; null where there is none yet.
+std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run);
+
+// Returns the input of training or of evaluation; an exact evaluation ends after one pass.
+std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset);
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,136 @@
+#include "trainyard/recipes/tf_cnn/read_options.h"
+
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/recipes/shared/device_flags.h"
+#include "trainyard/recipes/shared/input_flags.h"
+#include "trainyard/recipes/shared/number_list.h"
+#include "trainyard/recipes/shared/thread_flags.h"
+#include "trainyard/recipes/tf_cnn/flag_validation.h"
+
+namespace trainyard::recipes {
+namespace {
+
+RunMode mode_of(const core::FlagValues& values, const train::StepPlanOptions& steps) {
+  if (values.boolean("eval")) return RunMode::kEvaluation;
+  if (values.boolean("forward_only")) return RunMode::kForwardOnly;
+  const bool evaluates = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
+                         !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
+  return evaluates ? RunMode::kTrainingAndEvaluation : RunMode::kTraining;
+}
+
+LearningRateOptions read_learning_rate(const core::FlagValues& values) {
+  LearningRateOptions options;
+  options.init_learning_rate = values.optional_real("init_learning_rate");
+  options.schedule = values.text("learning_rate_schedule");
+  options.piecewise = values.text("piecewise_learning_rate_schedule");
+  options.num_epochs_per_decay = values.real("num_epochs_per_decay");
+  options.decay_factor = values.real("learning_rate_decay_factor");
+  options.minimum = values.real("minimum_learning_rate");
+  options.warmup_epochs = values.real("num_learning_rate_warmup_epochs");
+  options.resnet_base_lr = values.optional_real("resnet_base_lr");
+  return options;
+}
+
+UpdateOptions read_update(const core::FlagValues& values) {
+  UpdateOptions options;
+  options.optimizer = values.text("optimizer");
+  options.momentum = values.real("momentum");
+  options.weight_decay = values.real("weight_decay");
+  options.gradient_clip = values.optional_real("gradient_clip");
+  options.label_smoothing = values.real("label_smoothing");
+  options.gradient_reduction = values.text("gradient_reduction");
+  options.on_nan = train::on_nan_from_name(values.text("on_nan"));
+  return options;
+}
+
+SavingOptions read_saving(const core::FlagValues& values) {
+  SavingOptions options;
+  options.train_dir = values.text("train_dir");
+  options.save_model_secs = values.integer("save_model_secs");
+  options.save_model_steps = values.optional_integer("save_model_steps");
+  options.max_ckpts_to_keep = values.integer("max_ckpts_to_keep");
+  options.keep_best = values.text("keep_best");
+  options.ignore_damaged_checkpoints = values.boolean("ignore_damaged_checkpoints");
+  return options;
+}
+
+DisplayOptions read_display(const core::FlagValues& values) {
+  DisplayOptions options;
+  options.display_every = values.integer("display_every");
+  options.display_perf_ewma = values.optional_real("display_perf_ewma");
+  options.print_training_accuracy = values.boolean("print_training_accuracy");
+  options.loss_type_to_report = values.text("loss_type_to_report");
+  options.progress = values.text("progress");
+  options.summary_verbosity = values.integer("summary_verbosity");
+  if (values.given("save_summaries_steps")) options.save_summaries_steps = values.integer("save_summaries_steps");
+  options.benchmark_log_dir = values.text("benchmark_log_dir");
+  options.benchmark_test_id = values.text("benchmark_test_id");
+  options.trace_file = values.text("trace_file");
+  options.tfprof_file = values.text("tfprof_file");
+  options.use_chrome_trace_format = values.boolean("use_chrome_trace_format");
+  return options;
+}
+
+FlagRecord record_of(const core::FlagValues& values) {
+  FlagRecord record;
+  for (const core::FlagSpec& flag : values.table().all()) {
+    record.all.emplace_back(flag.name, values.value(flag.name));
+    if (values.given(flag.name)) {
+      record.given.emplace_back(flag.name, core::format_flag_value(values.value(flag.name)));
+    }
+  }
+  return record;
+}
+
+}  // namespace
+
+train::StepPlanOptions read_step_options(const core::FlagValues& values) {
+  train::StepPlanOptions options;
+  options.num_batches = values.optional_integer("num_batches");
+  options.num_epochs = values.optional_real("num_epochs");
+  options.num_eval_batches = values.optional_integer("num_eval_batches");
+  options.num_eval_epochs = values.optional_real("num_eval_epochs");
+  options.num_warmup_batches = values.optional_integer("num_warmup_batches");
+  options.autotune_threshold = values.optional_integer("autotune_threshold");
+  options.batch_group_size = values.integer("batch_group_size");
+  options.eval_every_n_steps = values.optional_integer("eval_during_training_every_n_steps");
+  options.eval_every_n_epochs = values.optional_real("eval_during_training_every_n_epochs");
+  options.eval_at_steps =
+      read_numbers<int64_t>(values, "eval_during_training_at_specified_steps", core::FlagKind::kInteger, "integers");
+  options.eval_at_epochs =
+      read_numbers<double>(values, "eval_during_training_at_specified_epochs", core::FlagKind::kReal, "floats");
+  return options;
+}
+
+TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
+  validate_flags(values);
+  TfCnnOptions options;
+  options.warnings = core::check_dispositions(values);
+  options.dialect = dialect;
+  options.steps = read_step_options(values);
+  options.mode = mode_of(values, options.steps);
+  options.model = values.text("model");
+  options.num_classes = values.optional_integer("num_classes");
+  options.weights = values.text("weights");
+  options.batch_size = values.integer("batch_size");
+  options.eval_batch_size = values.integer("eval_batch_size");
+  options.micro_steps = static_cast<int>(values.integer("micro_steps"));
+  options.data_format = values.text("data_format");
+  options.input = read_input_options(values);
+  options.device = read_device_options(values);
+  options.threads = read_thread_options(values);
+  options.learning_rate = read_learning_rate(values);
+  options.update = read_update(values);
+  options.saving = read_saving(values);
+  options.display = read_display(values);
+  if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");
+  options.eval_interval_secs = values.integer("eval_interval_secs");
+  // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for.
+  if (dialect == Dialect::kTfCnnBenchmarks || values.given("eval_dir")) options.eval_dir = values.text("eval_dir");
+  options.stop_at_top_1_accuracy = values.optional_real("stop_at_top_1_accuracy");
+  options.freeze_when_forward_only = values.boolean("freeze_when_forward_only");
+  options.flags = record_of(values);
+  return options;
+}
+
+}  // namespace trainyard::recipes

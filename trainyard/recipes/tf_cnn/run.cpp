@@ -1,0 +1,74 @@
+#include "trainyard/recipes/tf_cnn/run.h"
+
+#include <memory>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/recipes/tf_cnn/prepare.h"
+#include "trainyard/recipes/tf_cnn/run_header.h"
+#include "trainyard/train/step/device_room.h"
+
+namespace trainyard::recipes {
+
+namespace {
+
+RunOutcome run_mode(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  switch (run.mode()) {
+    case RunMode::kEvaluation:
+      return run_evaluation(run, out, stop);
+    case RunMode::kForwardOnly:
+      return run_forward_only(run, out, stop);
+    case RunMode::kTraining:
+    case RunMode::kTrainingAndEvaluation:
+      break;
+  }
+  return run_training(run, out, stop);
+}
+
+RunOutcome run_prepared(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  const std::shared_ptr<void> on_device = run.device.use();
+  if (!run.own_dialect()) {
+    // Its lines do not say so.
+    core::log::info("Trainyard {} ({})", core::build_info().version, core::build_info().git_revision);
+  }
+  print_run_header(run_header_rows(run), out);
+  // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
+  const ThreadSettings& threads = run.threads;
+  if (threads.print || (threads.affinity && threads.affinity->verbose)) {
+    for (const std::string& line : threads.lines()) core::log::info("{}", line);
+  }
+  core::apply_thread_options(
+      {.name = "trainyard", .intra_op_threads = threads.intra_op_threads, .placement = threads.main});
+  const std::shared_ptr<nn::Accelerator> accelerator = run.device.accelerator();
+  if (accelerator == nullptr) return run_mode(run, out, stop);
+  RunOutcome outcome{};
+  // Steps say more; this is for models that are made, weights that are read, evaluations.
+  train::run_or_explain(*accelerator, {}, [&] { outcome = run_mode(run, out, stop); });
+  return outcome;
+}
+
+}  // namespace
+
+RunOutcome run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop) {
+  for (const std::string& warning : options.warnings) core::log::warning("{}", warning);
+  const PreparedRun run = prepare(options);
+  parallel::Rendezvous* const processes = run.device.processes.get();
+  if (processes == nullptr) return run_prepared(run, out, stop);
+  std::ostream nowhere(nullptr);
+  try {
+    const RunOutcome outcome = run_prepared(run, run.device.is_chief() ? out : nowhere, stop);
+    processes->leave();
+    return outcome;
+  } catch (const core::Error& error) {
+    // The others hear why this one ends, unless it ends because of them.
+    if (error.code() != core::ErrorCode::kPeerFailed) processes->report(error);
+    throw error.in(fmt::format("rank {} of {}", processes->rank(), processes->size()));
+  }
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,20 @@
+// The lines at the top of a run's output, in the form of tf_cnn_benchmarks: tools parse them.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/recipes/tf_cnn/prepare.h"
+
+namespace trainyard::recipes {
+
+using HeaderRow = std::pair<std::string, std::string>;  // "Model:", "resnet20"
+
+std::vector<HeaderRow> run_header_rows(const PreparedRun& run);
+// "Model:       resnet20" lines and "==========".
+void print_run_header(const std::vector<HeaderRow>& rows, std::ostream& out);
+
+}  // namespace trainyard::recipes

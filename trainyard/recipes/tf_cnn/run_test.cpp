@@ -1,0 +1,126 @@
+#include "trainyard/recipes/tf_cnn/run.h"
+
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/read_options.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+
+namespace trainyard::recipes {
+namespace {
+
+TfCnnOptions from_flags(const std::vector<std::string>& arguments) {
+  constexpr auto kDialect = Dialect::kTfCnnBenchmarks;
+  return read_options(core::parse_flags(tf_cnn_flags(kDialect), arguments), kDialect);
+}
+
+// What a run prints, without the speeds, which are other ones each time.
+std::string printed(const TfCnnOptions& options) {
+  std::ostringstream out;
+  EXPECT_EQ(run_tf_cnn(options, out, core::StopSource().token()), RunOutcome::kFinished);
+  const std::string without =
+      std::regex_replace(out.str(), std::regex("images/sec: .*jitter = [^)]*\\)"), "images/sec");
+  return std::regex_replace(without, std::regex("total images/sec: .*"), "total");
+}
+
+TfCnnOptions two_steps(const std::string& train_dir) {
+  TfCnnOptions options;
+  options.model = "lenet";
+  options.batch_size = 2;
+  options.steps.num_batches = 2;
+  options.steps.num_warmup_batches = 0;
+  options.display.display_every = 1;
+  options.device.gpu = false;
+  options.device.deterministic = true;
+  options.update.optimizer = "momentum";
+  options.learning_rate.init_learning_rate = 0.01;
+  options.saving.train_dir = train_dir;
+  return options;
+}
+
+// A program without flags fills the struct by hand, and runs what the flags run.
+TEST(RunTfCnn, TrainsTwoStepsByOptionsThatWereFilledByHand) {
+  const core::TempDir directory;
+  const std::string by_hand = printed(two_steps(directory.file("hand")));
+  EXPECT_THAT(by_hand, ::testing::HasSubstr("\n2\timages/sec"));
+  EXPECT_EQ(train::find_checkpoint(directory.file("hand")).global_step, 2);
+
+  const std::string by_flags =
+      printed(from_flags({"--model=lenet", "--batch_size=2", "--num_batches=2", "--num_warmup_batches=0",
+                          "--display_every=1", "--device=cpu", "--deterministic", "--optimizer=momentum",
+                          "--init_learning_rate=0.01", "--train_dir=" + directory.file("flags")}));
+  EXPECT_EQ(by_hand, by_flags);
+}
+
+TEST(RunTfCnn, EvaluatesWhatWasTrainedByOptionsThatWereFilledByHand) {
+  const core::TempDir directory;
+  TfCnnOptions options = two_steps(directory.file("run"));
+  printed(options);
+  options.mode = RunMode::kEvaluation;
+  options.steps.num_eval_batches = 2;
+  EXPECT_THAT(printed(options), ::testing::HasSubstr("[4 examples]"));
+}
+
+TEST(TfCnnOptions, RefuseWhatWouldNotRun) {
+  const auto problem = [](const std::function<void(TfCnnOptions&)>& change) {
+    TfCnnOptions options;
+    change(options);
+    return core::problem_of([&] { options.validate(); });
+  };
+  EXPECT_EQ(problem([](TfCnnOptions&) {}), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.device.replicas = 0; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.micro_steps = 0; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.batch_size = -1; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.eval_batch_size = -1; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.display.display_every = 0; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.mode = RunMode::kEvaluation; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.mode = RunMode::kTrainingAndEvaluation; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.steps.eval_every_n_steps = 5; }), "");
+}
+
+TEST(ReadOptions, TouchesNothing) {
+  const core::TempDir directory;
+  const TfCnnOptions options = from_flags(
+      {"--data_dir=/no/where", "--train_dir=" + directory.file("run"), "--device=gpu", "--variable_update=horovod",
+       "--benchmark_log_dir=" + directory.file("log"), "--decoded_cache_dir=" + directory.file("cache")});
+  EXPECT_EQ(options.input.data_dir, "/no/where");
+  EXPECT_EQ(options.device.gpu, true);
+  EXPECT_TRUE(core::local_file_system().list(directory.path()).empty());
+}
+
+// Flags are read by the files that are named for it; what lies behind them takes options.
+TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
+  const std::set<std::string> readers = {"shared/device_flags",    "shared/flag_ranges", "shared/image_flags",
+                                         "shared/input_flags",     "shared/number_list", "shared/thread_flags",
+                                         "tf_cnn/flag_validation", "tf_cnn/flags",       "tf_cnn/read_options",
+                                         "tools/bench_data"};
+  const std::filesystem::path room = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/recipes");
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {
+    const std::filesystem::path& path = entry.path();
+    const std::string stem = (path.parent_path() / path.stem()).lexically_relative(room).string();
+    const bool code = path.extension() == ".h" || path.extension() == ".cpp";
+    if (!code || stem.ends_with("_test") || readers.contains(stem)) continue;
+    ++files;
+    std::istringstream lines(core::local_file_system().read_file(path.string()));
+    for (std::string line; std::getline(lines, line);) {
+      const bool comment = line.find("//") < line.find("FlagValues");
+      EXPECT_TRUE(comment || line.find("FlagValues") == std::string::npos) << path << ": " << line;
+    }
+  }
+  EXPECT_GT(files, 40);
+}
+
+}  // namespace
+}  // namespace trainyard::recipes

@@ -1,0 +1,17 @@
+// Steps and learning rate of a run, from its options, its data and the model's defaults.
+#pragma once
+
+#include "trainyard/optim/learning_rate.h"
+#include "trainyard/recipes/tf_cnn/prepare.h"
+#include "trainyard/train/loop/step_plan.h"
+
+namespace trainyard::recipes {
+
+// Returns how many steps the run has. Throws kInvalidArgument.
+train::StepPlan make_step_plan(const PreparedRun& run);
+
+// Returns the learning rate that is asked for, else the model's. Steps are global steps. Throws kInvalidArgument for a
+// schedule that is malformed.
+optim::LearningRate make_learning_rate(const PreparedRun& run);
+
+}  // namespace trainyard::recipes

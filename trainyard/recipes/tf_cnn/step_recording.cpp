@@ -1,0 +1,63 @@
+#include "trainyard/recipes/tf_cnn/step_recording.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/callbacks/recording_callback.h"
+#include "trainyard/train/profile/layer_report.h"
+#include "trainyard/train/profile/step_trace.h"
+
+namespace trainyard::recipes {
+namespace {
+
+using Steps = std::span<const train::StepRecord>;
+constexpr int64_t kProfiledSteps = 10;
+constexpr size_t kPrintedOperators = 20;
+
+void write(const std::string& path, const std::string& text) {
+  core::FileSystem& files = core::local_file_system();
+  if (const std::string folder = core::parent_path(path); !folder.empty()) files.make_directories(folder);
+  files.write_file_atomically(path, text);
+}
+
+}  // namespace
+
+void add_recordings(train::Trainer& trainer, const std::function<void(train::StepRecorder*)>& record,
+                    const RecordedRun& recorded, const PreparedRun& run, const Print& print) {
+  train::RecordingOptions options;
+  options.warmup_steps = recorded.warmup_steps;
+  options.replicas = recorded.replicas;
+  options.accelerator = run.device.accelerator();
+  options.record = record;
+  if (const std::string path = run.options.display.trace_file; !path.empty()) {
+    const bool chrome = run.options.display.use_chrome_trace_format;
+    options.recordings.push_back(
+        {std::max<int64_t>(-2, -options.warmup_steps), 1, [path, print, &run, chrome](Steps steps) {
+           print(fmt::format("Dumping trace to {}", path));
+           const formats::Trace trace = train::step_trace(steps, run.graph);
+           int64_t lost = 0;
+           for (const train::StepRecord& step : steps) lost += step.device ? step.device->lost : 0;
+           if (lost > 0) print(fmt::format("{} records of what the GPU ran had no room: they are not in it", lost));
+           write(path, chrome ? formats::chrome_trace(trace) : formats::step_stats_text(trace));
+         }});
+  }
+  if (const std::string path = run.options.display.tfprof_file; !path.empty()) {
+    options.recordings.push_back(
+        {0, kProfiledSteps, [path, print, &run, recorded](Steps steps) {
+           print(fmt::format("Dumping {} to {}", run.own_dialect() ? "profile" : "ProfileProto", path));
+           const train::LayerReport report =
+               train::layer_report(steps, run.graph, recorded.executor, {.batch = recorded.images});
+           write(path, train::layer_time_json(report));
+           std::string table = train::operator_time_table(report, kPrintedOperators);
+           table.pop_back();  // `print` ends the line
+           print(table);
+         }});
+  }
+  if (!options.recordings.empty()) trainer.add(std::make_shared<train::RecordingCallback>(options));
+}
+
+}  // namespace trainyard::recipes

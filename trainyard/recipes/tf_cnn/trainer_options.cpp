@@ -1,0 +1,81 @@
+#include "trainyard/recipes/tf_cnn/trainer_options.h"
+
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/nn/execution/loss.h"
+#include "trainyard/recipes/tf_cnn/schedule.h"
+#include "trainyard/train/checkpoint/weights.h"
+
+namespace trainyard::recipes {
+namespace {
+
+// Of tf_cnn_benchmarks' names, momentum is Nesterov momentum.
+std::string optimizer_name(const std::string& name) {
+  return name == "momentum" ? "nesterov" : name;
+}
+
+std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& options) {
+  const std::string& name = options.update.gradient_reduction;
+  if (name == "sum") return parallel::GradientReduction::kSum;
+  if (name == "mean") return parallel::GradientReduction::kMean;
+  if (options.device.many_processes() && options.device.horovod_reduce == "sum") {
+    return parallel::GradientReduction::kSum;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
+  if (run.options.weights.empty()) return {};
+  return [path = run.options.weights, classes = run.num_classes, model = run.model](nn::ParameterSet& parameters) {
+    const train::LoadedWeights loaded =
+        train::load_weights(formats::open_tensor_file(path), parameters, classes, model->auxiliary);
+    if (!loaded.head.empty()) {
+      core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
+                         fmt::join(loaded.head, ", "));
+    }
+  };
+}
+
+train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
+  const UpdateOptions& asked = run.options.update;
+  train::SingleCostOptions options;
+  options.graph = run.graph;
+  options.executor = run.device.executor;
+  options.dtype = run.device.dtype;
+  options.kernels = run.device.kernels;
+  options.accelerators = run.device.accelerators;
+  options.capture_steps = run.device.capture_steps;
+  options.loss_scale = run.device.loss_scale;
+  options.on_nan = asked.on_nan;
+  options.replicas = run.replicas;
+  options.micro_steps = run.options.micro_steps;
+  options.intra_op_threads = run.threads.intra_op_threads;
+  options.placement = run.threads.replica;
+  options.seed = run.input.seed;
+  options.start = make_start(run);
+  options.weight_decay = asked.weight_decay;
+  options.variable_update = run.options.device.variable_update;
+  options.make_communicators = run.device.communicators();
+  options.reduction = reduction_of(run.options);
+  options.learning_rate = make_learning_rate(run);
+  optim::OptimizerOptions update;
+  update.momentum = asked.momentum;
+  update.weight_decay = options.weight_decay;
+  update.gradient_clip = asked.gradient_clip;
+  update.validate();
+  options.make_optimizer = [name = optimizer_name(asked.optimizer), update](nn::ParameterSet& parameters) {
+    return optim::optimizers().get(name)(parameters, update);
+  };
+  options.loss = [smoothing = asked.label_smoothing](const at::Tensor& output, const at::Tensor& labels) {
+    return nn::softmax_cross_entropy(output, labels, {.label_smoothing = smoothing});
+  };
+  return options;
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,19 @@
+// What trains the model of a run: loss, optimizer, variable update, and the weights that it starts from.
+#pragma once
+
+#include <functional>
+
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/recipes/tf_cnn/prepare.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
+
+namespace trainyard::recipes {
+
+// Returns what loads the file of weights to start from, and warns when its head is another model's; none without a
+// file.
+std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run);
+
+// Throws kInvalidArgument for values that the optimizer or the schedule refuses.
+train::SingleCostOptions make_trainer_options(const PreparedRun& run);
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,304 @@
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/recipes/tf_cnn/benchmark_log_file.h"
+#include "trainyard/recipes/tf_cnn/compute_rate.h"
+#include "trainyard/recipes/tf_cnn/modes.h"
+#include "trainyard/recipes/tf_cnn/output/benchmark_log.h"
+#include "trainyard/recipes/tf_cnn/output/evaluation_lines.h"
+#include "trainyard/recipes/tf_cnn/output/step_log.h"
+#include "trainyard/recipes/tf_cnn/run_files.h"
+#include "trainyard/recipes/tf_cnn/run_report.h"
+#include "trainyard/recipes/tf_cnn/run_state.h"
+#include "trainyard/recipes/tf_cnn/run_steps.h"
+#include "trainyard/recipes/tf_cnn/step_recording.h"
+#include "trainyard/recipes/tf_cnn/trainer_options.h"
+#include "trainyard/recipes/tf_cnn/validation_run.h"
+#include "trainyard/train/callbacks/agreement_callback.h"
+#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
+#include "trainyard/train/callbacks/progress_callback.h"
+#include "trainyard/train/callbacks/run_summary.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/loop/time_shares.h"
+
+namespace trainyard::recipes {
+namespace {
+
+// Time shares of the steps after the warm-up, for the summary of the run.
+class ShareCounter : public train::Callback {
+ public:
+  explicit ShareCounter(int64_t warmup_steps) : local_steps_(warmup_steps) {}
+  std::string name() const override { return "share_counter"; }
+  void before_train(train::Trainer& trainer) override { local_steps_.begin(trainer); }
+  void after_step(train::Trainer&, const train::StepView& view) override {
+    if (local_steps_.of(view) >= 0) shares_.add(view.times);
+  }
+  train::StepTimes shares() const { return shares_.shares(); }
+
+ private:
+  train::LocalSteps local_steps_;
+  train::TimeShares shares_;
+};
+
+// A training from what was prepared to its summary: the parts that look at each other while it runs.
+class TrainingRun {
+ public:
+  TrainingRun(const PreparedRun& prepared, std::ostream& out, const core::StopToken& stop)
+      : run_(prepared),
+        out_(out),
+        stop_(stop),
+        print_([this](std::string_view lines) {
+          progress_->clear();
+          out_ << lines << std::endl;
+        }),
+        source_(make_source(prepared, data::Subset::kTrain)),
+        trainer_(make_trainer_options(prepared), source_),
+        state_(std::make_shared<RunState>(trainer_, prepared)) {
+    if (run_.device.processes == nullptr) {
+      trainer_.set_stop_token(stop);
+    } else {
+      agreement_ = std::make_shared<parallel::RankAgreement>(run_.device.processes);
+    }
+    progress_ = std::make_shared<train::ProgressCallback>(
+        train::ProgressOptions{.model = run_.model->name,
+                               .enabled = shows_progress(run_) && run_.device.is_chief(),
+                               .batch_size = run_.examples_per_step(),
+                               .examples_per_epoch = run_.train_examples,
+                               .learning_rate = [this] { return trainer_.current_learning_rate(); }});
+  }
+
+  void run();
+
+ private:
+  void add_callbacks();
+  void run_steps();
+  void finish();
+  std::string epoch_and_rate() const;
+  double reported_loss() const {
+    return run_.options.display.loss_type_to_report == "base_loss" ? trainer_.last_base_loss()
+                                                                   : trainer_.last_total_loss();
+  }
+  int64_t warmup_steps() const { return steps_.warmup; }
+  bool own_dialect() const { return run_.own_dialect(); }
+  bool saves() const { return !run_.train_dir().empty() && run_.device.is_chief(); }
+  std::string in_train_dir(const char* name) const { return core::join_path(run_.train_dir(), name); }
+
+  const PreparedRun& run_;
+  std::ostream& out_;
+  const core::StopToken& stop_;
+  std::unique_ptr<core::LockFile> lock_;  // of train_dir; outlives all that writes there
+  Print print_;
+  std::shared_ptr<data::BatchSource> source_;
+  train::SingleCostTrainer trainer_;
+  std::shared_ptr<RunState> state_;
+  RunSteps steps_;
+  std::optional<RunReport> report_;  // in `trainyard train` with a train_dir
+  std::optional<ValidationRun> validation_;
+  std::unique_ptr<BenchmarkLog> benchmark_log_;
+  train::StepAccuracies accuracies_;
+  std::shared_ptr<train::ProgressCallback> progress_;
+  std::shared_ptr<StepLog> step_log_;
+  std::shared_ptr<ShareCounter> share_counter_;
+  std::shared_ptr<train::EvaluationCallback> evaluation_;
+  std::shared_ptr<train::CheckpointCallback> checkpoint_;
+  std::unique_ptr<train::BestKeeper> best_;
+  std::shared_ptr<parallel::RankAgreement> agreement_;  // with other processes
+};
+
+// The cells that `trainyard train` has behind those of tf_cnn_benchmarks.
+std::string TrainingRun::epoch_and_rate() const {
+  return fmt::format("\t{:.2f}\t{:.4g}", train::epoch_of(trainer_, run_.examples_per_step(), run_.train_examples),
+                     trainer_.current_learning_rate());
+}
+
+void TrainingRun::add_callbacks() {
+  const std::string loss_name = run_.options.display.loss_type_to_report;
+  const int64_t batch_size = run_.global_batch_size();
+
+  StepLogOptions log;
+  log.batch_size = batch_size;
+  log.display_every = run_.options.display.display_every;
+  log.display_perf_ewma = run_.options.display.display_perf_ewma;
+  log.warmup_steps = warmup_steps();
+  log.loss_name = loss_name;
+  log.num_workers = run_.device.ranks();
+  log.print_total = run_.mode() != RunMode::kTrainingAndEvaluation;
+  log.loss = [this](const train::StepView&) { return reported_loss(); };
+  if (run_.options.display.print_training_accuracy) {
+    log.accuracies = [this](const train::StepView& view) { return accuracies_.of(view); };
+  }
+  log.top_5 = run_.shows_top_5();
+  log.print = print_;
+  if (own_dialect()) {
+    log.displayed = displayed_steps(run_);
+    log.print_warmup = warmup_steps() > 0;
+    log.more_columns = "\tepoch\tlearning_rate";
+    log.more_cells = [this] { return epoch_and_rate(); };
+  }
+  log.on_line = [this](const StepReport& report) {
+    progress_->set_loss(report.loss);
+    if (benchmark_log_) benchmark_log_->write(report);
+  };
+  if (benchmark_log_) {
+    log.on_total = [this](double speed) {
+      const int64_t done = own_dialect() ? trainer_.global_step() : step_log_->steps() * run_.device.ranks();
+      benchmark_log_->write_total(speed, done);
+    };
+  }
+  step_log_ = std::make_shared<StepLog>(log);
+  trainer_.add(step_log_);
+  share_counter_ = std::make_shared<ShareCounter>(warmup_steps());
+  trainer_.add(share_counter_);
+  trainer_.add(progress_);
+
+  if (train::SummaryOptions summary; set_recorded_steps(run_, summary)) {
+    summary.batch_size = run_.examples_per_step();
+    summary.examples_per_epoch = run_.train_examples;
+    summary.warmup_steps = warmup_steps();
+    summary.values = {{"learning_rate", [this](const train::StepView&) { return trainer_.current_learning_rate(); }},
+                      {loss_name, [this](const train::StepView&) { return reported_loss(); }}};
+    if (run_.device.loss_scale) {
+      summary.values.emplace_back("loss_scale", [this](const train::StepView&) { return *trainer_.loss_scale(); });
+    }
+    if (run_.device.loss_scale && run_.device.loss_scale->automatic) {
+      summary.values.emplace_back("loss_scale_normal_steps",
+                                  [this](const train::StepView&) { return *trainer_.loss_scale_normal_steps(); });
+    }
+    if (log.accuracies) {
+      summary.values.emplace_back("top_1_accuracy",
+                                  [this](const train::StepView& view) { return accuracies_.of(view).top_1; });
+      if (run_.shows_top_5())
+        summary.values.emplace_back("top_5_accuracy",
+                                    [this](const train::StepView& view) { return accuracies_.of(view).top_5; });
+    }
+    trainer_.add(std::make_shared<train::SummaryCallback>(summary));
+  }
+  if (run_.device.is_chief()) {
+    add_recordings(
+        trainer_, [this](train::StepRecorder* recorder) { trainer_.record(recorder); },
+        {.executor = trainer_.options().executor,
+         .replicas = run_.replicas,
+         .images = run_.batch_size * run_.options.micro_steps,
+         .warmup_steps = warmup_steps()},
+        run_, print_);
+  }
+  if (run_.mode() == RunMode::kTrainingAndEvaluation) {
+    validation_.emplace(
+        run_, trainer_.parameters(), run_.options.display.display_every, print_,
+        [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
+    train::EvaluationCallbackOptions evaluation;
+    evaluation.evaluate = [this] {
+      trainer_.wait();
+      return validation_->run();
+    };
+    evaluation.over_all_runs = steps_.over_all_runs;
+    evaluation.due = [this](int64_t done) {
+      return run_.plan.evaluate_after(done, steps_.over_all_runs ? steps_.end() : steps_.timed);
+    };
+    if (const auto goal = run_.options.stop_at_top_1_accuracy) evaluation.goal = stop_at_top_1_accuracy(*goal);
+    evaluation.warmup_steps = warmup_steps();
+    evaluation.batch_size = batch_size;
+    evaluation.examples_per_epoch = run_.train_examples;
+    evaluation.listener = std::make_shared<EvaluationLines>(print_);
+    if (saves()) best_ = make_best_keeper(run_, state_);
+    evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
+      if (benchmark_log_) benchmark_log_->write(result, step);
+      if (best_) best_->offer(result, step);
+    };
+    evaluation_ = std::make_shared<train::EvaluationCallback>(evaluation);
+    trainer_.add(evaluation_);
+  }
+  if (saves()) {
+    checkpoint_ = make_checkpoint_callback(run_, state_);
+    trainer_.add(checkpoint_);
+  }
+  // Behind what may ask for the end.
+  if (agreement_) trainer_.add(std::make_shared<train::AgreementCallback>(agreement_, stop_));
+}
+
+void TrainingRun::finish() {
+  trainer_.monitors().close();
+  if (benchmark_log_) benchmark_log_->close();
+  const train::ComputeRate compute = compute_rate(run_, step_log_->images_per_second());
+  if (!report_) {
+    log_compute_rate(compute);
+    core::log::info("time: {}", train::time_shares_text(share_counter_->shares()));
+    return;
+  }
+  train::RunSummary summary;
+  summary.global_step = trainer_.global_step();
+  summary.steps = step_log_->steps();
+  summary.seconds = step_log_->elapsed_seconds();
+  summary.images_per_second = step_log_->images_per_second();
+  summary.compute = compute;
+  summary.shares = share_counter_->shares();
+  summary.bad_samples = source_->bad_samples();
+  summary.skipped_steps = trainer_.skipped_steps();
+  summary.stopped_by = trainer_.stop_reason();
+  if (trainer_.global_step() > steps_.first)
+    summary.metrics.emplace_back(run_.options.display.loss_type_to_report, reported_loss());
+  if (evaluation_ && evaluation_->last()) {
+    summary.metrics.emplace_back("eval_top_1_accuracy", evaluation_->last()->top_1);
+    if (run_.shows_top_5()) summary.metrics.emplace_back("eval_top_5_accuracy", evaluation_->last()->top_5);
+  }
+  if (checkpoint_->last_saved()) summary.checkpoint = checkpoint_->last_saved()->path;
+  if (best_) summary.best = best_->best();
+  if (records_metrics(run_)) {
+    summary.tensorboard_directory = run_.train_dir();
+    summary.metrics_json = in_train_dir(kMetricsJson);
+    summary.metrics_csv = in_train_dir(kMetricsCsv);
+    summary.curve = write_curve(run_);
+  }
+  report_->end(summary);
+  out_ << train::run_summary_text(summary, report_->path()) << std::endl;
+}
+
+void TrainingRun::run_steps() {
+  // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
+  trainer_.train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
+  finish();
+}
+
+void TrainingRun::run() {
+  // Before anything is read there that another run may be changing, and before anything is written.
+  if (saves()) lock_ = lock_train_dir(run_);
+  out_ << "Generating training model\n";
+  if (!own_dialect() && run_.mode() == RunMode::kTrainingAndEvaluation) {
+    out_ << "Generating evaluation model\n";
+  }
+  if (!run_.train_dir().empty()) resume(run_, *state_);
+  steps_ = make_run_steps(run_, trainer_.global_step());
+  if (agreement_) agreement_->require_same_start(steps_.first);
+  if (run_.device.is_chief()) {
+    benchmark_log_ = open_benchmark_log(run_, run_.global_batch_size());
+  }
+  add_monitors(run_, steps_.first, trainer_.monitors());
+  add_callbacks();
+  out_ << "Initializing graph\n";
+  print_rounded_warmup(run_, out_);
+  if (steps_.none()) return;
+  if (!own_dialect() || !saves()) return run_steps();
+  report_.emplace(run_);
+  report_->begin(steps_.first);
+  try {
+    run_steps();
+  } catch (const core::Error& error) {
+    report_->fail(error, trainer_.global_step());
+    throw;
+  }
+}
+
+}  // namespace
+
+RunOutcome run_training(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  TrainingRun(run, out, stop).run();
+  return stop.reason() == core::StopReason::kSignal ? RunOutcome::kStoppedBySignal : RunOutcome::kFinished;
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,36 @@
+// One evaluation: the batches that the plan asks for, with the lines of tf_cnn_benchmarks while it runs.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/recipes/tf_cnn/output/step_log.h"
+#include "trainyard/recipes/tf_cnn/prepare.h"
+#include "trainyard/train/loop/evaluator.h"
+
+namespace trainyard::recipes {
+
+class ValidationRun {
+ public:
+  // `parameters` outlives it.
+  // `progress` is told of batches done and batches in all, at the beginning and at each line.
+  ValidationRun(const PreparedRun& run, nn::ParameterSet& parameters, int64_t display_every, Print print,
+                std::function<void(int64_t done, int64_t all)> progress, const core::StopToken& stop);
+
+  // From the first sample on: every one once with eval_exact, else num_eval_batches that wrap around the data. Throws
+  // kCancelled when `stop` is asked for meanwhile.
+  train::Evaluation run();
+
+ private:
+  int64_t batches_;
+  int64_t display_every_;
+  bool shows_top_5_;
+  Print print_;
+  std::function<void(int64_t, int64_t)> progress_;
+  std::shared_ptr<data::BatchSource> source_;
+  train::Evaluator evaluator_;
+};
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,187 @@
+#include "trainyard/recipes/tools/predict.h"
+
+#include <algorithm>
+#include <optional>
+#include <ostream>
+#include <sstream>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/topk.h>
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/threads/parallel.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/formats/tensors/npy.h"
+#include "trainyard/recipes/tools/image_paths.h"
+
+namespace trainyard::recipes {
+namespace {
+
+constexpr uint64_t kLargestImageFile = uint64_t{256} << 20;  // bytes
+constexpr int64_t kArrayBatch = 64;                          // images of an array that run at a time
+constexpr size_t kImagesAtATime = 32;                        // of files
+
+// An image that was named, and what became of it.
+struct Loaded {
+  std::string path;
+  std::optional<core::Error> error;
+};
+
+// Fills `out`, float [3, H, W], as the evaluation of the model's data set makes it.
+std::optional<core::Error> load_image(const std::string& path, const data::Transform& transform, float* out) {
+  try {
+    data::Record record;
+    const std::string content = core::local_file_system().read_file(path, kLargestImageFile);
+    const auto bytes = std::as_bytes(std::span(content));
+    record.bytes.assign(bytes.begin(), bytes.end());
+    record.where = path;
+    const core::Result<bool> made = transform.apply(record, {}, out);
+    if (made.ok()) return std::nullopt;
+    return made.error();
+  } catch (const core::Error& error) {
+    if (error.code() == core::ErrorCode::kInternal || error.code() == core::ErrorCode::kNoSpace) throw;
+    return error;
+  }
+}
+
+// The next images of `paths`, as many as run at a time.
+std::vector<Loaded> take(ImagePaths& paths) {
+  std::vector<Loaded> taken;
+  while (taken.size() < kImagesAtATime) {
+    auto path = paths.next();
+    if (!path) break;
+    if (path->ok()) {
+      taken.push_back({path->value(), std::nullopt});
+    } else {
+      taken.push_back({"", path->error()});
+    }
+  }
+  return taken;
+}
+
+// float [images that could be read, 3, H, W]. Notes the errors of the others.
+at::Tensor load(std::vector<Loaded>& images, const data::Transform& transform, const nn::Shape& shape) {
+  const int64_t numbers = shape[0] * shape[1] * shape[2];
+  at::Tensor batch = at::empty({static_cast<int64_t>(images.size()), shape[0], shape[1], shape[2]});
+  auto* const begin = batch.mutable_data_ptr<float>();
+  core::for_each_parallel(images.size(), core::available_cores(), [&](size_t i) {
+    if (!images[i].error) {
+      images[i].error = load_image(images[i].path, transform, begin + static_cast<int64_t>(i) * numbers);
+    }
+  });
+  int64_t kept = 0;
+  for (size_t i = 0; i < images.size(); ++i) {
+    if (images[i].error) continue;
+    if (kept != static_cast<int64_t>(i)) {
+      std::copy_n(begin + static_cast<int64_t>(i) * numbers, numbers, begin + kept * numbers);
+    }
+    ++kept;
+  }
+  return batch.narrow(0, 0, kept);
+}
+
+void print_top(const std::string& image, const at::Tensor& logits, const std::vector<std::string>& names,
+               const PredictOptions& options, std::ostream& out) {
+  const at::Tensor probabilities = at::softmax(logits, 0);
+  const auto [values, indices] = at::topk(probabilities, std::min(options.top, probabilities.size(0)));
+  const float* value = values.data_ptr<float>();
+  const int64_t* index = indices.data_ptr<int64_t>();
+  nlohmann::ordered_json line{{"image", image}, {"top", nlohmann::ordered_json::array()}};
+  std::string text = image + ":";
+  for (int64_t i = 0; i < values.size(0); ++i) {
+    const auto label = static_cast<size_t>(index[i]);
+    const std::string name = label < names.size() ? names[label] : "";
+    line["top"].push_back({{"class", index[i]}, {"name", name}, {"probability", value[i]}});
+    text += fmt::format("{} {} {}{:.4f}", i == 0 ? "" : ",", index[i],
+                        name.empty() ? "" : data::printable_class(name) + " ", value[i]);
+  }
+  fmt::print(out, "{}\n", options.json ? line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) : text);
+}
+
+void predict_array(const PredictOptions& options, TrainedModel& trained, std::ostream& out) {
+  core::FileSystem& files = core::local_file_system();
+  formats::NpyArray array = formats::read_npy(*files.open_read(options.array_input));
+  const nn::Shape& shape = trained.executor->graph().input_shape();
+  if (array.shape.size() != 4 || !std::equal(shape.begin(), shape.end(), array.shape.begin() + 1)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the array does not fit the model " + trained.identity.model,
+                       .where = options.array_input,
+                       .expected = fmt::format("[N, {}, {}, {}]", shape[0], shape[1], shape[2]),
+                       .actual = nn::to_string(array.shape)});
+  }
+  const int64_t count = array.shape[0], classes = trained.identity.num_classes;
+  auto values = array.values<float>();
+  const at::Tensor images = at::from_blob(const_cast<float*>(values.data()), array.shape);
+  std::vector<float> logits(static_cast<size_t>(count * classes));
+  for (int64_t begin = 0; begin < count; begin += kArrayBatch) {
+    const int64_t end = std::min(begin + kArrayBatch, count);
+    const at::Tensor part = trained.executor->forward(images.slice(0, begin, end), {}).contiguous();
+    std::copy_n(part.data_ptr<float>(), part.numel(), logits.begin() + begin * classes);
+  }
+  const std::array<int64_t, 2> output_shape{count, classes};
+  files.write_file_atomically(options.array_output, formats::encode_npy<float>(output_shape, logits));
+  fmt::print(out, "wrote logits [{}, {}] to {}\n", count, classes, options.array_output);
+}
+
+}  // namespace
+
+void PredictOptions::validate() const {
+  if (array_input.empty() != array_output.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--input and --output belong together"});
+  }
+  if ((images.empty() && images_from.empty()) == array_input.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "either images or --input must be given", .remedy = "see trainyard predict --help"});
+  }
+  const bool lists = images_from == "-" || std::find(images.begin(), images.end(), "-") != images.end();
+  if (lists && standard_input == nullptr) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "there is no standard input to read a list from"});
+  }
+}
+
+PredictOutcome predict(const PredictOptions& options, std::ostream& out, const core::StopToken& stop) {
+  options.validate();
+  std::istringstream nothing;
+  ImagePaths paths(options.images, options.images_from,
+                   options.standard_input == nullptr ? nothing : *options.standard_input);
+  TrainedModel trained = load_trained_model(options.model);
+  if (!options.array_input.empty()) {
+    predict_array(options, trained, out);
+    return {};
+  }
+  const nn::Shape& shape = trained.executor->graph().input_shape();
+  options.input.apply_to(trained.input);
+  const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
+  PredictOutcome outcome;
+  for (std::vector<Loaded> images = take(paths); !images.empty(); images = take(paths)) {
+    const at::Tensor batch = load(images, *transform, shape);
+    at::Tensor logits;
+    if (batch.size(0) > 0) logits = trained.executor->forward(batch, {});
+    int64_t row = 0;
+    for (const Loaded& image : images) {
+      if (image.error) {
+        core::log::error("{}", image.error->what());
+        ++outcome.failed;
+      } else {
+        print_top(image.path, logits[row++], trained.label_names, options, out);
+        ++outcome.images;
+      }
+    }
+    out.flush();
+    outcome.stopped = stop.stop_requested();
+    if (outcome.stopped) break;
+  }
+  return outcome;
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,119 @@
+#include "trainyard/train/loop/forward_trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/clone.h>
+
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/train/step/device_room.h"
+
+namespace trainyard::train {
+
+namespace {
+constexpr std::string_view kSavedModel = "model/";
+constexpr std::string_view kSavedKernels = "kernels/";
+// What this trainer saves itself.
+constexpr std::string_view kSavedHere[] = {kSavedModel, kSavedKernels, "trainer/"};
+}  // namespace
+
+ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source)
+    : options_(std::move(options)), source_(std::move(source)) {
+  if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
+  const at::Device device = options_.accelerator == nullptr ? at::Device(at::kCPU) : options_.accelerator->device();
+  parameters_ = nn::ParameterSet({.device = device});
+  executor_ = nn::make_executor(options_.executor, options_.graph,
+                                {.device = device,
+                                 .dtype = options_.dtype,
+                                 .mode = nn::Mode::kInference,
+                                 .frozen = options_.frozen,
+                                 .kernels = options_.kernels,
+                                 .parameters = &parameters_});
+  parameters_.allocate();
+  parameters_.initialize(options_.seed);
+  if (options_.start) options_.start(parameters_);
+}
+
+void ForwardTrainer::record(StepRecorder* recorder) {
+  recorder_ = recorder;
+  executor_->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(0));
+}
+
+void ForwardTrainer::save(core::StateWriter& writer) const {
+  Trainer::save(writer);
+  core::ScopedWriter model(writer, std::string(kSavedModel));
+  parameters_.save(model);
+  core::ScopedWriter kernels(writer, std::string(kSavedKernels));
+  options_.kernels.choices->save(kernels);
+  for (const std::string& name : of_training_.names()) of_training_.copy(name, writer, name);
+}
+
+void ForwardTrainer::load(const core::StateReader& reader) {
+  Trainer::load(reader);
+  parameters_.load(core::ScopedReader(reader, std::string(kSavedModel)));
+  options_.kernels.choices->load(core::ScopedReader(reader, std::string(kSavedKernels)));
+  for (const std::string& name : reader.names()) {
+    const auto begins_name = [&](std::string_view prefix) { return name.starts_with(prefix); };
+    const bool own = std::any_of(std::begin(kSavedHere), std::end(kSavedHere), begins_name) ||
+                     std::any_of(options_.saved_by_caller.begin(), options_.saved_by_caller.end(), begins_name);
+    if (!own) reader.copy(name, of_training_, name);
+  }
+}
+
+at::Tensor ForwardTrainer::run_forward(const data::Batch& batch) {
+  at::Tensor output;
+  const auto work = [&] {
+    output = executor_->forward(batch.images,
+                                {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
+  };
+  if (options_.accelerator == nullptr) {
+    work();
+    return output;
+  }
+  const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
+  run_or_explain(*options_.accelerator,
+                 {.batch = batch.images.size(0),
+                  .fixed_bytes = static_cast<int64_t>(parameters_.values().nbytes()),
+                  .bytes_per_image = nn::activation_bytes_per_image(options_.graph, element_bytes, /*training=*/false)},
+                 work);
+  options_.accelerator->wait();
+  return output;
+}
+
+void ForwardTrainer::run_step(StepView& view) {
+  core::settle_team();
+  using Clock = std::chrono::steady_clock;
+  if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
+  ThreadRecord* const own = recorder_ == nullptr ? nullptr : &recorder_->trainer();
+  ThreadRecord* const replica = recorder_ == nullptr ? nullptr : &recorder_->replica(0);
+  const RecordedPart step(own, StepPart::kStep);
+  const auto begin = Clock::now();
+  std::vector<data::Batch> batches;
+  {
+    const RecordedPart input(own, StepPart::kInput);
+    batches = source_->next();
+  }
+  const auto read = Clock::now();
+  batch_seconds_.clear();
+  for (const data::Batch& batch : batches) {
+    const RecordedPart forward(replica, StepPart::kForward);
+    const auto begin_batch = Clock::now();
+    const at::Tensor output = run_forward(batch);
+    batch_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin_batch).count());
+    if (!options_.keep_outputs) continue;
+    view.replicas.push_back(
+        {.batch = batch, .output = output.clone()});  // the next batch is computed in the same memory
+    view.replicas.back().batch.labels = batch.labels.to(output.device());
+  }
+  const auto end = Clock::now();
+  view.times.total = std::chrono::duration<double>(end - begin).count();
+  view.times.input = std::chrono::duration<double>(read - begin).count();
+  view.times.compute = view.times.total - view.times.input;
+}
+
+}  // namespace trainyard::train
