@@ -115,6 +115,20 @@ class CheckRooms(ScriptTest):
         self.assertEqual(code, 1)
         self.assertIn("trainyard/core/testing/fake.h is for tests only", output)
 
+    def test_refuses_a_public_header_that_hides_what_it_declares(self):
+        self.write("trainyard/core/a.h", "namespace trainyard::core {}\n")
+        code, output = self.check()
+        self.assertEqual(code, 1)
+        self.assertIn("core/a.h:1: a public header", output)
+        self.write("trainyard/core/a.h", "TRAINYARD_EXPORT_BEGIN\nnamespace trainyard::core {}\nTRAINYARD_EXPORT_END\n")
+        self.assertEqual(self.check(), (0, ""))
+
+    def test_refuses_a_public_header_that_includes_a_private_one(self):
+        self.write("trainyard/nn/a.h", '#include "trainyard/nn/cpu/plan.h"\n')
+        code, output = self.check()
+        self.assertEqual(code, 1)
+        self.assertIn("a public header includes trainyard/nn/cpu/plan.h, which is not installed", output)
+
     def test_refuses_a_crowded_folder(self):
         self.with_sub_rooms()
         for number in range(49):

@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/signal_watcher.h"
 #include "trainyard/core/threads/stop_token.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::cli {
 
 // What a command talks to. Results go to `out`; messages for people go to the log (stderr).
@@ -44,3 +46,4 @@ int run_doctor(const Arguments& arguments, Console& console);
 int run_help(const Arguments& arguments, Console& console);
 
 }  // namespace trainyard::cli
+TRAINYARD_EXPORT_END

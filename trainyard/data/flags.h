@@ -1,8 +1,10 @@
 // The flags of this room.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Declares the flag that says what becomes of classes that the training does not know.
@@ -13,3 +15,4 @@ void declare_source_flags(core::FlagTable& table);
 void declare_input_flags(core::FlagTable& table);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

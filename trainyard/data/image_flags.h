@@ -3,8 +3,10 @@
 
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Declares the flags of training and evaluation.
@@ -13,3 +15,4 @@ void declare_image_flags(core::FlagTable& table);
 void declare_evaluation_image_flags(core::FlagTable& table, const std::string& otherwise);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

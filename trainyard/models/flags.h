@@ -3,8 +3,10 @@
 
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models {
 
 // The most that --num_classes takes: more than the identities in any data set of faces.
@@ -13,3 +15,4 @@ inline constexpr int64_t kMostClasses = int64_t{1} << 24;
 void declare_flags(core::FlagTable& table);
 
 }  // namespace trainyard::models
+TRAINYARD_EXPORT_END

@@ -1,10 +1,13 @@
 // The flags of this room.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 void declare_flags(core::FlagTable& table);
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

@@ -18,9 +18,11 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/optim/optimizer.h"
 #include "trainyard/optim/step/device_kernels.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 namespace flat_update_internal {
@@ -117,3 +119,4 @@ void flat_update(const Optimizer& optimizer, const StepState& state,
 }
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

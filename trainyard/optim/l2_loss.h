@@ -3,10 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/segment_parts.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 class L2Loss {
@@ -26,3 +28,4 @@ class L2Loss {
 };
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

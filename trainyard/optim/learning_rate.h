@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 using LearningRate = std::function<double(int64_t step)>;
@@ -47,3 +50,4 @@ double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_bat
 LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps);
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

@@ -9,11 +9,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/loss_scale_rule.h"
 #include "trainyard/optim/step/step_state.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 struct LossScalerOptions {
@@ -49,3 +51,4 @@ class LossScaler : public core::Stateful {
 };
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

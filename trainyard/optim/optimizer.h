@@ -18,6 +18,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -25,6 +26,7 @@
 #include "trainyard/optim/step/segment_parts.h"
 #include "trainyard/optim/step/step_state.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 struct OptimizerOptions {
@@ -88,3 +90,4 @@ using OptimizerRegistry = core::Registry<OptimizerFactory>;
 OptimizerRegistry& optimizers();  // "sgd", "momentum", "nesterov"
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

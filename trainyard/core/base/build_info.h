@@ -4,6 +4,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct LibraryVersion {
@@ -34,3 +37,4 @@ struct BuildInfo {
 const BuildInfo& build_info();
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

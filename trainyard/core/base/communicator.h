@@ -12,7 +12,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 enum class ReduceOp { kSum, kMean, kMax, kMin };
@@ -44,3 +46,4 @@ class Communicator {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -18,6 +18,9 @@
 #include <string_view>
 #include <utility>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 enum class ErrorCode {
@@ -97,3 +100,4 @@ class Result {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

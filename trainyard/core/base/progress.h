@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <string>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // One thread at a time.
@@ -40,3 +43,4 @@ class ProgressBar {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -20,7 +20,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns the known name with the smallest edit distance to `name`, or "" when none is near enough to be meant.
@@ -78,3 +80,4 @@ class Registration {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

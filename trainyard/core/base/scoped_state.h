@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Writes each entry to `writer` with the prefix in front of its name. `writer` must outlive it.
@@ -57,3 +59,4 @@ class ScopedReader : public StateReader {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -10,6 +10,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 class StateWriter {
@@ -52,3 +55,4 @@ class Stateful {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

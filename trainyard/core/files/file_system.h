@@ -13,6 +13,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 class SystemCalls;
@@ -104,3 +107,4 @@ std::string parent_path(std::string_view path);
 std::string base_name(std::string_view path);
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

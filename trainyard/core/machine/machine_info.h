@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct MachineInfo {
@@ -16,3 +19,4 @@ struct MachineInfo {
 MachineInfo machine_info();
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

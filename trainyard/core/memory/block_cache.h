@@ -16,8 +16,10 @@
 #include <cstdint>
 #include <mutex>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Where blocks come from; tests give one that runs out.
@@ -83,3 +85,4 @@ class BlockCache {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

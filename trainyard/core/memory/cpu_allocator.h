@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct CpuAllocatorStatistics {
@@ -42,3 +45,4 @@ void reset_cpu_allocator_peaks();
 uint64_t trim_cpu_allocator();
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

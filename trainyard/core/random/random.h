@@ -12,6 +12,9 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns one Philox 4x32 block with ten rounds.
@@ -59,3 +62,4 @@ class RandomStream {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/system/system_files.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 using CpuList = std::vector<int>;  // ascending, each once
@@ -43,3 +45,4 @@ CpuList allowed_cpus();
 CpuList online_cpus(const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -7,6 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns the content of a file, or nothing when it cannot be read. Functions that look at many files take one as an
@@ -22,3 +25,4 @@ std::string proc_value(std::string_view text, std::string_view key);
 uint64_t memory_info_bytes(std::string_view key, const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -15,8 +15,10 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/system/cpu_topology.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct Affinity {
@@ -40,3 +42,4 @@ Affinity parse_affinity(std::string_view text);
 std::vector<CpuList> affinity_places(const Affinity& affinity, const std::vector<CpuPosition>& positions);
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

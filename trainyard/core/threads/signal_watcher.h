@@ -17,8 +17,10 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // The exit code of a run that a signal stopped in order, with its checkpoint saved: the same command goes on with it.
@@ -76,3 +78,4 @@ class SignalWatcher {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

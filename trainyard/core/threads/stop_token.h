@@ -9,6 +9,9 @@
 #include <string>
 #include <utility>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 enum class StopReason { kNone, kRequested, kSignal, kError };
@@ -42,3 +45,4 @@ class StopSource {
 };
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -12,8 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/system/cpu_topology.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Where a thread and the OpenMP teams that it starts run.
@@ -67,3 +69,4 @@ class Thread {
 int available_cores();
 
 }  // namespace trainyard::core
+TRAINYARD_EXPORT_END

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/base/kept_vector.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // An image as three planes. `pixels` is uint8 [3, height, width], RGB.
@@ -54,3 +56,4 @@ struct AugmentOptions {
 void apply(const AugmentStep& step, const AugmentOptions& options, PlanarImage& image);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

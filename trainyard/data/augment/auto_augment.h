@@ -9,10 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/augment_ops.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class AutoAugmentPolicy { kNone, kRand, kTrivial };
@@ -36,3 +38,4 @@ float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize im
 std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -3,10 +3,12 @@
 
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class CropMethod {
@@ -34,3 +36,4 @@ CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const Cro
                        core::RandomStream& random);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -2,11 +2,13 @@
 // All that decode and sample ask here, on every device, so that the same sample has the same window everywhere.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/image/image.h"
 #include "trainyard/data/image/resize.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // How one image is made: `part` of it is scaled to `size`, of which only `window` is computed, by resize(part, size,
@@ -46,3 +48,4 @@ class ImagenetSampling {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -1,9 +1,11 @@
 // The input of well-known training programs, by name, as values for TransformOptions.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/data/augment/transform.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Each preset fills everything but the size and `training`. The transform of ImageNet takes all of them, others take
@@ -19,3 +21,4 @@ using InputPresetRegistry = core::Registry<TransformOptions>;
 InputPresetRegistry& input_presets();
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -4,9 +4,11 @@
 
 #include <optional>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct RandomErasingOptions {
@@ -25,3 +27,4 @@ std::optional<CropWindow> draw_erased(const RandomErasingOptions& options, Image
 void erase(const RandomErasingOptions& options, ImageSize size, core::RandomStream& random, float* image);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

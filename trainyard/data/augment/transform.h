@@ -12,6 +12,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/data/augment/auto_augment.h"
 #include "trainyard/data/augment/crop.h"
@@ -19,6 +20,7 @@
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/normalization.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // What a sample's augmentation may depend on.
@@ -75,3 +77,4 @@ using TransformRegistry = core::Registry<TransformFactory>;
 TransformRegistry& transforms();
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -7,6 +7,9 @@
 #include <type_traits>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Takes memory that is not initialised, aligned to 64 bytes, and gives it back. Throws kNoSpace
@@ -38,3 +41,4 @@ template <typename T>
 using KeptVector = std::vector<T, KeptAllocator<T>>;
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

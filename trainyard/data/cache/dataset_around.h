@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 class DatasetAround : public Dataset {
@@ -26,3 +28,4 @@ class DatasetAround : public Dataset {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

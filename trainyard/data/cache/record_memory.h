@@ -7,8 +7,10 @@
 #include <mutex>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Thread-safe.
@@ -31,3 +33,4 @@ class RecordMemory {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

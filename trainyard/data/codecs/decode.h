@@ -5,8 +5,10 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the header says. kCorruptData where the file is empty, of no known format, or has a broken
@@ -18,3 +20,4 @@ core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::op
                                  const DecodeOptions& options = {});
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

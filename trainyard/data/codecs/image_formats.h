@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ImageFormat {
@@ -42,3 +44,4 @@ std::string image_format_names();
 std::string image_extension_names();
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -12,8 +12,10 @@
 
 #include <jpeglib.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/codecs/jpeg_huffman.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Decodes one image after another; 100 KB. Nothing in it needs a destructor: libjpeg leaves by longjmp.
@@ -53,3 +55,4 @@ class JpegEntropyDecoder {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -8,6 +8,9 @@
 
 #include <jpeglib.h>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 class JpegHuffmanTable {
@@ -56,3 +59,4 @@ constexpr int extend_jpeg_value(uint32_t bits, int size) {
 }
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

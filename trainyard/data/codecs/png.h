@@ -6,8 +6,10 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the header says, or kCorruptData when there is none.
@@ -20,3 +22,4 @@ core::Result<Image> decode_png(std::span<const std::byte> bytes, const std::opti
                                const DecodeLimits& limits = {});
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -5,8 +5,10 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the first page's tags say, with `exif_orientation` that of the turned image, or kCorruptData
@@ -22,3 +24,4 @@ core::Result<Image> decode_tiff(std::span<const std::byte> bytes, const std::opt
                                 const DecodeOptions& options = {});
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -5,8 +5,10 @@
 #include <span>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the size that the header says, with `exif_orientation` that of the turned image, or kCorruptData when there
@@ -21,3 +23,4 @@ core::Result<Image> decode_webp(std::span<const std::byte> bytes, const std::opt
                                 const DecodeOptions& options = {});
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class OnUnknownClass { kFail, kSkip };
@@ -45,3 +48,4 @@ std::string encode_class_names(std::span<const std::string> names);
 std::vector<std::string> decode_class_names(std::string_view text);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

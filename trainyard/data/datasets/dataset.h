@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 enum class Subset { kTrain, kValidation };
@@ -76,3 +78,4 @@ using DatasetRegistry = core::Registry<DatasetFactory>;
 DatasetRegistry& datasets();
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

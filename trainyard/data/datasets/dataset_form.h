@@ -15,8 +15,10 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The labels of a data set in TFRecords, which its name decides.
@@ -77,3 +79,4 @@ std::vector<std::string> training_class_names(const std::string& name, DatasetOp
 std::vector<std::string> expand_braces(const std::string& text);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

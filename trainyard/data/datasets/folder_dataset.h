@@ -8,8 +8,10 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns true when the path leads to a directory; false for a link that leads nowhere.
@@ -60,3 +62,4 @@ class FolderDataset : public Dataset {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

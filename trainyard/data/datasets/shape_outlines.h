@@ -4,6 +4,9 @@
 #include <span>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ShapeOutline {
@@ -16,3 +19,4 @@ struct ShapeOutline {
 std::span<const ShapeOutline> shape_outlines();
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/image.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ShapesOptions {
@@ -47,3 +49,4 @@ void write_shapes(const ShapesOptions& options, const std::string& directory,
                   core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -10,8 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // May be used by many threads.
@@ -52,3 +54,4 @@ class ShardFiles {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

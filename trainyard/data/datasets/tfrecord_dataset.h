@@ -8,12 +8,14 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/shard_files.h"
 #include "trainyard/formats/records/record_index.h"
 #include "trainyard/formats/records/tfrecord.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // At the beginning only the number of records in each shard is needed. It comes from the index file of the shard, where
@@ -63,3 +65,4 @@ class TfRecordDataset : public Dataset {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -8,11 +8,13 @@
 #include <unordered_map>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/shard_files.h"
 #include "trainyard/data/datasets/webdataset_label.h"
 #include "trainyard/formats/base/tar.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The image is KEY.jpg, KEY.png, KEY.webp or another of codecs/image_formats.h, and of several the first. The label is
@@ -60,3 +62,4 @@ class WebDataset : public Dataset {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

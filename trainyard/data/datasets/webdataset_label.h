@@ -5,7 +5,9 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct WebLabel {
@@ -22,3 +24,4 @@ core::Result<WebLabel> parse_cls_label(const std::string& text);
 core::Result<WebLabel> parse_json_label(const std::string& text);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

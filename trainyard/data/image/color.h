@@ -4,8 +4,10 @@
 
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ColorPlanes {
@@ -39,3 +41,4 @@ struct ColorDistortion {
 void distort_color(ColorPlanes image, const ColorDistortion& options, core::RandomStream& random);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

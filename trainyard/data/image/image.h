@@ -6,8 +6,10 @@
 #include <functional>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/base/kept_vector.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ImageSize {
@@ -66,3 +68,4 @@ core::Result<bool> check_size(ImageSize size, const DecodeLimits& limits);
 core::Result<bool> check_inside(const CropWindow& crop, ImageSize size);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -4,6 +4,9 @@
 #include <array>
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 using Rgb = std::array<float, 3>;
@@ -33,3 +36,4 @@ struct Normalization {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -7,8 +7,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The next sample to take, as the k-th of an epoch's order. It does not depend on the number of replicas and threads.
@@ -55,3 +57,4 @@ class BatchSource : public core::Stateful {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

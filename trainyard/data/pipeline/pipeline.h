@@ -16,6 +16,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/base/stage_times.h"
 #include "trainyard/data/datasets/dataset.h"
@@ -24,6 +25,7 @@
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/pipeline/sample_order.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct PipelineOptions {
@@ -89,3 +91,4 @@ class Pipeline : public BatchSource {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

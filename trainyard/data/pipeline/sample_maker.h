@@ -8,9 +8,11 @@
 #include <mutex>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/pipeline/batch_job.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct SampleMakerOptions {
@@ -55,3 +57,4 @@ class SampleMaker {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

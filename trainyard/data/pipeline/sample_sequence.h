@@ -5,9 +5,11 @@
 #include <map>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/pipeline/sample_order.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // One thread at a time.
@@ -31,3 +33,4 @@ class SampleSequence {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

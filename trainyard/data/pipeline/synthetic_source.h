@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/pipeline/sample_sequence.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct SyntheticOptions {
@@ -46,3 +48,4 @@ class SyntheticSource : public BatchSource {
 };
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

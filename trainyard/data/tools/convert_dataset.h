@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/dataset.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ConvertOptions {
@@ -41,3 +43,4 @@ inline constexpr int64_t kImagesForOneOfValidation = 10;
 ConvertedSamples convert_dataset(const ConvertOptions& options);
 
 }  // namespace trainyard::data
+TRAINYARD_EXPORT_END

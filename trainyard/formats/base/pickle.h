@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct PickleValue {
@@ -67,3 +69,4 @@ class Pickle {
 };
 
 }  // namespace trainyard::formats
+TRAINYARD_EXPORT_END

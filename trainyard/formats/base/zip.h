@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct ZipMember {
@@ -24,3 +26,4 @@ bool looks_like_zip(const core::ReadableFile& file);
 std::vector<ZipMember> read_zip_directory(const core::ReadableFile& file);
 
 }  // namespace trainyard::formats
+TRAINYARD_EXPORT_END

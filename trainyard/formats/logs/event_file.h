@@ -16,9 +16,11 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/records/tfrecord.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // A distribution as TensorBoard draws it.
@@ -120,3 +122,4 @@ class EventFileReader {
 };
 
 }  // namespace trainyard::formats
+TRAINYARD_EXPORT_END

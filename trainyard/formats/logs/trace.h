@@ -8,6 +8,9 @@
 #include <variant>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct TraceEvent {
@@ -50,3 +53,4 @@ std::string chrome_trace(const Trace& trace);
 std::string step_stats_text(const Trace& trace);
 
 }  // namespace trainyard::formats
+TRAINYARD_EXPORT_END

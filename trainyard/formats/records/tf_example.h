@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // Feature names of the ImageNet schema of TensorFlow's data set scripts.
@@ -83,3 +85,4 @@ class ExampleBuilder {
 };
 
 }  // namespace trainyard::formats
+TRAINYARD_EXPORT_END

@@ -13,8 +13,10 @@
 #include <variant>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 // One text, or an array of texts: of fixed length, as NumPy's bytes are stored.
@@ -42,3 +44,4 @@ std::string encode_hdf5(const Hdf5Group& root);
 void write_hdf5(const std::string& path, const Hdf5Group& root, core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::formats
+TRAINYARD_EXPORT_END

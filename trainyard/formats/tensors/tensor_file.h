@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 enum class TensorType : uint8_t {
@@ -87,3 +89,4 @@ TensorFile open_tensor_file(const std::string& path, core::FileSystem& files = c
 void check_stored_tensor(const StoredTensor& tensor, uint64_t begin, uint64_t end, const std::string& path);
 
 }  // namespace trainyard::formats
+TRAINYARD_EXPORT_END

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models {
 
 // Returns a convolution that starts with TensorFlow's default variance scaling.
@@ -50,3 +52,4 @@ inline nn::Shape square_image(const ModelOptions& options) {
 }
 
 }  // namespace trainyard::models
+TRAINYARD_EXPORT_END

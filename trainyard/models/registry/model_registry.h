@@ -15,8 +15,10 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models {
 
 // Data sets that share their models: imagenet and synthetic; cifar10 and shapes.
@@ -85,3 +87,4 @@ std::vector<std::string> model_names(DatasetFamily family);
 nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options);
 
 }  // namespace trainyard::models
+TRAINYARD_EXPORT_END

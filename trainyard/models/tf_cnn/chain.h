@@ -15,8 +15,10 @@
 #include <variant>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/layer_defaults.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::models::benchmark {
 
 using Value = nn::GraphBuilder::Value;
@@ -76,3 +78,4 @@ class Chain {
 };
 
 }  // namespace trainyard::models::benchmark
+TRAINYARD_EXPORT_END

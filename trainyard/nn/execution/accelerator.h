@@ -17,10 +17,12 @@
 #include <c10/core/ScalarType.h>
 #include <c10/util/ArrayRef.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/nn/execution/device_memory.h"
 #include "trainyard/nn/execution/device_trace.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Device work that was recorded and can be done again, on the same memory.
@@ -125,3 +127,4 @@ int accelerator_count(const std::string& kind);
 std::shared_ptr<Accelerator> open_accelerator(const std::string& kind, const AcceleratorOptions& options);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Bytes.
@@ -37,3 +39,4 @@ core::Error out_of_device_memory(const std::string& where, int64_t asked, const 
                                  int64_t fitting_batch);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -17,6 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/kernel_choices.h"
@@ -24,6 +25,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 enum class Mode { kTraining, kInference };
@@ -127,3 +129,4 @@ std::string fastest_executor(at::Device device, at::ScalarType dtype);
 std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& graph, const BuildContext& context);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -5,9 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/foreign_module.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Makes the module and declares its parameters ("<node>.<name>") and buffers in the context's set. Parameters that want
@@ -37,3 +39,4 @@ class ForeignBinding {
 };
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -8,8 +8,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 class GradientSink {
@@ -51,3 +53,4 @@ class GradientSink {
 };
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -12,8 +12,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/ops.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns false for the convolutions that LibTorch may compute outside of its memory on some processor: those with a
@@ -37,3 +39,4 @@ ConvolutionGradients libtorch_convolution_backward(const Convolution& op, std::a
                                                    const at::Tensor& weight, bool wants_input, bool wants_weight);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

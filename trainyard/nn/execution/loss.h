@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct CrossEntropyOptions {
@@ -30,3 +33,4 @@ at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int
 at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -5,9 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct NodeCostOptions {
@@ -46,3 +48,4 @@ class NodeCosts {
 };
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

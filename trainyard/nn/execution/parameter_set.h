@@ -24,9 +24,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct ParameterId {
@@ -127,3 +129,4 @@ class ParameterSet : public core::Stateful {
 void initialize_tensor(at::Tensor tensor, const Initializer& init, uint64_t seed, std::string_view name);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -9,10 +9,12 @@
 
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the weights in that layout. Borrows the numbers of `set` for as long as the result lives; the set is
@@ -26,3 +28,4 @@ formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
 std::vector<int> keras_order(const Graph& graph);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -20,12 +20,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/ops.h"
 
 namespace torch::nn {
 class Module;
 }
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 class ForeignModule {
@@ -56,3 +58,4 @@ Foreign foreign_op(Make make, const std::vector<int64_t>& output_shape, const st
 }
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

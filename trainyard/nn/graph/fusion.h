@@ -7,8 +7,10 @@
 
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct Unit {
@@ -26,3 +28,4 @@ struct Unit {
 std::vector<Unit> fuse(const Graph& graph, bool frozen = false);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -16,8 +16,10 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/ops.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 using Shape = std::vector<int64_t>;         // logical: without the batch
@@ -132,3 +134,4 @@ void infer_node(Node& node, const std::vector<Shape>& inputs);
 Padding resolve_padding(const Padding& padding, Size2d image, Size2d kernel, Size2d stride, Size2d dilation = {});
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -3,8 +3,10 @@
 
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the drawing in Graphviz' language, for `dot -Tpdf`.
@@ -15,3 +17,4 @@ std::string graph_dot(const Graph& graph);
 std::string graph_svg(const Graph& graph);
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

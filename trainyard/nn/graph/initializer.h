@@ -3,6 +3,9 @@
 
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct Initializer {
@@ -44,3 +47,4 @@ struct Initializer {
 };
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

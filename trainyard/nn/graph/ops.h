@@ -13,8 +13,10 @@
 #include <variant>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/initializer.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct Size2d {
@@ -224,3 +226,4 @@ using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalA
                         Attention, PatchMerge, Foreign>;
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -8,9 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/foreign_binding.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 namespace reference {
@@ -46,3 +48,4 @@ class BoundLayer {
 };
 
 }  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -7,8 +7,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn::reference {
 
 // One node in one forward pass.
@@ -55,3 +57,4 @@ at::Tensor run(const Attention& op, const LayerCall& call);
 at::Tensor run(const PatchMerge& op, const LayerCall& call);
 
 }  // namespace trainyard::nn::reference
+TRAINYARD_EXPORT_END

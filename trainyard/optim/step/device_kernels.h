@@ -10,10 +10,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/optim/step/formulas.h"
 #include "trainyard/optim/step/segment_parts.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // One step of an optimizer over a whole parameter set.
@@ -61,3 +63,4 @@ core::Registry<std::shared_ptr<const DeviceKernels>>& all_device_kernels();
 const DeviceKernels* device_kernels(at::Device device);
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <variant>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/cuda/host_device.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 // w -= lr * g
@@ -39,3 +41,4 @@ struct MomentumFormula {
 using AnyFormula = std::variant<SgdFormula, MomentumFormula<false>, MomentumFormula<true>>;
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

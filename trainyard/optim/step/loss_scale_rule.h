@@ -3,8 +3,10 @@
 
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/cuda/host_device.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 struct LossScale {
@@ -21,3 +23,4 @@ TRAINYARD_HOST_DEVICE inline LossScale next_loss_scale(LossScale now, bool found
 }
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

@@ -6,6 +6,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 struct StepValues {
@@ -36,3 +39,4 @@ class StepState {
 };
 
 }  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/exchange/variable_update.h"
 #include "trainyard/parallel/nccl/device_communicator.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class LocalVariableUpdate : public VariableUpdate {
@@ -74,3 +76,4 @@ class LocalVariableUpdate : public VariableUpdate {
 };
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -14,12 +14,14 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizer.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 enum class GradientReduction { kMean, kSum };
@@ -91,3 +93,4 @@ using VariableUpdateRegistry = core::Registry<VariableUpdateFactory>;
 VariableUpdateRegistry& variable_updates();
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -4,7 +4,9 @@
 #pragma once
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 class DeviceCommunicator : public core::Communicator {
@@ -21,3 +23,4 @@ class DeviceCommunicator : public core::Communicator {
 };
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -7,8 +7,10 @@
 #include <c10/core/Device.h>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/nccl/rendezvous.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns one communicator for each of `devices`, in their order: between them, or, with `processes`, which outlives
@@ -18,3 +20,4 @@ std::vector<std::unique_ptr<core::Communicator>> make_gpu_communicators(const st
                                                                         const std::shared_ptr<Rendezvous>& processes);
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

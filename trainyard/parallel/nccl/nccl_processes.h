@@ -5,9 +5,11 @@
 #include <chrono>
 #include <memory>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/nccl/nccl_communicator.h"
 #include "trainyard/parallel/nccl/rendezvous.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Joins. Collective over the processes of the rendezvous, which outlives the communicator. Throws as
@@ -17,3 +19,4 @@ std::unique_ptr<core::Communicator> join_nccl_processes(const std::shared_ptr<Nc
                                                         std::chrono::milliseconds deadline);
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

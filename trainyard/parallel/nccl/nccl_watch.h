@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/nccl/nccl_library.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // A rank and what it has called.
@@ -74,3 +76,4 @@ class NcclWatch {
 };
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -7,8 +7,10 @@
 #include <string>
 #include <utility>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/parallel/nccl/rendezvous.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // One thread, as the rendezvous' collective calls.
@@ -30,3 +32,4 @@ class RankAgreement {
 };
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 struct ProcessRank {
@@ -78,3 +80,4 @@ class Rendezvous {
 };
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -8,7 +8,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Returns true for float, double, bfloat16, half, int64 and int32; there is no mean of integers.
@@ -19,3 +21,4 @@ bool can_reduce(at::ScalarType type, core::ReduceOp op);
 void reduce_range(at::ScalarType type, core::ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end);
 
 }  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

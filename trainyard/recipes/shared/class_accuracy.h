@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/evaluator.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Returns lines of name, accuracy and counts: all classes that had samples where these are up to 20, else the five
@@ -18,3 +20,4 @@ std::string class_accuracy_json(const train::Evaluation& evaluation, const std::
                                 const train::CheckpointInfo& checkpoint);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

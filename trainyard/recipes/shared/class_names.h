@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct ClassNames {
@@ -65,3 +67,4 @@ std::vector<std::string> names_of_texts(const std::string& label_texts);
 extern const char* const kSavedLabelTexts;
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

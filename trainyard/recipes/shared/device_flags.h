@@ -1,9 +1,11 @@
 // Reads the flags of devices, precision, kernels and processes.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/shared/device_settings.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Of nn::declare_flags, parallel::declare_flags, the fp16 flags of optim, and core's log_level, max_cpu_isa and memory.
@@ -11,3 +13,4 @@ namespace trainyard::recipes {
 DeviceOptions read_device_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

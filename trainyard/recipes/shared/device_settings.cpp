@@ -101,9 +101,8 @@ void check_horovod(const DeviceOptions& options, const DeviceUse& use, bool gpu)
                       "leave it out: gradients are reduced on the GPUs");
   }
   if (!gpu) {
-    throw unsupported(
-        "--variable_update=horovod cannot be run on CPUs: its processes meet by NCCL, which needs GPUs",
-        "use GPUs, or --num_gpus replicas of one process");
+    throw unsupported("--variable_update=horovod cannot be run on CPUs: its processes meet by NCCL, which needs GPUs",
+                      "use GPUs, or --num_gpus replicas of one process");
   }
   if (const char* mode = mode_flag(use)) {
     throw unsupported(fmt::format("--{} runs in one process, and --variable_update=horovod asks for many", mode),

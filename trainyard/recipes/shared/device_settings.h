@@ -11,10 +11,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/loss_scaler.h"
 #include "trainyard/train/loop/run_devices.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct DeviceOptions {
@@ -83,3 +85,4 @@ struct DeviceSettings : train::RunDevices {
 DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -2,8 +2,10 @@
 // these here would run for ever, take all memory or mean nothing.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Throws kInvalidArgument for the first flag of `values` that is out of its range, naming it. Flags that the table
@@ -11,3 +13,4 @@ namespace trainyard::recipes {
 void check_flag_ranges(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

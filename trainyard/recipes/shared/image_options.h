@@ -6,9 +6,11 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/augment/transform.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Of evaluation. A value that is not set leaves what the preprocessor, or the training, has.
@@ -58,3 +60,4 @@ bool same_evaluation(const data::TransformOptions& a, const data::TransformOptio
 void load_evaluation_options(const core::StateReader& reader, data::TransformOptions& options);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -1,12 +1,15 @@
 // Reads the flags of input, which data/flags.h declares.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/shared/input_settings.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Of data::declare_input_flags and tf_random_seed. Throws kInvalidArgument.
 InputOptions read_input_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -7,11 +7,13 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/recipes/shared/image_options.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct InputOptions {
@@ -67,3 +69,4 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
 data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -6,9 +6,11 @@
 #include <map>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/shared/class_names.h"
 #include "trainyard/recipes/shared/trained_model.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 using ModelMetadata = std::map<std::string, std::string>;
@@ -22,3 +24,4 @@ ClassNames classes_in(const ModelMetadata& metadata, const std::string& path);
 void read_input(const ModelMetadata& metadata, const std::string& path, data::TransformOptions& input);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -9,8 +9,10 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flag_value.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Number: int64_t with kInteger, double with kReal. Throws kInvalidArgument, with the text of tf_cnn_benchmarks.
@@ -32,3 +34,4 @@ std::vector<Number> read_numbers(const core::FlagValues& values, const std::stri
 }
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

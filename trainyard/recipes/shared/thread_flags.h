@@ -1,9 +1,11 @@
 // Reads the flags of threads and their placement.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/recipes/shared/thread_settings.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Of core::declare_flags. A kmp_ flag counts when it is given, and with --mkl also its default. Throws kInvalidArgument
@@ -11,3 +13,4 @@ namespace trainyard::recipes {
 ThreadOptions read_thread_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

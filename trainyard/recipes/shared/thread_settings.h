@@ -6,9 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/affinity.h"
 #include "trainyard/core/threads/thread.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct ThreadOptions {
@@ -45,3 +47,4 @@ ThreadSettings place_threads(const ThreadOptions& options, int replicas, int inp
                              const core::ReadText& read = core::read_system_file);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

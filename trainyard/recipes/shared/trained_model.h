@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/formats/tensors/tensor_file.h"
@@ -13,6 +14,7 @@
 #include "trainyard/recipes/shared/class_names.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // A checkpoint or a file of weights that was opened: what it says of itself can be looked at before the model is made.
@@ -59,3 +61,4 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
 TrainedModel load_trained_model(const TrainedModelOptions& options);  // opens it first
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

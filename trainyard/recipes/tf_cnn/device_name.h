@@ -3,11 +3,14 @@
 
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/run_devices.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Returns "/cpu:0" or "/gpu:1".
 std::string device_name(const train::RunDevices& devices, int replica);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -1,6 +1,9 @@
 // Whose defaults and lines a run has: the same flags are understood in both dialects (docs/dialects.md).
 #pragma once
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 enum class Dialect {
@@ -9,3 +12,4 @@ enum class Dialect {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

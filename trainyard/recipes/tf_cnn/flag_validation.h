@@ -4,8 +4,10 @@
 // before core::check_dispositions: a mistake is reported as the mistake it is, even where a flag is not built yet.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Throws kInvalidArgument for the first condition that holds.
@@ -15,3 +17,4 @@ void validate_flags(const core::FlagValues& values);
 void validate_all_reduce_flags(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -3,9 +3,11 @@
 
 #include <iosfwd>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 enum class RunOutcome { kFinished, kStoppedBySignal };
@@ -22,3 +24,4 @@ RunOutcome run_evaluation(const PreparedRun& run, std::ostream& out, const core:
 RunOutcome run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -1,5 +1,5 @@
-// Everything that a run of this door can be asked for, as one plain struct. read_options.h fills it from flags; a program
-// that has no flags fills it by hand and runs the same:
+// Everything that a run of this door can be asked for, as one plain struct. read_options.h fills it from flags; a
+// program that has no flags fills it by hand and runs the same:
 //
 //   TfCnnOptions options;
 //   options.model = "resnet20";
@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
 #include "trainyard/recipes/shared/thread_settings.h"
@@ -25,6 +26,7 @@
 #include "trainyard/train/loop/step_plan.h"
 #include "trainyard/train/step/on_nan.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnly };
@@ -113,3 +115,4 @@ struct TfCnnOptions {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/data/pipeline/batch_source.h"
@@ -20,6 +21,7 @@
 #include "trainyard/recipes/tf_cnn/options.h"
 #include "trainyard/train/loop/step_plan.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct PreparedRun {
@@ -74,3 +76,4 @@ std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run);
 std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

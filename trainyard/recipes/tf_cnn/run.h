@@ -9,10 +9,12 @@
 
 #include <iosfwd>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/tf_cnn/modes.h"
 #include "trainyard/recipes/tf_cnn/options.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Logs the options' warnings and runs. Throws core::Error: kInvalidArgument for options that do not fit each other, the
@@ -21,3 +23,4 @@ namespace trainyard::recipes {
 RunOutcome run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -3,11 +3,13 @@
 
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/run_steps.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/monitors/monitor.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 inline constexpr const char* kMetricsJson = "metrics.jsonl";
@@ -32,3 +34,4 @@ bool shows_progress(const PreparedRun& run);
 std::string write_curve(const PreparedRun& run);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

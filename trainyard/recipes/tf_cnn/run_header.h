@@ -7,8 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 using HeaderRow = std::pair<std::string, std::string>;  // "Model:", "resnet20"
@@ -18,3 +20,4 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run);
 void print_run_header(const std::vector<HeaderRow>& rows, std::ostream& out);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -5,9 +5,11 @@
 #include <string>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/callbacks/run_summary.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Writes into run.train_dir(), which exists. One thread.
@@ -37,3 +39,4 @@ class RunReport {
 train::RunRecord make_run_record(const PreparedRun& run);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
@@ -13,6 +14,7 @@
 #include "trainyard/train/checkpoint/best_checkpoint.h"
 #include "trainyard/train/loop/trainer.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 train::CheckpointIdentity identity_of(const PreparedRun& run);
@@ -60,3 +62,4 @@ std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std:
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

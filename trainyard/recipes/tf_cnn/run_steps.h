@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <iosfwd>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/output/displayed_steps.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // tf_cnn_benchmarks: num_batches are those after a warm-up that trains too, and lines, saves and evaluations count from
@@ -31,3 +33,4 @@ void print_rounded_warmup(const PreparedRun& run, std::ostream& out);
 DisplayedSteps displayed_steps(const PreparedRun& run);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -1,10 +1,12 @@
 // Steps and learning rate of a run, from its options, its data and the model's defaults.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/optim/learning_rate.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/loop/step_plan.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Returns how many steps the run has. Throws kInvalidArgument.
@@ -15,3 +17,4 @@ train::StepPlan make_step_plan(const PreparedRun& run);
 optim::LearningRate make_learning_rate(const PreparedRun& run);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -4,10 +4,12 @@
 #include <functional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/output/step_log.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/profile/step_recorder.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct RecordedRun {
@@ -24,3 +26,4 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
                     const RecordedRun& recorded, const PreparedRun& run, const Print& print);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -3,10 +3,12 @@
 
 #include <functional>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Returns what loads the file of weights to start from, and warns when its head is another model's; none without a
@@ -17,3 +19,4 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run);
 train::SingleCostOptions make_trainer_options(const PreparedRun& run);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -4,12 +4,14 @@
 #include <functional>
 #include <memory>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/recipes/tf_cnn/output/step_log.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/loop/evaluator.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 class ValidationRun {
@@ -34,3 +36,4 @@ class ValidationRun {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

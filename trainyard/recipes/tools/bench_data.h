@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/data/base/stage_times.h"
 #include "trainyard/recipes/shared/input_settings.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct DataBenchOptions {
@@ -56,3 +58,4 @@ DataBenchReport bench_data(const DataBenchOptions& options);
 std::string data_bench_text(const DataBenchReport& report);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

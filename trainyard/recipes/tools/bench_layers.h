@@ -6,8 +6,10 @@
 
 #include <c10/core/ScalarType.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/profile/layer_report.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct LayerBenchOptions {
@@ -29,3 +31,4 @@ struct LayerBenchOptions {
 train::LayerReport bench_layers(const LayerBenchOptions& options);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

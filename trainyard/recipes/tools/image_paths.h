@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Files as they are; folders as all images in and below them, by name; lists as the paths in them, one a line, which
@@ -37,3 +39,4 @@ class ImagePaths {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

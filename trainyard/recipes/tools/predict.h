@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/trained_model.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct PredictOptions {
@@ -40,3 +42,4 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out,
                        const core::StopToken& stop = core::StopSource().token());
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

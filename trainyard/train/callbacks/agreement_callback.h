@@ -5,10 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/parallel/nccl/rank_agreement.h"
 #include "trainyard/train/loop/callback.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Stands in the place of the trainer's own look at `stop`. Add it last, behind what may ask for the end.
@@ -26,3 +28,4 @@ class AgreementCallback : public Callback {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

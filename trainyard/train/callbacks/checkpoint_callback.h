@@ -7,10 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/local_steps.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct CheckpointCallbackOptions {
@@ -55,3 +57,4 @@ class CheckpointCallback : public Callback {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -8,10 +8,12 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/loop/local_steps.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class EvaluationTime { kDuringTraining, kAtTheEnd };
@@ -85,3 +87,4 @@ class EvaluationCallback : public Callback {
 double examples_per_second(const Evaluation& evaluation);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -6,11 +6,13 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/progress.h"
 #include "trainyard/train/callbacks/progress_line.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/trainer.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct ProgressOptions {
@@ -52,3 +54,4 @@ class ProgressCallback : public Callback {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -8,6 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // What is not known is left out of the line.
@@ -30,3 +33,4 @@ int64_t epoch_of_step(int64_t step, int64_t batch_size, int64_t examples_per_epo
 std::string duration_text(double seconds);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

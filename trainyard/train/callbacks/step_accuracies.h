@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct Accuracies {
@@ -30,3 +32,4 @@ class StepAccuracies {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/loop/time_shares.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct SummaryOptions {
@@ -54,3 +56,4 @@ double system_wall_clock();
 double epoch_of(const Trainer& trainer, int64_t batch_size, int64_t examples_per_epoch);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

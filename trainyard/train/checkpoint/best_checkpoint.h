@@ -11,10 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/evaluator.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
@@ -54,3 +56,4 @@ class BestKeeper {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

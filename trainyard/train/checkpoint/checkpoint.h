@@ -17,9 +17,11 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/file_system.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class CheckpointPurpose;
@@ -135,3 +137,4 @@ CheckpointIdentity read_checkpoint_identity(const CheckpointInfo& checkpoint,
                                             core::FileSystem& files = core::local_file_system());
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // A directory gets the name of a checkpoint only when it is complete. One that has the name and cannot be read was
@@ -67,3 +69,4 @@ std::optional<core::Error> reading_error(const std::string& path, core::FileSyst
 }
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

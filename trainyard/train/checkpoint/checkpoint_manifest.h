@@ -16,8 +16,10 @@
 #include <c10/core/ScalarType.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 inline constexpr std::string_view kManifestFile = "manifest.json";
@@ -69,3 +71,4 @@ core::Error damaged_checkpoint(std::string problem, std::string where, std::stri
 bool is_damage(const core::Error& error);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns "a, b, c". Of more than ten names it has the first ones and how many there are: "..., j, ... (12 in all)". Of
@@ -22,3 +25,4 @@ inline std::string first_names(std::span<const std::string> names) {
 }
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

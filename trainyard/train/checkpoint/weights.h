@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct LoadedWeights {
@@ -37,3 +39,4 @@ void save_weights(const std::string& path, const nn::ParameterSet& set,
                   std::map<std::string, std::string> metadata = {});
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

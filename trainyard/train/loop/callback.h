@@ -20,10 +20,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class Trainer;
@@ -73,3 +75,4 @@ class Callback : public core::Stateful {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

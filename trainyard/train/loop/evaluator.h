@@ -15,11 +15,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Samples of one class.
@@ -73,3 +75,4 @@ class Evaluator {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
@@ -13,6 +14,7 @@
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/profile/step_recorder.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct ForwardOptions {
@@ -62,3 +64,4 @@ class ForwardTrainer : public Trainer {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -13,9 +13,11 @@
 #include <c10/core/Device.h>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/parallel/nccl/rendezvous.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct DeviceRequest {
@@ -50,3 +52,4 @@ RunDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::
 int gpu_count();
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

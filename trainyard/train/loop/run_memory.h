@@ -5,9 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Bytes, over all replicas.
@@ -34,3 +36,4 @@ std::string memory_line(const RunMemory& memory);
 int64_t resident_bytes();
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -22,6 +22,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
@@ -34,6 +35,7 @@
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/step/on_nan.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class StepRecorder;
@@ -155,3 +157,4 @@ class SingleCostTrainer : public Trainer {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -10,6 +10,9 @@
 #include <set>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // What a run is asked to do. At most one of each pair (batches, epochs) is set; where both are unset, or 0, it is 100
@@ -71,3 +74,4 @@ BatchesAndEpochs batches_and_epochs(std::optional<int64_t> num_batches, std::opt
 int64_t end_local_step(int64_t num_batches, int64_t initial_global_step, int64_t global_steps_per_step = 1);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

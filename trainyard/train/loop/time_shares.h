@@ -1,8 +1,10 @@
 // Which part of a step holds the run back: shares of the time of all steps since the last reset.
 #pragma once
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/loop/callback.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class TimeShares {
@@ -38,3 +40,4 @@ class TimeShares {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

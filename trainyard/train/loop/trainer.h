@@ -13,11 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/monitors/monitor.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct LoopOptions {
@@ -92,3 +94,4 @@ class Trainer : public core::Stateful {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/loss_scaler.h"
 #include "trainyard/optim/step/step_state.h"
@@ -16,6 +17,7 @@
 #include "trainyard/train/step/nan_guard.h"
 #include "trainyard/train/step/replica_threads.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns true where gradients are exchanged, between replicas or with other processes.
@@ -118,3 +120,4 @@ class SingleCostTrainer::Replicas {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

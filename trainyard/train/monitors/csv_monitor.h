@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/line_file.h"
 #include "trainyard/train/monitors/monitor.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Appends to the file: a resumed run goes on with the columns that it has. A new name gets a column at the end; the
@@ -43,3 +45,4 @@ class CsvMonitor : public Monitor {
 std::vector<std::string> split_csv_line(std::string_view line);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct CurveSeries {
@@ -26,3 +29,4 @@ std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& p
 std::vector<CurvePanel> curve_panels(const std::string& metrics_jsonl);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -7,10 +7,12 @@
 #include <limits>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/train/monitors/line_file.h"
 #include "trainyard/train/monitors/monitor.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Appends to the file of earlier runs. Others see each line when write() returns.
@@ -34,3 +36,4 @@ class JsonLinesMonitor : public Monitor {
 std::string json_line(const Scalars& scalars);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -6,8 +6,10 @@
 #include <string>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class LineFile {
@@ -30,3 +32,4 @@ class LineFile {
 void keep_lines(const std::string& path, core::FileSystem& files, const std::function<bool(std::string_view)>& keep);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // One set of values of one moment: {"loss", 1.25}, {"top_1_accuracy", 0.5}. Names are stable: they are an interface.
@@ -47,3 +50,4 @@ class MonitorSet {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -6,9 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/formats/logs/event_file.h"
 #include "trainyard/train/monitors/monitor.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Writes one event file a run, made with the first value.
@@ -37,3 +39,4 @@ class TensorBoardMonitor : public Monitor {
 std::string tensorboard_tag(std::string_view phase, std::string_view name);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

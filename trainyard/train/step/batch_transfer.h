@@ -13,9 +13,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Moves batches. One thread at a time, which uses the accelerator.
@@ -44,3 +46,4 @@ class BatchTransfer {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

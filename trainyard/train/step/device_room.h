@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <functional>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/accelerator.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // What work on one batch needs there, for the estimate of the batch that fits (nn/execution/device_memory.h). Without a
@@ -19,3 +21,4 @@ struct DeviceNeeds {
 void run_or_explain(nn::Accelerator& accelerator, const DeviceNeeds& needs, const std::function<void()>& work);
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

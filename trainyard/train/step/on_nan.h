@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class OnNan {
@@ -22,3 +25,4 @@ inline constexpr int64_t kMostSkips = 100;
 inline constexpr int64_t kStepsBetweenDeviceLooks = 100;
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

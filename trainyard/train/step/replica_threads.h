@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/thread.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class ReplicaThreads {
@@ -46,3 +48,4 @@ class ReplicaThreads {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

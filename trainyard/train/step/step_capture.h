@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 class StepCapture {
@@ -34,3 +37,4 @@ class StepCapture {
 };
 
 }  // namespace trainyard::train
+TRAINYARD_EXPORT_END

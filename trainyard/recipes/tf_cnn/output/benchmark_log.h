@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/recipes/tf_cnn/output/step_log.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/monitors/line_file.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // The run as benchmark_run.log tells it; machine, versions and date are added when it is written.
@@ -66,3 +68,4 @@ class BenchmarkLog {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct DisplayedSteps {
@@ -15,3 +18,4 @@ struct DisplayedSteps {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -9,9 +9,11 @@
 #include <optional>
 #include <string>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/output/step_log.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 class EvaluationLines : public train::EvaluationListener {
@@ -33,3 +35,4 @@ class EvaluationLines : public train::EvaluationListener {
 std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

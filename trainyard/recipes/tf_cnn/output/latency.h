@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/output/step_log.h"
 #include "trainyard/train/loop/local_steps.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Seconds. A percentile p is by nearest rank: of n values in order, the one in place ceil(p / 100 * n), from 1. It is
@@ -49,3 +51,4 @@ class LatencyLog : public train::Callback {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

@@ -11,8 +11,10 @@
 #include <string>
 #include <string_view>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/train/callbacks/step_accuracies.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct SpeedStatistics {
@@ -40,3 +42,4 @@ std::string evaluation_line(const train::Accuracies& accuracies, int64_t example
 std::string python_number(double value);
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END

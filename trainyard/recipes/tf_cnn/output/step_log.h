@@ -8,11 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
 #include "trainyard/recipes/tf_cnn/output/displayed_steps.h"
 #include "trainyard/recipes/tf_cnn/output/step_lines.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/local_steps.h"
 
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Prints one line, or several with line breaks between them; the last line break is the function's.
@@ -87,3 +89,4 @@ class StepLog : public train::Callback {
 };
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END
