@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/cuda/host_device.h"
+#include "trainyard/core/base/host_device.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/cuda/host_device.h"
+#include "trainyard/core/base/host_device.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
