@@ -7,6 +7,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_damage.h"
 #include "trainyard/train/checkpoint/checkpoint_listing.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/checkpoint/checkpoint_reader.h"

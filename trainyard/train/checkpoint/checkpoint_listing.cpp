@@ -3,25 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
+#include "trainyard/train/checkpoint/checkpoint_damage.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
-#include "trainyard/train/checkpoint/checkpoint_reader.h"
 
 namespace trainyard::train {
 namespace {
-
-// Throws kCorruptData when the checkpoint cannot be complete, kNotFound when there is none.
-void look_at(const std::string& path, core::FileSystem& files) {
-  if (!files.info(path).is_directory) {
-    throw damaged_checkpoint("a file has the name of a checkpoint", path, "a directory", "a file");
-  }
-  try {
-    require_tensor_file(read_manifest(path, files), path, files);
-  } catch (const core::Error& error) {
-    if (error.code() != core::ErrorCode::kUnsupported) throw;  // of another version: loading it will say so
-  }
-}
 
 // One look; false when something went away meanwhile.
 bool list_once(const std::string& directory, core::FileSystem& files, CheckpointListing& listing) {
@@ -36,7 +22,7 @@ bool list_once(const std::string& directory, core::FileSystem& files, Checkpoint
     // A crash while a checkpoint was replaced by another one of its step may leave it under this name only.
     if (replaced && std::binary_search(names.begin(), names.end(), parsed->plain)) continue;
     CheckpointInfo info{.path = core::join_path(directory, name), .global_step = *parsed->step};
-    const std::optional<core::Error> error = reading_error(info.path, files, [&] { look_at(info.path, files); });
+    const std::optional<core::Error> error = checkpoint_problem(info.path, files);
     if (!error) {
       listing.intact.push_back(std::move(info));
     } else if (error->code() == core::ErrorCode::kNotFound) {
@@ -65,20 +51,6 @@ CheckpointListing list_checkpoints(const std::string& directory, core::FileSyste
   std::stable_sort(listing.damaged.begin(), listing.damaged.end(),
                    [](const auto& a, const auto& b) { return a.info.global_step < b.info.global_step; });
   return listing;
-}
-
-std::optional<core::Error> find_damage(const std::string& path, core::FileSystem& files) {
-  const std::optional<core::Error> error = reading_error(path, files, [&] { look_at(path, files); });
-  return error && error->code() == core::ErrorCode::kCorruptData ? error : std::nullopt;
-}
-
-std::optional<uint64_t> directory_id(const std::string& path, core::FileSystem& files) {
-  try {
-    return files.info(path).file_id;
-  } catch (const core::Error& error) {
-    if (error.code() != core::ErrorCode::kNotFound) throw;
-    return std::nullopt;
-  }
 }
 
 }  // namespace trainyard::train

@@ -39,34 +39,5 @@ inline constexpr int kMostLooks = 10;
 // directory: an empty listing. Throws kIo.
 CheckpointListing list_checkpoints(const std::string& directory, core::FileSystem& files);
 
-// Returns the damage of one checkpoint directory by the same look, and nothing when it is intact or went away
-// meanwhile.
-std::optional<core::Error> find_damage(const std::string& path, core::FileSystem& files);
-
-// Does `work`, which reads the checkpoint at `path`, and returns its error if that is kNotFound or kCorruptData. The
-// error counts as kNotFound, whatever it is, when the checkpoint went away or was replaced meanwhile. Throws other
-// errors.
-template <typename Work>
-std::optional<core::Error> reading_error(const std::string& path, core::FileSystem& files, Work work);
-
-// Returns which directory bears the name now, and nothing where there is none.
-std::optional<uint64_t> directory_id(const std::string& path, core::FileSystem& files);
-
-template <typename Work>
-std::optional<core::Error> reading_error(const std::string& path, core::FileSystem& files, Work work) {
-  const std::optional<uint64_t> before = directory_id(path, files);
-  try {
-    work();
-    return std::nullopt;
-  } catch (const core::Error& error) {
-    if (error.code() != core::ErrorCode::kNotFound && error.code() != core::ErrorCode::kCorruptData) throw;
-    const std::optional<uint64_t> after = directory_id(path, files);
-    if (before && before == after) return error;
-    return core::Error(
-        core::ErrorCode::kNotFound,
-        {.problem = "the checkpoint went away while it was read", .where = path, .remedy = "read the newest one"});
-  }
-}
-
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

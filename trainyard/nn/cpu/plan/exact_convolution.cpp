@@ -1,9 +1,7 @@
 #include "trainyard/nn/cpu/plan/exact_convolution.h"
 
-#include <algorithm>
 #include <memory>
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include "trainyard/core/base/error.h"
@@ -14,15 +12,11 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-at::Tensor bytes(int64_t count) {
-  return at::empty({std::max<int64_t>(count, 1)}, at::kByte);
-}
-
 // The input as a map. `memory` holds it where it comes plain.
 const void* blocked(const ConvolutionShape& s, const void* source, at::Tensor& memory) {
   if (!s.plain_input) return source;
   const MapShape map{s.batch, s.in_channels, s.in_height, s.in_width, channel_block()};
-  memory = bytes(map.elements() * size_of(s.dtype));
+  memory = byte_memory(map.elements() * size_of(s.dtype));
   const at::Tensor plain =
       at::from_blob(const_cast<void*>(source),  // NOLINT(cppcoreguidelines-pro-type-const-cast): only read
                     {s.batch, s.in_channels, s.in_height, s.in_width},
@@ -58,7 +52,7 @@ void convolve_exactly(const ConvolutionShape& shape, const ConvolutionKernel::Op
   if (kernel->mixes_groups()) {
     return convolve_groups(blocked_shape, options.sum, weight, bias, source, output);
   }
-  const at::Tensor packed = bytes(kernel->weights_bytes()), scratch = bytes(kernel->scratch_bytes());
+  const at::Tensor packed = byte_memory(kernel->weights_bytes()), scratch = byte_memory(kernel->scratch_bytes());
   kernel->pack(weight, packed.data_ptr());
   kernel->forward(source, packed.data_ptr(), bias, output, scratch.data_ptr());
 }
@@ -72,7 +66,7 @@ void exact_weight_gradient(const ConvolutionShape& shape, const void* source, co
   blocked_shape.bias = false;
   const std::unique_ptr<ConvolutionKernel> kernel =
       kernel_of(blocked_shape, {.direction = ConvolutionDirection::kBackwardWeights});
-  const at::Tensor packed = bytes(kernel->weights_bytes()), scratch = bytes(kernel->scratch_bytes());
+  const at::Tensor packed = byte_memory(kernel->weights_bytes()), scratch = byte_memory(kernel->scratch_bytes());
   kernel->backward_weights(source, output_gradient, packed.data_ptr(), nullptr, scratch.data_ptr());
   kernel->unpack(packed.const_data_ptr(), weight_gradient);
 }

@@ -11,10 +11,6 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-at::Tensor bytes(int64_t count) {
-  return at::empty({std::max<int64_t>(count, 1)}, at::kByte);
-}
-
 // A map of all channels and one of a group's.
 class Side {
  public:
@@ -22,7 +18,7 @@ class Side {
       : dtype_(s.dtype),
         all_{s.batch, channels, height, width, channel_block()},
         one_{s.batch, channels / s.groups, height, width, channel_block()},
-        memory_(bytes(one_.elements() * size_of(s.dtype))) {}
+        memory_(byte_memory(one_.elements() * size_of(s.dtype))) {}
 
   void* group() const { return memory_.data_ptr(); }
   // Copies the channels of group `g` from, or to, the map of all of them.
@@ -67,8 +63,8 @@ struct Group {
       throw core::Error(core::ErrorCode::kInternal, {.problem = "no kernel for one group of a convolution"});
     }
     weights = shape.out_channels * shape.in_channels * shape.kernel_height * shape.kernel_width;
-    packed = bytes(kernel->weights_bytes());
-    scratch = bytes(kernel->scratch_bytes());
+    packed = byte_memory(kernel->weights_bytes());
+    scratch = byte_memory(kernel->scratch_bytes());
   }
 
   Side source, output;
@@ -78,6 +74,10 @@ struct Group {
 };
 
 }  // namespace
+
+at::Tensor byte_memory(int64_t count) {
+  return at::empty({std::max<int64_t>(count, 1)}, at::kByte);
+}
 
 void convolve_groups(const ConvolutionShape& shape, bool sum, const float* weight, const float* bias,
                      const void* source, void* output) {

@@ -2,9 +2,16 @@
 // kernels that mix groups (ConvolutionKernel::mixes_groups) make NaN in other groups.
 #pragma once
 
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
 #include "trainyard/nn/cpu/convolution/convolution.h"
 
 namespace trainyard::nn::cpu {
+
+// Returns [count] bytes of memory, at least one, for what such a slow way holds besides the plan's.
+at::Tensor byte_memory(int64_t count);
 
 // weight: plain. bias: [out_channels] or null. source, output: maps; `sum`: adds to what `output` holds.
 void convolve_groups(const ConvolutionShape& shape, bool sum, const float* weight, const float* bias,
