@@ -8,6 +8,7 @@
 
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/train/callbacks/run_record_json.h"
 
 namespace trainyard::train {
 namespace {

@@ -138,7 +138,7 @@ TEST(Evaluator, OnlyReadsTheSet) {
 
 // Mean over the batch, of targets that are no classes.
 at::Tensor squared_error(const at::Tensor& output, const at::Tensor& targets) {
-  return at::square(output - targets.to(output.scalar_type())).mean();
+  return at::square(output.sub(targets.to(output.scalar_type()))).mean();
 }
 
 TEST(Evaluator, ALossOfItsOwnTakesManyLabelsASample) {
@@ -160,7 +160,7 @@ TEST(Evaluator, ALossOfItsOwnTakesManyLabelsASample) {
 TEST(Evaluator, ALossOfItsOwnTakesNumbersToComeCloseTo) {
   LinearModel model;
   const Samples samples;
-  const at::Tensor targets = samples.labels.to(at::kFloat) * 0.5;
+  const at::Tensor targets = samples.labels.to(at::kFloat).mul(0.5);
   const auto first_output = [](const at::Tensor& output, const at::Tensor& labels) {
     return squared_error(output.select(1, 0), labels);
   };
