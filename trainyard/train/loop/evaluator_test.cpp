@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/square.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
