@@ -22,7 +22,7 @@ const char* const kFolder = "trainyard/models/tf_cnn/testdata/";
 // "alexnet.cifar10" of the file "alexnet.cifar10.txt".
 std::vector<std::string> networks() {
   std::vector<std::string> names;
-  for (const std::string& file : core::local_file_system().list(std::string(TRAINYARD_SOURCE_DIR "/") + kFolder)) {
+  for (const std::string& file : core::local_file_system().list(core::join_path(TRAINYARD_SOURCE_DIR, kFolder))) {
     names.push_back(file.substr(0, file.size() - 4));
   }
   return names;

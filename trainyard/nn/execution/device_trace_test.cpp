@@ -150,7 +150,8 @@ TEST(KernelName, KeepsNamesThatAreNone) {
 
 TEST(KernelName, CutsLongOnes) {
   const std::string cut = kernel_name(std::string(500, 'k'));
-  EXPECT_EQ(cut, std::string(93, 'k') + "...");
+  std::string expected(93, 'k');
+  EXPECT_EQ(cut, expected.append("..."));
 }
 
 }  // namespace
