@@ -110,9 +110,11 @@ double norm_of(const at::Tensor& tensor) {
 }
 
 // How far a gradient may be off, by norm. Large images: oneDNN's direct kernels sum a weight's gradient over a whole
-// image in float, with AVX2 over a smaller one.
-double bound_of(const std::string& model) {
-  return nn::cpu::isa() == nn::cpu::Isa::kAvx2 || model == "inception_v3" ? 3e-4 : 1e-4;
+// image in float, with AVX2 over a smaller one. Winograd: how many tiles it sums at once depends on the processor's
+// caches; vgg11_bn's eighth convolution is off by 1.4e-4 on Sapphire Rapids, and by less than 1e-4 on Zen.
+double bound_of(const std::string& model, nn::ConvolutionPolicy policy) {
+  const bool long_sums = nn::cpu::isa() == nn::cpu::Isa::kAvx2 || model == "inception_v3";
+  return long_sums || policy == nn::ConvolutionPolicy::kWinograd ? 3e-4 : 1e-4;
 }
 
 void expect_the_same_step(Replica& cpu, Replica& reference, double bound) {
@@ -154,7 +156,8 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
   for (Replica* const cpu : {&direct, &winograd}) {
     SCOPED_TRACE(cpu == &direct ? "direct" : "winograd");
     cpu->step(images);
-    expect_the_same_step(*cpu, reference, bound_of(model));
+    const auto policy = cpu == &direct ? nn::ConvolutionPolicy::kDirect : nn::ConvolutionPolicy::kWinograd;
+    expect_the_same_step(*cpu, reference, bound_of(model, policy));
   }
 }
 
