@@ -1,6 +1,6 @@
 #include "trainyard/models/tf_cnn/chain.h"
 
-namespace trainyard::models::benchmark {
+namespace trainyard::models::tf_cnn {
 
 Chain::Chain(const ModelOptions& options, const std::string& name, Options chain)
     : builder_({.image = square_image(options), .name = name, .batch_norm = benchmark_norm()}),
@@ -72,4 +72,4 @@ nn::Graph Chain::classify() {
   return builder_.build(append_linear(builder_, numbered("affine"), top_, classes_, false));
 }
 
-}  // namespace trainyard::models::benchmark
+}  // namespace trainyard::models::tf_cnn

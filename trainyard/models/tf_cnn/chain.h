@@ -19,7 +19,7 @@
 #include "trainyard/models/registry/layer_defaults.h"
 
 TRAINYARD_EXPORT_BEGIN
-namespace trainyard::models::benchmark {
+namespace trainyard::models::tf_cnn {
 
 using Value = nn::GraphBuilder::Value;
 
@@ -77,5 +77,5 @@ class Chain {
   Value top_;
 };
 
-}  // namespace trainyard::models::benchmark
+}  // namespace trainyard::models::tf_cnn
 TRAINYARD_EXPORT_END

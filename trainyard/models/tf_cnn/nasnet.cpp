@@ -12,7 +12,7 @@
 
 #include "trainyard/models/registry/layer_defaults.h"
 
-namespace trainyard::models::benchmark {
+namespace trainyard::models::tf_cnn {
 namespace {
 
 using Value = nn::GraphBuilder::Value;
@@ -233,4 +233,4 @@ const ModelRegistration kCifar(
            DatasetFamily::kCifar10, 32, 32, 0.025));
 
 }  // namespace
-}  // namespace trainyard::models::benchmark
+}  // namespace trainyard::models::tf_cnn
