@@ -1,5 +1,5 @@
-// Gives freed memory back after each test of this program. Its tests share processes, each network's memory is of another
-// size, and the caching allocator would keep all of it: 13 GiB after a third of the zoo.
+// Gives freed memory back after each test of this program. Its tests share processes, each network's memory is of
+// another size, and the caching allocator would keep all of it: 13 GiB after a third of the zoo.
 #include <gtest/gtest.h>
 
 #include "trainyard/core/memory/cpu_allocator.h"
