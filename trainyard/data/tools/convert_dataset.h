@@ -30,7 +30,8 @@ struct ConvertedSamples {
   int64_t train = 0, validation = 0;
 };
 
-// Of class folders without folders of the subsets, one in so many images of a class validates.
+// Where class folders are not divided into train and val, the first of every so many images of a class becomes
+// validation's.
 inline constexpr int64_t kImagesForOneOfValidation = 10;
 
 // Both subsets, as far as they are there, in the order in which the source has them (class folders sort them by class).

@@ -8,8 +8,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// Of nn::declare_flags, parallel::declare_flags, the fp16 flags of optim, and core's log_level, max_cpu_isa and memory.
-// Throws kInvalidArgument for a --gpu_indices that is no list of GPUs.
+// Reads the flags that nn::declare_flags and parallel::declare_flags declare, the fp16 flags of optim, and core's
+// log_level, max_cpu_isa and memory. Throws kInvalidArgument for a --gpu_indices that is no list of GPUs.
 DeviceOptions read_device_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes

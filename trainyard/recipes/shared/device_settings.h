@@ -25,7 +25,7 @@ struct DeviceOptions {
   std::vector<int> gpu_indices;           // one a replica; empty: the first ones. With horovod also one a process
   std::optional<bool> parameters_on_gpu;  // unset: where the replicas are
 
-  // Of a GPU's memory: nn::AcceleratorOptions.
+  // How much of a GPU's memory is taken, and when: what nn::AcceleratorOptions says of the same names.
   double gpu_memory_fraction = 0;
   std::optional<bool> allow_growth, use_unified_memory;
   bool tf32 = false;

@@ -8,10 +8,11 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// Of data::declare_image_flags. Throws kInvalidArgument for a list of something else than the numbers that it needs.
+// Reads the flags that data::declare_image_flags declares. Throws kInvalidArgument for a list that does not hold the
+// numbers it needs.
 ImageOptions read_image_options(const core::FlagValues& values);
 
-// Of data::declare_evaluation_image_flags. Throws as read_image_options().
+// Reads the flags that data::declare_evaluation_image_flags declares. Throws as read_image_options().
 EvaluationImageOptions read_evaluation_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes

@@ -13,7 +13,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// Of evaluation. A value that is not set leaves what the preprocessor, or the training, has.
+// How an evaluation makes its images. A value that is not set leaves what the preprocessor, or the training, has.
 struct EvaluationImageOptions {
   std::optional<std::string> resize_method;  // "bilinear", ...: data::TransformOptions::resize_method
   std::optional<bool> resize_antialias, resize_half_pixel_centers;

@@ -8,7 +8,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// Of data::declare_input_flags and tf_random_seed. Throws kInvalidArgument.
+// Reads the flags that data::declare_input_flags declares, and tf_random_seed. Throws kInvalidArgument.
 InputOptions read_input_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes

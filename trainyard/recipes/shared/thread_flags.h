@@ -8,8 +8,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// Of core::declare_flags. A kmp_ flag counts when it is given, and with --mkl also its default. Throws kInvalidArgument
-// for a --kmp_affinity that is not understood.
+// Reads the thread flags that core::declare_flags declares. A kmp_ flag counts when it is given, and with --mkl also
+// its default. Throws kInvalidArgument for a --kmp_affinity that is not understood.
 ThreadOptions read_thread_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
