@@ -8,6 +8,7 @@ Files whose name ends in "_turned" have an orientation, and a second array, X_tu
 16-bit TIFFs are no golden files of Pillow's, which clips them: their pixels are the upper bytes.
 """
 import io
+import re
 import struct
 import sys
 from pathlib import Path
@@ -29,11 +30,17 @@ class Writer:
     def __init__(self, folder: Path):
         self.folder = folder
 
+    def path(self, name: str) -> Path:
+        """FOLDER/tif/ for plain.tif and for its pixels, plain_tif.npy"""
+        folder = self.folder / re.search(r"[._](bmp|gif|tif|webp)", name).group(1)
+        folder.mkdir(exist_ok=True)
+        return folder / name
+
     def pixels(self, name: str, array: np.ndarray) -> None:
-        np.save(self.folder / f"{name}.npy", np.ascontiguousarray(array, dtype=np.uint8))
+        np.save(self.path(f"{name}.npy"), np.ascontiguousarray(array, dtype=np.uint8))
 
     def add(self, file: str, content: bytes, expected: np.ndarray | None = None) -> None:
-        (self.folder / file).write_bytes(content)
+        self.path(file).write_bytes(content)
         if expected is None:
             with Image.open(io.BytesIO(content)) as image:
                 expected = np.asarray(image.convert("RGB"))
@@ -138,7 +145,7 @@ def bmp(writer: Writer) -> None:
                for row in smooth(3)[::-1]]
     writer.add("rgb565.bmp", bmp_bytes(sixteen, 16, HEIGHT, masks=struct.pack("<III", 0xF800, 0x07E0, 0x001F)))
     # Run lengths, which are refused: no pixels are kept.
-    (writer.folder / "run_lengths.bmp").write_bytes(
+    writer.path("run_lengths.bmp").write_bytes(
         b"BM" + struct.pack("<IHHI", 0, 0, 0, 54 + 8) + struct.pack("<IiiHHIIiiII", 40, 2, 1, 1, 8, 1, 4, 0, 0, 2, 0) +
         bytes(8) + bytes([2, 1, 0, 1]))
 

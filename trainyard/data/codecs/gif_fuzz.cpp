@@ -1,18 +1,9 @@
 // A file as GIF: what decodes has the size of its header, and a part of it is the same decoded alone.
-#include <span>
-
 #include "trainyard/data/codecs/gif.h"
 #include "trainyard/data/testing/image_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace trainyard::data;
-  const auto file = std::as_bytes(std::span(bytes, size));
-  for (const bool turned : {false, true}) {
-    check_decoder(
-        file, [&](auto header) { return read_gif_size(header, turned); },
-        [&](auto whole, const auto& crop, const DecodeLimits& limits) {
-          return decode_gif(whole, crop, {.limits = limits, .exif_orientation = turned});
-        });
-  }
+  check_format(bytes, size, read_gif_size, decode_gif);
   return 0;
 }

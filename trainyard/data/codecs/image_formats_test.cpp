@@ -2,6 +2,7 @@
 #include "trainyard/data/codecs/image_formats.h"
 
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,14 +24,25 @@ using ::testing::HasSubstr;
 
 const std::string kFolder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata/formats");
 
+// "plain.tif" and its pixels, "plain_tif.npy", lie in the folder "tif".
+std::string path_of(const std::string& name) {
+  for (const char* const format : {"bmp", "gif", "tif", "webp"}) {
+    if (name.find(std::string(".") + format) != std::string::npos ||
+        name.find(std::string("_") + format) != std::string::npos) {
+      return core::join_path(core::join_path(kFolder, format), name);
+    }
+  }
+  throw std::logic_error(name + " is of no format that has a folder");
+}
+
 std::vector<std::byte> file_of(const std::string& name) {
-  const std::string content = core::local_file_system().read_file(core::join_path(kFolder, name));
+  const std::string content = core::local_file_system().read_file(path_of(name));
   const auto bytes = std::as_bytes(std::span(content));
   return {bytes.begin(), bytes.end()};
 }
 
 formats::NpyArray pixels_of(const std::string& name) {
-  return formats::read_npy(*core::local_file_system().open_read(core::join_path(kFolder, name + ".npy")));
+  return formats::read_npy(*core::local_file_system().open_read(path_of(name + ".npy")));
 }
 
 std::string golden_name(std::string file) {

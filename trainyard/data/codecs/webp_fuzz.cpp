@@ -1,18 +1,9 @@
 // A file as WebP: what decodes has the size of its header, and a part of it is the same decoded alone.
-#include <span>
-
 #include "trainyard/data/codecs/webp.h"
 #include "trainyard/data/testing/image_fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   using namespace trainyard::data;
-  const auto file = std::as_bytes(std::span(bytes, size));
-  for (const bool turned : {false, true}) {
-    check_decoder(
-        file, [&](auto header) { return read_webp_size(header, turned); },
-        [&](auto whole, const auto& crop, const DecodeLimits& limits) {
-          return decode_webp(whole, crop, {.limits = limits, .exif_orientation = turned});
-        });
-  }
+  check_format(bytes, size, read_webp_size, decode_webp);
   return 0;
 }

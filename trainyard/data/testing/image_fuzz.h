@@ -1,6 +1,8 @@
 // What every image decoder answers to strangers' bytes. For fuzz targets.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -25,6 +27,18 @@ void check_decoder(std::span<const std::byte> bytes, const ReadSize& read_size, 
   const CropWindow middle{image.height / 3, image.width / 3, (image.height + 2) / 3, (image.width + 2) / 3};
   auto part = decode(bytes, std::optional<CropWindow>(middle), limits);
   if (!part.ok() || part.value().pixels != copy_of(ImageView(image).part(middle)).pixels) std::abort();
+}
+
+// The same of a format's two functions (codecs/gif.h and the like), upright and turned.
+template <typename ReadSize, typename Decode>
+void check_format(const uint8_t* bytes, size_t size, const ReadSize& read_size, const Decode& decode) {
+  for (const bool turned : {false, true}) {
+    check_decoder(
+        std::as_bytes(std::span(bytes, size)), [&](auto header) { return read_size(header, turned); },
+        [&](auto whole, const auto& crop, const DecodeLimits& limits) {
+          return decode(whole, crop, {.limits = limits, .exif_orientation = turned});
+        });
+  }
 }
 
 }  // namespace trainyard::data
