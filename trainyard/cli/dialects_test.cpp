@@ -2,7 +2,6 @@
 // `train` and `eval` have the defaults that people expect. Whole runs through the command line, on the embedded data
 // set.
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -10,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/cli/testing/cli.h"
+#include "trainyard/cli/testing/shapes_suite.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/shapes.h"
@@ -27,18 +27,8 @@ core::FileSystem& files() {
   return core::local_file_system();
 }
 
-class Dialects : public ::testing::Test {
+class Dialects : public ShapesSuite {
  protected:
-  static void SetUpTestSuite() {
-    shared = new core::TempDir;
-    ::setenv("XDG_CACHE_HOME", shared->file("cache").c_str(), 1);
-    data::ShapesOptions options;
-    options.train_count = 120;
-    options.validation_count = 36;
-    data::write_shapes(options, shared->file("shapes"));
-  }
-  static void TearDownTestSuite() { delete shared; }
-
   // `command` is empty for flags alone.
   CommandResult run(const std::string& command, const std::string& train_dir, const Arguments& more) const {
     Arguments all;
@@ -71,10 +61,8 @@ class Dialects : public ::testing::Test {
     return nlohmann::json::parse(files().read_file(temp_.file(train_dir + "/run_summary.json")));
   }
 
-  static core::TempDir* shared;
   core::TempDir temp_;
 };
-core::TempDir* Dialects::shared = nullptr;
 
 // Whether `text` is these lines and no others, each a regular expression.
 ::testing::AssertionResult has_lines(const std::string& text, const std::vector<std::string>& patterns) {

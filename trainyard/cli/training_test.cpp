@@ -1,10 +1,10 @@
 // Whole runs through the command line, on the embedded data set: train, stop, resume, evaluate, predict.
-#include <cstdlib>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "trainyard/cli/testing/cli.h"
+#include "trainyard/cli/testing/shapes_suite.h"
 #include "trainyard/core/testing/golden.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/jpeg.h"
@@ -19,19 +19,8 @@ core::FileSystem& files() {
   return core::local_file_system();
 }
 
-class Training : public ::testing::Test {
+class Training : public ShapesSuite {
  protected:
-  static void SetUpTestSuite() {
-    shared = new core::TempDir;
-    // The user's own machine limits would change what runs print.
-    ::setenv("XDG_CACHE_HOME", shared->file("cache").c_str(), 1);
-    data::ShapesOptions options;
-    options.train_count = 120;
-    options.validation_count = 36;
-    data::write_shapes(options, shared->file("shapes"));
-  }
-  static void TearDownTestSuite() { delete shared; }
-
   // The arguments of a short run of lenet-sized work into `train_dir`, with `more` at their end.
   Arguments arguments(const std::string& train_dir, const Arguments& more = {}) const {
     Arguments all = {"train",
@@ -55,10 +44,8 @@ class Training : public ::testing::Test {
     return files().read_file(core::join_path(train::find_checkpoint(temp_.file(train_dir)).path, "manifest.json"));
   }
 
-  static core::TempDir* shared;
   core::TempDir temp_;
 };
-core::TempDir* Training::shared = nullptr;
 
 TEST_F(Training, PrintsItsLines) {
   const CommandResult result =
