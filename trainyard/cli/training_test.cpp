@@ -1,5 +1,4 @@
 // Whole runs through the command line, on the embedded data set: train, stop, resume, evaluate, predict.
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
