@@ -96,6 +96,14 @@ class Program(unittest.TestCase):
         self.assertAlmostEqual(accuracy[-1].value, [row for row in rows if row["phase"] == "eval"][-1]["top_1_accuracy"],
                                places=6)
 
+        self.assertEqual(events.Tags()["histograms"], ["log_gradients"])
+        counted = events.Histograms("log_gradients")
+        self.assertEqual([histogram.step for histogram in counted], [2, 4, 6])
+        for histogram in counted:
+            # The natural logarithms of a few hundred thousand gradients, most of them small.
+            self.assertGreater(histogram.histogram_value.num, 250000)
+            self.assertLess(histogram.histogram_value.sum / histogram.histogram_value.num, -2)
+
         summary = json.loads((folder / "run_summary.json").read_text())
         self.assertEqual((summary["model"], summary["global_step"]), ("resnet20", 6))
 

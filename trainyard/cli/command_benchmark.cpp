@@ -57,8 +57,8 @@ int run(const core::FlagValues& values, recipes::Dialect dialect, Console& conso
   const recipes::TfCnnOptions options = recipes::read_options(values, dialect);
   obey_spin_count(values, options.threads, console);
   obey_cpu_isa(options.device.max_cpu_isa, console);
-  const auto outcome = recipes::run_tf_cnn(options, console.out, console.stop);
-  return outcome == recipes::RunOutcome::kStoppedBySignal ? kStoppedBySignal : kSuccess;
+  const recipes::RunStatistics statistics = recipes::run_tf_cnn(options, console.out, console.stop);
+  return statistics.stopped_by_signal ? kStoppedBySignal : kSuccess;
 }
 
 bool asks_for_help(const Arguments& arguments) {

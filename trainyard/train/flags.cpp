@@ -97,10 +97,11 @@ void declare_output_flags(core::FlagTable& table) {
                "there is none; training keeps the damaged ones under other names")
       .group(kGroup);
   table.integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none").group(kGroup);
-  constexpr const char* kHistograms = "histograms and images in summaries";
-  table.integer("summary_verbosity", 0, "0: no summaries; 1: scalars; 2, 3: with histograms of gradients and variables")
-      .pending_value("2", kHistograms)
-      .pending_value("3", kHistograms)
+  table
+      .integer(
+          "summary_verbosity", 0,
+          "0: no summaries; 1: scalars; 2: also a histogram of the logarithms of all gradients; 3: also one of each "
+          "parameter and of its gradient")
       .group(kGroup);
   table.text("benchmark_log_dir", std::nullopt, "write benchmark_run.log and metric.log (JSON) here").group(kGroup);
   table.text("benchmark_test_id", std::nullopt, "a name for this run in benchmark_run.log").group(kGroup);

@@ -23,43 +23,53 @@ std::string machine_name() {
 }
 
 // As tensorflow/core/lib/histogram/histogram.cc, with the outermost buckets open.
-std::vector<double> make_bucket_limits() {
-  std::vector<double> positive;
-  for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
-  positive.push_back(std::numeric_limits<double>::max());
-  std::vector<double> limits;
-  for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) limits.push_back(-*limit);
-  limits.push_back(0);
-  limits.insert(limits.end(), positive.begin(), positive.end());
-  return limits;
+const std::vector<double>& bucket_limits() {
+  static const std::vector<double> kLimits = [] {
+    std::vector<double> positive;
+    for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+    positive.push_back(std::numeric_limits<double>::max());
+    std::vector<double> limits;
+    for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) limits.push_back(-*limit);
+    limits.push_back(0);
+    limits.insert(limits.end(), positive.begin(), positive.end());
+    return limits;
+  }();
+  return kLimits;
 }
 
 }  // namespace
 
-Histogram make_histogram(std::span<const float> values) {
-  static const std::vector<double> limits = make_bucket_limits();
-  Histogram histogram;
-  std::vector<double> buckets(limits.size(), 0);
-  for (const float single : values) {
-    const double value = single;
-    if (!std::isfinite(value)) continue;
-    const auto bucket = std::upper_bound(limits.begin(), limits.end(), value) - limits.begin();
-    buckets[bucket] += 1;
-    histogram.min = histogram.count == 0 ? value : std::min(histogram.min, value);
-    histogram.max = histogram.count == 0 ? value : std::max(histogram.max, value);
-    histogram.count += 1;
-    histogram.sum += value;
-    histogram.sum_squares += value * value;
-  }
+HistogramCounter::HistogramCounter() : buckets_(bucket_limits().size(), 0) {}
+
+void HistogramCounter::add(double value) {
+  if (!std::isfinite(value)) return;
+  const std::vector<double>& limits = bucket_limits();
+  buckets_[std::upper_bound(limits.begin(), limits.end(), value) - limits.begin()] += 1;
+  totals_.min = totals_.count == 0 ? value : std::min(totals_.min, value);
+  totals_.max = totals_.count == 0 ? value : std::max(totals_.max, value);
+  totals_.count += 1;
+  totals_.sum += value;
+  totals_.sum_squares += value * value;
+}
+
+Histogram HistogramCounter::histogram() const {
+  Histogram histogram = totals_;
   if (histogram.count == 0) return histogram;
   const auto used = [](double bucket) { return bucket > 0; };
   // The bucket before the first used one tells where that one begins.
-  auto begin = std::find_if(buckets.begin(), buckets.end(), used);
-  if (begin != buckets.begin()) --begin;
-  const auto end = std::find_if(buckets.rbegin(), buckets.rend(), used).base();
+  auto begin = std::find_if(buckets_.begin(), buckets_.end(), used);
+  if (begin != buckets_.begin()) --begin;
+  const auto end = std::find_if(buckets_.rbegin(), buckets_.rend(), used).base();
+  const auto limits = bucket_limits().begin();
   histogram.buckets.assign(begin, end);
-  histogram.bucket_limits.assign(limits.begin() + (begin - buckets.begin()), limits.begin() + (end - buckets.begin()));
+  histogram.bucket_limits.assign(limits + (begin - buckets_.begin()), limits + (end - buckets_.begin()));
   return histogram;
+}
+
+Histogram make_histogram(std::span<const float> values) {
+  HistogramCounter counter;
+  for (const float value : values) counter.add(value);
+  return counter.histogram();
 }
 
 void EventFileOptions::validate() const {

@@ -37,8 +37,21 @@ struct Histogram {
   bool operator==(const Histogram&) const = default;
 };
 
-// Returns the histogram of `values` with TensorFlow's bucket limits: 0, and plus and minus 1e-12 * 1.1^k. Empty buckets
-// at both ends are left out, and so are values that are not finite.
+// Counts values into TensorFlow's buckets, whose limits are 0, and plus and minus 1e-12 * 1.1^k. Values that are not
+// finite are left out. One thread at a time.
+class HistogramCounter {
+ public:
+  HistogramCounter();
+  void add(double value);
+  // Returns what was counted, without the empty buckets at both ends.
+  Histogram histogram() const;
+
+ private:
+  Histogram totals_;  // without buckets
+  std::vector<double> buckets_;
+};
+
+// Returns the histogram of `values`, as HistogramCounter counts them.
 Histogram make_histogram(std::span<const float> values);
 
 // A picture as a compressed file.

@@ -1,6 +1,7 @@
 #include "trainyard/recipes/shared/image_options.h"
 
 #include <array>
+#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -17,6 +18,7 @@ const std::string kSavedAs = "data/input/";
 constexpr std::array<const char*, 3> kChannelNames = {"red", "green", "blue"};
 constexpr auto kDefaultCrop = data::CropMethod::kDistortedBoundingBox;
 constexpr float kDefaultCovered = 0.1F;
+constexpr const char* kDefaultResize = "bilinear";
 constexpr int kDefaultAttempts = 100, kDefaultOps = 2, kDefaultMagnitude = 9;
 
 [[noreturn]] void refuse(const std::string& problem, const std::string& expected, const std::string& actual) {
@@ -63,17 +65,11 @@ void augment(const ImageOptions& asked, data::TransformOptions& options) {
 }
 
 // Images of CIFAR and shapes are not resized, and their windows have one size.
-void check_small_images(const ImageOptions& asked, const std::string& dataset) {
-  const std::pair<const char*, bool> changed[] = {
-      {"input_preprocessor", asked.input_preprocessor != "default"},
-      {"random_crop", asked.random_crop.value_or(kDefaultCrop) != kDefaultCrop},
-      {"random_crop_area", asked.random_crop_area.has_value()},
-      {"random_crop_aspect_ratio", asked.random_crop_aspect_ratio.has_value()},
-      {"random_crop_attempts", asked.random_crop_attempts.value_or(kDefaultAttempts) != kDefaultAttempts},
-      {"min_object_covered", asked.min_object_covered.value_or(kDefaultCovered) != kDefaultCovered},
-      {"eval_resize_size", asked.eval_resize_size.value_or(0) != 0},
-      {"resize_antialias", asked.resize_antialias.value_or(false)},
-      {"resize_half_pixel_centers", asked.resize_half_pixel_centers.value_or(false)}};
+bool has_small_images(const std::string& dataset) {
+  return dataset == "cifar10" || dataset == "shapes";
+}
+
+void refuse_for_small_images(std::initializer_list<std::pair<const char*, bool>> changed, const std::string& dataset) {
   for (const auto& [flag, is_changed] : changed) {
     if (!is_changed) continue;
     refuse(fmt::format("--{} has no use for data set {}", flag, dataset), "a data set of images of any size",
@@ -81,7 +77,28 @@ void check_small_images(const ImageOptions& asked, const std::string& dataset) {
   }
 }
 
+void check_crops(const ImageOptions& asked, const std::string& dataset) {
+  if (!has_small_images(dataset)) return;
+  refuse_for_small_images(
+      {{"input_preprocessor", asked.input_preprocessor != "default"},
+       {"random_crop", asked.random_crop.value_or(kDefaultCrop) != kDefaultCrop},
+       {"random_crop_area", asked.random_crop_area.has_value()},
+       {"random_crop_aspect_ratio", asked.random_crop_aspect_ratio.has_value()},
+       {"random_crop_attempts", asked.random_crop_attempts.value_or(kDefaultAttempts) != kDefaultAttempts},
+       {"min_object_covered", asked.min_object_covered.value_or(kDefaultCovered) != kDefaultCovered}},
+      dataset);
+}
+
 }  // namespace
+
+void EvaluationImageOptions::check(const std::string& dataset) const {
+  if (!has_small_images(dataset)) return;
+  refuse_for_small_images({{"resize_method", resize_method.value_or(kDefaultResize) != kDefaultResize},
+                           {"eval_resize_size", eval_resize_size.value_or(0) != 0},
+                           {"resize_antialias", resize_antialias.value_or(false)},
+                           {"resize_half_pixel_centers", resize_half_pixel_centers.value_or(false)}},
+                          dataset);
+}
 
 void EvaluationImageOptions::apply_to(data::TransformOptions& options) const {
   options.resize_method = resize_method.value_or(options.resize_method);
@@ -106,7 +123,8 @@ void EvaluationImageOptions::apply_to(data::TransformOptions& options) const {
 }
 
 data::TransformOptions ImageOptions::transform(const std::string& dataset, int64_t image_size) const {
-  if (dataset == "cifar10" || dataset == "shapes") check_small_images(*this, dataset);
+  check(dataset);
+  check_crops(*this, dataset);
   data::TransformOptions options = data::input_presets().get(input_preprocessor);
   options.height = options.width = image_size;
   if (ml_perf) {

@@ -21,6 +21,9 @@ struct EvaluationImageOptions {
   std::optional<std::string> normalization;  // "symmetric", "mean", "mean_std"
   std::optional<data::Rgb> image_mean, image_std;
 
+  // Throws kInvalidArgument for an option that changes nothing on this data set: images of CIFAR-10 and shapes are
+  // never resized.
+  void check(const std::string& dataset) const;
   // Changes `options` to what is set here. Throws kInvalidArgument for a mean or a deviation that nothing would use.
   void apply_to(data::TransformOptions& options) const;
 };

@@ -96,8 +96,8 @@ TrainedModel load(const PreparedRun& run) {
   return trained;
 }
 
-void evaluate(TrainedModel& trained, const PreparedRun& run, std::ostream& out, BenchmarkLog* log,
-              const core::StopToken& stop) {
+train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::ostream& out, BenchmarkLog* log,
+                           const core::StopToken& stop) {
   EvaluationDisplay display(run, out);
   ValidationRun validation(run, *trained.parameters, run.options.display.display_every, display.print(),
                            display.progress(), stop);
@@ -108,7 +108,7 @@ void evaluate(TrainedModel& trained, const PreparedRun& run, std::ostream& out, 
   if (run.own_dialect()) tell_classes(run, trained, evaluation, print);
   if (log != nullptr) log->write(evaluation, trained.checkpoint.global_step);
 
-  if (!run.options.eval_dir) return;
+  if (!run.options.eval_dir) return evaluation;
   core::local_file_system().make_directories(*run.options.eval_dir);
   // TensorBoard drops what an earlier evaluation said of this step.
   train::TensorBoardMonitor monitor(*run.options.eval_dir, trained.checkpoint.global_step - 1);
@@ -120,11 +120,12 @@ void evaluate(TrainedModel& trained, const PreparedRun& run, std::ostream& out, 
   if (evaluation.shows_top_5) scalars.values.emplace_back("top_5_accuracy", evaluation.top_5);
   monitor.write(scalars);
   monitor.close();
+  return evaluation;
 }
 
 }  // namespace
 
-RunOutcome run_evaluation(const PreparedRun& prepared, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, const core::StopToken& stop) {
   const DisplayOptions& display = prepared.options.display;
   for (const auto& [flag, file] :
        {std::pair{"trace_file", &display.trace_file}, {"tfprof_file", &display.tfprof_file}}) {
@@ -135,6 +136,7 @@ RunOutcome run_evaluation(const PreparedRun& prepared, std::ostream& out, const 
   const std::unique_ptr<BenchmarkLog> log = open_benchmark_log(prepared, prepared.eval_batch_size * prepared.replicas);
   const auto interval = std::chrono::seconds(prepared.options.eval_interval_secs);
   PreparedRun run = prepared;
+  RunStatistics statistics;
   for (bool first = true;; first = false) {
     if (!first) take_newest(run);  // prepare() took the first one
     std::optional<TrainedModel> trained;
@@ -148,13 +150,18 @@ RunOutcome run_evaluation(const PreparedRun& prepared, std::ostream& out, const 
     }
     if (trained && tf) fmt::print(out, "Successfully loaded model from {}.\n", trained->checkpoint.path);
     try {
-      if (trained) evaluate(*trained, run, out, log.get(), stop);
+      if (trained) {
+        const train::Evaluation evaluation = evaluate(*trained, run, out, log.get(), stop);
+        statistics.images_per_sec = static_cast<double>(evaluation.samples) / evaluation.seconds;
+        set_accuracies(evaluation, statistics);
+      }
     } catch (const core::Error& error) {
       if (error.code() != core::ErrorCode::kCancelled) throw;
-      return RunOutcome::kStoppedBySignal;
+      statistics.stopped_by_signal = true;
     }
-    if (interval.count() <= 0) return RunOutcome::kFinished;
-    if (stop.wait_for(interval)) return RunOutcome::kStoppedBySignal;
+    if (!statistics.stopped_by_signal && interval.count() <= 0) return statistics;
+    statistics.stopped_by_signal = statistics.stopped_by_signal || stop.wait_for(interval);
+    if (statistics.stopped_by_signal) return statistics;
   }
 }
 

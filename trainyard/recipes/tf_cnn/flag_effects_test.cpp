@@ -1,11 +1,15 @@
 // No flag is accepted and ignored. testdata/flag_effects.tsv says of each flag what it changes in each mode:
 //
-//   output        another line or number on stdout than without it; speeds and the header, which echoes flags, do not
-//   count file NAME     a file whose path begins with NAME refused       an error, before anything runs warned        a
-//   warning that names the flag same: WHY     nothing, and why that is right reviewed: WHY what changes is not seen in
-//   so short a run; which test sees it, or why that is right
+// - "output": a line or number on stdout is another one than without the flag; speeds, and the header, which echoes
+//   flags, do not count.
+// - "file NAME": there is a file whose path begins with NAME, and there is none without the flag.
+// - "refused": an error, before anything runs.
+// - "warned": a warning that names the flag.
+// - "same: WHY": nothing changes, and WHY says that this is right.
+// - "reviewed: WHY": WHY says what changes and which test sees it: so short a run does not.
+// - "-", in the columns of `trainyard train` and `trainyard eval`: as in tf_cnn_benchmarks' training or evaluation.
 //
-// All but the last are seen here, in runs of a few steps.
+// All but "reviewed" are seen here, in runs of a few steps.
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -28,11 +32,19 @@
 namespace trainyard::recipes {
 namespace {
 
-constexpr const char* kModes[] = {"training", "evaluation", "forward only"};
+constexpr const char* kModes[] = {"training", "evaluation", "forward only", "trainyard train", "trainyard eval"};
+enum Mode { kTraining, kEvaluation, kForwardOnly, kTrain, kEval, kModeCount };
+
+bool evaluates(int mode) {
+  return mode == kEvaluation || mode == kEval;
+}
+Dialect dialect_of(int mode) {
+  return mode == kTrain || mode == kEval ? Dialect::kTrainyard : Dialect::kTfCnnBenchmarks;
+}
 
 struct Row {
   std::string flag, arguments;
-  std::string effects[3];  // by mode
+  std::string effects[kModeCount];
 };
 
 std::vector<Row> read_table() {
@@ -44,9 +56,11 @@ std::vector<Row> read_table() {
   while (std::getline(lines, line)) {
     std::istringstream cells(line);
     Row row;
-    for (std::string* cell : {&row.flag, &row.arguments, &row.effects[0], &row.effects[1], &row.effects[2]}) {
-      std::getline(cells, *cell, '\t');
-    }
+    std::getline(cells, row.flag, '\t');
+    std::getline(cells, row.arguments, '\t');
+    for (std::string& effect : row.effects) std::getline(cells, effect, '\t');
+    if (row.effects[kTrain] == "-") row.effects[kTrain] = row.effects[kTraining];
+    if (row.effects[kEval] == "-") row.effects[kEval] = row.effects[kEvaluation];
     rows.push_back(row);
   }
   return rows;
@@ -67,7 +81,7 @@ std::string body_without_speeds(const std::string& text) {
 }
 
 // Flags of the base, under those of a row: a later flag stands over an earlier one, an empty one takes it out.
-Seen run(const std::vector<std::string>& arguments) {
+Seen run(const std::vector<std::string>& arguments, Dialect dialect) {
   const core::TempDir directory;
   Seen seen;
   std::map<std::string, std::string> last;
@@ -84,9 +98,7 @@ Seen run(const std::vector<std::string>& arguments) {
   std::ostringstream out;
   testing::internal::CaptureStderr();
   try {
-    constexpr auto kDialect = Dialect::kTfCnnBenchmarks;
-    run_tf_cnn(read_options(core::parse_flags(tf_cnn_flags(kDialect), given), kDialect), out,
-               core::StopSource().token());
+    run_tf_cnn(read_options(core::parse_flags(tf_cnn_flags(dialect), given), dialect), out, core::StopSource().token());
   } catch (const core::Error& error) {
     seen.error = error.what();
   }
@@ -102,9 +114,9 @@ class FlagEffects : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     shared_ = new core::TempDir();
-    std::vector<std::string> arguments = base(0);
+    std::vector<std::string> arguments = base(kTraining);
     arguments.push_back("--train_dir=" + shared_->file("run"));
-    const Seen trained = run(arguments);
+    const Seen trained = run(arguments, dialect_of(kTraining));
     ASSERT_EQ(trained.error, "");
   }
   static void TearDownTestSuite() { delete shared_; }
@@ -115,13 +127,13 @@ class FlagEffects : public ::testing::Test {
                                           "--num_warmup_batches=1", "--display_every=1",
                                           "--deterministic",        "--init_learning_rate=0.1",
                                           "--num_intra_threads=1",  "--eval_dir=$DIR/default_eval"};
-    if (mode == 1) {
+    if (evaluates(mode)) {
       for (const std::string& more :
            {std::string("--eval"), "--train_dir=" + shared_->file("run"), std::string("--num_eval_batches=2")}) {
         arguments.push_back(more);
       }
     }
-    if (mode == 2) arguments.emplace_back("--forward_only");
+    if (mode == kForwardOnly) arguments.emplace_back("--forward_only");
     return arguments;
   }
 
@@ -129,10 +141,10 @@ class FlagEffects : public ::testing::Test {
     std::vector<std::string> arguments = base(mode);
     std::istringstream words(row.arguments);
     for (std::string word; words >> word;) {
-      if (mode == 1 && word.starts_with("--train_dir=$DIR")) continue;  // it names what is evaluated
+      if (evaluates(mode) && word.starts_with("--train_dir=$DIR")) continue;  // it names what is evaluated
       arguments.push_back(std::regex_replace(word, std::regex("\\$SHARED"), shared_->file("run")));
     }
-    return run(arguments);
+    return run(arguments, dialect_of(mode));
   }
 
   static bool has_file(const Seen& seen, const std::string& name) {
@@ -167,7 +179,7 @@ class FlagEffects : public ::testing::Test {
   }
 
   static void expect_effects(int mode) {
-    const Seen plain = run(base(mode));
+    const Seen plain = run(base(mode), dialect_of(mode));
     ASSERT_EQ(plain.error, "");
     for (const Row& row : read_table()) expect_effect(row, mode, plain);
   }
@@ -192,15 +204,23 @@ TEST_F(FlagEffects, AreListedForEachFlag) {
 }
 
 TEST_F(FlagEffects, OfTraining) {
-  expect_effects(0);
+  expect_effects(kTraining);
 }
 
 TEST_F(FlagEffects, OfEvaluation) {
-  expect_effects(1);
+  expect_effects(kEvaluation);
 }
 
 TEST_F(FlagEffects, OfForwardPasses) {
-  expect_effects(2);
+  expect_effects(kForwardOnly);
+}
+
+TEST_F(FlagEffects, OfTrainyardTrain) {
+  expect_effects(kTrain);
+}
+
+TEST_F(FlagEffects, OfTrainyardEval) {
+  expect_effects(kEval);
 }
 
 }  // namespace

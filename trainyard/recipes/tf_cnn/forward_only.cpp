@@ -52,7 +52,7 @@ void write_latency(BenchmarkLog& log, const Latency& latency, int64_t global_ste
 
 }  // namespace
 
-RunOutcome run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   // Before anything is read there that another run may be changing; given back when all is written.
   const auto lock = run.train_dir().empty() ? nullptr : lock_train_dir(run);
   out << "Generating training model\n";
@@ -105,11 +105,13 @@ RunOutcome run_forward_only(const PreparedRun& run, std::ostream& out, const cor
   const int64_t steps = remaining_steps(run, first_step);
   out << "Initializing graph\n";
   print_rounded_warmup(run, out);
-  if (steps == 0) return RunOutcome::kFinished;
+  if (steps == 0) return {};
   trainer.train({.steps_per_epoch = first_step + run.plan.num_warmup_batches + steps, .starting_step = first_step});
   if (benchmark_log) benchmark_log->close();
   log_compute_rate(compute_rate(run, step_log->images_per_second()));
-  return stop.stop_requested() ? RunOutcome::kStoppedBySignal : RunOutcome::kFinished;
+  RunStatistics statistics = statistics_of(*step_log, 1);
+  statistics.stopped_by_signal = stop.stop_requested();
+  return statistics;
 }
 
 }  // namespace trainyard::recipes

@@ -6,22 +6,21 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
+#include "trainyard/recipes/tf_cnn/run_statistics.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-enum class RunOutcome { kFinished, kStoppedBySignal };
-
 // Trains, with evaluations meanwhile where the mode has some: assembles trainer, callbacks, monitors and checkpoints.
-RunOutcome run_training(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
+RunStatistics run_training(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 // Evaluates checkpoints: once, or every eval_interval_secs until stopped.
-RunOutcome run_evaluation(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
+RunStatistics run_evaluation(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 // Runs forward passes for their speed. With train_dir it goes on from the newest checkpoint there: with its weights,
 // and with its count of steps, which forward passes raise too, as those of tf_cnn_benchmarks do. The checkpoint at its
 // end holds everything else of the loaded one as it was, so that a training can go on from it.
-RunOutcome run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
+RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

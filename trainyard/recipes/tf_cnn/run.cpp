@@ -9,6 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/recipes/tf_cnn/modes.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/run_header.h"
 #include "trainyard/train/step/device_room.h"
@@ -17,7 +18,7 @@ namespace trainyard::recipes {
 
 namespace {
 
-RunOutcome run_mode(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_mode(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   switch (run.mode()) {
     case RunMode::kEvaluation:
       return run_evaluation(run, out, stop);
@@ -30,7 +31,7 @@ RunOutcome run_mode(const PreparedRun& run, std::ostream& out, const core::StopT
   return run_training(run, out, stop);
 }
 
-RunOutcome run_prepared(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_prepared(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   const std::shared_ptr<void> on_device = run.device.use();
   if (!run.own_dialect()) {
     // Its lines do not say so.
@@ -46,24 +47,24 @@ RunOutcome run_prepared(const PreparedRun& run, std::ostream& out, const core::S
       {.name = "trainyard", .intra_op_threads = threads.intra_op_threads, .placement = threads.main});
   const std::shared_ptr<nn::Accelerator> accelerator = run.device.accelerator();
   if (accelerator == nullptr) return run_mode(run, out, stop);
-  RunOutcome outcome{};
+  RunStatistics statistics;
   // Steps say more; this is for models that are made, weights that are read, evaluations.
-  train::run_or_explain(*accelerator, {}, [&] { outcome = run_mode(run, out, stop); });
-  return outcome;
+  train::run_or_explain(*accelerator, {}, [&] { statistics = run_mode(run, out, stop); });
+  return statistics;
 }
 
 }  // namespace
 
-RunOutcome run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop) {
   for (const std::string& warning : options.warnings) core::log::warning("{}", warning);
   const PreparedRun run = prepare(options);
   parallel::Rendezvous* const processes = run.device.processes.get();
   if (processes == nullptr) return run_prepared(run, out, stop);
   std::ostream nowhere(nullptr);
   try {
-    const RunOutcome outcome = run_prepared(run, run.device.is_chief() ? out : nowhere, stop);
+    const RunStatistics statistics = run_prepared(run, run.device.is_chief() ? out : nowhere, stop);
     processes->leave();
-    return outcome;
+    return statistics;
   } catch (const core::Error& error) {
     // The others hear why this one ends, unless it ends because of them.
     if (error.code() != core::ErrorCode::kPeerFailed) processes->report(error);

@@ -11,16 +11,17 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
-#include "trainyard/recipes/tf_cnn/modes.h"
 #include "trainyard/recipes/tf_cnn/options.h"
+#include "trainyard/recipes/tf_cnn/run_statistics.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// Logs the options' warnings and runs. Throws core::Error: kInvalidArgument for options that do not fit each other, the
-// data or the machine, kUnsupported for what this build does not have, and whatever data, files and training throw.
-// When training throws, the checkpoints that were complete before stay.
-RunOutcome run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop);
+// Logs the options' warnings, runs, and returns the run's statistics; with several processes each returns the same
+// counts, and the chief's lines are the only ones. Throws core::Error: kInvalidArgument for options that do not fit
+// each other, the data or the machine, kUnsupported for what this build does not have, and whatever data, files and
+// training throw. When training throws, the checkpoints that were complete before stay.
+RunStatistics run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

@@ -37,6 +37,9 @@ void add_monitors(const PreparedRun& run, int64_t first_step, train::MonitorSet&
 bool set_recorded_steps(const PreparedRun& run, train::SummaryOptions& summary) {
   if (!records_metrics(run)) return false;
   summary.every_steps = run.options.display.save_summaries_steps.value_or(0);
+  const int64_t verbosity = run.options.display.summary_verbosity;
+  if (verbosity == 2) summary.histograms = train::SummaryHistograms::kLogGradients;
+  if (verbosity >= 3) summary.histograms = train::SummaryHistograms::kAll;
   if (!run.own_dialect()) return true;
   if (!run.options.display.save_summaries_steps) {
     const DisplayedSteps displayed = displayed_steps(run);

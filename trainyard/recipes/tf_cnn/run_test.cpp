@@ -28,7 +28,7 @@ TfCnnOptions from_flags(const std::vector<std::string>& arguments) {
 // What a run prints, without the speeds, which are other ones each time.
 std::string printed(const TfCnnOptions& options) {
   std::ostringstream out;
-  EXPECT_EQ(run_tf_cnn(options, out, core::StopSource().token()), RunOutcome::kFinished);
+  EXPECT_FALSE(run_tf_cnn(options, out, core::StopSource().token()).stopped_by_signal);
   const std::string without =
       std::regex_replace(out.str(), std::regex("images/sec: .*jitter = [^)]*\\)"), "images/sec");
   return std::regex_replace(without, std::regex("total images/sec: .*"), "total");
@@ -70,6 +70,55 @@ TEST(RunTfCnn, EvaluatesWhatWasTrainedByOptionsThatWereFilledByHand) {
   options.mode = RunMode::kEvaluation;
   options.steps.num_eval_batches = 2;
   EXPECT_THAT(printed(options), ::testing::HasSubstr("[4 examples]"));
+}
+
+// Returns the number behind `label`, to the end of its line.
+double number_after(const std::string& text, const std::string& label) {
+  const size_t begin = text.rfind(label);
+  EXPECT_NE(begin, std::string::npos) << label << " is not in:\n" << text;
+  return begin == std::string::npos ? 0 : std::stod(text.substr(begin + label.size()));
+}
+
+TEST(RunTfCnn, ReturnsTheStatisticsThatItsLinesShow) {
+  const core::TempDir directory;
+  TfCnnOptions options = two_steps(directory.file("run"));
+  options.steps.num_warmup_batches = 1;
+  options.steps.num_batches = 3;
+  options.device.replicas = 2;
+  std::ostringstream lines;
+  RunStatistics trained = run_tf_cnn(options, lines, core::StopSource().token());
+  EXPECT_EQ(trained.num_workers, 1);
+  EXPECT_EQ(trained.num_steps, 3);
+  EXPECT_NEAR(trained.images_per_sec, number_after(lines.str(), "total images/sec: "), 0.005 + 1e-9);
+  EXPECT_NEAR(trained.average_wall_time * trained.images_per_sec, 2 * 2, 1e-9);
+  ASSERT_TRUE(trained.last_average_loss.has_value());
+  EXPECT_NEAR(*trained.last_average_loss, number_after(lines.str(), "\t"), 0.0005 + 1e-9);
+  EXPECT_FALSE(trained.top_1_accuracy || trained.top_5_accuracy);
+
+  // Nothing is left to do.
+  options.steps.num_batches = 1;
+  trained = run_tf_cnn(options, lines, core::StopSource().token());
+  EXPECT_EQ(trained.num_steps, 0);
+  EXPECT_EQ(trained.average_wall_time, 0);
+  EXPECT_FALSE(trained.last_average_loss.has_value());
+
+  options.mode = RunMode::kEvaluation;
+  options.steps.num_eval_batches = 3;
+  options.device.replicas = 1;
+  lines.str("");
+  const RunStatistics evaluated = run_tf_cnn(options, lines, core::StopSource().token());
+  ASSERT_TRUE(evaluated.top_1_accuracy && evaluated.top_5_accuracy);
+  EXPECT_NEAR(*evaluated.top_1_accuracy, number_after(lines.str(), "Accuracy @ 1 = "), 0.00005 + 1e-9);
+  EXPECT_NEAR(*evaluated.top_5_accuracy, number_after(lines.str(), "Accuracy @ 5 = "), 0.00005 + 1e-9);
+  EXPECT_NEAR(evaluated.images_per_sec, number_after(lines.str(), "total images/sec: "), 0.005 + 1e-9);
+  EXPECT_EQ(evaluated.num_steps, 0);
+
+  TfCnnOptions forward = two_steps("");
+  forward.mode = RunMode::kForwardOnly;
+  const RunStatistics passed = run_tf_cnn(forward, lines, core::StopSource().token());
+  EXPECT_EQ(passed.num_steps, 2);
+  EXPECT_GT(passed.images_per_sec, 0);
+  EXPECT_FALSE(passed.last_average_loss || passed.top_1_accuracy);
 }
 
 TEST(TfCnnOptions, RefuseWhatWouldNotRun) {

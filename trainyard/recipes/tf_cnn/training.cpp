@@ -73,12 +73,13 @@ class TrainingRun {
                                .learning_rate = [this] { return trainer_.current_learning_rate(); }});
   }
 
-  void run();
+  RunStatistics run();
 
  private:
   void add_callbacks();
   void run_steps();
   void finish();
+  RunStatistics statistics() const;
   std::string epoch_and_rate() const;
   double reported_loss() const {
     return run_.options.display.loss_type_to_report == "base_loss" ? trainer_.last_base_loss()
@@ -265,7 +266,15 @@ void TrainingRun::run_steps() {
   finish();
 }
 
-void TrainingRun::run() {
+RunStatistics TrainingRun::statistics() const {
+  RunStatistics statistics = statistics_of(*step_log_, run_.device.ranks());
+  if (statistics.num_steps > 0) statistics.last_average_loss = reported_loss();
+  if (evaluation_ && evaluation_->last()) set_accuracies(*evaluation_->last(), statistics);
+  statistics.stopped_by_signal = stop_.reason() == core::StopReason::kSignal;
+  return statistics;
+}
+
+RunStatistics TrainingRun::run() {
   // Before anything is read there that another run may be changing, and before anything is written.
   if (saves()) lock_ = lock_train_dir(run_);
   out_ << "Generating training model\n";
@@ -282,8 +291,11 @@ void TrainingRun::run() {
   add_callbacks();
   out_ << "Initializing graph\n";
   print_rounded_warmup(run_, out_);
-  if (steps_.none()) return;
-  if (!own_dialect() || !saves()) return run_steps();
+  if (steps_.none()) return statistics();
+  if (!own_dialect() || !saves()) {
+    run_steps();
+    return statistics();
+  }
   report_.emplace(run_);
   report_->begin(steps_.first);
   try {
@@ -292,13 +304,13 @@ void TrainingRun::run() {
     report_->fail(error, trainer_.global_step());
     throw;
   }
+  return statistics();
 }
 
 }  // namespace
 
-RunOutcome run_training(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
-  TrainingRun(run, out, stop).run();
-  return stop.reason() == core::StopReason::kSignal ? RunOutcome::kStoppedBySignal : RunOutcome::kFinished;
+RunStatistics run_training(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  return TrainingRun(run, out, stop).run();
 }
 
 }  // namespace trainyard::recipes

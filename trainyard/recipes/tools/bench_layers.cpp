@@ -45,6 +45,9 @@ train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options,
                                                 report = train::layer_report(steps, graph, options.executor, cost);
                                               }}}}));
   trainer.train({.steps_per_epoch = options.warmup_steps + options.steps});
+  if (options.dtype == at::kBFloat16) report.conditions.emplace_back("bfloat16");
+  if (options.dtype == at::kHalf) report.conditions.emplace_back("float16");
+  if (options.forward_only) report.conditions.emplace_back(options.frozen ? "forward only, frozen" : "forward only");
   return report;
 }
 

@@ -143,6 +143,23 @@ void PredictOptions::validate() const {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "either images or --input must be given", .remedy = "see trainyard predict --help"});
   }
+  const std::pair<const char*, bool> of_images[] = {
+      {"top", top != PredictOptions{}.top},
+      {"json", json},
+      {"resize_method", input.resize_method.has_value()},
+      {"resize_antialias", input.resize_antialias.has_value()},
+      {"resize_half_pixel_centers", input.resize_half_pixel_centers.has_value()},
+      {"eval_resize_size", input.eval_resize_size.has_value()},
+      {"normalization", input.normalization.has_value()},
+      {"image_mean", input.image_mean.has_value()},
+      {"image_std", input.image_std.has_value()}};
+  for (const auto& [flag, is_set] : of_images) {
+    if (array_input.empty() || !is_set) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = fmt::format("--{} has no use with --input", flag),
+                       .expected = "an array as the model takes it, whose logits are written",
+                       .remedy = "leave it out, or name images"});
+  }
   const bool lists = images_from == "-" || std::find(images.begin(), images.end(), "-") != images.end();
   if (lists && standard_input == nullptr) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "there is no standard input to read a list from"});
@@ -160,6 +177,7 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
     return {};
   }
   const nn::Shape& shape = trained.executor->graph().input_shape();
+  options.input.check(trained.identity.dataset);
   options.input.apply_to(trained.input);
   const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
   PredictOutcome outcome;

@@ -1,6 +1,8 @@
 #include "trainyard/train/callbacks/summary_callback.h"
 
 #include <chrono>
+#include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -8,6 +10,20 @@
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
+namespace {
+
+// Returns fp32 numbers in the host's memory. They are those of `held`, which is what the tensor needs to live.
+std::span<const float> host_floats(const at::Tensor& tensor, at::Tensor& held) {
+  held = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
+  return {held.const_data_ptr<float>(), static_cast<size_t>(held.numel())};
+}
+
+at::Tensor gradient_of(const ReplicaView& replica, nn::ParameterId id) {
+  const at::Tensor gradient = replica.parameters->gradient(id);
+  return replica.inverse_loss_scale.defined() ? gradient.mul(replica.inverse_loss_scale) : gradient;
+}
+
+}  // namespace
 
 double system_wall_clock() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -64,7 +80,30 @@ void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
     scalars.values.emplace_back("update_share", shares.update);
   }
   trainer.monitors().write(scalars);
+  if (options_.histograms != SummaryHistograms::kNone) write_histograms(trainer, view, scalars.wall_time);
   times_.reset();
+}
+
+void SummaryCallback::write_histograms(Trainer& trainer, const StepView& view, double wall_time) const {
+  const ReplicaView& replica = view.replicas.at(0);
+  const nn::ParameterSet& parameters = *replica.parameters;
+  const bool all = options_.histograms == SummaryHistograms::kAll;
+  Histograms histograms{.global_step = trainer.global_step(), .wall_time = wall_time, .values = {}};
+  formats::HistogramCounter logarithms;
+  at::Tensor held;
+  for (const nn::Segment& segment : parameters.segments()) {
+    const std::string& name = segment.spec.name;
+    const nn::ParameterId id = *parameters.find(name);
+    const std::span<const float> gradients = host_floats(gradient_of(replica, id), held);
+    for (const float gradient : gradients) {
+      if (gradient != 0) logarithms.add(std::log(std::abs(gradient)));
+    }
+    if (!all) continue;
+    histograms.values.emplace_back(name + "/gradients", formats::make_histogram(gradients));
+    histograms.values.emplace_back(name, formats::make_histogram(host_floats(parameters.value(id), held)));
+  }
+  histograms.values.emplace_back("log_gradients", logarithms.histogram());
+  trainer.monitors().write_histograms(histograms);
 }
 
 void SummaryCallback::after_train(Trainer& trainer) {

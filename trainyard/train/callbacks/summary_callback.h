@@ -16,6 +16,14 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
+// Which distributions are written beside the values: of the gradients that replica 0's optimizer has used, without its
+// weight decay, and of the values that it has updated.
+enum class SummaryHistograms {
+  kNone,
+  kLogGradients,  // "log_gradients": log |g| of every gradient that is not zero
+  kAll,           // also "<name>/gradients" and "<name>" of each parameter
+};
+
 struct SummaryOptions {
   int64_t every_steps = 0;  // where (local step + 1) is a multiple, warm-up included; 0: off
   // Chooses the steps by how many are done over all runs. None: every_steps does.
@@ -26,6 +34,8 @@ struct SummaryOptions {
   // The values of a row, in this order. They are read when a summary is written: {"learning_rate", ...}, {"total_loss",
   // ...}, {"loss_scale", ...}.
   std::vector<std::pair<std::string, std::function<double(const StepView&)>>> values;
+  // For trainers whose steps have gradients.
+  SummaryHistograms histograms = SummaryHistograms::kNone;
   std::function<double()> wall_clock;  // seconds since the Unix epoch; default: the system's clock
 
   void validate() const;  // throws kInvalidArgument
@@ -45,6 +55,8 @@ class SummaryCallback : public Callback {
   void after_train(Trainer& trainer) override;
 
  private:
+  void write_histograms(Trainer& trainer, const StepView& view, double wall_time) const;
+
   SummaryOptions options_;
   LocalSteps local_steps_;
   TimeShares times_;

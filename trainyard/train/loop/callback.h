@@ -46,6 +46,9 @@ struct ReplicaView {
   at::Tensor output;                       // [N, classes], detached
   at::Tensor loss;                         // [] mean over micro-steps, without regularization
   nn::ParameterSet* parameters = nullptr;  // values after the update, gradients as reduced
+  // [] double: those gradients times this are what the optimizer has used. Undefined without a loss scale, where it
+  // is 1.
+  at::Tensor inverse_loss_scale;
 };
 
 // Valid during the call that gets it.

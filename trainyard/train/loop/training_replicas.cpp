@@ -361,7 +361,10 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   }
   if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   if (r == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
-  if (replica.loss_scaler) replica.loss_scaler->end_step(parameters.gradients(), replica.state);
+  if (replica.loss_scaler) {
+    replica.loss_scaler->end_step(parameters.gradients(), replica.state);
+    replica.view.inverse_loss_scale = replica.state.tensor()[optim::StepState::kInverseLossScale];
+  }
   if (on_cpu()) nan_guard_.look_at_gradients(r, parameters, replica.state);
 
   const Clock::time_point begin = Clock::now();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/formats/logs/event_file.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -22,11 +23,20 @@ struct Scalars {
   std::vector<std::pair<std::string, double>> values;
 };
 
+// Distributions of one moment: {"conv1.weight/gradients", ...}.
+struct Histograms {
+  int64_t global_step = 0;
+  double wall_time = 0;  // seconds since the Unix epoch
+  std::vector<std::pair<std::string, formats::Histogram>> values;
+};
+
 // Takes values. One thread at a time. A write that fails throws, so that nothing is lost silently.
 class Monitor {
  public:
   virtual ~Monitor() = default;
   virtual void write(const Scalars& scalars) = 0;
+  // Monitors of tables of numbers have no place for distributions and leave them out.
+  virtual void write_histograms(const Histograms&) {}
   virtual void flush() {}
   virtual void close() {}
 };
@@ -36,6 +46,9 @@ class MonitorSet {
   void add(std::unique_ptr<Monitor> monitor) { monitors_.push_back(std::move(monitor)); }
   void write(const Scalars& scalars) {
     for (auto& monitor : monitors_) monitor->write(scalars);
+  }
+  void write_histograms(const Histograms& histograms) {
+    for (auto& monitor : monitors_) monitor->write_histograms(histograms);
   }
   void flush() {
     for (auto& monitor : monitors_) monitor->flush();

@@ -15,16 +15,26 @@ TensorBoardMonitor::TensorBoardMonitor(std::string directory, int64_t start_step
                                        formats::EventFileOptions options)
     : directory_(std::move(directory)), start_step_(start_step), files_(files), options_(std::move(options)) {}
 
-void TensorBoardMonitor::write(const Scalars& scalars) {
+void TensorBoardMonitor::write_event(formats::Event event) {
   if (!events_) {
     events_.emplace(files_, directory_, options_);
-    events_->write({.wall_time = scalars.wall_time, .step = start_step_ + 1, .session_start = true});
+    events_->write({.wall_time = event.wall_time, .step = start_step_ + 1, .session_start = true});
   }
+  events_->write(std::move(event));
+}
+
+void TensorBoardMonitor::write(const Scalars& scalars) {
   formats::Event event{.wall_time = scalars.wall_time, .step = scalars.global_step};
   for (const auto& [name, value] : scalars.values) {
     event.values.push_back({.tag = tensorboard_tag(scalars.phase, name), .value = static_cast<float>(value)});
   }
-  events_->write(std::move(event));
+  write_event(std::move(event));
+}
+
+void TensorBoardMonitor::write_histograms(const Histograms& histograms) {
+  formats::Event event{.wall_time = histograms.wall_time, .step = histograms.global_step};
+  for (const auto& [name, histogram] : histograms.values) event.values.push_back({.tag = name, .value = histogram});
+  write_event(std::move(event));
 }
 
 void TensorBoardMonitor::flush() {

@@ -1,4 +1,5 @@
-// TensorBoard: values as scalars in an event file of the train directory (docs/formats/event_file.md).
+// TensorBoard: values as scalars, distributions as histograms, in an event file of the train directory
+// (docs/formats/event_file.md).
 #pragma once
 
 #include <cstdint>
@@ -23,10 +24,13 @@ class TensorBoardMonitor : public Monitor {
                      formats::EventFileOptions options = {});
 
   void write(const Scalars& scalars) override;
+  void write_histograms(const Histograms& histograms) override;
   void flush() override;
   void close() override;
 
  private:
+  void write_event(formats::Event event);
+
   std::string directory_;
   int64_t start_step_;
   core::FileSystem& files_;

@@ -40,6 +40,8 @@ struct KernelRow {
 
 struct LayerReport {
   std::string model, executor;
+  // What the steps were, beside what is usual: "forward only", "bfloat16". The caller sets it.
+  std::vector<std::string> conditions;
   // Whose times these are: an accelerator's name, and how it takes times. Empty for those of threads.
   std::string device, method;
   int64_t lost_records = 0;           // of what it ran: times are too small by them

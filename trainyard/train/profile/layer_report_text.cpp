@@ -82,9 +82,11 @@ std::string table(const std::vector<Cells>& rows) {
 }
 
 std::string heading(const LayerReport& report) {
-  std::string text = fmt::format(
-      "{}, {} images a step, executor {}: {:.3f} ms a step, {:.1f} images/s (median of {})\n", report.model,
-      report.batch_size, report.executor, 1e3 * report.step_seconds, report.images_per_second(), report.steps);
+  std::vector<std::string> how = report.conditions;
+  how.insert(how.begin(), "executor " + report.executor);
+  std::string text = fmt::format("{}, {} images a step, {}: {:.3f} ms a step, {:.1f} images/s (median of {})\n",
+                                 report.model, report.batch_size, fmt::join(how, ", "), 1e3 * report.step_seconds,
+                                 report.images_per_second(), report.steps);
   if (report.device.empty()) return text;
   text += fmt::format("times of layers are {}'s, by {}; steps that are recorded wait for it at their end\n",
                       report.device, report.method);
@@ -199,6 +201,7 @@ std::string layer_time_json(const LayerReport& report) {
   const core::MachineInfo machine = core::machine_info();
   Json json{{"model", report.model},
             {"executor", report.executor},
+            {"conditions", report.conditions},
             {"batch_size", report.batch_size},
             {"steps", report.steps},
             {"step_seconds", report.step_seconds},

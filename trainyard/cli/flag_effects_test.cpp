@@ -1,0 +1,196 @@
+// No flag of a sub-command is accepted and ignored. testdata/flag_effects.tsv has a section for each command: a row
+// whose flag is "*" gives the arguments of the plain run, the rows below it one of the command's flags each, with what
+// is added to the plain run and what that changes:
+//
+// - "output": stdout is another one than that of the plain run.
+// - "prints TEXT": stdout has TEXT, which that of the plain run has not.
+// - "file NAME": there is a file of that name in the run's folder, and the plain run leaves none.
+// - "refused": the command fails with an error of its arguments.
+// - "same: WHY": stdout does not change, and WHY says that this is right.
+// - "reviewed: WHY": WHY says what changes and which test sees it.
+//
+// The flags of train and eval have a table of their own in recipes/testdata.
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/cli/testing/shapes_suite.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/data/codecs/png_writer.h"
+
+namespace trainyard::cli {
+namespace {
+
+struct EffectRow {
+  std::string command, flag, arguments, effect;
+};
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::vector<EffectRow> read_effects() {
+  std::istringstream lines(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/cli/testdata/flag_effects.tsv")));
+  std::vector<EffectRow> rows;
+  std::string line;
+  std::getline(lines, line);  // the header
+  while (std::getline(lines, line)) {
+    std::istringstream cells(line);
+    EffectRow& row = rows.emplace_back();
+    for (std::string* cell : {&row.command, &row.flag, &row.arguments, &row.effect}) std::getline(cells, *cell, '\t');
+  }
+  return rows;
+}
+
+// The flags that the help of a command lists, without --help itself.
+std::set<std::string> flags_in_help(const std::string& command) {
+  Arguments arguments = words_of(command);
+  arguments.emplace_back("--help");
+  std::istringstream lines(run_command(arguments).out);
+  std::set<std::string> flags;
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, match, std::regex("^  --(\\[no\\])?([a-z0-9_]+)"))) flags.insert(match[2]);
+  }
+  flags.erase("help");
+  return flags;
+}
+
+class CommandFlagEffects : public ShapesSuite {
+ protected:
+  static void SetUpTestSuite() {
+    ShapesSuite::SetUpTestSuite();
+    core::FileSystem& files = core::local_file_system();
+    const CommandResult trained =
+        run_command({"train", "--model=lenet", "--data_dir=" + shared->file("shapes"), "--device=cpu", "--batch_size=4",
+                     "--num_batches=2", "--num_intra_threads=1", "--train_dir=" + shared->file("run")});
+    ASSERT_EQ(trained.code, kSuccess) << trained.err;
+    const auto png = data::encode_png(data::draw_shape(1, data::Subset::kTrain, 0, 48));
+    files.make_directories(shared->file("images"));
+    files.write_file_atomically(shared->file("images/a.png"), {reinterpret_cast<const char*>(png.data()), png.size()});
+    files.write_file_atomically(shared->file("list.txt"), shared->file("images/a.png") + "\n");
+    const CommandResult exported = run_command(
+        {"export", "--train_dir=" + shared->file("run"), "--output=" + shared->file("weights.safetensors")});
+    ASSERT_EQ(exported.code, kSuccess) << exported.err;
+  }
+
+  struct Seen {
+    int code = 0;
+    std::string out, err;
+    std::set<std::string> files;
+  };
+
+  // Flags of the plain run, under those of a row: a later flag stands over an earlier one, an empty one takes it out.
+  static Seen run_row(const std::string& command, const std::string& base, const std::string& more) {
+    const core::TempDir directory;
+    Arguments plain, given = words_of(more);
+    for (const std::string& word : words_of(base)) plain.push_back(word);
+    Arguments arguments = words_of(command);
+    for (std::string& word : with_flags(plain, given)) {
+      if (word.ends_with("=")) continue;
+      word = std::regex_replace(word, std::regex("\\$DIR"), directory.path());
+      arguments.push_back(std::regex_replace(word, std::regex("\\$SHARED"), shared->path()));
+    }
+    const CommandResult result = run_command(arguments);
+    Seen seen{.code = result.code,
+              .out = std::regex_replace(result.out, std::regex(directory.path()), "DIR"),
+              .err = result.err};
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path())) {
+      seen.files.insert(entry.path().lexically_relative(directory.path()).string());
+    }
+    return seen;
+  }
+
+  static void expect_effect(const EffectRow& row, const std::string& base, const Seen& plain) {
+    const std::string& effect = row.effect;
+    if (effect.starts_with("reviewed: ")) return;
+    SCOPED_TRACE(fmt::format("{} {}: {}", row.command, row.arguments, effect));
+    const Seen seen = run_row(row.command, base, row.arguments);
+    if (effect == "refused") {
+      EXPECT_NE(seen.code, kSuccess) << seen.out;
+      return;
+    }
+    EXPECT_EQ(seen.code, kSuccess) << seen.err;
+    if (effect == "output") {
+      EXPECT_NE(seen.out, plain.out);
+    } else if (effect.starts_with("same: ")) {
+      EXPECT_EQ(seen.out, plain.out);
+    } else if (effect.starts_with("prints ")) {
+      EXPECT_NE(seen.out.find(effect.substr(7)), std::string::npos) << seen.out;
+      EXPECT_EQ(plain.out.find(effect.substr(7)), std::string::npos) << "without the flag, too:\n" << plain.out;
+    } else if (effect.starts_with("file ")) {
+      EXPECT_TRUE(seen.files.contains(effect.substr(5))) << "missing";
+      EXPECT_FALSE(plain.files.contains(effect.substr(5))) << "there without the flag, too";
+    } else {
+      ADD_FAILURE() << "no effect that this test knows";
+    }
+  }
+
+  static void expect_effects(const std::string& command) {
+    std::string base;
+    Seen plain;
+    std::set<std::string> listed;
+    for (const EffectRow& row : read_effects()) {
+      if (row.command != command) continue;
+      if (row.flag == "*") {
+        base = row.arguments;
+        plain = run_row(command, base, "");
+        ASSERT_EQ(plain.code, kSuccess) << plain.err;
+        continue;
+      }
+      EXPECT_TRUE(listed.insert(row.flag).second) << row.flag << " twice";
+      expect_effect(row, base, plain);
+    }
+    EXPECT_EQ(listed, flags_in_help(command));
+  }
+};
+
+TEST_F(CommandFlagEffects, OfPredict) {
+  expect_effects("predict");
+}
+TEST_F(CommandFlagEffects, OfExport) {
+  expect_effects("export");
+}
+TEST_F(CommandFlagEffects, OfBenchLayers) {
+  expect_effects("bench layers");
+}
+TEST_F(CommandFlagEffects, OfBenchData) {
+  expect_effects("bench data");
+}
+TEST_F(CommandFlagEffects, OfModels) {
+  expect_effects("models");
+}
+TEST_F(CommandFlagEffects, OfHelp) {
+  expect_effects("help");
+}
+TEST_F(CommandFlagEffects, OfDoctor) {
+  expect_effects("doctor");
+}
+TEST_F(CommandFlagEffects, OfDataMakeShapes) {
+  expect_effects("data make-shapes");
+}
+TEST_F(CommandFlagEffects, OfDataConvert) {
+  expect_effects("data convert");
+}
+TEST_F(CommandFlagEffects, OfDataIndex) {
+  expect_effects("data index");
+}
+TEST_F(CommandFlagEffects, OfDataVerify) {
+  expect_effects("data verify");
+}
+TEST_F(CommandFlagEffects, OfDataShow) {
+  expect_effects("data show");
+}
+
+}  // namespace
+}  // namespace trainyard::cli
