@@ -71,7 +71,10 @@ bool holds_batches(const DatasetOptions& options, std::string_view prefix) {
 
 std::unique_ptr<Dataset> open_cifar10(const DatasetOptions& options) {
   const bool training = holds_batches(options, "data_batch_"), test = holds_batches(options, "test_batch");
-  if (options.subset == Subset::kTrain ? training : test) return std::make_unique<CifarBatches>(options);
+  if (options.subset == Subset::kTrain ? training : test) {
+    refuse_index_files(options);
+    return std::make_unique<CifarBatches>(options);
+  }
   if (training || test) {
     throw NoSuchSubset({.problem = "CIFAR-10 batches of the other subset only",
                         .where = options.directory,

@@ -59,9 +59,10 @@ struct DatasetOptions {
   std::string directory;            // or shards by name: dataset_form.h
   std::vector<std::string> shards;  // only these of the directory's shards; empty: all of the subset
   Subset subset = Subset::kTrain;
-  std::string index_directory;  // of TFRecords' index files; empty: DIR/idx, then DIR
-  bool use_index = true;        // false: find the records by reading the shards
-  KnownClasses classes{};       // number the labels of class folders and of labels that are words
+  // Of TFRecords' index files; empty: DIR/idx, then DIR. kInvalidArgument for a data set of another form.
+  std::string index_directory;
+  bool use_index = true;   // false: find the records by reading the shards
+  KnownClasses classes{};  // number the labels of class folders and of labels that are words
   core::FileSystem* files = &core::local_file_system();
 };
 

@@ -237,9 +237,19 @@ StoredImages find_stored_images(const DatasetOptions& options, std::string_view 
                           words_of(options.subset).front(), fmt::join(words_of(options.subset), " or "), other_forms)});
 }
 
+void refuse_index_files(const DatasetOptions& options) {
+  if (options.index_directory.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "--data_index_dir has no use: only TFRecords have index files",
+                                            .where = options.directory,
+                                            .expected = "TFRecords",
+                                            .actual = "a data set of another form",
+                                            .remedy = "leave it out"});
+}
+
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,
                                             const Labels& labels, std::string_view other_forms) {
   StoredImages stored = find_stored_images(options, prefix, other_forms);
+  if (stored.form != Form::kTfRecords) refuse_index_files(options);
   switch (stored.form) {
     case Form::kTfRecords:
       return std::make_unique<TfRecordDataset>(options, stored.paths, labels);

@@ -64,6 +64,9 @@ bool subsets_are_one(const DatasetOptions& options, std::string_view prefix);
 // Throws kNotFound where `directory` names nothing that is there: no directory, no file, no glob and no braces.
 void require_data(core::FileSystem& files, const std::string& directory);
 
+// Throws kInvalidArgument where options.index_directory is set: the data set is none of TFRecords.
+void refuse_index_files(const DatasetOptions& options);
+
 // Opens what find_stored_images() finds. WebDataset and class folders count labels from 0, even where the TFRecords of
 // the set do not.
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,

@@ -262,6 +262,28 @@ TEST_F(DatasetForm, IndexFilesGiveTheSameRecords) {
               HasSubstr("elsewhere/train-00000-of-00003.idx: line 1"));
 }
 
+TEST_F(DatasetForm, AFolderOfIndexFilesThatWouldNotBeUsedIsTold) {
+  write_records("train-00000-of-00002", {1, 2, 3});
+  write_records("train-00001-of-00002", {4});
+  DatasetOptions options{.directory = temp_.path(), .index_directory = temp_.file("no/where")};
+  EXPECT_THAT(core::message_of([&] { datasets().get("imagenet")(options); }, ErrorCode::kNotFound),
+              HasSubstr("no such folder of index files"));
+  write_index("train-00001-of-00002", "some/train-00001-of-00002.idx");
+  options.index_directory = temp_.file("some");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(labels(*datasets().get("imagenet")(options)), labels(*open()));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("1 of 2 train shards have no index file in"));
+  write_index("train-00000-of-00002", "some/train-00000-of-00002.idx");
+  testing::internal::CaptureStderr();
+  datasets().get("imagenet")(options);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+
+  write("folders/train/cat/a.png", "no image needed");
+  options.directory = temp_.file("folders");
+  EXPECT_THAT(core::message_of([&] { datasets().get("imagenet")(options); }, ErrorCode::kInvalidArgument),
+              HasSubstr("only TFRecords have index files"));
+}
+
 TEST_F(DatasetForm, AStaleIndexIsRefused) {
   write_records("train-00000-of-00001", {1, 2, 3});
   write_index("train-00000-of-00001", "idx/train-00000-of-00001.idx");

@@ -73,17 +73,32 @@ std::string class_text(const formats::ExampleView& example) {
 
 TfRecordDataset::TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels)
     : labels_(std::move(labels)), file_system_(*options.files), files_(*options.files), shards_(shards.size()) {
+  if (options.use_index && !options.index_directory.empty() && !file_system_.exists(options.index_directory)) {
+    throw Error(ErrorCode::kNotFound, {.problem = "there is no such folder of index files",
+                                       .where = options.index_directory,
+                                       .remedy = "check --data_index_dir"});
+  }
   for (const std::string& path : shards) files_.add(path);
   core::for_each_parallel(shards.size(), core::available_cores(), [&](size_t shard) { count_records(options, shard); });
   for (Shard& shard : shards_) {
     shard.first = size_;
     size_ += static_cast<int64_t>(shard.records);
   }
+  warn_of_missing_indexes(options);
   if (size_ == 0) {
     throw NoSuchSubset({.problem = "data set holds no records",
                         .where = fmt::format("{} shards in {}", shards.size(), options.directory),
                         .remedy = "write the TFRecords again"});
   }
+}
+
+void TfRecordDataset::warn_of_missing_indexes(const DatasetOptions& options) const {
+  if (!options.use_index || options.index_directory.empty()) return;
+  const auto missing = std::count_if(shards_.begin(), shards_.end(),
+                                     [](const Shard& shard) { return shard.index_path.empty() || shard.kept; });
+  if (missing == 0) return;
+  core::log::warning("{} of {} {} shards have no index file in {}: their records are found by reading them", missing,
+                     shards_.size(), subset_name(options.subset), options.index_directory);
 }
 
 void TfRecordDataset::count_records(const DatasetOptions& options, size_t number) {

@@ -25,7 +25,7 @@ namespace trainyard::data {
 class TfRecordDataset : public Dataset {
  public:
   // Throws kCorruptData where a shard cannot be indexed or an index file is not of its shard, kNotFound when all are
-  // empty.
+  // empty or options.index_directory is not there.
   TfRecordDataset(const DatasetOptions& options, const std::vector<std::string>& shards, Labels labels);
 
   int64_t size() const override { return size_; }
@@ -48,6 +48,7 @@ class TfRecordDataset : public Dataset {
     formats::RecordSpan span;
   };
   void count_records(const DatasetOptions& options, size_t shard);
+  void warn_of_missing_indexes(const DatasetOptions& options) const;
   size_t records_in(const std::string& index_path, size_t shard) const;
   bool believe_kept(const std::string& path, size_t shard);
   void scan(size_t shard) const;

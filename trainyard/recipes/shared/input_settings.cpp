@@ -86,6 +86,10 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.decoded_cache_bytes = options.decoded_cache_bytes;
   settings.decoded_cache_dir = options.decoded_cache_dir;
   refuse_cache_inside_data(settings);
+  if (settings.synthetic() && !settings.data_index_dir.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--data_index_dir has no use without data", .remedy = "pass --data_dir, too"});
+  }
   settings.decode_on_gpu = options.decode_on_gpu;
   settle_scaled_decode(options, settings);
   if (settings.decode_on_gpu) check_decoding_on_gpu(settings, replicas);

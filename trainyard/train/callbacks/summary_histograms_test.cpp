@@ -37,13 +37,13 @@ struct Look : Callback {
   std::map<int64_t, at::Tensor> gradients, values;  // of conv.weight
 };
 
-struct Run {
+struct Recorded {
   std::map<int64_t, std::map<std::string, formats::Histogram>> histograms;
   std::shared_ptr<Look> look = std::make_shared<Look>();
 };
 
-Run train_four_steps(SummaryHistograms histograms, const SingleCostOptions& options) {
-  Run run;
+Recorded train_four_steps(SummaryHistograms histograms, const SingleCostOptions& options) {
+  Recorded run;
   SingleCostTrainer trainer(options, tiny_source(80, 8, options.replicas));
   trainer.monitors().add(std::make_unique<HistogramRecord>(run.histograms));
   trainer.add(run.look);
@@ -58,7 +58,7 @@ formats::Histogram histogram_of(const at::Tensor& tensor) {
 }
 
 TEST(SummaryHistograms, AreThoseOfTheStepsGradientsAndValues) {
-  Run run = train_four_steps(SummaryHistograms::kAll, tiny_options({}, 2));
+  Recorded run = train_four_steps(SummaryHistograms::kAll, tiny_options({}, 2));
   ASSERT_EQ(run.histograms.size(), 2U);
   for (const int64_t step : {2, 4}) {
     auto& shown = run.histograms[step];
@@ -79,15 +79,15 @@ TEST(SummaryHistograms, AreThoseOfTheStepsGradientsAndValues) {
 // A scale that is a power of two changes no bit of what the optimizer uses, and the scaled gradients are other numbers.
 TEST(SummaryHistograms, ShowGradientsWithoutTheirLossScale) {
   SingleCostOptions options = tiny_options();
-  Run plain = train_four_steps(SummaryHistograms::kAll, options);
+  Recorded plain = train_four_steps(SummaryHistograms::kAll, options);
   options.loss_scale = optim::LossScalerOptions{.scale = 128, .automatic = true, .raise_after = 1};
-  Run scaled = train_four_steps(SummaryHistograms::kAll, options);
+  Recorded scaled = train_four_steps(SummaryHistograms::kAll, options);
   EXPECT_EQ(plain.histograms, scaled.histograms);
   EXPECT_FALSE(plain.look->gradients[2].equal(scaled.look->gradients[2]));
 }
 
 TEST(SummaryHistograms, OfTheSecondLevelAreOneAndOfTheFirstNone) {
-  const Run run = train_four_steps(SummaryHistograms::kLogGradients, tiny_options());
+  const Recorded run = train_four_steps(SummaryHistograms::kLogGradients, tiny_options());
   ASSERT_EQ(run.histograms.size(), 2U);
   EXPECT_EQ(run.histograms.at(2).size(), 1U);
   EXPECT_TRUE(run.histograms.at(2).contains("log_gradients"));
