@@ -14,7 +14,7 @@
 namespace trainyard::nn {
 namespace {
 
-// Training's batch and evaluation's, and the last, smaller batch of a data set.
+// Enough for training's batch, evaluation's, and the last, smaller batch of a data set.
 constexpr size_t kPlansKept = 3;
 
 struct Call {

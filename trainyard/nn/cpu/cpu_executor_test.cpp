@@ -112,12 +112,12 @@ TEST(CpuExecutor, RunsOneBackwardForAForward) {
   EXPECT_EQ(core::message_of([&] { loss.backward(); }),
             "backward was called a second time for one forward pass; run forward again: the CPU plan gives its memory "
             "back after the backward");
-  // And is as good as new.
+  // The executor still works as a new one does.
   Replica alone("cpu");
   EXPECT_TRUE(at::equal(replica.gradients_of(images(2)), alone.gradients_of(images(2))));
 }
 
-// More sizes than plans are kept.
+// There are more sizes than plans are kept.
 TEST(CpuExecutor, TakesAnyBatchSize) {
   Replica replica("cpu"), reference("reference", at::kDouble);
   for (const int64_t batch : {4, 1, 3, 2, 5, 4, 7, 1, 4}) {
@@ -247,8 +247,8 @@ TEST(CpuExecutor, RefusesOtherDtypes) {
   }
 }
 
-// The output as near as rounding in each layer leaves it (the conformance suite's bound). Gradients less so: pixels
-// that tie after rounding go another way through max pooling, also in the reference.
+// The output is as near as the rounding in each layer allows (the conformance suite's bound). Gradients are less near:
+// pixels that are equal after rounding go another way through max pooling, in the reference executor, too.
 TEST(CpuExecutor, RunsInBfloat16) {
   Replica replica("cpu", at::kBFloat16), sixteen("reference", at::kBFloat16), exact("reference", at::kDouble);
   const at::Tensor x = images(4).to(at::kBFloat16).to(at::kFloat);

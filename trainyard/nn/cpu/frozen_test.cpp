@@ -69,7 +69,7 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / b.to(at::kDouble).norm()).item<double>();
 }
 
-// What ran, in order.
+// Returns the kernels that ran, in order.
 std::vector<std::string> kernels_of(Model& model, const at::Tensor& x) {
   struct Listener : NodeObserver {
     void ran(const NodeRun& run) override { kernels.emplace_back(run.kernel); }

@@ -1,5 +1,5 @@
-// The CPU plan's kernels at their hot shapes, as bytes a second of the least traffic that they can do: every input read
-// once, every output written once. Beside them a plain copy, and oneDNN's pooling of the same maps.
+// The CPU plan's kernels at shapes where they take much time, as bytes a second of the least traffic that they can do:
+// every input read once, every output written once. Beside them a plain copy, and oneDNN's pooling of the same maps.
 #include <cstring>
 #include <unordered_map>
 
@@ -172,7 +172,7 @@ void scale_channels_back(benchmark::State& state) {
   });
 }
 
-void concat(benchmark::State& state) {  // DenseNet's: from lane 0 to lane 8 of a block, and its neighbour
+void concat(benchmark::State& state) {  // DenseNet's, moved by three lanes: blocks take lanes of two
   measure(state, copy_channels, [source = shape_of(248, 28), target = shape_of(256, 28)](Arena& arena) {
     return CopyChannels{.source_shape = source,
                         .target_shape = target,

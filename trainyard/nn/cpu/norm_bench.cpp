@@ -1,8 +1,8 @@
-// Batch normalization with ReLU beside oneDNN's (fuse_norm_relu) and a copy of the same bytes, in turn, on a shape each
-// of ResNet-50 at batch 32, resnet20 at 128 and MobileNetV2. The counters are GB/s of the least traffic: forward reads
-// the input and writes the output, backward reads input and gradient and writes a gradient, a residual is read
-// (forward) or written (backward). Of each the fastest turn: other programs on the machine only make turns slower. The
-// benchmark's own time is ours.
+// Batch normalization with ReLU, in turn with oneDNN's (fuse_norm_relu) and with a copy of the same bytes. There is one
+// shape each of ResNet-50 at batch 32, resnet20 at 128 and MobileNetV2. The counters are GB/s of the least traffic:
+// forward reads the input and writes the output, backward reads input and gradient and writes a gradient, a residual is
+// read (forward) or written (backward). Each counter is that of the fastest turn, since other programs on the machine
+// only make turns slower. The benchmark's own time is that of our kernel.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

@@ -79,8 +79,8 @@ AutogradMark autograd_mark() {
 }
 
 void observe_backward(const at::Tensor& output, AutogradMark before, int node, NodeObserver& observer) {
-  // Functions that accumulate into a leaf live as long as some graph that uses the leaf: they have the largest number,
-  // and may have been met before.
+  // A function that accumulates into a leaf has the largest sequence number. It lives as long as some graph that uses
+  // the leaf, so it may be observed already.
   constexpr uint64_t kLeaf = std::numeric_limits<uint64_t>::max();
   std::vector<torch::autograd::Node*> pending{output.grad_fn().get()};
   std::set<torch::autograd::Node*> seen;

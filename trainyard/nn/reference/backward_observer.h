@@ -1,4 +1,4 @@
-// Times autograd's backward of a node of the graph: by hooks around each autograd function that the node's forward
+// Times autograd's backward of a node of the graph, by hooks around each autograd function that the node's forward
 // made.
 #pragma once
 
@@ -16,9 +16,10 @@ namespace trainyard::nn::reference {
 using AutogradMark = uint64_t;
 AutogradMark autograd_mark();
 
-// Reports each function that made `output` since `before`, when backward runs it, as backward of `node`, its kernel the
-// function's name. The accumulation of parameters' gradients, and so the sink's writes, is the node's, too. The sums of
-// gradients of a value with several users happen between functions and are no node's. Does nothing without autograd.
+// Reports each autograd function that made `output` since `before` when backward runs it: as backward of `node`, with
+// the function's name as the kernel. The accumulation of parameters' gradients, which includes the sink's writes,
+// counts as the node's. Sums of gradients of a value with several users happen between functions and count as no
+// node's. Does nothing without autograd. The observer must live until the backward has run.
 void observe_backward(const at::Tensor& output, AutogradMark before, int node, NodeObserver& observer);
 
 }  // namespace trainyard::nn::reference

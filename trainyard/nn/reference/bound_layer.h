@@ -1,5 +1,5 @@
 // A node with what it needs to run through ATen: its variables as leaves of autograd, its buffers, its foreign module.
-// The reference executor runs all nodes so, the CPU plan those that it has no kernel for.
+// The reference executor runs all nodes in this way, the CPU plan those that it has no kernel for.
 #pragma once
 
 #include <functional>
@@ -24,16 +24,17 @@ class BoundLayer {
   // Declares the node's parameters and buffers in the context's set. Both outlive the layer.
   BoundLayer(const Node& node, const BuildContext& context);
 
-  // inputs: [N, ...] of one dtype; gradients of variables go to the context's sink. `reuse_input`: nobody else needs
-  // the first input, it may become the result. The first call binds to the set, which must be allocated.
+  // Runs the node. inputs: [N, ...] of one dtype. Gradients of variables go to the context's sink. `reuse_input`:
+  // nobody else needs the first input, so it may become the result. The first call binds to the set, which must be
+  // allocated.
   at::Tensor run(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
-  // The same by another formula for the node's operation.
+  // Does the same with another formula for the node's operation.
   using Formula = std::function<at::Tensor(const reference::LayerCall& call)>;
   at::Tensor run_as(const Formula& formula, std::span<const at::Tensor> inputs, const StepRandom& random);
 
  private:
   void bind();
-  // Binds where that is still to be done.
+  // Returns what a formula takes. Binds first where that is still to be done.
   reference::LayerCall call(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
 
   const Node& node_;

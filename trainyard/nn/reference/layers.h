@@ -16,7 +16,7 @@ namespace trainyard::nn::reference {
 // One node in one forward pass.
 struct LayerCall {
   const Node& node;
-  std::string_view name;                  // with the context's prefix: of random streams
+  std::string_view name;                  // with the context's prefix; names random streams
   std::span<const at::Tensor> inputs;     // [N, ...] of the context's dtype
   std::span<const at::Tensor> variables;  // the node's parameters, of the set's dtype
   std::span<const at::Tensor> buffers;
@@ -25,7 +25,7 @@ struct LayerCall {
   const StepRandom& random;
 
   const at::Tensor& x() const { return inputs[0]; }
-  // In the dtype of the activations; undefined when the node has no such parameter.
+  // Returns a parameter in the dtype of the activations; undefined when the node has no such parameter.
   at::Tensor variable(size_t index) const {
     return index < variables.size() ? variables[index].to(x().scalar_type()) : at::Tensor();
   }

@@ -8,7 +8,7 @@
 namespace trainyard::nn::reference {
 namespace {
 
-// Running statistics in the dtype that ATen wants beside an input of x's: fp32 for the 16-bit ones, else its own.
+// Returns the dtype that ATen wants for running statistics beside x: fp32 for 16 bits, else x's.
 at::ScalarType statistics_dtype(const at::Tensor& x) {
   return at::isReducedFloatingType(x.scalar_type()) ? at::kFloat : x.scalar_type();
 }

@@ -10,7 +10,7 @@
 namespace trainyard::nn::reference {
 namespace {
 
-// [N, per_sample] of 0 and 1 / (1 - drop), of the dtype and device of x.
+// Returns [N, per_sample] of 0 and 1 / (1 - drop), with the dtype and device of x.
 at::Tensor keep_mask(double drop, int64_t per_sample, const LayerCall& call) {
   const at::Tensor& x = call.x();
   at::Tensor mask = at::empty({x.size(0), per_sample}, at::kFloat);

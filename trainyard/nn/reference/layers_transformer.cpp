@@ -20,7 +20,7 @@ at::Tensor on_device_of(const at::Tensor& x, const std::vector<int64_t>& places)
   return at::tensor(places, at::kLong).to(x.device());
 }
 
-// An image as windows and back.
+// Cuts an image into windows, and joins these again.
 class Windows {
  public:
   Windows(const Attention& op, const at::Tensor& image)
@@ -103,7 +103,7 @@ at::Tensor run(const Attention& op, const LayerCall& call) {
 at::Tensor run(const PatchMerge&, const LayerCall& call) {
   const at::Tensor x = at::constant_pad_nd(call.x(), {0, call.x().size(3) % 2, 0, call.x().size(2) % 2});
   const int64_t n = x.size(0), c = x.size(1), h = x.size(2) / 2, w = x.size(3) / 2;
-  // Squares' columns, then rows, then channels.
+  // A channel of the output counts the column in the 2x2 square first, then the row, then the channel.
   return x.reshape({n, c, h, 2, w, 2}).permute({0, 5, 3, 1, 2, 4}).reshape({n, 4 * c, h, w});
 }
 

@@ -29,7 +29,7 @@ at::Tensor padded(const at::Tensor& x, const Padding& padding, double value) {
   return at::constant_pad_nd(x, {padding.left, padding.right, padding.top, padding.bottom}, value);
 }
 
-// The sum over each window of an image that is already padded.
+// Returns the sum over each window of an image that is already padded.
 at::Tensor window_sum(const at::Tensor& x, const Pool& op) {
   return at::avg_pool2d(x, {op.kernel.height, op.kernel.width}, {op.stride.height, op.stride.width}, {0, 0},
                         /*ceil_mode=*/false, /*count_include_pad=*/true, /*divisor_override=*/1);
@@ -40,7 +40,7 @@ at::Tensor max_pool(const Pool& op, const at::Tensor& x, const Padding& padding)
                         {op.kernel.height, op.kernel.width}, {op.stride.height, op.stride.width});
 }
 
-// `padding` of the operation itself, `reach` with the pixels that ceil_mode's windows hang over the edge.
+// `padding` is the operation's. `reach` has, in addition, the pixels that ceil_mode's windows hang over the edge.
 at::Tensor average_pool(const Pool& op, const at::Tensor& x, const Padding& padding, const Padding& reach) {
   const at::Tensor sums = window_sum(padded(x, reach, 0), op);
   // How many pixels count in each window: the same sum over an image of ones.

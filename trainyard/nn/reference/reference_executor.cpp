@@ -10,12 +10,13 @@
 namespace trainyard::nn {
 namespace {
 
-// oneDNN's and cuDNN's convolutions are quicker there; ATen has double's in the plain layout only.
+// Returns channels last for images, since oneDNN's and cuDNN's convolutions are faster in it. ATen has double's in the
+// plain layout only.
 at::MemoryFormat memory_format(at::ScalarType dtype, int64_t dimensions) {
   return dtype != at::kDouble && dimensions == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-// Backward of these does not need their output, so that the next layer may overwrite it.
+// Returns whether the operation's backward does not need its output, so that the next layer may overwrite it.
 bool forgets_output(const Op& op) {
   return std::holds_alternative<Convolution>(op) || std::holds_alternative<BatchNorm>(op) ||
          std::holds_alternative<Linear>(op) || std::holds_alternative<Add>(op);

@@ -80,7 +80,7 @@ std::string body_without_speeds(const std::string& text) {
   return std::regex_replace(steps, std::regex("[0-9.]+ examples/sec"), "examples/sec");
 }
 
-// Flags of the base, under those of a row: a later flag stands over an earlier one, an empty one takes it out.
+// Runs the program with these flags. A later flag replaces an earlier one of its name, and an empty one removes it.
 Seen run(const std::vector<std::string>& arguments, Dialect dialect) {
   const core::TempDir directory;
   Seen seen;

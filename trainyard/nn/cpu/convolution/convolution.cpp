@@ -9,21 +9,22 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// Blocked layout keeps groups apart only where each fills whole blocks, or is one channel (depthwise).
+// Returns whether blocked layout keeps groups apart: only where each fills whole blocks, or is one channel (depthwise).
 bool groups_fit(const ConvolutionShape& s) {
   if (s.groups == 1) return true;
   if (s.groups == s.in_channels && s.groups == s.out_channels) return true;
   return s.in_channels / s.groups % channel_block() == 0 && s.out_channels / s.groups % channel_block() == 0;
 }
 
-// How often more zeros than numbers are multiplied by running on whole blocks.
+// Returns how many times as many products as the definition has are computed on whole blocks.
 int64_t waste(const ConvolutionShape& s) {
   const WholeGroups whole = whole_groups(s, channel_block());
   return whole.count * whole.in * whole.out / (s.out_channels * (s.in_channels / s.groups));
 }
 
-// Our kernels multiply floats one at a time. oneDNN's in 16 bits multiply pairs where the processor can, forward and
-// backward to the input: that makes up for as many zeros as numbers.
+// Returns whether oneDNN on whole blocks pays, although it multiplies zeros. Our kernels multiply floats one at a time.
+// oneDNN's in 16 bits multiply pairs where the processor can, forward and backward to the input: that makes up for
+// twice the products.
 bool pays_whole(const ConvolutionShape& s, ConvolutionDirection direction) {
   if (!fills_lanes(s)) return waste(s) < 8;
   return s.dtype == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16 &&

@@ -30,8 +30,8 @@ struct ConvolutionShape {
 enum class ConvolutionAlgorithm : uint8_t { kDirect, kWinograd };
 enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };
 
-// One direction for one shape and algorithm. Immutable once made: any thread may run it, several at a time. Executing
-// uses the calling thread's OpenMP team, which may be no larger than where the kernel was made.
+// One direction for one shape and algorithm. Immutable once made: any thread may run it, several at a time. Running it
+// uses the calling thread's OpenMP team, which may be no larger than it was when the kernel was made.
 class ConvolutionKernel {
  public:
   struct Options {
@@ -40,15 +40,16 @@ class ConvolutionKernel {
     bool inference = false;                             // forward: nothing is kept for a backward
     bool sum = false;                                   // forward: adds to what `output` holds, before the activation
     UnitActivation activation = UnitActivation::kNone;  // forward: one that is_fusable()
-    // Numbers meet no others than by the definition, slowly in 16 bits: !multiplies_pairs(). No plain input then.
+    // Numbers are multiplied with those only that the definition names: !multiplies_pairs(). Slow in 16 bits, and
+    // without a plain input.
     bool exact = false;
   };
 
-  // Whether forward kernels may have it: those that keep zeros, which is what pad lanes hold.
+  // Returns whether forward kernels may compute the activation. It has to keep zeros, which is what pad lanes hold.
   static bool is_fusable(UnitActivation activation);
 
-  // Null: there is no such kernel. Direct ones are there for every shape that fits together, without a plain input and
-  // with no activation but ReLU.
+  // Returns null where there is no such kernel. There is a direct one for every shape that fits together, without a
+  // plain input and with no activation but ReLU. Throws kInternal where oneDNN fails.
   static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, const Options& options);
 
   ConvolutionKernel() = default;
@@ -56,24 +57,27 @@ class ConvolutionKernel {
   ConvolutionKernel(const ConvolutionKernel&) = delete;
   ConvolutionKernel& operator=(const ConvolutionKernel&) = delete;
 
-  // Bytes of the packed weights (backward weights: of their gradient), and of the memory that running needs besides.
+  // Return the bytes of the packed weights (backward weights: of their gradient), and of the scratch memory that
+  // running needs besides.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  virtual const char* implementation() const = 0;  // for people: oneDNN's name of it, or "lanes"
-  // Whether the activation makes a number of NaN (plan/nan_guard.h).
+  virtual const char* implementation() const = 0;  // for people: oneDNN's name, "lanes" or "winograd 2x2"
+  // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }
-  // Whether channels of a group are multiplied by zeros for other groups' sums, in which NaN and infinity leave NaN.
+  // Returns whether channels of a group are multiplied by zeros for other groups' sums, where NaN and infinity leave
+  // NaN.
   virtual bool mixes_groups() const { return false; }
-  // Whether numbers are multiplied in pairs, of which one may be a neighbour times zero: NaN and infinity leave NaN in
-  // results that do not depend on them.
+  // Returns whether numbers are multiplied in pairs, of which one may be a neighbour times zero: NaN and infinity leave
+  // NaN in results that do not depend on them.
   virtual bool multiplies_pairs() const { return false; }
 
-  // plain: float, contiguous.
+  // Packs the weights `plain`, float and contiguous.
   virtual void pack(const float* plain, void* packed) const = 0;
-  // Backward weights: packed gradient -> plain.
+  // Backward weights: unpacks the gradient to `plain`, float and contiguous.
   virtual void unpack(const void* packed, float* plain) const = 0;
 
-  // forward: source -> output. bias, bias_gradient: [out_channels] float.
+  // A kernel runs the one for its direction. source, output and their gradients are maps, except for a plain input.
+  // weights, weights_gradient: packed. bias, bias_gradient: [out_channels] float, or null.
   virtual void forward(const void* source, const void* weights, const float* bias, void* output,
                        void* scratch) const = 0;
   virtual void backward_data(const void* output_gradient, const void* weights, void* source_gradient,

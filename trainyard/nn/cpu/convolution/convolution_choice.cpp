@@ -22,11 +22,12 @@ namespace trainyard::nn::cpu {
 namespace {
 
 constexpr const char* kFormat = "trainyard convolutions 2";
-// Of each algorithm, after one run that warms up: at least so many, and more while the time is not used up, so that
-// short kernels, which another program's turn on a core distorts most, run often.
+// How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
+// up. So short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
 constexpr double kSeconds = 0.03;  // for both together
-// How long to wait for undisturbed runs, and for how many shapes, before a process takes the machine for busy.
+// Seconds to wait for undisturbed runs, and the number of shapes for which that fails before a process takes the
+// machine for busy.
 constexpr double kPatience = 0.25;
 constexpr int kBusyShapes = 4;
 
@@ -44,7 +45,7 @@ const char* name_of(ConvolutionDirection direction) {
   return "";
 }
 
-// Winograd's inference transforms weights beforehand.
+// Returns the description of a choice. Inference has its own, since Winograd then transforms the weights beforehand.
 std::string describe(const ConvolutionShape& s, ConvolutionDirection direction, bool inference) {
   return fmt::format("{} {}x{}x{}x{} to {}x{}x{}, {}x{} pad {} {} {} {}, {}, {} threads, {}",
                      s.dtype == DataType::kFloat ? "float" : "bfloat16", s.batch, s.in_channels, s.in_height,
@@ -113,8 +114,9 @@ class Rehearsal {
   bool has_bias_;
 };
 
-// The fastest run of each counts. They take turns, so that what else the machine does meets both. None when too few
-// runs were undisturbed: a thread that loses its core holds up all of its team, at each barrier, and Winograd has more.
+// Returns the algorithm with the fastest run. The two take turns, so that what else the machine does meets both.
+// Returns nothing when too few runs were undisturbed: a thread that loses its core holds up all of its team, at each
+// barrier, and Winograd has more of these.
 std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape, ConvolutionDirection direction,
                                                   const ConvolutionKernel& direct, const ConvolutionKernel& winograd) {
   const Rehearsal rehearsal(shape, direction, std::max(direct.weights_bytes(), winograd.weights_bytes()),
@@ -164,7 +166,7 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   std::optional<ConvolutionChoices::Choice> choice;
   if (busy_shapes < kBusyShapes) choice = measure(shape, direction, direct, winograd);
   if (!choice) {
-    // Kept as well, so that the next run is the same run.
+    // This choice is kept as well, so that the next run makes the same one.
     choice = ConvolutionChoices::Choice{.algorithm = convolution_by_shape(shape)};
     if (++busy_shapes == kBusyShapes) {
       core::log::warning(
@@ -227,7 +229,8 @@ ConvolutionChoices::ConvolutionChoices(std::string file) : file_(std::move(file)
   }
 }
 
-// One line a choice: the algorithm, the two times in seconds and the description, separated by tabs.
+// Behind the line kFormat, the file has a line for each choice: the algorithm, the two times in seconds and the
+// description, separated by tabs.
 void ConvolutionChoices::read() {
   std::istringstream lines(core::local_file_system().read_file(file_, uint64_t{1} << 24));
   std::string line;

@@ -14,34 +14,35 @@
 
 namespace trainyard::nn::cpu {
 
-// The kernel to use; null when oneDNN has none but its reference. With kAuto both algorithms run a few times on memory
-// of their own when the shape is new; one caller at a time measures. What is chosen, by measuring or by the rule, is
-// added to the run's choices, if it has any.
+// Returns the kernel to use; null where there is not even a direct one. With kAuto both algorithms run a few times on
+// memory of their own when the shape is new; one caller at a time measures. What is chosen, by measuring or by the
+// rule, is added to the run's choices, if it has any.
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                                                       const KernelOptions& kernels);
 
-// Where there are both: Winograd if there are 32 channels on either side and, in float, at least 32 tiles of 4x4 output
-// pixels (over the batch). With fewer tiles the transformed weights, 36 numbers for 9, cost more than the
-// multiplications that they save; with 16 channels the transformed images do. In bfloat16 the tiles are of 2x2 and
-// weights of 16 numbers.
+// Returns the algorithm by the rule, where there are both: Winograd if there are 32 channels on either side and, in
+// float, at least 32 tiles of 4x4 output pixels (over the batch). With fewer tiles the transformed weights, 36 numbers
+// for 9, cost more than the multiplications that they save; with 16 channels the transformed images do. In bfloat16
+// tiles have 2x2 pixels and weights 16 numbers, and the tiles do not count.
 ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& shape);
 
 // What was measured, or chosen by the rule while other programs disturbed the measuring, by description ("float
-// 32x64x56x56 to 64, 3x3, forward, 2 threads, AVX-512"). Any thread.
+// 32x64x56x56 to 64x56x56, 3x3 pad 1 1 1 1, forward, 2 threads, AVX-512"). Any thread may call the methods.
 class ConvolutionChoices {
  public:
   struct Choice {
     ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
-    double direct_seconds = 0, winograd_seconds = 0;  // zero: not measured, by the rule
+    double direct_seconds = 0, winograd_seconds = 0;  // zero: not measured, but chosen by the rule
   };
-  // The process's. Reads its file when first asked for; a file that cannot be read counts as empty.
+  // Returns the process's choices, which read their file when first asked for. A file that cannot be read counts as
+  // empty.
   static ConvolutionChoices& instance();
   // `file`: where choices are kept; empty: nowhere.
   explicit ConvolutionChoices(std::string file);
 
   std::optional<Choice> find(const std::string& description) const;
-  // Adds to the file, and returns what holds: another process's choice if the file has one. A disk that refuses it is a
-  // warning.
+  // Adds a choice, also to the file, and returns the one that holds: an earlier one of this process or another has
+  // precedence. A file that cannot be written is a warning.
   Choice add(const std::string& description, const Choice& choice);
   std::map<std::string, Choice> all() const;
   const std::string& file() const { return file_; }

@@ -38,7 +38,7 @@ TEST(Convolution, DirectBfloat16AgreesWithTheDefinition) {
   for (const Problem& problem : odd_problems(DataType::kBfloat16)) expect_agreement(problem, direct);
 }
 
-// Of these two make() takes one or the other.
+// This test and the next are for two kinds of kernel, of which make() takes only one for each shape.
 TEST(Convolution, OneDnnOnWholeBlocksAgreesWithTheDefinition) {
   int kernels = 0;
   const auto whole = [&](const ConvolutionShape& shape, Direction direction) {
@@ -105,7 +105,7 @@ TEST(Convolution, OurKernelsAddThenActivate) {
   Runner(*kernel).forward(p, &before).expect(expected, tolerance(198));
 }
 
-// What each of the shapes that oneDNN lacks runs on: nothing multiplies more than eight times its numbers.
+// Shapes that oneDNN lacks run on kernels that compute less than eight times the products needed.
 TEST(Convolution, TakesTheKernelThatMultipliesFewZeros) {
   const auto kernel = [](ConvolutionShape shape, int64_t groups, Direction direction = Direction::kForward) {
     shape.groups = groups;
@@ -156,7 +156,7 @@ TEST(Convolution, IsNullWithoutAKernel) {
   EXPECT_EQ(make(wrong, Direction::kForward), nullptr);
 }
 
-// The tests of smaller instruction sets lean on it: CMakeLists.txt sets the limit.
+// Tests of smaller instruction sets rely on this. CMakeLists.txt sets the limit.
 TEST(Isa, ObeysTheLimit) {
   const core::CpuIsaLimit limit = core::cpu_isa_limit();
   if (limit == core::CpuIsaLimit::kAvx2) {
@@ -164,7 +164,7 @@ TEST(Isa, ObeysTheLimit) {
   } else if (limit == core::CpuIsaLimit::kAvx512) {
     EXPECT_NE(isa(), Isa::kAvx512Bf16);
   }
-  // LibTorch, too.
+  // LibTorch obeys it, too.
   EXPECT_EQ(at::get_cpu_capability(), core::cpu_has_avx512() ? "AVX512" : "AVX2");
   EXPECT_EQ(channel_block(), isa() == Isa::kAvx2 ? 8 : 16);
   EXPECT_STREQ(to_string(Isa::kAvx512Bf16), "AVX-512 with BF16");

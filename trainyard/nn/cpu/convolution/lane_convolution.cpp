@@ -33,9 +33,9 @@ LaneConvolution task_of(const ConvolutionShape& s) {
   return a;
 }
 
-// Calls use(place in the packed weights, place in the plain ones or -1) for each weight. Packed are
-// [block][other][window][i][lane], where `other` counts from the first block of the other side that `reached(block)`
-// tells; window_of(channel of `block`, channel of the other) is plain_window(). Threads share the blocks.
+// Calls use(place in the packed weights, place in the plain ones or -1) for each weight. Packed weights are
+// [block][other][window][i][lane], where `other` counts from the first block of the other side that reached(block)
+// returns. window_of(channel of `block`, channel of the other side) is plain_window(). Threads share the blocks.
 template <typename Reached, typename WindowOf, typename Use>
 void each_weight(const LaneConvolution& a, int64_t blocks, int64_t others, const Reached& reached,
                  const WindowOf& window_of, bool lane_is_other, const Use& use) {
@@ -46,7 +46,7 @@ void each_weight(const LaneConvolution& a, int64_t blocks, int64_t others, const
     for (int64_t other = 0; other < others; ++other) {
       for (int64_t i = 0; i < a.lanes; ++i) {
         for (int64_t lane = 0; lane < block; ++lane) {
-          // The lane, and the i-th of its group.
+          // The i-th lane of the group that `lane` belongs to.
           const int64_t fellow = lane / a.lanes * a.lanes + i;
           const int64_t own = b * block + (lane_is_other ? fellow : lane);
           const int64_t far = (range.first + other) * block + (lane_is_other ? lane : fellow);
@@ -70,7 +70,7 @@ class LaneKernel : public ConvolutionKernel {
     const bool data = options_.direction == ConvolutionDirection::kBackwardData;
     return (data ? task_.transposed_weights() : task_.weights()) * int64_t{sizeof(float)};
   }
-  // With a bias as long as the map's padded channels.
+  // Has room for a bias as long as the map's padded channels.
   int64_t scratch_bytes() const override {
     const bool weights = options_.direction == ConvolutionDirection::kBackwardWeights;
     return bias_bytes() + (weights ? LaneConvolutionBackwardWeights{task_}.scratch_bytes() : task_.scratch_bytes());

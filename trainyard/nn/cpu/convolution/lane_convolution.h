@@ -1,4 +1,4 @@
-// The convolutions of our own kernels (kernels/lane_convolution.cpp): any shape, in either dtype, with float weights.
+// The convolutions of our own kernels (nn/cpu/lanes/): any shape, in either dtype, with float weights.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,11 @@
 
 namespace trainyard::nn::cpu {
 
-// Whether groups are so many channels, equal on both sides and below a block, that our kernels multiply no zeros.
+// Returns whether our kernels multiply no zeros: groups have as many channels on both sides, fewer than a block and
+// dividing it.
 bool fills_lanes(const ConvolutionShape& shape);
 
-// Null for Winograd, plain inputs, activations but ReLU, and a shape that does not fit together.
+// Returns null for Winograd, plain inputs, activations other than ReLU, and a shape that does not fit together.
 std::unique_ptr<ConvolutionKernel> make_lane_convolution(const ConvolutionShape& shape,
                                                          const ConvolutionKernel::Options& options);
 

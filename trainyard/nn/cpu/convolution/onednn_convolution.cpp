@@ -41,7 +41,7 @@ memory at(const memory::desc& desc, const void* data) {
           const_cast<void*>(data)};  // NOLINT(cppcoreguidelines-pro-type-const-cast): its type has no const
 }
 
-// What both versions of the interface are told: 2.x through operation descriptors, 3.x directly.
+// What both versions of oneDNN's interface need: 2.x takes it through operation descriptors, 3.x directly.
 struct Descs {
   memory::desc source, weights, weights_gradient, bias, output, plain_weights;
   memory::dims strides, dilation, before, after;
@@ -74,7 +74,7 @@ struct Eltwise {
   float alpha, beta;
 };
 
-// oneDNN's name of an activation; of those that is_fusable().
+// Returns oneDNN's form of an activation, for those that is_fusable() allows; nothing for kNone.
 std::optional<Eltwise> eltwise(UnitActivation activation) {
   switch (activation) {
     case UnitActivation::kRelu:
@@ -147,7 +147,7 @@ BackwardWeights::primitive_desc backward_weights_desc(const Descs& d, const Forw
 
 #endif
 
-// What executing one direction takes.
+// What it takes to run one direction.
 struct Prepared {
   Descs descs;
   dnnl::primitive primitive;
@@ -174,7 +174,7 @@ class OneDnnKernel : public ConvolutionKernel {
   }
 
   int64_t weights_bytes() const override { return static_cast<int64_t>(prepared_.packed.get_size()); }
-  // oneDNN's, and a bias as long as padded channels.
+  // Has room for oneDNN's scratch memory and a bias as long as the padded channels.
   int64_t scratch_bytes() const override {
     return static_cast<int64_t>(prepared_.scratch.get_size()) + bias_floats_ * int64_t{sizeof(float)};
   }
@@ -301,7 +301,7 @@ std::unique_ptr<ConvolutionKernel> make_onednn_convolution(const ConvolutionShap
       made.adopt(desc, desc.weights_desc());
       made.primitive = Forward(desc);
     } else {
-      // A hint: which forward this belongs to. Its own choices do not bind the backward's.
+      // oneDNN takes as a hint which forward a backward belongs to. The choices of that forward do not bind it.
       const auto hint = forward_desc(descs, dnnl::prop_kind::forward_training, {});
       if (options.direction == ConvolutionDirection::kBackwardData) {
         const auto desc = backward_data_desc(descs, hint, attr);

@@ -7,8 +7,9 @@
 
 namespace trainyard::nn::cpu {
 
-// Null when oneDNN has no such kernel (Winograd for 1x1, say) or only its slow reference. `whole`: run as one on whole
-// blocks (whole_groups.h); its packing is slower and it multiplies zeros, but oneDNN has a kernel more often.
+// Returns null when oneDNN has no such kernel (Winograd for 1x1, say) or only its slow reference. `whole`: the
+// convolution runs as one on whole blocks (whole_groups.h); packing is then slower and zeros are multiplied, but oneDNN
+// has a kernel more often. Throws kInternal where oneDNN fails.
 std::unique_ptr<ConvolutionKernel> make_onednn_convolution(const ConvolutionShape& shape,
                                                            const ConvolutionKernel::Options& options, bool whole);
 

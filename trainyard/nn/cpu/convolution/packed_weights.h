@@ -1,4 +1,5 @@
-// A packed copy of a parameter that stays, made anew when the parameter set's version says that values have changed.
+// Keeps a packed copy of parameters, and makes it anew when the parameter set's version says that values have changed.
+// For one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ class PackedWeights {
 
   int64_t bytes() const { return bytes_; }
 
-  // pack(void* target) fills it.
+  // Returns the copy for `version`. pack(void* target) fills it where there is none.
   template <typename Pack>
   const void* get(uint64_t version, const Pack& pack) {
     if (!memory_.defined()) allocate();

@@ -17,9 +17,9 @@ namespace {
 using Direction = ConvolutionDirection;
 using Options = ConvolutionKernel::Options;
 
-// Four numbers between -1 and 1 are added up and rounded to 8 bits, times transformed weights, rounded too, nine such
-// products of places are added up: measured 3.8e-3 to 4.4e-3 by norm. A direct convolution rounds its output only:
-// 1.7e-3.
+// A transformed pixel is a sum of four numbers between -1 and 1, rounded to 8 bits. It is multiplied by a transformed
+// weight, rounded, too, and nine such products are added up: 3.8e-3 to 4.4e-3 by norm, as measured. A direct
+// convolution rounds its output only: 1.7e-3.
 constexpr double kBound = 6e-3;
 
 std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, Options options) {
@@ -97,7 +97,7 @@ TEST_F(WinogradConvolution, AddsThenActivates) {
   EXPECT_LE(cpu::relative_error(Runner(*kernel).forward(p, &before), expected), kBound);
 }
 
-// More tiles than a chunk has; of the gradient of weights, than one has with one thread.
+// There are more tiles than a chunk has, and more than one thread's chunk has for the gradient of weights.
 TEST_F(WinogradConvolution, GivesTheSameBitsForAnyThreads) {
   const Problem p(bfloats(square(2, 16, 336, 20, 20, 3, 1, 1)));
   const auto kernel = [&](Direction direction) { return make(p.shape, {.direction = direction}); };

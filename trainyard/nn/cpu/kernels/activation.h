@@ -1,5 +1,5 @@
-// Values and derivatives of UnitActivation, a channel block at a time, to about 1e-7 (relative, or absolute where the
-// exact value is near zero). NaN stays NaN. With compiled_for.h's rules.
+// Computes activations and their derivatives for one channel block at a time. The error is about 1e-7: relative, or
+// absolute where the exact value is near zero. NaN stays NaN. Follows the rules of compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/vector.h"
@@ -7,7 +7,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-// Horner's rule, highest power first.
+// Evaluates a polynomial by Horner's rule; the coefficient of the highest power comes first.
 template <typename... Rest>
 [[gnu::always_inline]] inline Floats polynomial(Floats x, Floats value, float next, Rest... rest) {
   const Floats longer = multiply_add(value, x, fill(next));
@@ -18,7 +18,7 @@ template <typename... Rest>
   }
 }
 
-// 0 and infinity beyond the floats. After expf of Moshier's Cephes library.
+// Returns e^x: 0 below the smallest normal float, infinity above the largest. After expf of Moshier's Cephes library.
 [[gnu::always_inline]] inline Floats exponential(Floats x) {
   x = at_most(130.0F, at_least(-130.0F, x));
   const Floats round = fill(12582912.0F);  // 1.5 * 2^23: adding it rounds to a whole number
@@ -35,7 +35,7 @@ template <typename... Rest>
   return fill(1.0F) / (fill(1.0F) + exponential(-x));
 }
 
-// After tanhf of Cephes.
+// Returns tanh(x). After tanhf of Cephes.
 [[gnu::always_inline]] inline Floats hyperbolic_tangent(Floats x) {
   const Floats size = absolute(x), square = x * x;
   const Floats small = multiply_add(polynomial(square, fill(-5.70498872745e-3F), 2.06390887954e-2F, -5.37397155531e-2F,
@@ -45,8 +45,8 @@ template <typename... Rest>
   return size < fill(0.625F) ? small : copy_sign(large, x);
 }
 
-// The probability below x of the normal distribution with mean 0 and variance 1: erfc(-x / sqrt(2)) / 2, after erff and
-// erfcf of Cephes.
+// Returns the probability below x of the normal distribution with mean 0 and variance 1: erfc(-x / sqrt(2)) / 2, after
+// erff and erfcf of Cephes.
 [[gnu::always_inline]] inline Floats normal_below(Floats x) {
   const Floats z = x * fill(0.70710678118654752F), size = absolute(z), square = z * z, half = fill(0.5F);
   const Floats error_function =
@@ -82,13 +82,13 @@ template <UnitActivation kind>
   if constexpr (kind == UnitActivation::kTanh) return hyperbolic_tangent(x);
 }
 
-// gradient * activation'(x). At a corner, as PyTorch: the derivative on the side where it is zero; of hard-swish, the
-// outer one at x = -3 and 3.
+// Returns gradient * activation'(x). At a corner it takes PyTorch's derivative: zero where one of the sides has zero,
+// and for hard-swish at x = 3 the outer side's, which is 1.
 template <UnitActivation kind>
 [[gnu::always_inline]] inline Floats pass_back(Floats gradient, Floats x) {
   const Floats zero = fill(0.0F), one = fill(1.0F);
   if constexpr (kind == UnitActivation::kNone) return gradient;
-  if constexpr (kind == UnitActivation::kRelu) return x <= zero ? zero : gradient;  // NaN passes it
+  if constexpr (kind == UnitActivation::kRelu) return x <= zero ? zero : gradient;  // a NaN x passes it
   if constexpr (kind == UnitActivation::kRelu6) return ((x > zero) & (x < fill(6.0F))) ? gradient : zero;
   if constexpr (kind == UnitActivation::kSilu) {
     const Floats e = exponential(-x), s = one / (one + e);  // 1 - s = s * e without cancellation
@@ -103,7 +103,7 @@ template <UnitActivation kind>
     return ((x > fill(-3.0F)) & (x < fill(3.0F))) ? gradient * fill(1.0F / 6) : zero;
   }
   if constexpr (kind == UnitActivation::kSigmoid) {
-    const Floats e = exponential(-absolute(x)), s = one / (one + e);  // even in x
+    const Floats e = exponential(-absolute(x)), s = one / (one + e);  // the derivative is even in x
     return gradient * (s * (s * e));
   }
   if constexpr (kind == UnitActivation::kGelu) {
@@ -116,7 +116,7 @@ template <UnitActivation kind>
   }
 }
 
-// Whether activation(0) = 0; if not, pad lanes need zeros put in.
+// Returns whether activation(0) = 0. Where it is not, zeros must be put into the pad lanes.
 constexpr bool keeps_zero(UnitActivation kind) {
   return kind != UnitActivation::kHardSigmoid && kind != UnitActivation::kSigmoid;
 }

@@ -1,10 +1,11 @@
-// What each kernel of the CPU plan works on: plain pointers and sizes. Included by code that is compiled for one
-// instruction set (see kernels.h), so it includes nothing that has code of its own.
+// The arguments of the CPU plan's kernels: plain pointers and sizes. Code that is compiled for one instruction set
+// (kernels.h) includes this file, so it includes nothing that has code of its own.
 //
-// Maps are in blocked layout (nn/cpu/kernels/feature_map.h) with the block of the instruction set, of `dtype`; sums are
-// fp32 or wider, never 16 bits. Vectors "[padded]" are float with one element a padded channel, zero in pad lanes. No
-// output may overlap an input unless it says so. Kernels use the calling thread's OpenMP team, and give the same bits
-// for any number of threads.
+// Maps have the blocked layout of nn/cpu/kernels/feature_map.h, with the block of the instruction set and elements of
+// `dtype`. Sums are kept in fp32 or wider, never in 16 bits. Vectors marked [padded] are float, with one element for
+// each padded channel and zeros in pad lanes. An output may overlap an input only where its comment says so. With
+// `accumulate`, a kernel adds to what the output holds. Kernels use the calling thread's OpenMP team and give the same
+// bits for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ namespace trainyard::nn::cpu {
 
 enum class UnitActivation : uint8_t { kNone, kRelu, kRelu6, kSilu, kHardSwish, kHardSigmoid, kSigmoid, kGelu, kTanh };
 
-// Training forward of batch normalization and what follows it, in one pass over memory behind the statistics' one:
+// Batch normalization's forward in training, with the addition and the activation behind it. One pass over the input
+// collects the statistics, a second one writes the output:
 //   mean, variance over (batch, pixels); scale = weight / sqrt(variance + epsilon); shift = bias - mean * scale
 //   output = activation(input * scale + shift [+ residual])
 struct NormForward {
@@ -38,8 +40,8 @@ struct NormForward {
 
 constexpr int kMaxGradients = 4;
 
-// Its backward. With u = input * scale + shift (+ residual), the sum of the incoming gradients g, d = g *
-// activation'(u):
+// The backward of NormForward:
+//   u = input * scale + shift (+ residual), g = the sum of the incoming gradients, d = g * activation'(u)
 //   bias' = sum d, weight' = sum d * xhat, xhat = (input - mean) / sqrt(variance + epsilon)
 //   input' = scale * (d - mean(d) - xhat * mean(d * xhat))
 struct NormBackward {
@@ -50,9 +52,9 @@ struct NormBackward {
   const void* gradients[kMaxGradients] = {};  // added up in registers
   int gradient_count = 1;
   const void* input = nullptr;    // as in forward
-  const uint8_t* mask = nullptr;  // of forward with residual and kRelu; otherwise u is computed again
+  const uint8_t* mask = nullptr;  // forward's, with a residual and kRelu; null: u is computed again
   const float *mean = nullptr, *variance = nullptr, *scale = nullptr, *shift = nullptr;  // [padded], of forward
-  void* masked = nullptr;            // null, or where d goes: the residual's gradient. May be one of `gradients`
+  void* masked = nullptr;            // null, or receives d, the residual's gradient; may be one of `gradients`
   void* input_gradient = nullptr;    // may be one of `gradients`, or `input`
   float* weight_gradient = nullptr;  // [padded] out
   float* bias_gradient = nullptr;    // [padded] out
@@ -69,7 +71,7 @@ struct ScaleShift {
   void* output = nullptr;                          // may be `input` or `residual`
 };
 
-// Plain [N, C, H, W] float (any strides, in elements) -> map, and back. Pad lanes are written as zeros.
+// Copies a plain float [N, C, H, W], of any strides (in elements), into a map. Pad lanes become zero.
 struct ToBlocked {
   MapShape shape;
   DataType dtype = DataType::kFloat;  // of the map
@@ -77,6 +79,7 @@ struct ToBlocked {
   int64_t strides[4] = {};
   void* map = nullptr;
 };
+// Copies a map into a plain float [N, C, H, W].
 struct ToPlain {
   MapShape shape;
   DataType dtype = DataType::kFloat;
@@ -84,7 +87,7 @@ struct ToPlain {
   float* plain = nullptr;  // contiguous [N, C, H, W]
 };
 
-// output = activation(sum of inputs); with kRelu and a mask: as NormForward's.
+// output = activation(sum of inputs). With kRelu the kernel may also write a mask, as NormForward does.
 struct SumForward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
@@ -104,7 +107,8 @@ struct ActivationForward {
   void* output = nullptr;  // may be `input`
 };
 
-// input_gradient (+)= (sum of gradients) * activation'(input); where mask is given: * the mask's bits instead.
+// input_gradient (+)= (sum of gradients) * activation'(input). A mask's bits take the place of the derivative where it
+// is given; `input` is then not read.
 struct ActivationBackward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
@@ -119,11 +123,12 @@ struct ActivationBackward {
 
 struct Window {
   int64_t kernel_height = 1, kernel_width = 1, stride_height = 1, stride_width = 1;
-  int64_t top = 0, left = 0;  // padding; at the bottom and right whatever the output's size asks for
+  int64_t top = 0, left = 0;  // padding; the output's size determines that at the bottom and right
 };
 
-// Maximum over the pixels inside the image; the first of equal ones in row order gets the gradient. `place` keeps
-// which: the index in the window, one byte an output element (kernels up to 255 pixels).
+// Takes each window's maximum over the pixels inside the image. Of equal pixels the first in row order counts, of
+// several NaN the last (as in PyTorch), and gets the gradient. `place` receives its index in the window, one byte an
+// output element, so a window has at most 255 pixels.
 struct MaxPoolForward {
   MapShape input_shape, output_shape;
   DataType dtype = DataType::kFloat;
@@ -142,8 +147,8 @@ struct MaxPoolBackward {
   bool accumulate = false;
 };
 
-// Average over a window: divided by the pixels inside the image, or by those inside the padded one
-// (`bottom` and `right` say how far that reaches; nn::Pool::count_padding).
+// Averages over windows. The divisor is the number of pixels inside the image or, with `count_padding` (nn::Pool),
+// inside the padded image, which reaches `bottom` and `right` pixels further.
 struct AveragePool {
   MapShape input_shape, output_shape;
   DataType dtype = DataType::kFloat;
@@ -155,7 +160,8 @@ struct AveragePool {
   bool accumulate = false;      // backward only
 };
 
-// float [batch, in] x weight [out, in] + bias -> float [batch, out]; all contiguous, bias null: none.
+// output [batch, out] = input [batch, in] * weight [out, in]^T + bias [out]: float, contiguous, at most kMostSamples
+// samples. A null bias counts as zeros.
 struct LinearForward {
   static constexpr int64_t kMostSamples = 4;
   int64_t batch = 1, in = 1, out = 1;
@@ -163,12 +169,12 @@ struct LinearForward {
   float* output = nullptr;
 };
 
-// map -> float [N, C] means over pixels; backward: map (+)= gradient / pixels.
+// output = the mean of each channel over its pixels. Backward: input_gradient (+)= gradient / pixels.
 struct GlobalAverageForward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
   const void* input = nullptr;
-  float* output = nullptr;  // contiguous
+  float* output = nullptr;  // [N, C] contiguous
 };
 struct GlobalAverageBackward {
   MapShape shape;
@@ -178,7 +184,8 @@ struct GlobalAverageBackward {
   bool accumulate = false;
 };
 
-// output = input * factor [+ residual], factor float [N, C] contiguous (squeeze-and-excitation, layer scale).
+// output = input * factor [+ residual], with a factor for each channel of each sample, float [N, C] contiguous:
+// squeeze-and-excitation, layer scale.
 struct ScaleChannelsForward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
@@ -198,9 +205,9 @@ struct ScaleChannelsBackward {
   float* factor_gradient = nullptr;  // [N, C] out: sum over pixels of gradient * input
 };
 
-// Copies channels [from, from + count) of `source` to channels [to, to + count) of `target`: one input of a concat, its
-// backward, channel padding. Other channels of `target` stay as they are, or become zero with `clear_rest`; pad lanes
-// become zero in every block that is written to (with `clear_rest`: all).
+// Copies channels [from, from + count) of `source` to channels [to, to + count) of `target`, for concatenation, its
+// backward and channel padding. Other channels of `target` stay as they are, or become zero with `clear_rest`. Pad
+// lanes become zero in every block that is written to (with `clear_rest`: in all).
 struct CopyChannels {
   MapShape source_shape, target_shape;
   DataType dtype = DataType::kFloat;
@@ -221,7 +228,7 @@ struct PermuteChannels {
   bool accumulate = false;
 };
 
-// nn::LocalResponseNorm. Backward computes the sums again.
+// nn::LocalResponseNorm and its backward, which computes the windows' sums again.
 struct LocalResponseForward {
   MapShape shape;
   DataType dtype = DataType::kFloat;
@@ -241,15 +248,15 @@ struct LocalResponseBackward {
   bool accumulate = false;
 };
 
-// Convolution on maps as they lie, for what oneDNN has no kernel for, or only one that multiplies many zeros. Groups
-// are `lanes` neighbouring channels within a block (1: depthwise), or, where `lanes` is the block, anything: then a
-// block is made from all blocks that its groups reach into.
+// Convolves maps in blocked layout where oneDNN has no kernel, or only one that multiplies many zeros. With `lanes`
+// below the block, each group is `lanes` neighbouring channels of one block (1: depthwise). With `lanes` equal to the
+// block, groups may be anything: a block is then computed from all blocks that its groups reach into.
 struct LaneConvolution {
   MapShape input_shape, output_shape;  // of the convolution's forward
   DataType dtype = DataType::kFloat;
   int64_t lanes = 1;
   int64_t group_in = 1, group_out = 1;          // channels of a group
-  int64_t input_blocks = 1, output_blocks = 1;  // that a block of the other side reaches into, at most
+  int64_t input_blocks = 1, output_blocks = 1;  // the most that a block of the other side reaches into
   Window window;
   int64_t dilation_height = 1, dilation_width = 1;
   int threads = 1;          // of the team
@@ -258,7 +265,7 @@ struct LaneConvolution {
   struct Blocks {
     int64_t first = 0, count = 0;
   };
-  // That block `b` of the output, or of the input, reaches into.
+  // Return the blocks of the other side that block `b` of the output, or of the input, reaches into.
   [[gnu::always_inline]] Blocks inputs_of(int64_t b) const { return reached(b, output_shape, group_out, group_in); }
   [[gnu::always_inline]] Blocks outputs_of(int64_t b) const { return reached(b, input_shape, group_in, group_out); }
   [[gnu::always_inline]] static Blocks reached(int64_t b, const MapShape& from, int64_t from_group, int64_t to_group) {
@@ -267,22 +274,23 @@ struct LaneConvolution {
     return {first_block, (((end - 1) / from_group + 1) * to_group - 1) / from.block + 1 - first_block};
   }
 
-  // Of an output and an input block.
+  // Returns the number of pairs of an output block and an input block.
   [[gnu::always_inline]] int64_t pairs() const { return output_shape.blocks() * input_blocks; }
   [[gnu::always_inline]] int64_t window_pixels() const { return window.kernel_height * window.kernel_width; }
-  // Floats of the weights, forward and backward to the data.
+  // Return the number of floats in the packed weights: forward's, and those of the backward to the data.
   [[gnu::always_inline]] int64_t weights() const { return pairs() * window_pixels() * lanes * input_shape.block; }
   [[gnu::always_inline]] int64_t transposed_weights() const {
     return input_shape.blocks() * output_blocks * window_pixels() * lanes * input_shape.block;
   }
 
-  // Each thread keeps the rows that a row's windows cover as floats, zeros beside them, and as long as several blocks
-  // are added up a row of sums. Outputs are made kTile neighbours at a time, over the end of the row, too.
+  // Each thread keeps the rows that one row of windows covers as floats, with zeros beside them, and a row of sums
+  // while it adds up several blocks. Outputs are computed kTile neighbours at a time, also beyond the end of the row.
   static constexpr int64_t kTile = 8;
   [[gnu::always_inline]] static int64_t tiles(int64_t pixels) { return (pixels + kTile - 1) / kTile * kTile; }
   [[gnu::always_inline]] int64_t kept_rows() const { return (window.kernel_height - 1) * dilation_height + 1; }
   [[gnu::always_inline]] int64_t reach() const { return (window.kernel_width - 1) * dilation_width; }
-  // Pixels of the input's rows that windows in a phase of the row's end at, backward.
+  // Returns, for the backward to the data, the pixels of an input row whose places are equal modulo the stride (a
+  // phase), rounded up to tiles.
   [[gnu::always_inline]] int64_t phase_pixels() const {
     return tiles((input_shape.width + window.stride_width - 1) / window.stride_width);
   }
@@ -297,7 +305,7 @@ struct LaneConvolution {
     const int64_t forward = tiles(output_shape.width), backward = phase_pixels() * window.stride_width;
     return forward > backward ? forward : backward;
   }
-  // Of one thread, in floats.
+  // Returns the scratch memory of one thread, in floats.
   [[gnu::always_inline]] int64_t thread_scratch() const {
     const int64_t words = kept_rows() + window.kernel_height + window.stride_width * window.kernel_width;
     const int64_t blocks =
@@ -306,9 +314,9 @@ struct LaneConvolution {
   }
   [[gnu::always_inline]] int64_t scratch_bytes() const { return threads * thread_scratch() * int64_t{sizeof(float)}; }
 };
-// weights: float [output block][input block][kernel row][kernel column][i < lanes][lane], from input channel i of the
-// lane's group (of the block, where `lanes` is the block) to the lane's output channel. Input blocks are counted from
-// the first that the output block reaches into.
+// forward_weights: float [output block][input block][kernel row][kernel column][i < lanes][lane], from input channel i
+// of the lane's group (of the block, where `lanes` is the block) to the lane's output channel. Input blocks are counted
+// from the first that the output block reaches into.
 struct LaneConvolutionForward : LaneConvolution {
   const void* input = nullptr;
   const float* forward_weights = nullptr;
@@ -317,35 +325,36 @@ struct LaneConvolutionForward : LaneConvolution {
   UnitActivation activation = UnitActivation::kNone;  // kNone or kRelu
   void* output = nullptr;
 };
-// weights: the same, with the sides exchanged: float [input block][output block][kernel row][kernel column][o][lane].
+// backward_weights: float [input block][output block][kernel row][kernel column][o < lanes][lane], the same with the
+// sides exchanged.
 struct LaneConvolutionBackwardData : LaneConvolution {
   const void* gradient = nullptr;
   const float* backward_weights = nullptr;
   void* input_gradient = nullptr;
 };
-// The gradient of weights: float [output block][input block][kernel row][kernel column][o < lanes][lane], from the
-// lane's input channel to output channel o of its group (of the block).
+// weights_gradient: float [output block][input block][kernel row][kernel column][o < lanes][lane], from the lane's
+// input channel to output channel o of its group (of the block, where `lanes` is the block).
 struct LaneConvolutionBackwardWeights : LaneConvolution {
   const void* input = nullptr;
   const void* gradient = nullptr;
   float* weights_gradient = nullptr;
   float* bias_gradient = nullptr;  // [padded] or null
 
-  // Parts of the batch that are summed apart, so that there is work for many threads; added up at the end.
+  // Returns the number of parts of the batch that are summed separately, so that there is work for many threads, and
+  // added up at the end.
   [[gnu::always_inline]] int64_t pieces() const {
     const int64_t wanted = (64 + pairs() - 1) / pairs();
     return wanted < input_shape.batch ? wanted : input_shape.batch;
   }
   [[gnu::always_inline]] int64_t piece_sums() const { return weights() + output_shape.padded_channels(); }
-  // More than the others'.
+  // Adds memory for the parts' sums to what the other directions need.
   [[gnu::always_inline]] int64_t scratch_bytes() const {
     return LaneConvolution::scratch_bytes() + pieces() * piece_sums() * int64_t{sizeof(float)};
   }
 };
 
-// output = input * factor of each sample and, where channels are given, element: stochastic depth and dropout.
-// `factor` is float [N] (per_element false), or float [N, C, H, W] contiguous (true). Forward and backward are the
-// same.
+// output (+)= input * factor: stochastic depth, with a factor for each sample (float [N]), and dropout, with one for
+// each element (per_element; float [N, C, H, W] contiguous). The backward is the same operation on the gradient.
 struct ScaleSamples {
   MapShape shape;
   DataType dtype = DataType::kFloat;

@@ -1,5 +1,6 @@
-// Scaled dot product attention, a window and head at a time: all that it needs fits a second-level cache. The backward
-// makes the weights again from the scores and the logarithms of their sums, as Dao et al., "FlashAttention", 2022.
+// Scaled dot product attention, one window and head at a time, whose data fits a second-level cache. The backward
+// computes the attention weights again, from the scores and the logarithms of the sums of their exponentials, as in Dao
+// et al., "FlashAttention", 2022.
 #include <initializer_list>
 
 #include <math.h>
@@ -18,7 +19,7 @@ struct Place {
   int64_t sample, head, window;
 };
 
-// Matrices of one place. Rows are tokens, zeros beyond the last one up to a multiple of kLanes.
+// The matrices of one place. Rows are tokens. They are filled up with zeros to a multiple of kLanes.
 class Work {
  public:
   explicit Work(const AttentionPlaces& a)
@@ -28,7 +29,7 @@ class Work {
         padded((a.tokens + kLanes - 1) / kLanes * kLanes),
         depth(a.shape.channels / a.heads),
         memory_(new float[kMatrices * padded * depth + 2 * padded * padded + kLineFloats]) {
-    // A boundary of a cache line: vectors that cross two take twice as long.
+    // The matrices begin at a cache line: vectors that cross two lines take twice as long.
     auto address = reinterpret_cast<uintptr_t>(memory_);
     float* next = memory_ + (64 - address % 64) % 64 / sizeof(float);  // less than kLineFloats on
     for (float** matrix : {&queries, &keys, &values, &gradients, &across, &product}) {
@@ -43,7 +44,7 @@ class Work {
   Work& operator=(const Work&) = delete;
 
   [[gnu::always_inline]] float scale() const { return 1 / sqrtf(static_cast<float>(depth)); }
-  // Of the last vector of a row of scores.
+  // Returns which lanes of the vector at column j of a row of scores hold a token.
   [[gnu::always_inline]] Bits lanes_at(int64_t j) const { return first_lanes(smaller(kLanes, tokens - j)); }
 
   const AttentionPlaces& places;
@@ -51,7 +52,7 @@ class Work {
   float *queries, *keys, *values, *gradients;   // [padded, depth]
   float* across;                                // [depth, padded]
   float* product;                               // [padded, depth]
-  float *weights, *slopes;                      // [tokens, padded]: of keys, and the loss's by scores
+  float *weights, *slopes;                      // [tokens, padded]: attention weights, and the scores' gradients
 
  private:
   static constexpr int64_t kMatrices = 6, kLineFloats = 64 / sizeof(float);
@@ -69,7 +70,8 @@ Tokens output_of(const Work& w) {
   return {1, w.places.shape.pixels(), w.places.queries};
 }
 
-// Calls use(row, element) for each token and block of the head: where they are in `part` of a map.
+// Calls use(row, element) for each token and channel block of the head: `row` is its place in a matrix of Work,
+// `element` its place in `part` of a map.
 template <typename Use>
 [[gnu::always_inline]] inline void each_block(const Work& w, const Place& at, const Tokens& map, int64_t part,
                                               Use&& use) {
@@ -118,7 +120,8 @@ void turn(const Work& w, const float* rows, float* columns) {
   }
 }
 
-// w.weights = scores of w.queries, which are scaled, and w.keys.
+// Sets w.weights to the scores: products of w.queries, which are scaled already, and w.keys, with the bias and the -100
+// between regions.
 void score(const Work& w, const Place& at) {
   const AttentionPlaces& a = w.places;
   turn(w, w.keys, w.across);
@@ -151,7 +154,7 @@ void score(const Work& w, const Place& at) {
   return lanes[0];
 }
 
-// A row of scores becomes their exponentials, of which `offset` is taken off before; returns their sum.
+// Replaces each score of a row by exp(score - offset), and returns their sum.
 [[gnu::always_inline]] inline float exponentials(const Work& w, float* row, float offset) {
   Floats sum = {};
   for (int64_t j = 0; j < w.padded; j += kLanes) {
@@ -224,7 +227,8 @@ void attend_back(const AttentionBackward& a, Work& w, const Place& at) {
   scatter<T>(w, at, input_of(w), w.product, 1, a.input_gradient, kKeys, a.accumulate);
 }
 
-// Heads of samples by any thread; the windows of one in their order.
+// Calls use(work, place) for each place. Any thread takes a head of a sample; it goes through the windows in order,
+// since all of them add to the same gradient of the bias.
 template <typename Use>
 void each_place(const AttentionPlaces& a, const Use& use) {
 #pragma omp parallel

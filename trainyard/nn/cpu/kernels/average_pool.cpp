@@ -5,7 +5,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// By how many pixels a window's sum is divided, along one side: `start` is the window's first pixel.
+// Returns how many pixels of a window count along one side. `start` is the window's first pixel.
 [[gnu::always_inline]] inline int64_t counted(const AveragePool& a, int64_t start, int64_t kernel, int64_t extent,
                                               int64_t padding) {
   if (a.count_padding) return smaller(kernel, extent + padding - start);
@@ -42,7 +42,7 @@ void forward(const AveragePool& a) {
           for (int64_t j = columns.first; j < columns.last; ++j) sum += load(row + j * kLanes);
         }
         const Floats mean = sum / fill(static_cast<float>(row_count * columns_counted(a, w, x)));
-        store(out + x * kLanes, keep(mean, lanes));  // a window beside the image: 0 / 0
+        store(out + x * kLanes, keep(mean, lanes));  // pad lanes of a window beside the image are 0 / 0
       }
     }
   }

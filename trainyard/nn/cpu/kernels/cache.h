@@ -1,4 +1,4 @@
-// How large the last cache is, and which maps are written past it. With compiled_for.h's rules.
+// How large the last cache is, and which maps are written past it. Follows the rules of compiled_for.h.
 #pragma once
 
 #include <cpuid.h>
@@ -8,7 +8,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-// The largest cache that the processor describes; 0 if it describes none.
+// Returns the bytes of the largest cache that the processor describes; 0 if it describes none.
 inline int64_t described_cache_bytes() {
   constexpr unsigned kLeaves[] = {4, 0x8000001D};  // Intel's and AMD's
   int64_t largest = 0;
@@ -25,15 +25,16 @@ inline int64_t described_cache_bytes() {
   return largest;
 }
 
-// Of one last cache; sysconf gives the sum of all of an AMD processor, ten times what a core has.
+// Returns the bytes of one last-level cache, or 16 MiB where the processor describes none. sysconf cannot be used: on
+// AMD it gives the sum of all last-level caches, ten times what a core has.
 inline int64_t last_cache_bytes() {
   static const int64_t bytes = described_cache_bytes();
   return bytes > 0 ? bytes : int64_t{16} << 20;
 }
 
-// Whether a map is best written past the caches: when it is read again, little of it would still be there (the share
-// of one program in a very large cache is guessed to be 64 MiB). Not for a map over an input, whose lines are there
-// already.
+// Returns whether a map should be written past the caches: it is so large that little of it would still be there when
+// it is read (one program's share of a very large cache is guessed to be 64 MiB), and aligned to a vector. Not for a
+// map that is an input, too: its lines are in the cache already.
 template <typename T>
 inline bool goes_past_caches(const MapShape& shape, const void* map) {
   return shape.elements() * static_cast<int64_t>(sizeof(T)) > smaller(last_cache_bytes(), int64_t{64} << 20) &&

@@ -1,5 +1,6 @@
-// First include of every kernel source: which instruction set this compilation is for, and the scalar helpers of its
-// loops. Everything here has internal linkage: see kernels.h.
+// Every kernel source includes this first: it says which instruction set the source is compiled for, and has the scalar
+// helpers of its loops. Everything here, and in the headers that follow these rules, has internal linkage: see
+// kernels.h.
 //
 // Loops over lanes are written plainly, `for (int64_t c = 0; c < kLanes; ++c)`, over float[kLanes] locals: the compiler
 // turns them into one vector instruction.
@@ -41,7 +42,7 @@ template <>
 inline float narrow<float>(float value) {
   return value;
 }
-// To nearest, ties to even; NaN stays NaN.
+// Rounds to nearest, ties to even; NaN stays NaN.
 template <>
 inline Bfloat16 narrow<Bfloat16>(float value) {
   const uint32_t bits = __builtin_bit_cast(uint32_t, value);

@@ -23,7 +23,7 @@ struct Block {
     if (accumulate || kept != 0) old = load(to);
     store(to, merged(keep(accumulate ? old + value : value, copied), keep(old, kept)));
   }
-  // A whole block of unchanged lanes: nothing to compute.
+  // Returns whether the block is a whole source block, so that its bytes can be copied.
   bool is_plain() const { return copied == static_cast<Bits>(-1) && move == 0 && !accumulate; }
 };
 
@@ -43,7 +43,7 @@ Block<T> block_of(const CopyChannels& a, int64_t n, int64_t b) {
   block.accumulate = a.accumulate;
   const int64_t channel = a.from + b * kLanes - a.to, low = floor_of(channel);
   block.move = channel - low * kLanes;
-  // Lanes of blocks beside the source are not copied; any block does.
+  // No lane is copied from a block beside the source, so any block serves in its place.
   const auto image = [&](int64_t source) {
     const int64_t inside = smaller(larger(source, 0), from.blocks() - 1);
     return static_cast<const T*>(a.source) + (n * from.blocks() + inside) * from.pixels() * kLanes;

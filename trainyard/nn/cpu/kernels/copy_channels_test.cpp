@@ -15,7 +15,7 @@ const Channels kChannels[] = {{16, 16, 0, 0, 16},  {16, 32, 0, 16, 16}, {40, 40,
                               {17, 40, 0, 23, 17}, {40, 17, 23, 0, 17}, {40, 16, 5, 0, 16}, {1, 3, 0, 2, 1},
                               {40, 40, 33, 1, 5},  {16, 17, 0, 1, 16},  {64, 80, 7, 9, 50}, {3, 1, 1, 0, 1}};
 
-// Whether channel c is one that is copied.
+// Returns whether `channel` of the target is copied.
 bool copied(const Channels& c, int64_t channel) {
   return channel >= c.to && channel < c.to + c.count;
 }
@@ -53,7 +53,7 @@ TYPED_TEST(CopyChannelsTest, LeavesOrClearsOtherChannels) {
   }
 }
 
-// As a concat does it: nothing has written the target before, and inputs share blocks.
+// As concatenation does it: nothing has written the target before, and inputs share blocks.
 TYPED_TEST(CopyChannelsTest, FillsUnwrittenMemoryPartByPart) {
   for (DataType dtype : kDataTypes) {
     const std::vector<int64_t> counts = {3, 16, 1, 21, 9};

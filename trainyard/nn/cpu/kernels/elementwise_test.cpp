@@ -177,7 +177,7 @@ TYPED_TEST(ElementwiseTest, PassesGradientsBackThroughAMask) {
   }
 }
 
-// Past the caches: another instruction writes them.
+// Such maps are written past the caches, by another instruction.
 TYPED_TEST(ElementwiseTest, WritesMapsThatNoCacheHolds) {
   constexpr int64_t kBytes = int64_t{65} << 20;
   for (DataType dtype : kDataTypes) {
@@ -214,7 +214,7 @@ TYPED_TEST(ElementwiseTest, KeepsNan) {
   }
 }
 
-// As PyTorch's threshold_backward: not where the input is 0 or less.
+// As PyTorch's threshold_backward, which stops a gradient only where the input is 0 or less.
 TYPED_TEST(ElementwiseTest, GradientPassesNan) {
   const MapShape shape = this->shape(1, 5, 1, 1);
   for (DataType dtype : kDataTypes) {

@@ -1,7 +1,6 @@
-// How images lie in memory between the CPU plan's layers: blocks of channels,
-// [batch][channel block][height][width][lane], as oneDNN's nChw16c (AVX-512) and nChw8c (AVX2). A channel count that is
-// no multiple of the block is padded with lanes that are always zero, forward and backward: dirty ones would corrupt
-// the gradients of weights.
+// The layout of images between the CPU plan's layers: blocks of channels, [batch][channel block][height][width][lane],
+// as oneDNN's nChw16c (AVX-512) and nChw8c (AVX2). A channel count that is no multiple of the block is padded with
+// lanes that are always zero, forward and backward: other values would corrupt the gradients of weights.
 #pragma once
 
 #include <cstdint>

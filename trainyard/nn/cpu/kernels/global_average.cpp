@@ -4,7 +4,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Of `pixels` pixels: several sums side by side, none of them over more than kPiecePixels / 4, so that a channel of a
+// Returns the sum of `count` pixels. It is made of sums over at most kPiecePixels / 4 pixels, so that a channel of a
 // million pixels loses no digits.
 template <typename T>
 Floats sum_of(const T* pixels, int64_t count) {

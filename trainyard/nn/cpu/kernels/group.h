@@ -1,6 +1,6 @@
-// One or two pixels of a channel block at a time. Two pixels of fp32 are a register each. Two of bfloat16 are one
-// register of even channels (of both pixels) and one of odd ones: a shift and an "and" take them apart, without the
-// shuffles that putting each pixel in a register costs. With compiled_for.h's rules.
+// Loads and stores one or two pixels of a channel block at a time. Two pixels of fp32 fill a register each. Two of
+// bfloat16 become one register of their even channels and one of their odd ones: a shift and an "and" take these apart,
+// where a register for each pixel would cost shuffles. Follows the rules of compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/vector.h"
@@ -33,7 +33,7 @@ template <int pixels>
     past_caches ? stream(to + k * kLanes, parts[k]) : store(to + k * kLanes, parts[k]);
   }
 }
-// Each pixel is aligned, two need not be.
+// Writes two pixels past the caches. Each pixel is aligned to its size, the two together need not be.
 [[gnu::always_inline]] inline void stream_halves(Bfloat16* to, UnsignedInts both) {
 #if defined(TRAINYARD_KERNELS_AVX512)
   const auto bits = __builtin_bit_cast(__m512i, both);
@@ -45,8 +45,8 @@ template <int pixels>
   _mm_stream_si128(reinterpret_cast<__m128i*>(to + kLanes), _mm256_extracti128_si256(bits, 1));
 #endif
 }
-// Two pixels at a time are rounded without a look for NaN. One survives if its lower 16 bits are zero, as of those from
-// maps, from arithmetic, and from PerLane.
+// Two pixels are rounded without a test for NaN. A NaN survives that if its lower 16 bits are zero, as those from maps,
+// from arithmetic and from PerLane are.
 template <int pixels>
 [[gnu::always_inline]] inline void store_group(Bfloat16* to, const Floats* parts, bool past_caches) {
   if constexpr (pixels == 1) {
@@ -66,7 +66,7 @@ template <int pixels>
   }
 }
 
-// The bits of parts of a group of T in the order of memory, and back.
+// Stores a bit for each element of a group of T, in the order of memory: set where ReLU lets a gradient through.
 template <typename T, int pixels>
 [[gnu::always_inline]] inline void store_passing(uint8_t* mask, int64_t element, const Floats* parts) {
   if constexpr (pixels == 1) {
@@ -90,7 +90,7 @@ template <typename T, int pixels>
   }
 }
 
-// A number a lane, to be used with groups of T.
+// Holds a number for each lane, arranged for groups of T.
 template <typename T>
 class PerLane {
  public:
@@ -115,7 +115,7 @@ class PerLane {
   Floats one_, two_[2];
 };
 
-// A sum a lane over groups of T, in four accumulators.
+// Sums each lane over groups of T: pairs of pixels in two slots of two accumulators each, single pixels in one more.
 template <typename T>
 class LaneSums {
  public:

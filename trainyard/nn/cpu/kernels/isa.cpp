@@ -7,13 +7,13 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// The enumeration's values are masks of features in oneDNN 2.6 and later: more features, more bits.
+// In oneDNN 2.6 and later, the values of the enumeration are sets of bits, one for each feature.
 bool includes(dnnl::cpu_isa isa, dnnl::cpu_isa wanted) {
   return (static_cast<unsigned>(isa) & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
 }
 
 Isa detect() {
-  core::cpu_isa_limit();  // refuses an unknown one; what is known oneDNN obeys, too
+  core::cpu_isa_limit();  // throws for an unknown limit; oneDNN obeys the known ones itself
   const dnnl::cpu_isa effective = dnnl::get_effective_cpu_isa();
   if (includes(effective, dnnl::cpu_isa::avx512_core_bf16)) return Isa::kAvx512Bf16;
   return includes(effective, dnnl::cpu_isa::avx512_core) ? Isa::kAvx512 : Isa::kAvx2;

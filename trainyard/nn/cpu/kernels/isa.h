@@ -1,5 +1,5 @@
-// Which instruction set the CPU plan computes with: the highest that the processor, oneDNN and its limit
-// (DNNL_MAX_CPU_ISA, for tests of the smaller ones) allow. Decided once.
+// The instruction set that the CPU plan computes with: the highest that the processor, oneDNN and TRAINYARD_MAX_CPU_ISA
+// (core/system/cpu_isa.h) allow.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,13 @@ namespace trainyard::nn::cpu {
 
 enum class Isa : uint8_t { kAvx2, kAvx512, kAvx512Bf16 };
 
+// Returns the instruction set, which the first call determines. Throws kInvalidArgument for an unknown
+// TRAINYARD_MAX_CPU_ISA.
 Isa isa();
 const char* to_string(Isa isa);  // "AVX2", ...
 
-// Lanes of a channel block: 16 with AVX-512, 8 with AVX2 (oneDNN falls to its slow reference with the other).
+// Returns the lanes of a channel block: 16 with AVX-512, 8 with AVX2. With the other block, oneDNN has its slow
+// reference only.
 int64_t channel_block();
 
 }  // namespace trainyard::nn::cpu

@@ -1,5 +1,5 @@
-// The CPU plan's own kernels. Their sources are compiled once for each instruction set, in a namespace of its name
-// (trainyard_kernels in CMakeLists.txt), and chosen here by nn/cpu/kernels/isa.h. So that no code for a higher set
+// The CPU plan's own kernels. Their sources are compiled once for each instruction set (trainyard_kernels in
+// CMakeLists.txt), in a namespace named after it; the functions here choose by isa(). So that no code for a higher set
 // reaches a lower one through a shared inline function, those sources include only arguments.h and <cstdint>-like
 // headers, and keep their helpers in anonymous namespaces.
 #pragma once

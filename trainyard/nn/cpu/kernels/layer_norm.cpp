@@ -1,18 +1,19 @@
-// Layer norm over the channels of each pixel. Some neighbouring pixels are worked on at a time: their sums over
-// channels stay in registers, a lane a channel of a block, until a transposition adds the lanes up.
+// Layer norm over the channels of each pixel, for a tile of neighbouring pixels at a time. Their sums over channels
+// stay in registers, one lane for each channel of a block, until a transposition adds up the lanes.
 #include "trainyard/nn/cpu/kernels/output.h"
 #include "trainyard/nn/cpu/kernels/transpose.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Neighbouring pixels of a sample: the first, and how many of a tile there are. A missing one is counted as the last.
+// Neighbouring pixels of a sample: the first, and how many there are, fewer than usual at the end. The last one stands
+// in for a missing one.
 struct Tile {
   int64_t sample, first, count;
   [[gnu::always_inline]] int64_t pixel(int64_t p) const { return p < count ? p : count - 1; }
 };
 
-// The sum of each vector's lanes, one a lane.
+// Returns the sum of the lanes of rows[i] in lane i. Overwrites `rows`.
 [[gnu::always_inline]] inline Floats lane_sums(Floats (&rows)[kLanes]) {
   transpose(rows);
 #pragma GCC unroll 4
@@ -80,12 +81,12 @@ void forward(const LayerNormForward& a) {
   });
 }
 
-// Backward two sums a pixel are in registers.
+// The backward keeps two sums for each pixel in registers, so its tiles have half as many pixels.
 constexpr int64_t kHalf = kLanes / 2;
-// Pixels whose sums for weight and bias are added up in fp32 before they are in double.
+// The gradients of weight and bias are summed in fp32 over so many pixels, and then in double.
 constexpr int64_t kChunkPixels = 128;
 
-// `sums`: of the chunk, for each block the weight's lanes and then the bias's.
+// Adds to `sums`, which belong to a chunk and hold for each block the weight's lanes and then the bias's.
 template <bool whole, typename T>
 void pass_back(const LayerNormBackward& a, const Tile& tile, const Output<T>& output, float* sums) {
   const int64_t blocks = a.shape.blocks(), pixels = a.shape.pixels(), plane = pixels * kLanes;

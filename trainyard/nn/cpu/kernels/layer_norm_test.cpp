@@ -1,4 +1,4 @@
-// Against double by definition.
+// Layer norm's kernels against their definition in double precision.
 #include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {
@@ -28,7 +28,7 @@ struct Statistics {
   std::vector<float> mean, inverse;
 };
 
-// By definition, of a shape of width 1.
+// Returns the statistics by their definition. The map has a width of 1.
 Statistics statistics_of(const TestMap& map) {
   const MapShape& shape = map.shape();
   Statistics result;

@@ -1,4 +1,4 @@
-// A linear layer of a few samples: each weight is read once, so memory's speed is the limit, which BLAS misses by far
+// A linear layer for a few samples. Each weight is read once, so the speed of memory is the limit. BLAS is far from it
 // for such matrices.
 #include "trainyard/nn/cpu/kernels/vector.h"
 
@@ -14,7 +14,7 @@ float sum_of_lanes(Floats value) {
   return lanes[0];
 }
 
-// One row of weights times `samples` inputs; four sums side by side for each, so that no addition waits for another.
+// Multiplies one row of weights with `samples` inputs, in four sums for each, so that no addition waits for another.
 template <int samples>
 void row(const LinearForward& a, int64_t out) {
   const float* const weight = a.weight + out * a.in;

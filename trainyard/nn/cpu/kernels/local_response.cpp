@@ -1,5 +1,5 @@
-// Local response normalization. Channels of a window lie in lanes of neighbouring blocks; a window's sum is made of
-// blocks moved by a lane at a time.
+// Local response normalization. The channels of a window lie in lanes of neighbouring blocks; a window's sum is made of
+// blocks that are moved by one lane at a time.
 //
 //   s[c] = bias + alpha * sum of x[k]^2 over |k - c| <= radius, y[c] = x[c] * s[c]^-beta
 //   x'[c] = g[c] * s[c]^-beta - 2 * alpha * beta * x[c] * sum of g[k] * x[k] * s[k]^(-beta - 1) over |k - c| <= radius
@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kTilePixels = 16;
 
-// NaN of negative numbers and NaN. After logf of Moshier's Cephes library.
+// Returns log(x), and NaN for negative numbers and NaN. Subnormal numbers count as the smallest normal one. After logf
+// of Moshier's Cephes library.
 [[gnu::always_inline]] inline Floats logarithm(Floats x) {
   const Ints bits = __builtin_bit_cast(Ints, at_least(1.17549435e-38F, x));
   // x = 2^exponent * fraction, fraction from sqrt(1/2) to sqrt(2)
@@ -42,13 +43,14 @@ template <Power power>
   if constexpr (power == Power::kAny) return exponential(fill(-beta) * logarithm(s));
 }
 
-// For each lane of block `b`: the sum over channels up to `radius` away; term(block) gives a block's addends.
+// Returns, for each lane of block `b`, the sum over the channels up to `radius` away. term(block) gives the addends of
+// a block.
 template <typename Term>
 [[gnu::always_inline]] inline Floats window_sum(int64_t b, int64_t blocks, int64_t radius, const Term& term) {
   const auto term_or_zero = [&](int64_t block) __attribute__((always_inline)) {
     return block >= 0 && block < blocks ? term(block) : Floats{};
   };
-  // Channels first to last are lane 0's.
+  // Lane 0 sums the channels `first` to `last`.
   const int64_t first = b * kLanes - radius, last = b * kLanes + radius;
   int64_t block = first >= 0 ? first / kLanes : (first + 1) / kLanes - 1;
   Floats low = term_or_zero(block), sum = {};
@@ -109,7 +111,7 @@ void forward(const LocalResponseForward& a) {
         const Bits lanes = channel_lanes(a.shape, b);
         for (int64_t p = 0; p < tile.count; ++p) {
           const Floats y = load(input + tile.at(b, p)) * inverse_power<power>(tile.base(input, b, p), a.beta);
-          store(output + tile.at(b, p), keep(y, lanes));  // 0 / 0 where the bias is 0
+          store(output + tile.at(b, p), keep(y, lanes));  // pad lanes are 0 / 0 where the bias is 0
         }
       }
     }

@@ -16,7 +16,7 @@ const Case kCases[] = {{1, 2, 1, 1, 0.5},    {3, 1, 1, 0.5, 0.75},  {16, 4, 2, 1
                        {17, 5, 1, 0.1, 0.3}, {40, 9, 1, 0.2, 0.5},  {40, 17, 1, 0.1, 0.75}, {40, 0, 1, 1, 0.5},
                        {40, 40, 3, 0.1, 2},  {40, 100, 1, 0.1, 0.5}};
 
-// Sum over the channels of the window of c.
+// Returns the sum of term(k) over the channels k in the window of c.
 template <typename Term>
 double over_window(const Case& test, int64_t c, Term term) {
   double sum = 0;
@@ -76,7 +76,7 @@ TYPED_TEST(LocalResponseTest, ForwardAndBackward) {
   }
 }
 
-// Any power of small and large sums, and what lies outside the numbers that have one.
+// Powers of small and of large sums, and of negative sums, which have none.
 TYPED_TEST(LocalResponseTest, PowersOfExtremes) {
   for (const float beta : {0.5F, 0.75F, 0.3F, 1.5F}) {
     for (const double x : {1e-12, 1e-6, 1.0, 3e4, 1e12}) {

@@ -1,4 +1,4 @@
-// How large numbers are. Absolute values of floats compare as their bits do, and NaN's bits are above infinity's.
+// Finds the largest magnitude. Absolute values of floats compare as their bits do, and NaN's bits are above infinity's.
 #include "trainyard/nn/cpu/kernels/magnitude_arguments.h"
 #include "trainyard/nn/cpu/kernels/vector.h"
 
@@ -19,7 +19,7 @@ inline int32_t largest_lane(Ints value) {
   return largest;
 }
 
-// Of `count` elements, kLanes of them at a time.
+// Returns the bits of the largest absolute value of `count` elements.
 template <typename T>
 int32_t largest_of(const T* from, int64_t count) {
   Ints most[4] = {};

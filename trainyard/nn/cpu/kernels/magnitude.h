@@ -1,4 +1,4 @@
-// How large numbers are: kernels as those of kernels.h.
+// Kernels that find the largest magnitude. They are compiled and chosen as those of kernels.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/isa.h"

@@ -1,4 +1,4 @@
-// What the kernels of magnitude.h work on, by arguments.h's rules.
+// The arguments of magnitude.h's kernels. Follows the rules of arguments.h.
 #pragma once
 
 #include <cstdint>

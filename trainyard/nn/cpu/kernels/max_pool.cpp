@@ -12,7 +12,8 @@ struct Largest {
   Places place;
 };
 
-// Of pixels `rows` x `columns` of the window whose first pixel is at `corner`; a row of the image has `row` elements.
+// Returns the maximum of pixels `rows` x `columns` of the window whose first pixel is at `corner`, and its place. A row
+// of the image has `row` elements.
 template <typename T>
 [[gnu::always_inline]] inline Largest largest_of(const T* corner, int64_t row, int64_t kernel_width, Range rows,
                                                  Range columns) {
@@ -29,13 +30,13 @@ template <typename T>
     if ((columns.last - columns.first) % 2 == 1)
       nan = static_cast<Bits>(nan | unordered(pixel(i, columns.last - 1), pixel(i, columns.last - 1)));
   }
-  // From the last to the first, which stays.
+  // From the last to the first, so that the first of equal pixels stays.
   for (int64_t i = rows.last - 1; i >= rows.first; --i) {
     for (int64_t j = columns.last - 1; j >= columns.first; --j) {
       largest.place.set_where_equal(pixel(i, j), largest.value, i * kernel_width + j);
     }
   }
-  if (__builtin_expect(nan != 0, 0)) {  // it is the maximum, and the last one's place counts, as in PyTorch
+  if (__builtin_expect(nan != 0, 0)) {  // NaN is the maximum, and the last one's place counts, as in PyTorch
     for (int64_t i = rows.first; i < rows.last; ++i) {
       for (int64_t j = columns.first; j < columns.last; ++j) {
         const Floats x = pixel(i, j);
@@ -68,14 +69,14 @@ void forward(const MaxPoolForward& a) {
         const Largest largest = rows.covers(w.kernel_height) && columns.covers(w.kernel_width)
                                     ? largest_of(corner, row, w.kernel_width, {0, w.kernel_height}, {0, w.kernel_width})
                                     : largest_of(corner, row, w.kernel_width, rows, columns);
-        store(output + begin + x * kLanes, keep(largest.value, lanes));  // a window beside the image: no maximum
+        store(output + begin + x * kLanes, keep(largest.value, lanes));  // a window beside the image gave -infinity
         if (a.place != nullptr) largest.place.store_to(a.place + begin + x * kLanes);
       }
     }
   }
 }
 
-// One row of the image: what its pixels get from the windows that cover it.
+// Gathers for one row of the image what its pixels get from the windows that cover them.
 template <typename T, typename Known>
 class Gather {
  public:
@@ -94,7 +95,7 @@ class Gather {
     const int64_t width = a_.input_shape.width;
     int64_t x = 0;
     if constexpr (Known::kStride > 0) {
-      // All windows that a group of pixels can have are there from `first` to `last`.
+      // Groups from `first` to `last` have all the windows that can cover a group.
       const int64_t first = larger(kReach, (w_.left + Known::kStride - 1) / Known::kStride);
       const int64_t last = smaller(windows_, (width + w_.left) / Known::kStride);
       while (x < smaller(width, first * Known::kStride - w_.left)) pixel(x++);
@@ -123,7 +124,7 @@ class Gather {
     }
     put(x, sum);
   }
-  // The pixels from window q's first to the next window's. Those of one group have the same windows: q, q - 1, ...
+  // Gathers for the pixels from window q's first to the next window's: the windows q, q - 1, ... cover all of them.
   [[gnu::always_inline]] void group(int64_t q, int64_t x) const {
     Floats sums[Known::kStride] = {};
     for (int64_t i = rows_.first; i < rows_.last; ++i) {

@@ -9,8 +9,8 @@ namespace {
 // What both passes need of a block.
 struct Block {
   float scale[kLanes], shift[kLanes], mean[kLanes];
-  // input' = scale * (d - mean_gradient) + (input - mean) * slope; for the second pass. One value alone gives zero
-  // exactly.
+  // For the second pass: input' = scale * (d - mean_gradient) + (input - mean) * slope. In this form a channel with a
+  // single value gets exactly zero.
   float slope[kLanes], mean_gradient[kLanes];
 };
 
@@ -24,7 +24,7 @@ Block block_of(const NormBackward& a, int64_t block) {
   return result;
 }
 
-// d of the pixels from element `at`, given their input.
+// Loads d of the pixels from element `at` on, given their input x.
 template <typename T, UnitActivation kind, bool has_mask, int pixels>
 [[gnu::always_inline]] inline void load_gradient(const NormBackward& a, const PerLane<T>& scale,
                                                  const PerLane<T>& shift, int64_t at, const Floats* x, Floats* d) {
@@ -43,7 +43,7 @@ template <typename T, UnitActivation kind, bool has_mask, int pixels>
   }
 }
 
-// Sums of d and d * (input - mean); writes d down where it is wanted.
+// Sums d and d * (input - mean) over a span, and writes d where a.masked asks for it.
 template <typename T, UnitActivation kind, bool has_mask>
 void collect(const NormBackward& a, const Block& block, const Span& span, Sums& sums) {
   const T* const input = static_cast<const T*>(a.input);

@@ -1,5 +1,6 @@
-// Statistics in one pass: sums of x - pivot and its square, in fp32 over a span whose first pixel is the pivot (so a
-// large mean does not cancel the variance away), moved in double to one pivot a channel.
+// Statistics in one pass: sums of x - pivot and of its square. Over a span they are in fp32, and the pivot is the
+// span's first pixel, so that a large mean does not cancel the variance. In double they are then moved to one pivot for
+// each channel.
 #include <math.h>
 
 #include "trainyard/nn/cpu/kernels/affine.h"
@@ -10,7 +11,7 @@ namespace {
 template <typename T>
 void collect(const T* input, const T* block_pivot, const Span& span, Sums& sums) {
   float from[kLanes], to[kLanes], sum[kLanes], squares[kLanes];
-  // An infinite pivot would make NaN of the mean, which is infinite, too.
+  // With an infinite pivot the mean would become NaN instead of infinite.
   store(from, finite_or_zero(load(input + span.begin)));
   store(to, finite_or_zero(load(block_pivot)));
   const PerLane<T> pivot(from);

@@ -39,7 +39,7 @@ double activation(UnitActivation kind, double x) {
   return 0;
 }
 
-// By differences, so that no formula of the kernels stands here again.
+// Returns the derivative by differences, so that no formula of the kernels stands here again.
 double derivative(UnitActivation kind, double x) {
   const double step = 1e-6;
   return (activation(kind, x + step) - activation(kind, x - step)) / (2 * step);
@@ -89,7 +89,7 @@ class NormTest : public KernelTest<Kernels> {
   static Results run(const Case& c, TestMap input, TestMap residual, std::vector<TestMap> gradients,
                      const std::vector<float>& weight, const std::vector<float>& bias) {
     const MapShape& s = c.shape;
-    // Unwritten values show.
+    // Values that no kernel writes stay NaN.
     const std::vector<float> unwritten(s.padded_channels(), std::numeric_limits<float>::quiet_NaN());
     Results r = {.output = TestMap(s, c.dtype),
                  .input_gradient = TestMap(s, c.dtype),
@@ -174,7 +174,7 @@ class NormTest : public KernelTest<Kernels> {
     const auto u = [&](int64_t n, int64_t k, int64_t y, int64_t x) {
       return input.at(n, k, y, x) * scale[k] + shift[k] + (c.residual ? residual.at(n, k, y, x) : 0);
     };
-    // Scale and shift are rounded to fp32, which costs what the mean is in deviations.
+    // Scale and shift are rounded to fp32. The error grows with the mean, counted in deviations.
     const double slack = 2e-6 * (4 + std::abs(c.mean) / c.range);
     r.output.expect([&](auto... at) { return activation(c.activation, u(at...)); }, slack);
     expect_channels("mean", r.mean, mean, 1e-7, 1e-6 * c.range);
@@ -285,7 +285,8 @@ TYPED_TEST(NormTest, GivesTheSameBitsForAnyNumberOfThreads) {
   });
 }
 
-// Maps that no cache holds are written past the caches, where they are aligned: here once so and once not.
+// Maps that no cache holds are written past the caches where they are aligned. Of the two here one is aligned, the
+// other is not.
 TYPED_TEST(NormTest, GivesTheSameBitsPastTheCaches) {
   for (DataType dtype : kDataTypes) {
     const int64_t lane_bytes = TypeParam::kBlock * size_of(dtype), bytes = (int64_t{64} << 20) + 64 * lane_bytes;
@@ -386,7 +387,7 @@ TYPED_TEST(NormTest, LetsNanThrough) {
   }
 }
 
-// A checkpoint may hold any. Rounded to 16 bits as a number, all ones would become -0.
+// A checkpoint may hold NaN of any bits. Rounded to 16 bits as a number, 0x7FFFFFFF would become -0.
 TYPED_TEST(NormTest, LetsNanOfAnyBitsThrough) {
   const MapShape s = this->shape(1, 2, 1, 5);
   for (const uint32_t bits : {0x7FFFFFFFU, 0xFFFFFFFFU, 0x7F800001U, 0xFFC00000U}) {

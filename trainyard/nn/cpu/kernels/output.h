@@ -1,5 +1,5 @@
-// Writes of whole maps: past the caches where no cache would hold the map until it is read, for otherwise each of its
-// lines is read from memory before it is written. With compiled_for.h's rules.
+// Writes whole maps. A map that no cache would hold until it is read is written past the caches: otherwise each of its
+// lines would be read from memory before it is written. Follows the rules of compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/cache.h"

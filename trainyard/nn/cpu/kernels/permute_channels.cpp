@@ -4,7 +4,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// Where a block's lanes come from: from lanes `from` of block `source`, those in `lanes`.
+// Lanes of a target block that come from one source block: lane i in `lanes` is lane from[i] of block `source`.
 struct Part {
   int64_t source = 0;
   Ints from = {};

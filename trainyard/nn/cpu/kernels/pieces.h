@@ -1,4 +1,5 @@
-// How kernels without sums over pixels share out a map: any piece by any thread. With compiled_for.h's rules.
+// Divides a map among threads, for kernels without sums over pixels: any thread may take any piece. Follows the rules
+// of compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/output.h"

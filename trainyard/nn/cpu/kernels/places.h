@@ -1,4 +1,4 @@
-// Which pixel of its window an element came from: a byte a lane. With compiled_for.h's rules.
+// Keeps which pixel of its window an element came from: a byte a lane. Follows the rules of compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/vector.h"
@@ -11,7 +11,7 @@ struct Places {
   __m128i bytes;
 
   [[gnu::always_inline]] explicit Places(int64_t place) : bytes(_mm_set1_epi8(static_cast<char>(place))) {}
-  // `place` where a = b.
+  // Sets `place` where a = b.
   [[gnu::always_inline]] void set_where_equal(Floats a, Floats b, int64_t place) {
     bytes = _mm_mask_mov_epi8(bytes, _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ), Places(place).bytes);
   }
@@ -20,12 +20,12 @@ struct Places {
   }
   [[gnu::always_inline]] void store_to(uint8_t* to) const { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes); }
 };
-// sum + value where `places` are `place`.
+// Returns sum + value in the lanes whose byte in `places` is `place`, and sum in the others.
 [[gnu::always_inline]] inline Floats add_where(Floats sum, Floats value, const uint8_t* places, int64_t place) {
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(places));
   return _mm512_mask_add_ps(sum, _mm_cmpeq_epi8_mask(bytes, Places(place).bytes), sum, value);
 }
-// Lanes where either is NaN, as bits.
+// Returns the lanes where either is NaN.
 [[gnu::always_inline]] inline Bits unordered(Floats a, Floats b) {
   return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
 }

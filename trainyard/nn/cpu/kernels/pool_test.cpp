@@ -12,7 +12,7 @@ struct Case {
   int64_t bottom = 0, right = 0;  // padding, for averages that count it
 };
 
-// The windows' positions in one direction.
+// Returns the number of windows in one direction. With `hang` the last one may reach beyond the padding.
 int64_t outputs(int64_t extent, int64_t kernel, int64_t stride, int64_t before, int64_t after, bool hang) {
   const int64_t room = extent + before + after - kernel;
   const int64_t count = (hang ? (room + stride - 1) / stride : room / stride) + 1;
@@ -45,13 +45,13 @@ class PoolTest : public KernelTest<Kernels> {
     cases.push_back(pooled(odd, {15, 17, 1, 1, 3, 6}, 2, 5));    // larger than the image
     cases.push_back(pooled(odd, {12, 21, 2, 2, 1, 10}, 1, 10));  // 252 pixels
     cases.push_back(pooled(odd, {11, 7, 1, 1, 0, 0}, 0, 0));     // the whole image
-    cases.push_back(pooled(odd, {2, 2, 2, 2, 3, 4}, 4, 3));      // some beside the image
+    cases.push_back(pooled(odd, {2, 2, 2, 2, 3, 4}, 4, 3));      // some windows lie beside the image
     return cases;
   }
 };
 TYPED_TEST_SUITE(PoolTest, Compilations, CompilationName);
 
-// use(row, column) for the pixels of the image in the window of output pixel (y, x).
+// Calls use(row, column) for the pixels of the image in the window of output pixel (y, x).
 template <typename Use>
 void each_covered(const Case& c, int64_t y, int64_t x, Use use) {
   const Window& w = c.window;
@@ -90,7 +90,8 @@ int64_t divisor(const Case& c, bool count_padding, int64_t y, int64_t x) {
   return count;
 }
 
-// What arrives at each pixel, plain [n][channel][row][column], when scatter(n, channel, y, x, add) adds to pixels.
+// Returns a function of (n, channel, row, column): the sum of what scatter(n, channel, y, x, add) adds to this pixel
+// for all output pixels.
 template <typename Scatter>
 auto scattered(const Case& c, const TestMap& gradient, Scatter scatter) {
   const MapShape s = c.in;
@@ -105,7 +106,7 @@ auto scattered(const Case& c, const TestMap& gradient, Scatter scatter) {
   return [sums = std::move(sums), index](auto... at) { return sums[index(at...)]; };
 }
 
-// Equal numbers among them: which one is the maximum matters.
+// Returns numbers with equal ones among them, since it matters which one is the maximum.
 TestMap with_ties(const MapShape& shape, DataType dtype) {
   const TestMap numbers = TestMap::random(shape, dtype, 1);
   return TestMap::of(shape, dtype, [&](auto... at) { return std::round(2 * numbers.at(at...)) / 2 - 3; });
@@ -215,7 +216,7 @@ TYPED_TEST(PoolTest, MaximumOfNanIsNan) {
   }
 }
 
-// PyTorch takes the last one, and -infinity where there is nothing else.
+// PyTorch takes the last NaN. In a window of nothing but -infinity, that is the maximum.
 TYPED_TEST(PoolTest, GradientGoesToTheLastNan) {
   const MapShape in = this->shape(1, 2, 1, 3), out = this->shape(1, 2, 1, 1);
   const TestMap input = TestMap::of(in, DataType::kFloat, [&](int64_t, int64_t c, int64_t, int64_t x) {

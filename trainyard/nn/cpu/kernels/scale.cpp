@@ -6,7 +6,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// The values [N, C] of a block of a sample.
+// Loads the values of a block of a sample from `values` [N, C].
 [[gnu::always_inline]] inline Floats of_plane(const float* values, const MapShape& shape, int64_t plane) {
   const int64_t n = plane / shape.blocks(), b = plane % shape.blocks();
   return load_lanes(values + n * shape.channels + b * kLanes, channel_lanes(shape, b));
@@ -38,7 +38,7 @@ void scale_channels_back(const ScaleChannelsBackward& a) {
     const Floats factor = of_plane(a.factor, a.shape, plane);
     const int64_t end = (plane + 1) * pixels * kLanes;
     Floats total = {};
-    // Sums of few products at first: a channel of a million pixels loses no digits.
+    // Sums of few products are added up, so that a channel of a million pixels loses no digits.
     for (int64_t at = plane * pixels * kLanes; at < end;) {
       Floats sums[4] = {};
       const int64_t last = smaller(end, at + kPiecePixels * kLanes);

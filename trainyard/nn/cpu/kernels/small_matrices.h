@@ -1,4 +1,5 @@
-// Products of matrices that lie in a cache, for what is too small for oneDNN to be called. With compiled_for.h's rules.
+// Multiplies matrices that fit in a cache and are too small for a call of oneDNN to pay. Follows the rules of
+// compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/vector.h"
@@ -6,13 +7,13 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-// Where element (i, k) of a matrix is.
+// A matrix: element (i, k) is data[i * row + k * column].
 struct Strided {
   const float* data;
   int64_t row, column;  // strides
 };
 
-// Registers: kRows * kVectors sums, a row of vectors, one broadcast.
+// The size of a tile. Registers hold its kRows * kVectors sums, a row of kVectors vectors, and one number in all lanes.
 constexpr int kRows = 6;
 #if defined(TRAINYARD_KERNELS_AVX512)
 constexpr int kVectors = 4;
@@ -57,8 +58,8 @@ void multiply_columns(Strided left, const float* right, int64_t right_row, float
   for (; rows >= 1; next(1)) multiply_tile<1, vectors>(left, right, right_row, product, product_row, depth);
 }
 
-// product[i][j] = sum over k < depth of left(i, k) * right[k][j], for i < rows and j < columns, a multiple of kLanes;
-// rows of right and product are `right_row` and `product_row` floats apart.
+// Computes product[i][j] = sum over k < depth of left(i, k) * right[k][j], for i < rows and j < columns. `columns` is a
+// multiple of kLanes; rows of right and product are `right_row` and `product_row` floats apart.
 inline void multiply(const Strided& left, const float* right, int64_t right_row, float* product, int64_t product_row,
                      int64_t rows, int64_t columns, int64_t depth) {
   int64_t j = 0;

@@ -1,11 +1,11 @@
-// Between plain [N, C, H, W] floats and maps in blocked layout.
+// Copies between plain [N, C, H, W] floats and maps in blocked layout.
 #include "trainyard/nn/cpu/kernels/pieces.h"
 #include "trainyard/nn/cpu/kernels/transpose.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-// `count` neighbouring pixels of a row, `channels` channels, strides in floats.
+// Packs `count` neighbouring pixels of a row with `channels` channels. Strides count floats.
 template <typename T>
 void pack_row(const float* plain, int64_t channel_stride, int64_t pixel_stride, int64_t channels, int64_t count,
               T* map) {
@@ -35,7 +35,7 @@ void pack(const ToBlocked& a) {
   in_pieces(a.shape, [&](const Piece& piece) {
     const int64_t b = piece.plane % blocks, channels = smaller(kLanes, a.shape.channels - b * kLanes);
     const float* const plain = a.plain + piece.plane / blocks * a.strides[0] + b * kLanes * a.strides[1];
-    // Rows that follow each other without a gap are one.
+    // Rows that follow each other without a gap are treated as one.
     const int64_t row = a.strides[2] == width * a.strides[3] ? a.shape.pixels() : width;
     for (int64_t p = piece.first; p < piece.last;) {
       const int64_t x = p % row, count = smaller(piece.last - p, row - x);

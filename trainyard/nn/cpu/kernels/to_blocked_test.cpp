@@ -74,7 +74,8 @@ TYPED_TEST(ToBlockedTest, UnpacksContiguously) {
   }
 }
 
-// To nearest, ties to even, NaN stays NaN; also of the numbers that vcvtneps2bf16 takes for zero.
+// Rounds to nearest, ties to even, and NaN stays NaN. This holds for subnormal numbers, too, which the instruction
+// vcvtneps2bf16 takes for zero.
 TYPED_TEST(ToBlockedTest, RoundsToBfloat16) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<std::pair<float, float>> pairs = {{1.0F, 1.0F},

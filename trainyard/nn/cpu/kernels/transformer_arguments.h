@@ -1,4 +1,4 @@
-// What the kernels of layer norm and attention work on; with arguments.h's rules.
+// The arguments of the kernels of layer norm and attention. Follows the rules of arguments.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct LayerNormForward {
   float *mean = nullptr, *inverse_deviation = nullptr;  // [batch, pixels] out
 };
 
-// With xhat = (input - mean) * inverse_deviation and d = gradient * weight:
+// The backward of LayerNormForward. With xhat = (input - mean) * inverse_deviation and d = gradient * weight:
 //   weight' = sum gradient * xhat, bias' = sum gradient, over batch and pixels
 //   input' (+)= inverse_deviation * (d - mean(d) - xhat * mean(d * xhat)), the means over channels
 struct LayerNormBackward {
@@ -33,17 +33,17 @@ struct LayerNormBackward {
   float *weight_gradient = nullptr, *bias_gradient = nullptr;  // [padded] out
 };
 
-// nn::Attention. Heads fill whole blocks: shape.channels / heads is a multiple of the block. Scores are kept for a
-// window and a head at a time, in the thread's scratch memory.
+// nn::Attention, for heads that fill whole blocks: shape.channels / heads is a multiple of the block. A thread computes
+// one window and head at a time and keeps its scores in memory of its own.
 struct AttentionPlaces {
   MapShape shape;         // of the output; the input has three times its channels: queries, keys, values
   int64_t pixels_in = 1;  // of the input
   DataType dtype = DataType::kFloat;
   int64_t heads = 1, windows = 1, tokens = 1;
-  int64_t queries = 1;  // of a window: its first tokens; where that are not all, the output has no other pixels
+  int64_t queries = 1;               // how many first tokens of a window ask; the output has their pixels only
   const int32_t* pixels = nullptr;   // [windows, tokens]: of the input
-  const int32_t* regions = nullptr;  // [windows, tokens] or null: -100 is added between tokens of different ones
-  const float* bias = nullptr;       // [heads, tokens, tokens] or null: is added to scores, of all tokens
+  const int32_t* regions = nullptr;  // [windows, tokens] or null: between tokens of different ones, scores get -100
+  const float* bias = nullptr;       // [heads, tokens, tokens] or null: added to the scores
 };
 struct AttentionForward {
   AttentionPlaces places;
@@ -58,8 +58,7 @@ struct AttentionBackward {
   const float* log_sums = nullptr;
   void* input_gradient = nullptr;
   bool accumulate = false;
-  float* bias_gradient =
-      nullptr;  // [batch, heads, tokens, tokens] out where there is a bias: each sample's, to be summed
+  float* bias_gradient = nullptr;  // [batch, heads, tokens, tokens] out with a bias: one a sample, to be summed
 };
 
 }  // namespace trainyard::nn::cpu

@@ -1,5 +1,5 @@
-// Between kLanes neighbouring pixels of kLanes planes (plain images) and the same pixels of a channel block. With
-// compiled_for.h's rules.
+// Moves kLanes neighbouring pixels from kLanes planes (plain images) to a channel block, and back. Follows the rules of
+// compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/vector.h"
@@ -7,7 +7,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-// Rows become columns: each of log2(kLanes) rounds interleaves the upper half of the rows with the lower.
+// Transposes a square: each of log2(kLanes) rounds interleaves the upper half of the rows with the lower.
 [[gnu::always_inline]] inline void transpose(Floats (&rows)[kLanes]) {
 #pragma GCC unroll 4
   for (int64_t round = 1; round < kLanes; round *= 2) {
@@ -28,13 +28,13 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
   }
 }
 
-// The first `count` lanes.
+// Returns the first `count` lanes.
 [[gnu::always_inline]] inline Bits first_lanes(int64_t count) {
   return static_cast<Bits>((1U << count) - 1);
 }
 
-// pixels[i] = the channels of pixel i, from planes `stride` floats apart; `count` pixels, `channels` channels. Zeros
-// elsewhere.
+// Sets pixels[i] to the channels of pixel i, for `count` pixels of `channels` planes that are `stride` floats apart.
+// All else becomes zero.
 [[gnu::always_inline]] inline void load_planes(const float* planes, int64_t stride, int64_t channels, int64_t count,
                                                Floats (&pixels)[kLanes]) {
   if (channels == kLanes && count == kLanes) {
@@ -48,7 +48,7 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
   transpose(pixels);
 }
 
-// The reverse: planes of `channels` channels get `count` pixels.
+// Does the reverse: writes `count` pixels to `channels` planes. Overwrites `pixels`.
 [[gnu::always_inline]] inline void store_planes(float* planes, int64_t stride, int64_t channels, int64_t count,
                                                 Floats (&pixels)[kLanes]) {
   transpose(pixels);

@@ -1,11 +1,12 @@
-// One channel block in one register: Floats, its loads from and stores to maps of either dtype, and bits, one a lane.
-// With compiled_for.h's rules. Needed where plain loops over lanes do not become the instructions wanted.
+// One channel block in one register: Floats, its loads from and stores to maps of either dtype, and Bits, with one bit
+// a lane. For loops over lanes that the compiler does not turn into the instructions wanted. Follows the rules of
+// compiled_for.h.
 //
-// +, -, *, / and comparisons of Floats are the compiler's; products and sums are never contracted (ISO mode), so what
-// is fused says so with multiply_add: forward and backward then compute the same bits.
+// +, -, *, / and comparisons of Floats are the compiler's. It compiles in ISO mode, which never contracts a product and
+// a sum: where they shall be fused, the code says multiply_add. So forward and backward compute the same bits.
 #pragma once
 
-// gcc 12 takes the "undefined" operands of its own intrinsics for mistakes (its bug 105593).
+// gcc 12 warns of the undefined operands that its own intrinsics use on purpose (GCC bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if !defined(__clang__)
@@ -37,7 +38,7 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Floats multiply_add(Floats a, Floats b, Floats c) {
   return TRAINYARD_VECTOR(fmadd_ps)(a, b, c);
 }
-// NaN where `value` is NaN.
+// Returns the larger, or in at_most() the smaller, of `bound` and `value`; NaN where `value` is NaN.
 [[gnu::always_inline]] inline Floats at_least(float bound, Floats value) {
   return TRAINYARD_VECTOR(max_ps)(fill(bound), value);
 }
@@ -47,7 +48,7 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline Floats absolute(Floats value) {
   return __builtin_bit_cast(Floats, __builtin_bit_cast(Ints, value) & 0x7FFFFFFF);
 }
-// The bits of both: joins values each of which is zero where the other is not.
+// Returns the bits of both: joins two values of which one is zero in each lane.
 [[gnu::always_inline]] inline Floats merged(Floats a, Floats b) {
   return __builtin_bit_cast(Floats, __builtin_bit_cast(Ints, a) | __builtin_bit_cast(Ints, b));
 }
@@ -56,25 +57,25 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
                                         (__builtin_bit_cast(Ints, sign) & static_cast<int32_t>(0x80000000U)));
 }
 
-// `b` where either is NaN.
+// Returns the larger of `a` and `b`; `b` where either is NaN.
 [[gnu::always_inline]] inline Floats maximum(Floats a, Floats b) {
   return TRAINYARD_VECTOR(max_ps)(a, b);
 }
-// 0 where `value` is infinite or NaN.
+// Returns `value`, or 0 where it is infinite or NaN.
 [[gnu::always_inline]] inline Floats finite_or_zero(Floats value) {
   return value - value == Floats{} ? value : Floats{};
 }
 [[gnu::always_inline]] inline Floats square_root(Floats value) {
   return TRAINYARD_VECTOR(sqrt_ps)(value);
 }
-// value * 2^power, for `value` from 1/2 to 2 and a whole `power` in [-200, 200]; infinity beyond the floats, and 0
-// where a subnormal number would slow all that follows down.
+// Returns value * 2^power, for `value` from 1/2 to 2 and a whole `power` in [-200, 200]. The result is infinity above
+// the range of floats, and 0 for a power below -126: a subnormal number would slow down all that follows.
 [[gnu::always_inline]] inline Floats times_power_of_two(Floats value, Floats power) {
 #if defined(TRAINYARD_KERNELS_AVX512)
   const __mmask16 normal = _mm512_cmp_ps_mask(power, _mm512_set1_ps(-126.0F), _CMP_NLT_UQ);  // or NaN
   return _mm512_maskz_scalef_ps(normal, value, power);
 #else
-  // Two factors, each of which is a float.
+  // 2^power may be outside the range of floats, its two factors are not.
   const Ints whole = __builtin_convertvector(power, Ints), half = whole >> 1;
   const auto factor = [](Ints exponent) { return __builtin_bit_cast(Floats, (exponent + 127) << 23); };
   const Floats product = value * factor(half) * factor(whole - half);
@@ -88,7 +89,7 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline void store(float* to, Floats value) {
   TRAINYARD_VECTOR(storeu_ps)(to, value);
 }
-// Past the caches (`to` aligned to a vector); others see it after a fence.
+// Writes past the caches; `to` is aligned to a vector. Other threads see the value after a fence.
 [[gnu::always_inline]] inline void stream(float* to, Floats value) {
   TRAINYARD_VECTOR(stream_ps)(to, value);
 }
@@ -98,7 +99,7 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
-// As narrow<Bfloat16>. (vcvtneps2bf16 would not do: it takes subnormal numbers for zero.)
+// Rounds as narrow<Bfloat16>. (The instruction vcvtneps2bf16 would not do: it takes subnormal numbers for zero.)
 [[gnu::always_inline]] inline __m256i rounded(Floats value) {
   const __m512i bits = _mm512_castps_si512(value), upper = _mm512_srli_epi32(bits, 16);
   const __m512i half = _mm512_add_epi32(_mm512_and_si512(upper, _mm512_set1_epi32(1)), _mm512_set1_epi32(0x7FFF));
@@ -112,21 +113,21 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 [[gnu::always_inline]] inline void stream(Bfloat16* to, Floats value) {
   _mm256_stream_si256(reinterpret_cast<__m256i*>(to), rounded(value));
 }
-// Lanes where ReLU lets a gradient through, as in PyTorch: not where the value is 0 or less. NaN does.
+// Returns the lanes where ReLU lets a gradient through, as in PyTorch: those above 0 and NaN.
 [[gnu::always_inline]] inline Bits passing(Floats value) {
   return _mm512_cmp_ps_mask(value, _mm512_setzero_ps(), _CMP_NLE_UQ);
 }
 [[gnu::always_inline]] inline Floats keep(Floats value, Bits lanes) {
   return _mm512_maskz_mov_ps(lanes, value);
 }
-// Of the lanes in `lanes` only; others are zero and their memory is not touched.
+// Loads the lanes in `lanes` only. The others become zero, and their memory is not touched.
 [[gnu::always_inline]] inline Floats load_lanes(const float* from, Bits lanes) {
   return _mm512_maskz_loadu_ps(lanes, from);
 }
 [[gnu::always_inline]] inline void store_lanes(float* to, Floats value, Bits lanes) {
   _mm512_mask_storeu_ps(to, lanes, value);
 }
-// Lane i is lane index[i] of low's, counting on with high's; index < 2 * kLanes.
+// Returns, in lane i, lane index[i] of `low` and `high` one behind the other; index[i] is below 2 * kLanes.
 [[gnu::always_inline]] inline Floats pick(Floats low, Floats high, Ints index) {
   return _mm512_permutex2var_ps(low, __builtin_bit_cast(__m512i, index), high);
 }
@@ -179,7 +180,7 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 #endif
 #undef TRAINYARD_VECTOR
 
-// Bits of the pixel whose first element is `element`: one bit an element.
+// Loads the bits of the pixel whose first element is `element`, from a mask with one bit an element.
 [[gnu::always_inline]] inline Bits load_bits(const uint8_t* mask, int64_t element) {
   Bits bits;
   __builtin_memcpy(&bits, mask + element / 8, sizeof(bits));
@@ -189,7 +190,7 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
   __builtin_memcpy(mask + element / 8, &bits, sizeof(bits));
 }
 
-// Lanes `by`, by + 1, ...: indices that `pick` takes to move lanes down. 0 <= by <= kLanes
+// Returns the indices by, by + 1, ..., with which pick() moves lanes down; 0 <= by <= kLanes.
 [[gnu::always_inline]] inline Ints lanes_from(int64_t by) {
 #if defined(TRAINYARD_KERNELS_AVX512)
   return Ints{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15} + static_cast<int32_t>(by);
@@ -198,7 +199,7 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
 #endif
 }
 
-// Bits of block `b`'s lanes that hold a channel.
+// Returns the lanes of block `b` that hold a channel.
 [[gnu::always_inline]] inline Bits channel_lanes(const MapShape& shape, int64_t b) {
   return static_cast<Bits>((1U << smaller(shape.channels - b * kLanes, kLanes)) - 1);
 }

@@ -1,9 +1,9 @@
-// How batch normalization walks over a map: twice over every channel block, the second time from cache. With
-// compiled_for.h's rules.
+// How batch normalization walks over a map: twice over every channel block, the second time from cache. Follows the
+// rules of compiled_for.h.
 //
 // A wave is as many channel blocks (of all samples) as stay in cache between the two passes; it is cut into spans of at
-// most kSpanPixels pixels, worked on in the order of memory. Spans depend on the shape only, their sums are combined in
-// order, in double: the same bits for any number of threads.
+// most kSpanPixels pixels, worked on in the order of memory. Spans depend on the shape only, and their sums are
+// combined in order, in double: so the bits are the same for any number of threads.
 #pragma once
 
 #include <omp.h>
@@ -13,7 +13,8 @@
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 
-// Pixels of one channel block: `pixels` neighbours in each of `samples` samples. In elements.
+// Pixels of one channel block: `pixels` neighbours in each of `samples` samples. `begin` and `sample_stride` count
+// elements.
 struct Span {
   int64_t begin, sample_stride, samples, pixels;
 };
@@ -54,10 +55,11 @@ class Spans {
         groups_((shape.batch + samples_ - 1) / samples_) {}
 
   int64_t count() const { return groups_ * blocks_ * parts_; }
+  // Returns the number of spans of one block.
   int64_t a_block() const { return groups_ * parts_; }
-  // Of the first one.
+  // Returns the block of a span, counted from the first of these blocks.
   int64_t block(int64_t span) const { return span / parts_ % blocks_; }
-  // Which is the k-th of a block's.
+  // Returns the index of a block's k-th span.
   int64_t of_block(int64_t block, int64_t k) const { return (k / parts_ * blocks_ + block) * parts_ + k % parts_; }
   Span operator[](int64_t span) const {
     const int64_t sample = span / parts_ / blocks_ * samples_, part = span % parts_, pixels = shape_.pixels();
@@ -71,7 +73,7 @@ class Spans {
  private:
   MapShape shape_;
   int64_t first_, blocks_;
-  int64_t parts_, samples_, groups_;  // parts a sample, or samples a span
+  int64_t parts_, samples_, groups_;  // parts of a sample, samples in a span, groups of so many samples
 };
 
 // Two sums a lane.
@@ -79,8 +81,8 @@ struct Sums {
   double first[kLanes], second[kLanes];
 };
 
-// For each block: collect(block, span, sums) over all its spans, then state = combine(block, total sums), then
-// apply(state, span) over all spans. `pixel_bytes`: what the first pass reads for a pixel of a block.
+// For each block: calls collect(block, span, sums) over all its spans, then state = combine(block, total sums), then
+// apply(state, span) over all spans. `pixel_bytes` is what the first pass reads for one pixel of a block.
 template <typename State, typename Collect, typename Combine, typename Apply>
 void in_waves(const MapShape& shape, int64_t pixel_bytes, const Collect& collect, const Combine& combine,
               const Apply& apply) {
@@ -112,7 +114,7 @@ void in_waves(const MapShape& shape, int64_t pixel_bytes, const Collect& collect
         states[b] = combine(first + b, total);
       }
 #pragma omp barrier
-      // Backwards: what was read last is in cache most surely.
+      // Backwards, because what was read last is most likely still in cache.
       for (int64_t i = end; i-- > begin;) apply(states[spans.block(i)], spans[i]);
     }
     _mm_sfence();  // of stores past the caches

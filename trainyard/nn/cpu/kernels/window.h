@@ -1,4 +1,4 @@
-// Which pixels a pooling window covers, and which windows cover a pixel. With compiled_for.h's rules.
+// Which pixels a pooling window covers, and which windows cover a pixel. Follows the rules of compiled_for.h.
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/vector.h"
@@ -11,17 +11,18 @@ struct Range {
   [[gnu::always_inline]] bool covers(int64_t count) const { return first == 0 && last == count; }
 };
 
-// Offsets in a window that lie inside an image of `extent` pixels, when the window starts at pixel `start`.
+// Returns the offsets in a window that lie inside an image of `extent` pixels, when the window starts at pixel `start`.
 [[gnu::always_inline]] inline Range inside(int64_t start, int64_t kernel, int64_t extent) {
   return {larger(0, -start), smaller(kernel, extent - start)};
 }
 
-// Windows that cover `at`, a pixel counted from the padded image's edge.
+// Returns the windows that cover `at`, a pixel counted from the padded image's edge.
 [[gnu::always_inline]] inline Range covering(int64_t at, int64_t kernel, int64_t stride, int64_t windows) {
   return {at < kernel ? 0 : (at - kernel) / stride + 1, smaller(windows, at / stride + 1)};
 }
 
-// A square kernel and stride known when compiling, or with 0 not: loops over usual windows are unrolled.
+// A square kernel and stride that are known when compiling, so that the loops over usual windows are unrolled; 0: not
+// known.
 template <int64_t kernel, int64_t stride>
 struct KnownWindow {
   static constexpr int64_t kKernel = kernel, kStride = stride;

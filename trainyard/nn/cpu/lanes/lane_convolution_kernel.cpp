@@ -1,12 +1,12 @@
-// Convolution on lanes, forward and backward to the input, which are one thing: a pixel is a sum over pixels of rows,
-// at places that repeat with a period. Forward the period is 1 and neighbours' places lie a stride apart; backward the
-// period is the stride, and neighbours of a phase have neighbouring places.
+// Convolution on lanes, forward and backward to the input. Both are the same: a pixel is a sum over source pixels,
+// whose places in a row repeat with a period. Forward, the period is 1, and the places of neighbours are a stride
+// apart. Backward, the period is the stride, and neighbours of one phase have neighbouring places.
 #include "trainyard/nn/cpu/lanes/lane_rows.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
-constexpr int64_t kRowsAPart = 16;
+constexpr int64_t kRowsAPart = 16;  // rows of a block that make one piece of work
 #if defined(TRAINYARD_KERNELS_AVX512)
 constexpr int kNeighbours = 8;  // that registers have room for
 #else
@@ -29,7 +29,7 @@ struct Task {
   int64_t phases() const { return transposed ? a.window.stride_width : 1; }
   int64_t step() const { return transposed ? 1 : a.window.stride_width; }
   int64_t margin() const { return transposed ? a.reach() : a.window.left; }
-  // The source row for a target row and a row of the window; -1: none.
+  // Returns the source row for a target row and a row of the window; -1: none.
   int64_t source_row(int64_t y, int64_t ky) const {
     const int64_t tap = ky * a.dilation_height - a.window.top, stride = a.window.stride_height;
     const int64_t at = transposed ? y - tap : y * stride + tap;
@@ -37,7 +37,8 @@ struct Task {
     const bool is_one = at >= 0 && (!transposed || at % stride == 0) && row < source_shape.height;
     return is_one ? row : -1;
   }
-  // The place in a row, counted from its margin, of the first pixel of a phase for a column of the window; -1: none.
+  // Returns the place in a source row, counted from its margin, that the first pixel of a phase reads for a column of
+  // the window; -1: none.
   int64_t source_column(int64_t phase, int64_t kx) const {
     const int64_t tap = kx * a.dilation_width - a.window.left, stride = a.window.stride_width;
     if (!transposed) return tap + margin();
@@ -47,7 +48,7 @@ struct Task {
   }
 };
 
-// sums[u] += pixel u times the weights, over the channels of a group; pixels lie `step` floats apart.
+// Computes sums[u] += pixel u times the weights, over the channels of a group. Pixels lie `step` floats apart.
 template <int lanes>
 [[gnu::always_inline]] inline void add_pixels(Floats (&sums)[kNeighbours], const float* pixels, int64_t step,
                                               const float* weights, const Spread<lanes>& spread) {
@@ -70,8 +71,8 @@ template <int lanes>
   }
 }
 
-// sums[u] += pixels u to u + width - 1 times the weights of a depthwise window's row, which are `next` floats apart: a
-// pixel that is loaded serves all sums that it belongs to.
+// Adds to sums[u] pixels u to u + width - 1 times the weights of a row of a depthwise window, which lie `next` floats
+// apart. A pixel that is loaded serves all sums that it belongs to.
 template <int width>
 [[gnu::always_inline]] inline void add_sliding_row(Floats (&sums)[kNeighbours], const float* pixels,
                                                    const float* weights, int64_t next) {
@@ -98,7 +99,7 @@ class Worker {
     }
   }
 
-  // Rows [first, last) of a block of a sample.
+  // Computes rows [first, last) of a block of a sample.
   void run(int64_t sample, int64_t block, int64_t first, int64_t last) {
     const LaneConvolution::Blocks sources = t_.transposed ? t_.a.outputs_of(block) : t_.a.inputs_of(block);
     rows_.forget();
@@ -148,7 +149,7 @@ class Worker {
   [[gnu::always_inline]] void add_window(Floats (&sums)[kNeighbours], int64_t x, const int64_t* columns,
                                          const float* weights) const {
     if constexpr (lanes == 1) {
-      // Neighbours a pixel apart, and so are the columns of a window.
+      // Neighbours are a pixel apart, and so are the columns of a window.
       if (t_.phases() == 1 && t_.step() == 1 && t_.a.dilation_width == 1) {
         if (width() == 3) return add_sliding_window<3>(sums, x, columns, weights);
         if (width() == 5) return add_sliding_window<5>(sums, x, columns, weights);

@@ -13,13 +13,13 @@ constexpr int kSums = 24;  // that registers have room for
 constexpr int kSums = 12;
 #endif
 
-// Of a row of the output: the pixels' gradients, and the input's pixels for the first column of a window.
+// A row of the output: its pixels' gradients, and the input's pixels for the first column of a window.
 struct Row {
   const float *gradients, *input;
   int64_t count, step, dilation;  // the last two in floats
 };
 
-// sums[column][o] += input * gradient of the o-th channel, over the row, for as many columns of a window.
+// Computes sums[column][o] += input * gradient of the o-th channel, over the row, for `columns` columns of a window.
 template <int lanes, int columns>
 [[gnu::always_inline]] inline void add_row(const Row& row, const Spread<lanes>& spread, float* sums) {
   Floats kept[columns][lanes];
@@ -46,8 +46,8 @@ template <int lanes, int columns>
   }
 }
 
-// The same of depthwise windows whose columns and whose neighbours are both a pixel apart: what one pixel of the output
-// loads of the input serves its neighbours, too.
+// Does the same for depthwise windows whose columns, and whose neighbours, are a pixel apart: what one pixel of the
+// output loads of the input serves its neighbours, too.
 template <int columns>
 void add_sliding_row(const Row& row, float* sums) {
   constexpr int kNeighbours = 4;
@@ -88,7 +88,7 @@ class Worker {
              .step = task.window.stride_width * kLanes,
              .dilation = task.dilation_width * kLanes} {}
 
-  // A pair's sums over a piece of the batch.
+  // Sums a pair of blocks over a piece of the batch.
   void run(int64_t pair, int64_t piece, float* sums) {
     const int64_t block = pair / a_.input_blocks, i = pair % a_.input_blocks;
     const LaneConvolution::Blocks sources = a_.inputs_of(block);
@@ -140,7 +140,7 @@ class Worker {
     }
   }
 
-  // Some of the `rest` columns of a window: how many.
+  // Adds some of the `rest` columns of a window, as many as registers have room for, and returns how many.
   int64_t add_columns(int64_t rest, float* sums) const {
     if constexpr (lanes == 1) {
       const bool slides = row_.step == kLanes && row_.dilation == kLanes;
@@ -162,7 +162,7 @@ class Worker {
   Spread<lanes> spread_;
 };
 
-// The pieces' sums, `count` floats of each from `from` on, into `to`.
+// Adds up the pieces' sums, `count` floats of each from `from` on, into `to`. Pieces lie `apart` floats apart.
 void add_pieces(const float* from, int64_t pieces, int64_t apart, int64_t count, float* to) {
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < count; i += kLanes) {

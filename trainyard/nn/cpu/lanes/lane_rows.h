@@ -1,5 +1,5 @@
 // What the convolutions on lanes have in common: rows of an image as floats with zeros beside them, and numbers of a
-// register spread over groups of lanes. With compiled_for.h's rules.
+// register spread over groups of lanes. Follows the rules of compiled_for.h.
 #pragma once
 
 #include <omp.h>
@@ -9,7 +9,7 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-// The i-th lane of each group of `lanes` neighbours, in all lanes of the group.
+// Copies the i-th lane of each group of `lanes` neighbours to all lanes of the group.
 template <int lanes>
 struct Spread {
   Ints indices[lanes];
@@ -29,7 +29,7 @@ using Size = decltype(sizeof(0));
 template <typename T>
 class Rows {
  public:
-  // `margin` pixels of zeros before each row; `image` rows of `width` pixels.
+  // `margin` pixels of zeros lie before each row. Rows of the image have `width` pixels.
   Rows(const LaneConvolution& a, int64_t margin, int64_t width)
       : count_(a.kept_rows()), pixels_(a.row_pixels()), margin_(margin), width_(width) {
     rows_ = static_cast<float*>(a.scratch) + omp_get_thread_num() * a.thread_scratch();
@@ -44,11 +44,11 @@ class Rows {
     forget();
   }
 
-  // Another image comes.
+  // Forgets all rows: another image comes.
   void forget() {
     for (int64_t i = 0; i < count_; ++i) held_[i] = -1;
   }
-  // Row `row` of `image`, from its margin on.
+  // Returns row `row` of `image`, from its margin on.
   const float* get(const T* image, int64_t row) {
     const int64_t place = row % count_;
     float* const begin = rows_ + place * pixels_ * kLanes;
@@ -61,7 +61,7 @@ class Rows {
     return begin;
   }
   float* sums() const { return sums_; }
-  // Words that nobody else uses: one for each row of a window, and one for each of its columns in each phase.
+  // Returns words that nobody else uses: one for each row of a window, and one for each of its columns in each phase.
   int64_t* words() const { return held_ + count_; }
 
  private:

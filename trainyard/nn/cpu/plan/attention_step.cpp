@@ -28,7 +28,7 @@ class AttentionStep : public SingleInputStep {
   }
 
   Remake remake() const override { return Remake::kCostly; }
-  // Values' means, as long as the products of queries and keys, and what is added to them, are far from infinity.
+  // Outputs are means of the input's values, as long as the scores and the bias are far from infinity.
   float bound(const Run& run) const override {
     constexpr float kModest = 0x1p40F;
     const float input = run.bounds[static_cast<size_t>(input_)];
@@ -85,7 +85,7 @@ class AttentionStep : public SingleInputStep {
 
   int64_t bias_elements() const { return windows_.tokens * windows_.tokens; }  // of a head
 
-  // The table's rows [place, head] -> [head, query, key].
+  // Spreads the table, [place, head], over `bias`, [head, query, key].
   void spread_bias(float* bias) const {
     const auto* const table = context_.parameters->value(table_).const_data_ptr<float>();
     for (int64_t head = 0; head < op_.heads; ++head) {
@@ -93,7 +93,7 @@ class AttentionStep : public SingleInputStep {
     }
   }
 
-  // gradients: [batch, head, query, key]
+  // Sums the gradients, [batch, head, query, key], into the table's gradient.
   void send_bias(const float* gradients) const {
     const at::Tensor sums = at::zeros(context_.parameters->value(table_).sizes(), at::kDouble);
     auto* const table = sums.data_ptr<double>();

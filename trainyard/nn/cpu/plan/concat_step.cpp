@@ -1,4 +1,4 @@
-// Concatenation along channels, zeros around them, and some of them.
+// Concatenation along channels, padding with channels of zeros, and slices of channels.
 #include <cmath>
 #include <utility>
 
@@ -103,7 +103,7 @@ class ConcatStep : public PlanStep {
     PlanBuilder::Given given;
   };
 
-  // The values side by side in the output.
+  // Returns the parts of the output, one behind the other, that the values become.
   std::vector<Part> parts_of(PlanBuilder& builder, const std::vector<ValueId>& values) const {
     std::vector<Part> parts;
     int64_t first = 0;

@@ -8,7 +8,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// Both values have the same elements; `map` says how the blocked one lies.
+// Both values have the same elements; `map` is the one in blocked layout.
 class ConversionStep : public PlanStep {
  public:
   ConversionStep(ValueId from, ValueId to, bool to_map, const Value& map, BufferId from_data, BufferId to_data)
@@ -83,7 +83,7 @@ ValueId make_conversion(PlanBuilder& builder, ValueId id, Value::Kind kind, int 
   return add_conversion(builder, id, result, kind == Value::Kind::kMap, {});
 }
 
-// A plain image, read as a vector.
+// Flattening is a conversion: a plain image has the elements of the vector in order.
 void make_flatten(PlanBuilder& builder, const Unit& unit) {
   const Node& node = builder.graph().nodes[static_cast<size_t>(unit.head())];
   const ValueId id = builder.value_of(node.inputs[0]);

@@ -10,7 +10,7 @@ namespace trainyard::nn::cpu {
 ConvolutionShape convolution_shape(const Node& node, const Shape& image, int64_t batch, DataType dtype) {
   const auto& op = std::get<Convolution>(node.op);
   const Padding padding = resolve_padding(op.padding, {image[1], image[2]}, op.kernel, op.stride, op.dilation);
-  // What the last window does not reach is no padding: oneDNN wants it exact.
+  // The padding ends with the last window, since oneDNN wants sizes that fit exactly.
   const auto after = [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t before) {
     return (out - 1) * stride + dilation * (kernel - 1) + 1 - in - before;
   };

@@ -1,4 +1,4 @@
-// What the steps of training's and of frozen convolutions have in common.
+// What the steps of convolutions in training and of frozen ones have in common.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace trainyard::nn::cpu {
 
-// `image`: the logical shape of the convolution's input.
+// Returns the shape of a convolution whose input has the logical shape `image`, [C, H, W].
 ConvolutionShape convolution_shape(const Node& node, const Shape& image, int64_t batch, DataType dtype);
 
-// "conv 3x3 jit:avx512_common"
+// Returns a name for people, such as "conv 3x3 jit:avx512_common".
 std::string convolution_name(const ConvolutionShape& s, const ConvolutionKernel& kernel);
 
-// The plan's input in 16 bits, plain. image: [N, C, H, W] float.
+// Writes the plan's input, [N, C, H, W] float, to `rounded` as contiguous bfloat16.
 void round_image(const ConvolutionShape& s, const at::Tensor& image, void* rounded);
 
 }  // namespace trainyard::nn::cpu

@@ -149,8 +149,8 @@ class ConvolutionStep : public PlanStep {
     backward_data_->backward_data(gradient, packed, run.at(source_gradient_), run.at(backward_scratch_));
   }
 
-  // What a forward needs beside its input and output. In training values change with every step, so that packed weights
-  // live as long as the step's forward; without a backward they are kept.
+  // What a forward needs beside its input and output. In training, weights change with every step, so that packed ones
+  // live as long as the step's forward. Without a backward, packed_weights_ keeps them.
   struct Workspace {
     BufferId scratch, packed;
   };
@@ -159,7 +159,7 @@ class ConvolutionStep : public PlanStep {
             .packed = builder.options().gradients ? builder.acquire(forward_->weights_bytes()) : BufferId{}};
   }
 
-  // In the backward. The image in 16 bits is no value: it stays where it is.
+  // Returns where the backward finds the input. The image in 16 bits is no value of the builder: it stays where it is.
   BufferId kept_source(PlanBuilder& builder) const {
     if (!rounded_) return builder.data(source_);
     builder.use(source_data_);
@@ -169,7 +169,7 @@ class ConvolutionStep : public PlanStep {
   void convolve(Run& run, BufferId source, BufferId output, const Workspace& work) {
     const void* packed = run.at(work.packed);
     const auto pack = [&](void* to) {
-      // Before a batch norm in training nobody asks for a bound.
+      // In training, only a kernel that hides NaN needs bounds from the weights.
       if (forward_->hides_nan() || !work.packed.valid()) guard_.set_weights(weight(), bias());
       forward_->pack(weight(), to);
     };

@@ -12,7 +12,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// The input as a map. `memory` holds it where it comes plain.
+// Returns the input as a map. Where it comes plain, `memory` holds the map.
 const void* blocked(const ConvolutionShape& s, const void* source, at::Tensor& memory) {
   if (!s.plain_input) return source;
   const MapShape map{s.batch, s.in_channels, s.in_height, s.in_width, channel_block()};

@@ -1,17 +1,18 @@
-// Convolutions of numbers that are not finite: slow, on memory of their own, and NaN goes nowhere that PyTorch does not
-// send it (ConvolutionKernel::Options::exact, group_by_group.h).
+// Convolutions of numbers that are not finite. They are slow, allocate memory of their own, and give NaN only where
+// PyTorch does (ConvolutionKernel::Options::exact, group_by_group.h). They throw kInternal where there is no exact
+// kernel.
 #pragma once
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
 
 namespace trainyard::nn::cpu {
 
-// All but the activation of a forward kernel with these options. weight: plain. bias: [out_channels] or null. Pad lanes
-// of `output` may become NaN.
+// Does all that a forward kernel with these options does, except for the activation. weight: plain. bias:
+// [out_channels] or null. Pad lanes of `output` may become NaN.
 void convolve_exactly(const ConvolutionShape& shape, const ConvolutionKernel::Options& options, const float* weight,
                       const float* bias, const void* source, void* output);
 
-// weight_gradient: plain.
+// Writes the gradient of the weights. weight_gradient: plain.
 void exact_weight_gradient(const ConvolutionShape& shape, const void* source, const void* output_gradient,
                            float* weight_gradient);
 

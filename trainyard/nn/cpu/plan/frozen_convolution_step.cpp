@@ -30,7 +30,7 @@ class FrozenConvolutionStep : public PlanStep {
 
   // Finds a kernel.
   void prepare(const PlanBuilder& builder) {
-    // The sum goes into the residual's memory where that is read by nobody else, this convolution included.
+    // The sum goes into the residual's memory where nobody else reads that, and neither does this convolution.
     if (unit_.residual >= 0) {
       adds_in_place_ = builder.is_last_reader(unit_.residual) &&
                        builder.value_of(unit_.residual) != builder.value_of(node_.inputs[0]);
@@ -157,11 +157,11 @@ class FrozenConvolutionStep : public PlanStep {
   const Graph& graph_;
   const Node& node_;
   const BuildContext& context_;
-  ConvolutionShape shape_;  // `bias` where the norm brings one, too
+  ConvolutionShape shape_;  // `bias` is set where only the norm brings one, too
   UnitActivation activation_ = UnitActivation::kNone;
   bool own_bias_ = false;
-  bool adds_in_place_ = false;  // the residual: a post-operation
-  bool activates_ = false;      // the activation is one
+  bool adds_in_place_ = false;  // the addition is a post-operation
+  bool activates_ = false;      // the activation is a post-operation
   bool rounded_ = false;        // source_data_ is the image in 16 bits
   std::unique_ptr<ConvolutionKernel> kernel_;
   PackedWeights weights_;

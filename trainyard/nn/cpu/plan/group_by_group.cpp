@@ -11,7 +11,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// A map of all channels and one of a group's.
+// A map of all channels, and one of the channels of a group.
 class Side {
  public:
   Side(const ConvolutionShape& s, int64_t channels, int64_t height, int64_t width)

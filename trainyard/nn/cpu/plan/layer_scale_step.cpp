@@ -1,4 +1,5 @@
-// Layer scale with the stochastic depth and the addition behind it: factors of each sample's channels, in one pass.
+// Layer scale with the stochastic depth and the addition behind it, in one pass: a factor for each channel of each
+// sample.
 #include <algorithm>
 #include <utility>
 

@@ -23,7 +23,8 @@ void MemoryPlan::use(BufferId id, int moment) {
   buffer.last = std::max(buffer.last, moment);
 }
 
-// The offset of the tightest gap between buffers that are alive with it, or behind all of them. `placed` by offset.
+// Returns the offset of the tightest gap between the buffers that live at the same time, or the end of the last of
+// them. `placed` is sorted by offset.
 int64_t MemoryPlan::gap_for(const Buffer& buffer, const std::vector<const Buffer*>& placed) const {
   int64_t best = -1, best_gap = std::numeric_limits<int64_t>::max(), end = 0;
   for (const Buffer* other : placed) {

@@ -18,9 +18,9 @@ struct BufferId {
 
 class MemoryPlan {
  public:
-  // A buffer of memory outside the arena (`bytes` 0), or inside it: aligned to 64 bytes.
+  // Adds a buffer of memory, whose place will be aligned to 64 bytes. With `bytes` 0 it lies outside the arena.
   BufferId add(int64_t bytes);
-  // It is read or written at `moment`; moments may come in any order.
+  // Says that the buffer is read or written at `moment`. Moments may come in any order.
   void use(BufferId buffer, int moment);
 
   // Places all buffers; afterwards nothing may be added.
@@ -30,7 +30,7 @@ class MemoryPlan {
   int64_t bytes(BufferId buffer) const { return buffers_[static_cast<size_t>(buffer.index)].bytes; }
   int64_t offset(BufferId buffer) const { return buffers_[static_cast<size_t>(buffer.index)].offset; }
   int64_t total_bytes() const { return total_; }
-  // The most bytes alive at one moment: no placement can do with less.
+  // Returns the most bytes that are alive at one moment: no placement can do with less.
   int64_t least_bytes() const;
 
  private:

@@ -11,7 +11,8 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// The largest float is 2^128. The transforms of a Winograd convolution hold some hundred times as much as its result.
+// Bounds up to this are far enough from the largest float, 2^128. The transforms of a Winograd convolution hold some
+// hundred times as much as its result.
 constexpr float kHarmless = 0x1p96F;
 
 MapShape input_map(const ConvolutionShape& s) {

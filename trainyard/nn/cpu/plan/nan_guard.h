@@ -1,16 +1,18 @@
 // Keeps convolutions from hiding NaN, and from spreading it where PyTorch does not.
 //
-// oneDNN's ReLU as a post-operation is max(x, 0) that makes 0 of NaN. A sum of products is NaN only where an input, a
-// weight or the bias is not finite, or where sums overflow. Neither is possible while
+// oneDNN's ReLU as a post-operation turns NaN into 0. A sum of products is NaN only where an input, a weight or the
+// bias is not finite, or where sums overflow. Neither is possible while
 //   largest input * largest sum of an output's |weights| + largest |bias| + largest residual
 // is far below the largest float. The sum of weights is known when they are packed, and steps hand on what bounds their
 // outputs (Run::bounds). A bound gains one or two digits in a convolution, and has room for 29. Where it is no longer
-// small enough the guard looks at the map itself: at a handful of maps in a deep network. Where even that does not do,
-// the convolution runs without its activation, which a pass of our own makes after it.
+// small enough, the guard looks at the map itself: this happens at a handful of maps in a deep network. Where that does
+// not help either, the convolution runs without its activation, which a pass of our own makes after it.
 //
-// Three more things want a finite input: kernels that mix groups, else each group is convolved alone
-// (group_by_group.h); kernels that multiply pairs, else an exact one runs (exact_convolution.h); and pad lanes of the
-// output, whose weights are zero, and infinity times zero is NaN: else they are cleared.
+// Three more things need a finite input. Where it is not finite:
+//
+//   - a kernel that mixes groups gives way to one that convolves each group alone (group_by_group.h);
+//   - a kernel that multiplies pairs gives way to an exact one (exact_convolution.h);
+//   - pad lanes of the output are cleared: their weights are zero, and infinity times zero is NaN.
 #pragma once
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
@@ -18,10 +20,10 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns what bounds the output of an activation beside its input: |f(x)| <= max(|x|, least_bound).
+// Returns the number for which |f(x)| <= max(|x|, least_bound) holds, where f is the activation.
 float least_bound(UnitActivation activation);
 
-// Returns the largest absolute value, NaN where one is NaN. count: of elements.
+// Returns the largest absolute value of `count` elements, and NaN where one is NaN.
 float largest_of(const void* values, int64_t count, DataType dtype);
 
 class NanGuard {
@@ -29,20 +31,20 @@ class NanGuard {
   struct Operands {
     ValueId source = -1;
     const void* source_data = nullptr;
-    ValueId residual = -1;  // that the kernel adds, or none
+    ValueId residual = -1;  // the map that the kernel adds; -1: none
     const void* residual_data = nullptr;
   };
 
   NanGuard() = default;
   NanGuard(const ConvolutionShape& shape, const ConvolutionKernel::Options& options, const ConvolutionKernel& kernel);
 
-  // Takes the values that are packed: weight plain, bias [out_channels] or null.
+  // Takes the weights (plain) and the bias ([out_channels] or null). Called when they are packed.
   void set_weights(const float* weight, const float* bias);
 
   // Returns whether the kernel may run in this pass. Enters what it measures in run.bounds.
   bool is_safe(Run& run, const Operands& operands) const;
 
-  // What runs instead of an unsafe kernel and makes all but the activation, with pad lanes of zeros.
+  // Runs instead of an unsafe kernel. Computes all but the activation, and puts zeros into pad lanes.
   void run_without_activation(const float* weight, const float* bias, const void* source, void* output) const;
 
   // Returns whether the input of this pass is finite. Enters what it measures in run.bounds.

@@ -7,13 +7,13 @@
 
 namespace trainyard::nn::cpu {
 
-// y = x * factor + shift, by the running statistics, in double:
+// The constants of y = x * factor + shift, from the running statistics, in double:
 //   factor = weight / sqrt(running_var + epsilon), shift = bias - running_mean * factor
 struct NormConstants {
   std::vector<double> factor, shift;  // by channel
 };
 
-// `node`: a BatchNorm whose parameters and buffers the context's set holds.
+// Returns the constants of `node`, a BatchNorm whose parameters and buffers the context's set holds.
 NormConstants norm_constants(const Node& node, const BuildContext& context);
 
 }  // namespace trainyard::nn::cpu

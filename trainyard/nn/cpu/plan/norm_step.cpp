@@ -78,7 +78,7 @@ class NormStep : public PlanStep {
       update_running_statistics(run);
       return;
     }
-    // Training may change statistics without saying so; where they are constants, the set's version tells.
+    // Training changes statistics without a new version of the set. Frozen ones change with the version only.
     const uint64_t version = context_.frozen ? context_.parameters->version() : ++forwards_;
     const auto* const scale =
         static_cast<const float*>(constants_.get(version, [&](void* target) { fold(static_cast<float*>(target)); }));
@@ -117,7 +117,7 @@ class NormStep : public PlanStep {
       if (builder.may_overwrite(gradient)) own = gradient;
     }
     if (residual_ >= 0 && builder.needs_gradient(residual_)) {
-      // Without an activation and with one gradient, that is the residual's too.
+      // Without an activation, a single gradient is the residual's, too.
       if (activation_ == UnitActivation::kNone && gradients_.size() == 1) {
         builder.give_gradient(residual_, gradients_[0]);
         own = {};
@@ -194,7 +194,7 @@ class NormStep : public PlanStep {
     context_.gradients->write(id, at::from_blob(gradient, {shape_.channels}, at::kFloat));
   }
 
-  // As the reference: the unbiased variance, which one value alone does not have (counted as 0).
+  // As the reference executor: with the unbiased variance, which counts as 0 for a single value.
   void update_running_statistics(const Run& run) const {
     const double count = static_cast<double>(shape_.batch * shape_.pixels());
     const double unbiased = count > 1 ? count / (count - 1) : 0;
@@ -207,7 +207,7 @@ class NormStep : public PlanStep {
     }
   }
 
-  // Factors of all channels, then shifts.
+  // Writes the factors of all channels, then the shifts.
   void fold(float* constants) {
     const NormConstants norm = norm_constants(node_, context_);
     const auto padded = static_cast<size_t>(shape_.padded_channels());

@@ -18,7 +18,7 @@ class PlainStep : public PlanStep {
         layer_(builder.layer(node_)),
         gradients_(builder.options().gradients) {
     for (int input : node_.inputs) inputs_.push_back({.value = builder.plain_of(input)});
-    // Whether it has parameters is not known of a foreign module: its output counts as if it had.
+    // Whether a foreign module has parameters is not known: its output counts as if it had.
     bool needs_gradient = !node_.parameters.empty() || std::holds_alternative<Foreign>(node_.op);
     for (Input& input : inputs_) {
       builder.use_value(input.value);

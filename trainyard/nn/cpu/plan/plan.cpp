@@ -51,7 +51,7 @@ int64_t Plan::packed_bytes() const {
   return sum;
 }
 
-// A run's memory is kept from step to step; a new run takes new memory.
+// Allocates the memory of a new run, which keeps it for later passes.
 void Plan::bind(Run& run) const {
   if (run.arena.defined()) return;
   run.arena = at::empty({std::max<int64_t>(memory_.total_bytes(), 1)}, at::kByte);

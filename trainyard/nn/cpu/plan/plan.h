@@ -24,7 +24,7 @@
 
 namespace trainyard::nn::cpu {
 
-// One pass through a plan: forward, and as long as its backward may come. Its memory is its own, so that several
+// One pass through a plan: the forward, and the backward that may follow. It has memory of its own, so that several
 // forwards can wait for their backwards.
 struct Run {
   at::Tensor arena;
@@ -32,9 +32,11 @@ struct Run {
   StepRandom random;
   at::Tensor image;                           // what the plan's input points to
   std::vector<std::vector<at::Tensor>> kept;  // by step: tensors of steps that run through ATen
-  // By ValueId: no element is larger than this, whatever its sign. Infinity or NaN: not known, or one is not finite.
+  // By ValueId: no element has a larger magnitude. Infinity or NaN: the bound is not known, or an element is not
+  // finite.
   std::vector<float> bounds;
 
+  // Returns where the buffer lies; null for an invalid one.
   template <typename T = void>
   T* at(BufferId buffer) const {
     return buffer.valid() ? reinterpret_cast<T*>(pointers[static_cast<size_t>(buffer.index)]) : nullptr;
@@ -45,9 +47,9 @@ class PlanBuilder;
 using ValueId = int;  // of PlanBuilder's values
 
 constexpr float kUnbounded = std::numeric_limits<float>::infinity();
-constexpr float kRoundingUp = 1.01F;  // what bounds are multiplied by: results may be rounded up, to 8 bits in bfloat16
+constexpr float kRoundingUp = 1.01F;  // for bounds: results may be rounded up, to 8 bits in bfloat16
 
-// What it costs to make a step's output once more.
+// What it costs to make a step's output again.
 enum class Remake : uint8_t { kNever, kCheap, kCostly };
 
 class PlanStep {
@@ -57,20 +59,21 @@ class PlanStep {
   virtual std::vector<ValueId> inputs() const = 0;  // what forward() reads
   virtual void forward(Run& run) = 0;
 
-  // Called after forward(): what to enter in run.bounds for the output.
+  // Returns what to enter in run.bounds for the output. Called after forward().
   virtual float bound(const Run& /*run*/) const { return kUnbounded; }
 
-  // The values that backward() reads. They are there again, not always where forward() had them, when plan_backward()
-  // asks for their place.
+  // Returns the values that backward() reads. They are there again when plan_backward() asks for their place, which may
+  // differ from the place that forward() had them in.
   virtual std::vector<ValueId> kept() const { return {}; }
-  // Whether backward() finds its inputs only where forward() had them.
+  // Returns whether backward() needs its inputs in the place where forward() had them.
   virtual bool pins_inputs() const { return false; }
   virtual Remake remake() const { return Remake::kNever; }
-  // Whether the output is nothing but the inputs one behind the other, so that what an input joins serves as well.
+  // Returns whether the output is nothing but the inputs one behind the other. If an input is such an output itself,
+  // its own inputs serve as well.
   virtual bool joins() const { return false; }
-  // Where remake() is not kNever: what makes the output again, the same bits, in a place that the builder gives
-  // (renew()). `sources` are there: the inputs, or what serves as well. Statistics, random numbers and masks stay as
-  // forward() left them.
+  // Returns the work that makes the output again, bit for bit, in a place that the builder gives (renew()). Called
+  // unless remake() is kNever, when `sources` are there: the inputs, or what serves as well (joins()). Statistics,
+  // random numbers and masks stay as forward() left them.
   virtual std::function<void(Run&)> plan_again(PlanBuilder& /*builder*/, const std::vector<ValueId>& /*sources*/) {
     return {};
   }
@@ -94,19 +97,20 @@ struct PlanOptions {
 
 class Plan {
  public:
-  // `layers`, by node, run what has no kernel here. All of them and the parameter set, which is allocated, outlive the
-  // plan.
+  // `layers`, by node, run what has no kernel here. The graph, the context, the layers and the parameter set, which
+  // must be allocated, have to outlive the plan.
   using Layers = std::vector<std::unique_ptr<BoundLayer>>;
   Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options);
   ~Plan();
 
-  // images: [N, C, H, W] float, contiguous. Returns logits [N, classes] float. `observer` may be null.
+  // Runs the steps, one thread at a time. images: [N, C, H, W] float, contiguous. Returns logits [N, classes] float.
+  // `observer` may be null.
   at::Tensor forward(Run& run, const at::Tensor& images, const StepRandom& random, NodeObserver* observer) const;
-  // logits_gradient: [N, classes] float. Gradients go to the context's sink; returns the images' gradient where it was
-  // asked for, else undefined.
+  // Runs the backward of the pass in `run`. logits_gradient: [N, classes] float. Gradients go to the context's sink.
+  // Returns the images' gradient where it was asked for, else an undefined tensor.
   at::Tensor backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const;
 
-  // False where no gradient was asked for, or nothing that wants one comes before the logits.
+  // Returns false where no gradient was asked for, or where nothing before the logits wants one.
   bool has_backward() const { return logits_gradient_.valid(); }
   int64_t arena_bytes() const { return memory_.total_bytes(); }
   int64_t packed_bytes() const;
@@ -123,7 +127,7 @@ class Plan {
     DataType dtype = DataType::kFloat;
   };
   struct BackwardEntry {
-    int step = kNoStep;  // that it belongs to
+    int step = kNoStep;  // the step that it belongs to
     std::function<void(Run&)> run;
     std::vector<Made> made;  // gradients
   };

@@ -48,7 +48,8 @@ void add_up(const Value& value, const std::vector<void*>& terms) {
 PlanBuilder::PlanBuilder(Plan& plan, const Graph& graph, const BuildContext& context, const Plan::Layers& layers)
     : plan_(plan), graph_(graph), context_(context), layers_(layers) {}
 
-// With AVX2 oneDNN has no convolutions in 16 bits: float ones and float maps between them cost less than conversions.
+// With AVX2 oneDNN has no convolutions in 16 bits. Float convolutions with float maps between them cost less than
+// conversions.
 DataType PlanBuilder::dtype() const {
   return context_.dtype == at::kBFloat16 && isa() != Isa::kAvx2 ? DataType::kBfloat16 : DataType::kFloat;
 }
@@ -80,7 +81,7 @@ void PlanBuilder::build() {
   plan_.memory_.place();
 }
 
-// What it is made of first. Each value is made again once: it stays until its last use.
+// Makes the sources of the value first. Each value is made again once, and stays until its last use.
 void PlanBuilder::make_again(ValueId id) {
   if (!forgotten_[static_cast<size_t>(id)]) return;
   forgotten_[static_cast<size_t>(id)] = false;
@@ -93,8 +94,8 @@ void PlanBuilder::make_again(ValueId id) {
   plan_.backward_.push_back({producer, step->plan_again(*this, sources), {}});
 }
 
-// A concatenation of a concatenation is made of the parts where those are all that was kept: all the joined values of a
-// dense block at once would need more memory than was saved.
+// Where a concatenation reads another one that is forgotten, the parts of that one take its place: to make all the
+// joined values of a dense block again would need more memory than was saved.
 void PlanBuilder::add_sources(const PlanStep& step, std::vector<ValueId>& sources) const {
   for (ValueId input : step.inputs()) {
     const int producer = producers_[static_cast<size_t>(input)];
@@ -157,7 +158,7 @@ ValueId PlanBuilder::new_plain(const Shape& logical, bool needs_gradient) {
   return static_cast<ValueId>(values_.size()) - 1;
 }
 
-// In inference some nodes are their input.
+// Returns the node whose output this is: dropout and stochastic depth hand their input on in inference.
 int PlanBuilder::origin(int node) const {
   const Node& n = graph_.nodes[static_cast<size_t>(node)];
   const bool identity = std::holds_alternative<Dropout>(n.op) || std::holds_alternative<StochasticDepth>(n.op);

@@ -17,7 +17,7 @@ namespace trainyard::nn::cpu {
 struct Value {
   enum class Kind { kMap, kPlain };
   Kind kind = Kind::kMap;
-  MapShape map;                // kMap; kPlain images too, with block 0
+  MapShape map;                // of a kMap
   std::vector<int64_t> shape;  // [N, ...] logical
   DataType dtype = DataType::kFloat;
   BufferId data;
@@ -36,56 +36,61 @@ class PlanBuilder {
   DataType dtype() const;  // of maps
   bool training() const { return context_.mode == Mode::kTraining; }
 
-  // Values. Each call that names a buffer keeps it alive at the present moment.
+  // Values. Each call that names a buffer keeps it alive at the current moment.
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   ValueId new_map(const Shape& logical, bool needs_gradient);
   ValueId new_plain(const Shape& logical, bool needs_gradient);  // float, contiguous
-  // The output of a node, converted if it is of the other kind.
+  // Return the output of a node as a map or as a plain tensor, converted if it is of the other kind.
   ValueId map_of(int node);
   ValueId plain_of(int node);
-  // The output of a node as it is.
+  // Returns the output of a node as it is.
   ValueId value_of(int node) const { return node_values_[static_cast<size_t>(node)]; }
   void set_value(int node, ValueId value) { node_values_[static_cast<size_t>(node)] = value; }
   bool is_image(ValueId id) const { return id == image_; }
-  // Whether nobody reads the node's output after the unit that is made now. Plans without gradients: a backward may.
+  // Returns whether nobody reads the node's output after the unit that is made now. False in plans with gradients,
+  // where a backward may.
   bool is_last_reader(int node) const;
-  // A map in the memory of one that nobody reads any more.
+  // Returns a new map in the memory of `id`, which nobody reads any more.
   ValueId overwrite_map(ValueId id);
 
+  // Adds a buffer to the plan's memory.
   BufferId acquire(int64_t bytes);
   void use(BufferId buffer);
   void use_value(ValueId id) { use(value(id).data); }
 
-  // Where the value is now, kept alive.
+  // Returns where the value is now, and keeps it alive.
   BufferId data(ValueId id) {
     use_value(id);
     return value(id).data;
   }
-  // In plan_again(): the place of the value from now on.
+  // Returns a new place, which is the value's from now on. For plan_again().
   BufferId renew(ValueId id) { return values_[static_cast<size_t>(id)].data = acquire(bytes_of(id)); }
 
-  // Gradients, in plan_backward(). take: the contributions to a value's gradient, at most `most` of them (more are
-  // added up before); the caller may write into one that may_overwrite() allows.
+  // Gradients, for plan_backward(). Takes the contributions to a value's gradient, at most `most` of them: where there
+  // are more, some are added up before the step that takes them. The caller may write into one that may_overwrite()
+  // allows.
   std::vector<BufferId> take_gradients(ValueId id, int most);
   bool may_overwrite(BufferId gradient) const { return holders_[static_cast<size_t>(gradient.index)] == 0; }
   struct Given {
     BufferId buffer;
     bool accumulate = false;  // add to what it holds
   };
-  // A buffer for a contribution to the gradient of `id`: a new one, or, for steps that can add, one that is there.
+  // Returns a buffer for a contribution to the gradient of `id`: a new one or, for a step that can add, one that holds
+  // another contribution.
   Given give_gradient(ValueId id, bool can_accumulate);
-  // For kernels that make this gradient in any case: as above, or memory that is given up again where nobody wants it.
+  // For kernels that compute this gradient in any case. Returns a buffer as above (the kernel can add), or memory for
+  // the step alone where nobody wants the gradient.
   Given give_gradient_if_needed(ValueId id);
-  // An existing buffer as a contribution: shared, so nobody may overwrite it while two values wait for it.
+  // Makes an existing buffer a contribution. It is shared: nobody may overwrite it while two values wait for it.
   void give_gradient(ValueId id, BufferId buffer);
   bool needs_gradient(ValueId id) const { return value(id).needs_gradient; }
   int64_t bytes_of(ValueId id) const;
 
-  // Parameters of a node, by position in Node::parameters.
+  // Return a parameter and a buffer of a node, by position in Node::parameters and Node::buffers.
   ParameterId parameter(const Node& node, size_t index) const;
   int buffer(const Node& node, size_t index) const;
 
-  // What runs the node through ATen.
+  // Returns what runs the node through ATen.
   BoundLayer& layer(const Node& node) const { return *layers_[static_cast<size_t>(node.id)]; }
 
   void add_step(std::unique_ptr<PlanStep> step, std::vector<int> nodes, std::string kernel);
@@ -109,8 +114,8 @@ class PlanBuilder {
   std::vector<int> producers_;     // by ValueId: the step; kNoStep for the image
   std::vector<Plan::Made> given_;  // gradients that the step whose backward is planned now gives
   std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet
-  std::vector<int> last_readers_;  // by node: the last unit that reads its output; of one that is none, of its origin
-  int unit_ = 0;                   // that is made now
+  std::vector<int> last_readers_;  // by node that is an origin(): the last unit that reads its output
+  int unit_ = 0;                   // the unit that is made now
   int moment_ = 0;
   ValueId image_ = -1;
 };

@@ -7,7 +7,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr int64_t kMostPixels = 255;  // of a maximum's window: places are bytes
+constexpr int64_t kMostPixels = 255;  // of a window of max pooling, whose places are bytes
 
 Padding padding_of(const Node& node, const Shape& image) {
   const auto& op = std::get<Pool>(node.op);

@@ -13,7 +13,7 @@ size_t at(ValueId id) {
   return static_cast<size_t>(id);
 }
 
-// What backwards read, and what they read only in its first place.
+// The values that backwards read, and those that they read only in the first place.
 struct Readers {
   std::vector<bool> kept, pinned;
 };
@@ -45,7 +45,7 @@ std::vector<bool> cheap_ones(const Steps& steps, const std::vector<int64_t>& byt
   return forgotten;
 }
 
-// By step: the one value that steps behind it read of all that was made up to it; -1 where there are others.
+// Returns, by step, the only value made so far that later steps read; -1 where there are several.
 std::vector<ValueId> bottlenecks(const Steps& steps, size_t values) {
   std::vector<int> last_reader(values, -1);
   for (const auto& step : steps) {
@@ -65,7 +65,7 @@ struct Cuts {
   int64_t kept = 0, largest_segment = 0;
 };
 
-// A cut at the first bottleneck behind which a segment has reached `limit`.
+// Cuts at each bottleneck where the segment behind the last cut has reached `limit` bytes.
 Cuts cut_at(int64_t limit, const std::vector<ValueId>& bottlenecks, const std::vector<int64_t>& step_bytes,
             const std::vector<int64_t>& bytes) {
   Cuts cuts;

@@ -10,13 +10,15 @@
 
 namespace trainyard::nn::cpu {
 
-// By ValueId, of a plan's forward steps in their order; `bytes` by ValueId. Forgotten is never what nobody can make
-// again, or what a backward reads where the forward had it.
+// Returns the values to forget, by ValueId. `steps` are a plan's, in forward order; `bytes` is by ValueId. Never
+// forgets a value that no step can make again, or that a backward reads where the forward had it.
 //
-// kElementwise: what cheap steps give, unless that keeps more alive that nobody else needs than it frees.
-// kBlocks: all but the places where the network is cut: values that alone lead from the steps before to those behind
-// them. They are chosen so that what is kept and the largest segment between two of them together are smallest. What
-// lies behind the last cut is kept, too: the backward begins there.
+// kElementwise: forgets what cheap steps make, unless that keeps more bytes alive, which nobody else needs, than it
+// frees.
+//
+// kBlocks: cuts the network at values that are all that later steps read of earlier ones, and forgets the others. The
+// cuts are chosen so that the bytes that are kept and those of the largest segment between two cuts are smallest
+// together. What lies behind the last cut is kept, too: the backward begins there.
 std::vector<bool> values_to_forget(const std::vector<std::unique_ptr<PlanStep>>& steps,
                                    const std::vector<int64_t>& bytes, Recomputation recomputation);
 

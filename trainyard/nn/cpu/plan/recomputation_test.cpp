@@ -1,4 +1,4 @@
-// What is forgotten and made again changes memory, never a bit.
+// Values that are forgotten and made again change the memory, but no bit of a result.
 #include "trainyard/nn/cpu/plan/recomputation.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-// Steps that only have what the choice looks at.
+// Steps that have only what the choice looks at.
 struct FakeStep : PlanStep {
   FakeStep(ValueId made, std::vector<ValueId> from, Remake cost, bool reads = false, bool pins = false)
       : made_(made), from_(std::move(from)), cost_(cost), reads_(reads), pins_(pins) {}
@@ -106,7 +106,7 @@ TEST_F(ValuesToForget, BlocksCutAChainByTheRootOfItsLength) {
   EXPECT_LE(16 - chosen.size() + longest, 8U);
 }
 
-// Not where a shortcut passes by: what is kept before the last cut is the input of a block.
+// A cut is never where a shortcut passes by: what is kept before the last cut is the input of a block.
 TEST_F(ValuesToForget, BlocksAreCutBetweenThemOnly) {
   convolution(0);
   for (ValueId block = 1; block < 19; block += 3) {  // two convolutions and a sum with the block's input

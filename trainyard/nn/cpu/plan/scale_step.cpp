@@ -48,7 +48,7 @@ class ScaleChannelsStep : public PlanStep {
     gradient_ = gradients[0];
     kept_input_ = builder.data(input_);
     kept_factor_ = builder.data(factor_);
-    // The kernel makes both; one that nobody wants goes to memory that is given up again.
+    // The kernel computes both gradients. One that nobody wants goes to memory for this step alone.
     given_ = builder.give_gradient_if_needed(input_);
     factor_gradient_ = builder.needs_gradient(factor_) ? builder.give_gradient(factor_, false).buffer
                                                        : builder.acquire(builder.bytes_of(factor_));
@@ -82,7 +82,7 @@ class ScaleChannelsStep : public PlanStep {
   PlanBuilder::Given given_;
 };
 
-// Training only: in inference these are the identity.
+// Dropout and stochastic depth in training. In inference they are the identity.
 class RandomScaleStep : public SingleInputStep {
  public:
   RandomScaleStep(PlanBuilder& builder, const Unit& unit, double drop, bool per_element)

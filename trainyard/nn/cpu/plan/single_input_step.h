@@ -30,7 +30,7 @@ class SingleInputStep : public PlanStep {
     if (gradients.empty() || (!builder.needs_gradient(input_) && node_.parameters.empty())) return;
     gradient_ = gradients[0];
     if (keeps_input_) kept_input_ = builder.data(input_);
-    // Kernels of nodes with parameters make all gradients.
+    // Kernels of nodes with parameters compute the input's gradient in any case.
     const PlanBuilder::Given given = builder.give_gradient_if_needed(input_);
     input_gradient_ = given.buffer;
     accumulate_ = given.accumulate;
@@ -42,7 +42,8 @@ class SingleInputStep : public PlanStep {
   }
 
  protected:
-  // The unit's only node, with the kinds of value that the step works on. Map and plain values may be mixed.
+  // `unit` has a single node. `input` and `output` are the kinds of value that the step reads and makes; they may
+  // differ.
   SingleInputStep(PlanBuilder& builder, const Unit& unit, Value::Kind input, Value::Kind output)
       : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]) {
     input_ = input == Value::Kind::kMap ? builder.map_of(node_.inputs[0]) : builder.plain_of(node_.inputs[0]);
@@ -58,7 +59,7 @@ class SingleInputStep : public PlanStep {
   }
 
   virtual void run_forward(Run& run, BufferId input, BufferId output) = 0;
-  // Names what else the backward, or making the output again, uses.
+  // Name the other buffers that the backward, or making the output again, uses.
   virtual void plan_more(PlanBuilder&) {}
   virtual void plan_more_again(PlanBuilder&) {}
   virtual void run_again(Run& run, BufferId input, BufferId output) { run_forward(run, input, output); }
@@ -72,7 +73,7 @@ class SingleInputStep : public PlanStep {
   bool keeps_input_ = false;  // the backward reads the input
   BufferId kept_input_;       // where it then is
   bool accumulate_ = false;   // into input_gradient_
-  bool keeps_bound_ = false;  // no output is larger than the largest input, or than this:
+  bool keeps_bound_ = false;  // outputs are no larger than the largest input or least_bound_
   float least_bound_ = 0;
 
  private:

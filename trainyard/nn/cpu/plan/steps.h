@@ -1,4 +1,5 @@
-// One maker a kind of step: takes a unit's inputs from the builder, sets the value of its last node, adds the step.
+// One maker for each kind of step. It takes a unit's inputs from the builder, adds the step, and sets the value of the
+// unit's last node.
 #pragma once
 
 #include "trainyard/nn/cpu/plan/plan_builder.h"
@@ -6,7 +7,7 @@
 
 namespace trainyard::nn::cpu {
 
-// The maker for the unit: a kernel of ours or oneDNN's where there is one, else ATen's on plain tensors.
+// Calls the maker for the unit: with a kernel of ours or oneDNN's where there is one, else make_plain().
 void make_step(PlanBuilder& builder, const Unit& unit);
 
 void make_convolution(PlanBuilder& builder, const Unit& unit);
@@ -28,10 +29,10 @@ void make_local_response(PlanBuilder& builder, const Unit& unit);
 void make_layer_norm(PlanBuilder& builder, const Unit& unit);
 void make_layer_scale(PlanBuilder& builder, const Unit& unit);
 void make_attention(PlanBuilder& builder, const Unit& unit);
-// A single node through the reference executor's layers, under autograd of its own.
+// Runs a single node through the reference executor's layers, under autograd of its own.
 void make_plain(PlanBuilder& builder, const Unit& unit);
 
-// `id` as a value of the other kind.
+// Adds a conversion of `id`, the output of `node`, to the other `kind`, and returns the new value.
 ValueId make_conversion(PlanBuilder& builder, ValueId id, Value::Kind kind, int node);
 
 UnitActivation unit_activation(Activation::Function function);

@@ -19,7 +19,7 @@ class SumStep : public PlanStep {
       input_data_.push_back(builder.value(inputs_.back()).data);
       needs_gradient |= builder.needs_gradient(inputs_.back());
     }
-    for (ValueId input : inputs_) builder.use_value(input);  // also those that a later input's conversion made older
+    for (ValueId input : inputs_) builder.use_value(input);  // again: conversions of later inputs moved the moment on
     output_ = builder.new_map(node.shape, needs_gradient);
     shape_ = builder.value(output_).map;
     dtype_ = builder.dtype();
@@ -45,7 +45,8 @@ class SumStep : public PlanStep {
   }
 
   void plan_backward(PlanBuilder& builder) override {
-    // One gradient, however many contributed: each input gets it, and lists would grow from sum to sum.
+    // Takes one gradient, however many contributed: all inputs get it, and lists of gradients would grow from sum to
+    // sum.
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
     if (gradients.empty()) return;
     gradient_ = masked_ = gradients[0];
@@ -70,7 +71,7 @@ class SumStep : public PlanStep {
 
  private:
   void add(const Run& run, const std::vector<BufferId>& terms, BufferId output, BufferId mask) const {
-    // As many as the kernel takes at a time; the sum so far is the first of the next.
+    // The kernel takes so many terms at a time. The sum so far is the first term of the next call.
     for (size_t next = 0; next < terms.size();) {
       SumForward a{.shape = shape_, .dtype = dtype_, .input_count = 0, .output = run.at(output)};
       if (next > 0) a.inputs[a.input_count++] = run.at(output);

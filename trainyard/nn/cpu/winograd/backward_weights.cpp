@@ -23,8 +23,8 @@ Chunk chunk_of(const Shape& s, int threads) {
       .tiles = tiles, .pixels_apart = apart(tiles * s.in_channels), .gradients_apart = apart(tiles * s.out_channels)};
 }
 
-// Tiles first + 2 * pair and the next one, all channels, as pairs: [point][pair][channel]. `transformed(tile, block,
-// points)` gives a tile's channel block.
+// Writes tile `tile` and the next one (zeros where the first is `alone`), all channels, as pairs: [point][channel].
+// transformed(tile, block, points) computes a channel block of a tile.
 template <typename Transformed>
 [[gnu::always_inline]] inline void transform_pair(int64_t tile, bool alone, int64_t blocks, int64_t points_apart,
                                                   uint16_t* to, const Transformed& transformed) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t kChunkBytes = 640 << 10;  // of transformed pixels and products: they stay in a core's cache
 
-// A thread's tiles are worked on in chunks; its memory for them.
+// A thread works on its tiles in chunks. This is its memory for one.
 struct Chunk {
   int64_t tiles, pixels_apart, products_apart;  // apart: elements between points
   [[gnu::always_inline]] int64_t pixel_bytes() const { return kPoints * pixels_apart * 2; }
@@ -22,7 +22,7 @@ Chunk chunk_of(const Shape& s) {
       .tiles = tiles, .pixels_apart = apart(tiles * s.in_channels), .products_apart = apart(tiles * s.out_channels)};
 }
 
-// [point][tile][channel]
+// Writes transformed pixels: [point][tile][channel].
 void transform_source(const Forward& a, const Chunk& chunk, int64_t first, int64_t count, uint16_t* pixels) {
   const Shape& s = a.shape;
   const int64_t blocks = s.in_channels / kLanes, block_elements = s.in_height * s.in_width * kLanes;

@@ -70,7 +70,7 @@ void multiply_rows(Product p, int64_t rows) {
   }
 }
 
-// All rows; `columns` is 16, 32, 48 or 64.
+// Computes all `rows` of the product. `columns` is 16, 32, 48 or 64.
 inline void multiply(const Product& p, int64_t rows, int64_t columns) {
   switch (columns / kLanes) {
     case 1:

@@ -10,7 +10,7 @@ namespace {
   return (channels + kLanes - 1) / kLanes * kLanes;
 }
 
-// Sixteen filters, a lane each, that follow one another from `plain`; those beyond `count` are zero.
+// Loads sixteen filters, one a lane, that follow one another from `plain`. Those beyond `count` become zero.
 [[gnu::always_inline]] inline void load_filters(const float* plain, int64_t count, Floats (&filter)[3][3]) {
   const __m512i ninth =
       _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(9));
@@ -57,7 +57,7 @@ namespace {
   }
 }
 
-// Pairs before the panel's of a point, in [point][panel][pair of summed channels][column of the panel].
+// Where a pair lies, counted in pairs, in [point][panel][pair of summed channels][column of the panel].
 struct Place {
   int64_t summed, columns;  // channels, padded
   [[gnu::always_inline]] int64_t at(int64_t point, int64_t pair, int64_t column) const {
@@ -86,7 +86,7 @@ void pack_forward(const Pack& a) {
   }
 }
 
-// The same filters turned by half a turn, with inputs for outputs.
+// Packs the same filters turned by half a turn, with inputs for outputs.
 void pack_backward(const Pack& a) {
   const Place place = {.summed = padded(a.out_channels), .columns = padded(a.in_channels)};
   auto* const packed = static_cast<uint32_t*>(a.packed);

@@ -1,7 +1,7 @@
 // The three transforms of F(2x2, 3x3) on one channel block of one tile, and the tile's loads and stores.
 #pragma once
 
-// gcc 12 takes the "undefined" operands of its own intrinsics for mistakes (its bug 105593).
+// gcc 12 warns of the undefined operands that its own intrinsics use on purpose (GCC bug 105593).
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #if !defined(__clang__)
@@ -26,7 +26,7 @@ constexpr int64_t kPanel = 64;  // columns that one sweep of a matrix multiplica
   return a > b ? a : b;
 }
 
-// The first `count` lanes, none or all where there are not so many.
+// Returns the first `count` lanes: none for a negative count, all for one above kLanes.
 [[gnu::always_inline]] inline __mmask16 lanes_before(int64_t count) {
   return static_cast<__mmask16>((1U << larger(0, smaller(count, kLanes))) - 1);
 }
@@ -35,11 +35,11 @@ constexpr int64_t kPanel = 64;  // columns that one sweep of a matrix multiplica
   const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
-// To nearest, ties to even; what is subnormal becomes zero.
+// Rounds to nearest, ties to even; subnormal numbers become zero.
 [[gnu::always_inline]] inline void store_bfloats(uint16_t* to, Floats value) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
 }
-// Lane by lane, `first` in the lower half of 32 bits: what a product of pairs wants.
+// Stores pairs, lane by lane, with `first` in the lower half of 32 bits, as products of pairs want them.
 [[gnu::always_inline]] inline void store_pairs(void* to, Floats first, Floats second) {
   const auto low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
   const auto high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
@@ -55,7 +55,8 @@ struct Tile {
   return {.sample = index / a_sample, .row = index % a_sample / columns * 2, .column = index % columns * 2};
 }
 
-// pixels[i][j] = map[row + i][column + j], zero outside of the image. `block`: of one sample and channel block.
+// Sets pixels[i][j] to the pixel at row + i, column + j, and to zero outside of the image. `block` is one channel block
+// of one sample.
 template <int size>
 [[gnu::always_inline]] inline void load_square(const uint16_t* block, int64_t height, int64_t width, int64_t row,
                                                int64_t column, Floats (&pixels)[size][size]) {
@@ -124,8 +125,8 @@ template <int size>
   }
 }
 
-// Elements from one point's matrix to the next one's: `count`, and a line more, so that the sixteen are not all in the
-// same sets of the cache.
+// Returns the number of elements from one point's matrix to the next one's: `count`, and a cache line more, so that the
+// sixteen matrices are not all in the same sets of the cache.
 [[gnu::always_inline]] inline int64_t apart(int64_t count) {
   return (count + 31) / 32 * 32 + 32;
 }

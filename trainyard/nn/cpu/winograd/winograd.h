@@ -3,8 +3,9 @@
 // input with 16 products a channel pair instead of 36:
 //   tile = A^T [(G filter G^T) * (B^T pixels B)] A
 // The products are 16 matrix multiplications, one for each place in the 4x4 square ("point"), in bfloat16 with float
-// sums. Weights are transformed from float and rounded once; the transformed pixels are rounded, too. By norm, with
-// normal numbers: 4.6e-3 off the convolution of unrounded numbers, where a direct one in bfloat16 is 2.9e-3 off.
+// sums. Weights are transformed from float and rounded once; the transformed pixels are rounded, too. Measured by norm
+// on normally distributed numbers, the result is 4.6e-3 off the convolution of unrounded numbers, where a direct one in
+// bfloat16 is 2.9e-3 off.
 //
 // Included by code that is compiled for this instruction set only, so it includes nothing that has code of its own
 // (nn/cpu/kernels/kernels.h). Every function uses `threads` threads of OpenMP and gives the same bits for any number.
@@ -27,7 +28,7 @@ struct Shape {
   [[gnu::always_inline]] int64_t tiles() const { return batch * tile_rows() * tile_columns(); }
 };
 
-// The shape whose forward is the gradient of `shape`'s input.
+// Returns the shape whose forward computes the gradient of `shape`'s input.
 [[gnu::always_inline]] inline Shape backward_data_shape(const Shape& shape) {
   return {.batch = shape.batch,
           .in_channels = shape.out_channels,
@@ -40,13 +41,13 @@ struct Shape {
           .left = 2 - shape.left};
 }
 
-// Bytes of transformed weights.
+// Returns the bytes of transformed weights.
 [[gnu::always_inline]] inline int64_t weights_bytes(const Shape& shape) {
   return kPoints * shape.in_channels * shape.out_channels * 2;
 }
 
-// Weights as they lie in the parameter set, [out, in, 3, 3] float, to what forward() takes, and to what it takes for
-// the gradient of the input.
+// Packs weights as they lie in the parameter set, float [out, in, 3, 3], for forward(): pack_forward() for the output,
+// pack_backward() for the gradient of the input.
 struct Pack {
   int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded
   const float* plain = nullptr;
@@ -71,7 +72,7 @@ struct Forward {
 int64_t forward_scratch_bytes(const Shape& shape, int threads);
 void forward(const Forward& a);
 
-// gradient: of the transformed weights, float [point][in][out]
+// gradient: float [point][in][out], of the transformed weights.
 struct BackwardWeights {
   Shape shape;
   const void* source = nullptr;
@@ -88,7 +89,7 @@ struct BackwardWeights {
 int64_t backward_weights_scratch_bytes(const Shape& shape, int threads);
 void backward_weights(const BackwardWeights& a);
 
-// Its result to the gradient of plain weights.
+// Turns the result of backward_weights() into the gradient of the plain weights, float [out, in, 3, 3].
 struct Unpack {
   int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded
   const float* gradient = nullptr;
