@@ -47,10 +47,12 @@ inline double negated_if(uint32_t sign_bit, double x) {
 
 }  // namespace
 
-// Compiled twice, chosen by the processor: eight pairs at a time with AVX-512, four with AVX2, the same bits.
-__attribute__((target_clones("arch=x86-64-v4", "default"))) void box_muller(const uint32_t* radius,
-                                                                            const uint32_t* angle, float* first,
-                                                                            float* second, int64_t count) {
+// Compiled twice, chosen by the processor: eight pairs at a time with AVX-512, four with AVX2, the same bits. The
+// choice is made before ThreadSanitizer's own start, which it would need.
+#ifndef __SANITIZE_THREAD__
+__attribute__((target_clones("arch=x86-64-v4", "default")))
+#endif
+void box_muller(const uint32_t* radius, const uint32_t* angle, float* first, float* second, int64_t count) {
   for (int64_t i = 0; i < count; ++i) {
     // By way of a signed number: only that has a conversion in AVX2.
     const double uniform = (static_cast<double>(static_cast<int32_t>(radius[i] ^ 0x80000000)) + (0x1p31 + 1)) * 0x1p-32;

@@ -67,6 +67,18 @@ Value residual_block_of_padded(GraphBuilder& b, Value x) {
   return residual_block_of(b, x, convolution_of_padded);
 }
 
+// A residual that is known to be not finite, because a convolution before it has looked, when the norm behind it says
+// what bounds its outputs. The last convolution takes its ReLU, which turns NaN into 0, where it believes the bound.
+Value norm_of_measured_residual(GraphBuilder& b, Value x) {
+  const auto convolve = [&](const char* name, Value from) {
+    return b.convolution(name, from, {.out_channels = b.shape(x)[0], .kernel = 1});
+  };
+  const Value first = b.activation("first_relu", convolve("first", x));
+  const Value norm = b.batch_norm("norm", convolve("second", first));
+  const Value sum = b.activation("sum_relu", b.add("sum", {norm, x}));
+  return b.activation("relu", convolve("layer", sum));
+}
+
 // What networks without norms are made of: a convolution that takes the ReLU behind it.
 LayerCase convolution_relu(std::string name, Shape image, Convolution op, Function function = Function::kRelu) {
   LayerCase layer = convolution(std::move(name), std::move(image), op);
@@ -212,6 +224,24 @@ std::vector<LayerCase> layer_cases() {
             [](auto& b, Value x) {
               return b.add("layer", {x, b.activation("tanh", x, Function::kTanh), x});
             }),
+      // Values whose gradient comes back several times from one sum, and from sums of sums.
+      other("AddOfSame", {2, 3, 3},
+            [](auto& b, Value x) {
+              const Value y = b.activation("tanh", x, Function::kTanh);
+              return b.add("layer", {y, y, y});
+            }),
+      other("AddOfSums", {16, 3, 3},
+            [](auto& b, Value x) {
+              const Value y = b.activation("tanh", x, Function::kTanh);
+              const Value z = b.add("inner", {b.convolution("conv1", y, {.out_channels = 16, .kernel = 1}), y});
+              return b.add("layer", {b.convolution("conv2", y, {.out_channels = 16, .kernel = 1}), z, y});
+            }),
+      other("AddOfManySums", {2, 3, 3},
+            [](auto& b, Value x) {
+              const Value y = b.activation("tanh", x, Function::kTanh);
+              const Value z = b.add("inner", {y, y});
+              return b.add("layer", {z, y, b.activation("again", y, Function::kTanh), z, y});
+            }),
       other("MultiplySame", {2, 3, 3},
             [](auto& b, Value x) { return b.multiply("layer", x, b.activation("tanh", x, Function::kTanh)); }),
       other("SqueezeAndExcitation", {6, 4, 5}, squeeze_and_excitation),
@@ -278,6 +308,10 @@ std::vector<LayerCase> layer_cases() {
        .build = residual_block,
        .sixteen_bits = false,
        .padded = residual_block_of_padded},
+      {.name = "NormOfMeasuredResidual",
+       .image = {16, 3, 3},
+       .build = norm_of_measured_residual,
+       .sixteen_bits = false},
   };
 }
 

@@ -42,6 +42,11 @@ float least_bound(UnitActivation activation) {
   return activation == UnitActivation::kSigmoid || activation == UnitActivation::kHardSigmoid ? 1.0F : 0.0F;
 }
 
+float bound_behind(float bound, UnitActivation activation) {
+  if (!std::isfinite(bound)) return kUnbounded;
+  return activation == UnitActivation::kRelu6 ? std::min(bound, 6.0F) : std::max(bound, least_bound(activation));
+}
+
 NanGuard::NanGuard(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
                    const ConvolutionKernel& kernel)
     : shape_(shape),
@@ -98,9 +103,7 @@ void NanGuard::run_without_activation(const float* weight, const float* bias, co
 }
 
 float NanGuard::bound(const Run& run, ValueId source, ValueId residual, UnitActivation activation) const {
-  const float bound = sum_bound(run, source, residual);
-  if (!std::isfinite(bound)) return kUnbounded;
-  return activation == UnitActivation::kRelu6 ? std::min(bound, 6.0F) : std::max(bound, least_bound(activation));
+  return bound_behind(sum_bound(run, source, residual), activation);
 }
 
 }  // namespace trainyard::nn::cpu

@@ -23,6 +23,9 @@ namespace trainyard::nn::cpu {
 // Returns the number for which |f(x)| <= max(|x|, least_bound) holds, where f is the activation.
 float least_bound(UnitActivation activation);
 
+// Returns what bounds |f(x)| where `bound` bounds |x|, f being the activation; kUnbounded where `bound` is not finite.
+float bound_behind(float bound, UnitActivation activation);
+
 // Returns the largest absolute value of `count` elements, and NaN where one is NaN.
 float largest_of(const void* values, int64_t count, DataType dtype);
 

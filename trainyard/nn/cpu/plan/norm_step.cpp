@@ -88,10 +88,11 @@ class NormStep : public PlanStep {
   float bound(const Run& run) const override {
     const float added = residual_ >= 0 ? run.bounds[static_cast<size_t>(residual_)] : 0;
     if (context_.mode == Mode::kTraining) {
-      return std::max(least_bound(activation_), (bound_of_statistics(run) + added) * kRoundingUp);
+      return bound_behind((bound_of_statistics(run) + added) * kRoundingUp, activation_);
     }
-    return std::max(least_bound(activation_),
-                    (run.bounds[static_cast<size_t>(input_)] * largest_factor_ + largest_shift_ + added) * kRoundingUp);
+    return bound_behind(
+        (run.bounds[static_cast<size_t>(input_)] * largest_factor_ + largest_shift_ + added) * kRoundingUp,
+        activation_);
   }
 
   Remake remake() const override { return Remake::kCheap; }

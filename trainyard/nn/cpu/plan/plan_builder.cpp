@@ -236,8 +236,11 @@ std::vector<BufferId> PlanBuilder::take_gradients(ValueId id, int most) {
   }
   if (gradients.size() <= static_cast<size_t>(most)) return gradients;
 
-  // Those beyond `most` are added to one that nobody else waits for, or to a copy, before the step that takes them.
-  const auto own = std::find_if(gradients.begin(), gradients.end(), [&](BufferId g) { return may_overwrite(g); });
+  // Those beyond `most` are added to one that nobody else waits for, or to a copy, before the step that takes them. A
+  // sum that was given several times to this value is read again after the first addition.
+  const auto own = std::find_if(gradients.begin(), gradients.end(), [&](BufferId g) {
+    return may_overwrite(g) && std::count(gradients.begin(), gradients.end(), g) == 1;
+  });
   BufferId sum;
   if (own != gradients.end()) {
     std::iter_swap(gradients.begin(), own);
