@@ -95,8 +95,7 @@ LearningRate piecewise(std::vector<int64_t> boundaries, std::vector<double> rate
   };
 }
 
-LearningRate parse_piecewise(std::string_view schedule, double batches_per_epoch) {
-  require_batches_per_epoch(batches_per_epoch);
+PiecewiseEpochs parse_piecewise(std::string_view schedule) {
   const std::vector<std::string_view> parts = split(schedule, ';');
   if (parts.size() % 2 == 0) {
     throw Error(ErrorCode::kInvalidArgument,
@@ -104,8 +103,8 @@ LearningRate parse_piecewise(std::string_view schedule, double batches_per_epoch
                  .expected = "RATE;EPOCH;RATE;...;RATE",
                  .actual = fmt::format("{}, of {} components", schedule, parts.size())});
   }
-  std::vector<int64_t> boundaries;
-  std::vector<double> rates;
+  PiecewiseEpochs read;
+  std::vector<double>& rates = read.rates;
   int64_t last_epoch = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (i % 2 == 0) {
@@ -126,10 +125,19 @@ LearningRate parse_piecewise(std::string_view schedule, double batches_per_epoch
              .actual = std::to_string(epoch)});
       }
       last_epoch = epoch;
-      boundaries.push_back(whole_steps(batches_per_epoch, static_cast<double>(epoch)) - 1);
+      read.boundary_epochs.push_back(epoch);
     }
   }
-  return piecewise(std::move(boundaries), std::move(rates));
+  return read;
+}
+
+LearningRate piecewise(const PiecewiseEpochs& schedule, double batches_per_epoch) {
+  require_batches_per_epoch(batches_per_epoch);
+  std::vector<int64_t> boundaries;
+  for (const int64_t epoch : schedule.boundary_epochs) {
+    boundaries.push_back(whole_steps(batches_per_epoch, static_cast<double>(epoch)) - 1);
+  }
+  return piecewise(std::move(boundaries), schedule.rates);
 }
 
 LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum) {

@@ -21,9 +21,15 @@ LearningRate constant(double rate);
 // Returns rates[i] until and including boundaries[i]. Boundaries ascend; there is one more rate than boundaries.
 LearningRate piecewise(std::vector<int64_t> boundaries, std::vector<double> rates);
 
-// Reads tf_cnn_benchmarks' "LR0;E1;LR1;...;En;LRn", with boundaries at int(E * batches_per_epoch) - 1. Throws
-// kInvalidArgument with the texts of tf_cnn_benchmarks.
-LearningRate parse_piecewise(std::string_view schedule, double batches_per_epoch);
+// Rates that change at whole epochs, as tf_cnn_benchmarks takes them.
+struct PiecewiseEpochs {
+  std::vector<int64_t> boundary_epochs;  // ascending
+  std::vector<double> rates;             // one more than boundaries
+};
+// Reads tf_cnn_benchmarks' "LR0;E1;LR1;...;En;LRn". Throws kInvalidArgument with the texts of tf_cnn_benchmarks.
+PiecewiseEpochs parse_piecewise(std::string_view schedule);
+// Returns the schedule in steps, with boundaries at int(E * batches_per_epoch) - 1. Throws kInvalidArgument.
+LearningRate piecewise(const PiecewiseEpochs& schedule, double batches_per_epoch);
 
 // Returns rate * factor^floor(step / decay_steps), but not less than `minimum`.
 LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum);

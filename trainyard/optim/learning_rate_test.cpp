@@ -66,9 +66,9 @@ TEST(LearningRate, ExponentialStaircaseHasAFloor) {
 }
 
 TEST(LearningRate, PiecewiseChangesAfterItsBoundary) {
-  expect_rates(parse_piecewise("1;3;.1;5;.01", kImageNet / 32),
+  expect_rates(piecewise(parse_piecewise("1;3;.1;5;.01"), kImageNet / 32),
                {{0, 1.0}, {120108, 1.0}, {120109, 0.1}, {200181, 0.1}, {200182, 0.01}, {100000000, 0.01}});
-  expect_rates(parse_piecewise("0.25", 100), {{0, 0.25}, {1000, 0.25}});
+  expect_rates(piecewise(parse_piecewise("0.25"), 100), {{0, 0.25}, {1000, 0.25}});
 }
 
 TEST(LearningRate, CosineMeetsItsEndsAndMiddle) {
@@ -78,7 +78,7 @@ TEST(LearningRate, CosineMeetsItsEndsAndMiddle) {
 }
 
 TEST(LearningRate, BadSchedulesAreRefusedWithUpstreamsTexts) {
-  const auto problem = [](const char* schedule) { return core::problem_of([&] { parse_piecewise(schedule, 10); }); };
+  const auto problem = [](const char* schedule) { return core::problem_of([&] { parse_piecewise(schedule); }); };
   EXPECT_EQ(problem("1;3"), "--piecewise_learning_rate_schedule must have an odd number of components");
   EXPECT_EQ(problem("1;3;x"), "Invalid learning rate: x");
   EXPECT_EQ(problem("1;2.5;2"), "Invalid epoch: 2.5");
@@ -88,7 +88,7 @@ TEST(LearningRate, BadSchedulesAreRefusedWithUpstreamsTexts) {
 // What is wrong stands in the schedule as it was given, not in the steps that were made of it.
 TEST(LearningRate, ABadScheduleSaysWhichComponentItIs) {
   const std::string place = " of --piecewise_learning_rate_schedule";
-  const auto error = [](const char* schedule) { return core::thrown_by([&] { parse_piecewise(schedule, 0.3); }); };
+  const auto error = [](const char* schedule) { return core::thrown_by([&] { parse_piecewise(schedule); }); };
   EXPECT_EQ(error("1;3").detail().actual, "1;3, of 2 components");
   EXPECT_EQ(error("a;3;.1").detail().where, "component 1" + place);
   EXPECT_EQ(error("1;3;.1;5;nan").detail().where, "component 5" + place);
@@ -105,7 +105,7 @@ TEST(LearningRate, ABadScheduleSaysWhichComponentItIs) {
 }
 
 TEST(LearningRate, EpochsBeyondAllStepsAreNeverReached) {
-  expect_rates(parse_piecewise("1;9223372036854775807;.1", 1e9), {{0, 1.0}, {int64_t{1} << 60, 1.0}});
+  expect_rates(piecewise(parse_piecewise("1;9223372036854775807;.1"), 1e9), {{0, 1.0}, {int64_t{1} << 60, 1.0}});
   expect_rates(by_epochs({.rate = 1, .warmup_epochs = 1e300}, 10), {{0, 0.0}, {1000, 1000 / 4e18}});
 }
 
@@ -116,7 +116,7 @@ TEST(LearningRate, ValuesThatCannotBeAreRefused) {
   EXPECT_NE(core::message_of([] { piecewise({5, 3}, {1.0, 0.1, 0.01}); }), "no error");
   EXPECT_NE(core::message_of([] { exponential_staircase(1.0, 0, 0.5, 0.0); }), "no error");
   EXPECT_NE(core::message_of([] { cosine(1.0, 10, 10); }), "no error");
-  EXPECT_NE(core::message_of([] { parse_piecewise("1", 0.0); }), "no error");
+  EXPECT_NE(core::message_of([] { piecewise(parse_piecewise("1"), 0.0); }), "no error");
   EXPECT_NE(core::message_of([] { scaled_rate(0.1, 256, 0); }), "no error");
 }
 

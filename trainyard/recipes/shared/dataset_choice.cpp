@@ -21,11 +21,12 @@ namespace {
 constexpr std::array<std::string_view, 5> kNames = {"imagenet", "cifar10", "librispeech", "coco", "shapes"};
 
 // Returns what the directory holds of the first subset that is there; nothing where there are no images.
-std::optional<data::StoredImages> look_into(const std::string& directory) {
+std::optional<data::StoredImages> look_into(const std::string& directory, core::FileSystem& files) {
   for (const data::Subset subset : {data::Subset::kTrain, data::Subset::kValidation}) {
     data::DatasetOptions options;
     options.directory = directory;
     options.subset = subset;
+    options.files = &files;
     try {
       return data::find_stored_images(options, data::subset_name(subset));
     } catch (const core::Error& error) {
@@ -35,24 +36,23 @@ std::optional<data::StoredImages> look_into(const std::string& directory) {
   return std::nullopt;
 }
 
-bool holds_cifar10_batches(const std::string& directory) {
-  core::FileSystem& files = core::local_file_system();
+bool holds_cifar10_batches(const std::string& directory, core::FileSystem& files) {
   return files.exists(core::join_path(directory, "data_batch_1")) ||
          files.exists(core::join_path(directory, "data_batch_1.bin"));
 }
 
 // Returns an empty name where nothing is there; says in `because` what was found.
-DatasetChoice choose_by_content(const std::string& directory, std::string& because) {
-  if (holds_cifar10_batches(directory)) {
+DatasetChoice choose_by_content(const std::string& directory, core::FileSystem& files, std::string& because) {
+  if (holds_cifar10_batches(directory, files)) {
     because = "holds CIFAR-10 batches";
     return {.name = "cifar10", .form = std::nullopt};
   }
-  const std::optional<data::StoredImages> stored = look_into(directory);
+  const std::optional<data::StoredImages> stored = look_into(directory, files);
   if (!stored) return {};
   DatasetChoice choice{.name = "imagenet", .form = stored->form};
   because = "holds images by class";
   if (stored->form == data::Form::kTfRecords) {
-    choice.name = data::recognise_tfrecords(core::local_file_system(), stored->paths.front());
+    choice.name = data::recognise_tfrecords(files, stored->paths.front());
     because = fmt::format("holds TFRecords whose first record is of {}",
                           choice.name == "imagenet" ? "labelled images" : choice.name);
   }
@@ -85,13 +85,14 @@ std::optional<std::string> named_dataset(const std::string& name, const std::str
   return std::nullopt;
 }
 
-DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise) {
+DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise,
+                             core::FileSystem& files) {
   if (auto named = named_dataset(name, directory)) return {.name = *std::move(named), .form = std::nullopt};
-  data::require_data(core::local_file_system(), directory);
+  data::require_data(files, directory);
   DatasetChoice choice;
   std::string because;
   try {
-    choice = choose_by_content(directory, because);
+    choice = choose_by_content(directory, files, because);
   } catch (const core::Error& error) {
     // Who looks for damage names what the data are taken for.
     if (error.code() != core::ErrorCode::kCorruptData || otherwise.empty()) throw;
@@ -107,10 +108,10 @@ DatasetChoice choose_dataset(const std::string& name, const std::string& directo
                      .actual = "no TFRecords, WebDataset shards, class folders or CIFAR-10 batches"});
 }
 
-std::string folder_label(const DatasetChoice& choice, const std::string& directory) {
+std::string folder_label(const DatasetChoice& choice, const std::string& directory, core::FileSystem& files) {
   std::optional<data::Form> form = choice.form;
   if (!form) {
-    if (const auto stored = look_into(directory)) form = stored->form;
+    if (const auto stored = look_into(directory, files)) form = stored->form;
   }
   if (form != data::Form::kClassFolders) return choice.name;
   // "." and "photos/" have names, too.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/models/registry/model_registry.h"
@@ -29,11 +30,13 @@ std::optional<std::string> named_dataset(const std::string& name, const std::str
 // (imagenet), or TFRecords, by their first record. Logs what was found there. `otherwise`: what a directory without any
 // images is taken for; empty: it is an error. Throws kNotFound where nothing is there, kInvalidArgument with the text
 // of tf_cnn_benchmarks, and as named_dataset().
-DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise = "");
+DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise = "",
+                             core::FileSystem& files = core::local_file_system());
 
 // Returns the name of the folder where `directory` holds class folders, for people: "cats_and_dogs"; else the data
 // set's. Looks into the directory only where the choice did not.
-std::string folder_label(const DatasetChoice& choice, const std::string& directory);
+std::string folder_label(const DatasetChoice& choice, const std::string& directory,
+                         core::FileSystem& files = core::local_file_system());
 
 // Returns what the pipeline adds to the labels of `dataset` for a model of that many classes: models with a class for
 // the background have it first, and TFRecords of ImageNet count from 1. Throws kInvalidArgument when the data set names

@@ -110,11 +110,17 @@ std::string identity_of_labels(const data::Dataset& dataset) {
 
 std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset,
                                                   const data::KnownClasses& classes) {
-  std::shared_ptr<const data::Dataset> dataset =
-      data::datasets().get(settings.dataset)({.directory = settings.data_dir,
-                                              .subset = subset,
-                                              .index_directory = settings.data_index_dir,
-                                              .classes = classes});
+  struct Opened {
+    std::shared_ptr<core::FileSystem> files;  // outlives the data set, which reads from it
+    std::unique_ptr<data::Dataset> dataset;
+  };
+  const auto opened = std::make_shared<Opened>(
+      Opened{settings.files, data::datasets().get(settings.dataset)({.directory = settings.data_dir,
+                                                                     .subset = subset,
+                                                                     .index_directory = settings.data_index_dir,
+                                                                     .classes = classes,
+                                                                     .files = &settings.file_system()})});
+  std::shared_ptr<const data::Dataset> dataset(opened, opened->dataset.get());
   if (settings.record_cache_bytes > 0) {
     dataset = std::make_shared<data::CachedDataset>(std::move(dataset), settings.record_cache_bytes);
   }
@@ -125,7 +131,7 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
     cache.directory = core::join_path(settings.decoded_cache_dir, data::subset_name(subset));
     cache.identity = fmt::format(
         "{}, {}{}: {}{}", settings.dataset, data::subset_name(subset), cache.exif_orientation ? ", turned by EXIF" : "",
-        data::identity_of_files(*cache.files, data::paths_named(*cache.files, settings.data_dir)),
+        data::identity_of_files(settings.file_system(), data::paths_named(settings.file_system(), settings.data_dir)),
         identity_of_labels(*dataset));
   }
   return std::make_shared<data::DecodedDataset>(std::move(dataset), cache);

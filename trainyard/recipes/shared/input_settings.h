@@ -8,6 +8,7 @@
 #include <string>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/pipeline/pipeline.h"
@@ -51,7 +52,10 @@ struct InputSettings {
   int64_t decoded_cache_bytes = 0;  // of memory
   std::string decoded_cache_dir;
   bool decode_on_gpu = false;  // data/device_transform.h
+  // Where data_dir lies; null: the machine's files. Data sets keep it.
+  std::shared_ptr<core::FileSystem> files;
 
+  core::FileSystem& file_system() const { return files ? *files : core::local_file_system(); }
   bool synthetic() const { return data_dir.empty(); }
 };
 

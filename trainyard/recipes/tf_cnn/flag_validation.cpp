@@ -142,11 +142,11 @@ void check_frozen_inference(const FlagValues& values) {
   }
 }
 
-void check_steps(const FlagValues& values) {
+train::StepPlanOptions check_steps(const FlagValues& values) {
   const char* text = "At most one of --num_batches and --num_epochs may be specified.";
   refuse_if(truthy(values, "num_batches") && truthy(values, "num_epochs"), text);
   refuse_if(truthy(values, "num_eval_batches") && truthy(values, "num_eval_epochs"), text);
-  read_step_options(values);  // for its errors
+  return read_step_options(values);
 }
 
 void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
@@ -163,14 +163,14 @@ void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
             fmt::format("collective_all_reduce requires one single-range all_reduce_spec {}", spec));
 }
 
-void check_variable_update(const FlagValues& values) {
+train::StepPlanOptions check_variable_update(const FlagValues& values) {
   const std::string mode = values.text("variable_update");
   const bool has_job = truthy(values, "job_name");
   refuse_if(mode == "distributed_all_reduce" && has_job && !truthy(values, "controller_host"),
             "When variable_update==distributed_all_reduce controller_host must also be specified.");
   refuse_if(worker_count(values) > 1 && values.text("all_reduce_spec") == "nccl",
             "--all_reduce_spec=nccl is invalid in a multi-worker job");
-  check_steps(values);
+  train::StepPlanOptions steps = check_steps(values);
   refuse_if(values.boolean("staged_vars") && mode != "parameter_server",
             "staged_vars for now is only supported with variable_update=parameter_server");
   refuse_if((mode == "replicated" || mode == "independent" || mode == "horovod") && has_job,
@@ -188,14 +188,15 @@ void check_variable_update(const FlagValues& values) {
   refuse_if(mode == "distributed_replicated" && !has_job,
             fmt::format("Invalid variable_update in local mode: {}", mode));
   check_all_reduce_spec(values, mode);
+  return steps;
 }
 
-void check_piecewise_learning_rate(const FlagValues& values) {
-  if (!truthy(values, "piecewise_learning_rate_schedule")) return;
+std::optional<optim::PiecewiseEpochs> check_piecewise_learning_rate(const FlagValues& values) {
+  if (!truthy(values, "piecewise_learning_rate_schedule")) return std::nullopt;
   refuse_if(is_set(values, "init_learning_rate") || truthy(values, "learning_rate_decay_factor") ||
                 truthy(values, "minimum_learning_rate") || truthy(values, "num_epochs_per_decay"),
             "No other learning rate-related flags can be specified if --piecewise_learning_rate_schedule is specified");
-  optim::parse_piecewise(values.text("piecewise_learning_rate_schedule"), 1.0);  // for its errors
+  return optim::parse_piecewise(values.text("piecewise_learning_rate_schedule"));
 }
 
 // Ours: a schedule that is named must have what it is made of, and nothing that it would not use.
@@ -216,7 +217,7 @@ void check_named_schedule(const FlagValues& values) {
 
 }  // namespace
 
-void validate_flags(const FlagValues& values) {
+CheckedFlags validate_flags(const FlagValues& values) {
   check_compliance_logging(values);
   check_gpu_threads(values);
   named_dataset(values.text("data_name"), values.text("data_dir"));
@@ -227,20 +228,15 @@ void validate_flags(const FlagValues& values) {
   check_frozen_inference(values);
   refuse_if(values.boolean("forward_only") && values.boolean("eval"),
             "Only one of forward_only and eval parameters is true");
-  check_variable_update(values);
+  CheckedFlags checked{.steps = check_variable_update(values)};
   refuse_if(values.boolean("eval") && !truthy(values, "train_dir") && !truthy(values, "weights"),
             "Trained model directory not specified");
   refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),
             "Only one of --train_dir and --weights can be evaluated");
-  check_piecewise_learning_rate(values);
+  checked.piecewise = check_piecewise_learning_rate(values);
   check_named_schedule(values);
   check_flag_ranges(values);
-}
-
-void validate_all_reduce_flags(const FlagValues& values) {
-  refuse_if(values.text("variable_update") != "replicated",
-            "--variable_update=replicated must be specified to usethe all-reduce benchmark");
-  refuse_if(values.text("variable_consistency") == "relaxed", "--variable_consistency=relaxed is not supported");
+  return checked;
 }
 
 }  // namespace trainyard::recipes

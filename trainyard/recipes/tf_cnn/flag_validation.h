@@ -4,17 +4,24 @@
 // before core::check_dispositions: a mistake is reported as the mistake it is, even where a flag is not built yet.
 #pragma once
 
+#include <optional>
+
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/optim/learning_rate.h"
+#include "trainyard/train/loop/step_plan.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// Throws kInvalidArgument for the first condition that holds.
-void validate_flags(const core::FlagValues& values);
+// Flags whose texts are read to be checked.
+struct CheckedFlags {
+  train::StepPlanOptions steps;
+  std::optional<optim::PiecewiseEpochs> piecewise;
+};
 
-// What the all-reduce benchmark asks for beyond that.
-void validate_all_reduce_flags(const core::FlagValues& values);
+// Throws kInvalidArgument for the first condition that holds.
+CheckedFlags validate_flags(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

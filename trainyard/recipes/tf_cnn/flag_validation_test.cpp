@@ -247,16 +247,6 @@ TEST(FlagValidationOrder, DefaultsPass) {
   EXPECT_EQ(problem_of(""), "");
 }
 
-TEST(AllReduceFlagValidation, Item36) {
-  const auto problem = [](const std::string& line) {
-    return core::problem_of([&] { validate_all_reduce_flags(parse(line)); });
-  };
-  EXPECT_EQ(problem(""), "--variable_update=replicated must be specified to usethe all-reduce benchmark");
-  EXPECT_EQ(problem("--variable_update=replicated --variable_consistency=relaxed"),
-            "--variable_consistency=relaxed is not supported");
-  EXPECT_EQ(problem("--variable_update=replicated"), "");
-}
-
 // Beyond the end of its meaning, each with the nearest value that is inside.
 TEST(FlagRanges, EndWhereTheMeaningEnds) {
   const std::vector<std::pair<std::string, std::string>> refused = {

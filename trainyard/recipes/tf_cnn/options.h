@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/optim/learning_rate.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
 #include "trainyard/recipes/shared/thread_settings.h"
@@ -36,7 +37,7 @@ std::string_view run_mode_name(RunMode mode);
 struct LearningRateOptions {
   std::optional<double> init_learning_rate;  // unset: the model's own schedule
   std::string schedule = "auto";             // "cosine", "constant", "piecewise"
-  std::string piecewise;                     // "1;3;.1"; empty: none
+  std::optional<optim::PiecewiseEpochs> piecewise;
   double num_epochs_per_decay = 0, decay_factor = 0, minimum = 0;
   double warmup_epochs = 0;
   std::optional<double> resnet_base_lr;

@@ -4,6 +4,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/listing_cache.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
 
 namespace trainyard::recipes {
@@ -17,11 +18,11 @@ bool evaluates_exactly(const TfCnnOptions& options, bool synthetic) {
   return options.dialect == Dialect::kTrainyard && !length && !synthetic;
 }
 
-std::string label_of(const TfCnnOptions& options, const DatasetChoice& choice) {
+std::string label_of(const TfCnnOptions& options, const DatasetChoice& choice, core::FileSystem& files) {
   const InputOptions& input = options.input;
   if (input.data_dir.empty()) return choice.name + " (synthetic)";
   if (options.dialect == Dialect::kTfCnnBenchmarks || !input.data_name.empty()) return choice.name;
-  return folder_label(choice, input.data_dir);
+  return folder_label(choice, input.data_dir, files);
 }
 
 int64_t value_or(int64_t asked, int64_t otherwise) {
@@ -32,13 +33,16 @@ int64_t value_or(int64_t asked, int64_t otherwise) {
 
 PreparedRun prepare(const TfCnnOptions& options) {
   options.validate();
-  const DatasetChoice dataset = choose_dataset(options.input.data_name, options.input.data_dir);
+  // Several parts ask what data_dir holds.
+  const auto files = std::make_shared<core::ListingCache>(core::local_file_system());
+  const DatasetChoice dataset = choose_dataset(options.input.data_name, options.input.data_dir, "", *files);
   PreparedRun run;
   run.options = options;
   run.model = &models::find_model(options.model, dataset.name);
   run.replicas = static_cast<int>(options.device.replicas);
   run.input = settle_input(options.input, dataset.name, run.model->image_size, run.replicas);
-  run.dataset_label = label_of(options, dataset);
+  run.input.files = files;
+  run.dataset_label = label_of(options, dataset, *files);
   run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
                                             .forward_only = options.mode == RunMode::kForwardOnly,
                                             .decodes_on_gpu = options.input.decode_on_gpu});

@@ -99,8 +99,9 @@ void open_for_evaluation(PreparedRun& run) {
     run.label_texts->load(saved->label_texts, "the training of " + origin);
   }
   if (known.names.empty() && !run.input.synthetic()) {
-    known.names = data::training_class_names(
-        run.input.dataset, {.directory = run.input.data_dir, .index_directory = run.input.data_index_dir});
+    known.names = data::training_class_names(run.input.dataset, {.directory = run.input.data_dir,
+                                                                 .index_directory = run.input.data_index_dir,
+                                                                 .files = &run.input.file_system()});
     known.origin = kTraining;
   }
   if (!run.input.synthetic()) run.validation_data = open_dataset(run.input, data::Subset::kValidation, known);

@@ -1,5 +1,7 @@
 #include "trainyard/recipes/tf_cnn/read_options.h"
 
+#include <utility>
+
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/recipes/shared/device_flags.h"
 #include "trainyard/recipes/shared/input_flags.h"
@@ -22,7 +24,6 @@ LearningRateOptions read_learning_rate(const core::FlagValues& values) {
   LearningRateOptions options;
   options.init_learning_rate = values.optional_real("init_learning_rate");
   options.schedule = values.text("learning_rate_schedule");
-  options.piecewise = values.text("piecewise_learning_rate_schedule");
   options.num_epochs_per_decay = values.real("num_epochs_per_decay");
   options.decay_factor = values.real("learning_rate_decay_factor");
   options.minimum = values.real("minimum_learning_rate");
@@ -103,11 +104,11 @@ train::StepPlanOptions read_step_options(const core::FlagValues& values) {
 }
 
 TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
-  validate_flags(values);
+  CheckedFlags checked = validate_flags(values);
   TfCnnOptions options;
   options.warnings = core::check_dispositions(values);
   options.dialect = dialect;
-  options.steps = read_step_options(values);
+  options.steps = std::move(checked.steps);
   options.mode = mode_of(values, options.steps);
   options.model = values.text("model");
   options.num_classes = values.optional_integer("num_classes");
@@ -120,6 +121,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.device = read_device_options(values);
   options.threads = read_thread_options(values);
   options.learning_rate = read_learning_rate(values);
+  options.learning_rate.piecewise = std::move(checked.piecewise);
   options.update = read_update(values);
   options.saving = read_saving(values);
   options.display = read_display(values);

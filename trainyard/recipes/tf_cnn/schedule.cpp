@@ -51,8 +51,8 @@ optim::LearningRate make_learning_rate(const PreparedRun& run) {
   const LearningRateOptions& asked = run.options.learning_rate;
   const double per_epoch = batches_per_epoch(run);
   const auto warmup_steps = static_cast<int64_t>(per_epoch * asked.warmup_epochs);
-  if (!asked.piecewise.empty()) {
-    optim::LearningRate schedule = optim::parse_piecewise(asked.piecewise, per_epoch);
+  if (asked.piecewise) {
+    optim::LearningRate schedule = optim::piecewise(*asked.piecewise, per_epoch);
     return optim::with_warmup(schedule, schedule(0), warmup_steps);
   }
   if (!asked.init_learning_rate) return model_learning_rate(run);

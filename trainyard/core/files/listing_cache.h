@@ -1,0 +1,48 @@
+// A file system that lists each directory once: for a start that asks several times what a folder of data holds, which
+// on a network takes long.
+//
+//   core::ListingCache files(core::local_file_system());
+//   files.list("data");      // asks the machine
+//   files.list("data");      // does not
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/files/file_system.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+
+// Hands everything to another file system, which outlives it, but list(): that returns what the first call for the same
+// path returned, until something is written, renamed or removed through this object. Files that others make or remove
+// meanwhile stay unseen. A call that throws is made again. Any thread.
+class ListingCache : public FileSystem {
+ public:
+  explicit ListingCache(FileSystem& files) : files_(files) {}
+
+  std::unique_ptr<ReadableFile> open_read(const std::string& path) override { return files_.open_read(path); }
+  std::unique_ptr<WritableFile> open_write(const std::string& path) override;
+  std::unique_ptr<WritableFile> open_append(const std::string& path) override;
+  bool exists(const std::string& path) override { return files_.exists(path); }
+  FileInfo info(const std::string& path) override { return files_.info(path); }
+  std::vector<std::string> list(const std::string& directory) override;
+  void make_directories(const std::string& path) override;
+  void rename(const std::string& from, const std::string& to) override;
+  void remove_file(const std::string& path) override;
+  void remove_tree(const std::string& path) override;
+  void sync_directory(const std::string& directory) override { files_.sync_directory(directory); }
+
+ private:
+  void forget();
+
+  FileSystem& files_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::string>> listings_;
+};
+
+}  // namespace trainyard::core
+TRAINYARD_EXPORT_END
