@@ -73,8 +73,8 @@ void run(const Optimizer& optimizer, const StepState& state, const std::array<at
   const at::Tensor state_tensor = state.tensor();
   const auto* fields = state_tensor.const_data_ptr<double>();
 
-  const auto decay = static_cast<T>(optimizer.effective_weight_decay());
-  const Scalars<T> common{.learning_rate = static_cast<T>(fields[StepState::kLearningRate]),
+  const double learning_rate = fields[StepState::kLearningRate];
+  const Scalars<T> common{.learning_rate = static_cast<T>(learning_rate),
                           .inverse_loss_scale = static_cast<T>(fields[StepState::kInverseLossScale]),
                           .decay = 0,
                           .clip = static_cast<T>(clip_of(optimizer)),
@@ -86,8 +86,10 @@ void run(const Optimizer& optimizer, const StepState& state, const std::array<at
     auto segment = std::partition_point(segments.begin(), segments.end(),
                                         [&](const nn::Segment& s) { return s.offset + s.count <= first; });
     for (; segment != segments.end() && segment->offset < last; ++segment) {
+      const auto index = static_cast<size_t>(segment - segments.begin());
       Scalars<T> scalars = common;
-      if (segment->spec.decay) scalars.decay = decay;
+      scalars.learning_rate = static_cast<T>(learning_rate * optimizer.rate_factor(index));
+      scalars.decay = static_cast<T>(optimizer.weight_decay(index) * optimizer.weight_decay_factor());
       update_range<T, kSlots>(values, gradients, slots, std::max(first, segment->offset),
                               std::min(last, segment->offset + segment->count), scalars, formula);
     }
@@ -107,7 +109,7 @@ void flat_update(const Optimizer& optimizer, const StepState& state,
                          .slots = slots,
                          .parts = &optimizer.parts(),
                          .fields = state.tensor(),
-                         .decay = optimizer.effective_weight_decay(),
+                         .decay = optimizer.options().weight_decay * optimizer.weight_decay_factor(),
                          .clip = flat_update_internal::clip_of(optimizer)},
                         formula);
   } else if (set.values().scalar_type() == at::kDouble) {

@@ -1,10 +1,13 @@
 // The weight decay term of the loss, as it is reported.
 #pragma once
 
+#include <vector>
+
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/optimizer.h"
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/segment_parts.h"
 
@@ -15,6 +18,8 @@ class L2Loss {
  public:
   // `parameters` is allocated and outlives it. Throws kUnsupported as device_kernels() does.
   L2Loss(const nn::ParameterSet& parameters, double weight_decay);
+  // Of the decays that an optimizer's segments have now; on devices, where there are no groups, all the same.
+  explicit L2Loss(const Optimizer& optimizer);
 
   // weight_decay * sum over decayed parameters of w^2 / 2, in double: [] float64 on their device. The same bits on any
   // number of threads.
@@ -22,7 +27,8 @@ class L2Loss {
 
  private:
   const nn::ParameterSet* parameters_;
-  double weight_decay_;
+  // On the CPU: by part, 0 where there is no decay. On a device, which knows from its parts where there is some: one.
+  std::vector<double> decays_;
   SegmentPartTable parts_;
   const DeviceKernels* device_;  // null on the CPU
 };

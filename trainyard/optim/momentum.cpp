@@ -11,6 +11,7 @@ class Momentum : public Optimizer {
   Momentum(nn::ParameterSet& parameters, const OptimizerOptions& options)
       : Optimizer(parameters, options), velocity_(add_slot("momentum")) {}
 
+  std::vector<std::string> hyperparameter_names() const override { return {"momentum", "weight_decay"}; }
   void apply(const StepState& state) override {
     flat_update(*this, state, {velocity_}, MomentumFormula<kNesterov>{.momentum = options().momentum});
   }

@@ -1,5 +1,6 @@
 #include "trainyard/optim/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -7,6 +8,8 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/pattern.h"
+#include "trainyard/core/base/registry.h"
 
 namespace trainyard::optim {
 
@@ -29,6 +32,15 @@ void OptimizerOptions::validate() const {
   require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
           weight_decay);
   if (gradient_clip) require(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
+  for (const ParameterGroup& group : groups) {
+    require(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
+            fmt::format("the rate factor of the group '{}'", group.pattern), "a finite number, at least 0",
+            group.rate_factor);
+    if (!group.weight_decay) continue;
+    require(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
+            fmt::format("the weight decay of the group '{}'", group.pattern), "a finite number, at least 0",
+            *group.weight_decay);
+  }
 }
 
 Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
@@ -44,6 +56,54 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
   }
   device_ = device_kernels(values.device());
   if (device_ != nullptr) parts_ = segment_part_table(parameters);
+  if (device_ != nullptr && !options_.groups.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "groups of parameters are not updated on a device yet",
+                                          .expected = "parameters in the host's memory, or no groups"});
+  }
+  set_groups();
+}
+
+void Optimizer::set_groups() {
+  const std::vector<nn::Segment>& segments = parameters_->segments();
+  rate_factors_.assign(segments.size(), 1.0);
+  weight_decays_.clear();
+  for (const nn::Segment& segment : segments) {
+    weight_decays_.push_back(segment.spec.decay ? options_.weight_decay : 0.0);
+  }
+  for (const ParameterGroup& group : options_.groups) {
+    bool any = false;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      if (!core::matches_pattern(segments[i].spec.name, group.pattern)) continue;
+      any = true;
+      rate_factors_[i] = group.rate_factor;
+      weight_decays_[i] = group.weight_decay.value_or(segments[i].spec.decay ? options_.weight_decay : 0.0);
+    }
+    if (any) continue;
+    throw Error(ErrorCode::kNotFound,
+                {.problem = fmt::format("no parameter is named as '{}'", group.pattern),
+                 .where = "the groups of an optimizer",
+                 .expected = fmt::format("a pattern of names as '{}'", segments.empty() ? "" : segments[0].spec.name)});
+  }
+}
+
+double OptimizerOptions::*Optimizer::field_of(std::string_view name) const {
+  const std::vector<std::string> names = hyperparameter_names();
+  if (std::find(names.begin(), names.end(), name) == names.end()) {
+    throw core::unknown_name("hyperparameter", name, names);
+  }
+  return name == "momentum" ? &OptimizerOptions::momentum : &OptimizerOptions::weight_decay;
+}
+
+double Optimizer::hyperparameter(std::string_view name) const {
+  return options_.*field_of(name);
+}
+
+void Optimizer::set_hyperparameter(std::string_view name, double value) {
+  OptimizerOptions changed = options_;
+  changed.*field_of(name) = value;
+  changed.validate();
+  options_ = std::move(changed);
+  set_groups();
 }
 
 at::Tensor Optimizer::add_slot(std::string name, double initial) {

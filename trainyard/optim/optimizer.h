@@ -1,7 +1,8 @@
 // Optimizers: they turn the gradients of a ParameterSet into new values, on whole flat blocks.
 //
 // For every element, before the optimizer's own formula:
-//   g = gradient * inverse_loss_scale + weight_decay * w   (weight decay only where the segment's spec says so)
+//   g = gradient * inverse_loss_scale + weight_decay * w   (weight decay only where the segment's spec says so, or its
+//                                                           group has one; lr is the step's times the group's factor)
 //   g = clip(g, -gradient_clip, +gradient_clip)            (if set)
 // and an update with found_inf leaves values and slots as they are.
 //
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -29,11 +31,19 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
+// Parameters that are updated in another way than the rest.
+struct ParameterGroup {
+  std::string pattern;                 // of names; "*" stands for any characters: "layer1.*"
+  double rate_factor = 1.0;            // times the learning rate; 0 leaves values as they are, with their decay
+  std::optional<double> weight_decay;  // in the place of OptimizerOptions', for all that the pattern names
+};
+
 struct OptimizerOptions {
   double momentum = 0.9;
-  double weight_decay = 0.0;            // coefficient of sum(w^2) / 2 in the loss
-  std::optional<double> gradient_clip;  // by value
-  void validate() const;                // throws kInvalidArgument
+  double weight_decay = 0.0;             // coefficient of sum(w^2) / 2 in the loss
+  std::optional<double> gradient_clip;   // by value
+  std::vector<ParameterGroup> groups{};  // the last one whose pattern names a parameter counts for it
+  void validate() const;                 // throws kInvalidArgument
 };
 
 // An optimizer, bound to one allocated set. One thread at a time.
@@ -46,10 +56,21 @@ class Optimizer : public core::Stateful {
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
 
+  // Returns the names of numbers that may change between steps: "weight_decay", and "momentum" where there is one.
+  virtual std::vector<std::string> hyperparameter_names() const { return {"weight_decay"}; }
+  // Throw kNotFound for a name that is not among them; the second, kInvalidArgument for a value that cannot be.
+  double hyperparameter(std::string_view name) const;
+  void set_hyperparameter(std::string_view name, double value);
+
+  // Return what counts for the segment of this index in parameters().segments(): the factor of the learning rate, and
+  // the coefficient of sum(w^2) / 2, 0 where the segment has no decay.
+  double rate_factor(size_t segment) const { return rate_factors_[segment]; }
+  double weight_decay(size_t segment) const { return weight_decays_[segment]; }
+
   // Sets by how much the reduction multiplies the weight decay term of the loss: gradients that are summed over n
   // replicas hold it n times. 1 at first.
   void set_weight_decay_factor(double factor) { weight_decay_factor_ = factor; }
-  double effective_weight_decay() const { return options_.weight_decay * weight_decay_factor_; }
+  double weight_decay_factor() const { return weight_decay_factor_; }
 
   // Numbers that an optimizer keeps for every element of values(), in the same flat form.
   struct Slot {
@@ -75,11 +96,14 @@ class Optimizer : public core::Stateful {
   at::Tensor add_slot(std::string name, double initial = 0.0);
 
  private:
+  void set_groups();
+  double OptimizerOptions::*field_of(std::string_view name) const;
   at::Tensor slot_view(const Slot& slot, const nn::Segment& segment) const;
 
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
   double weight_decay_factor_ = 1.0;
+  std::vector<double> rate_factors_, weight_decays_;  // by segment
   std::vector<Slot> slots_;
   const DeviceKernels* device_ = nullptr;
   SegmentPartTable parts_;

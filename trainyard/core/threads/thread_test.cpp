@@ -12,16 +12,11 @@
 #include <sched.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/core/testing/skip_reasons.h"
 
 namespace trainyard::core {
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kThreadSanitizer = true;
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
 
 // Members of an OpenMP team and of an ATen one, as the calling thread starts them.
 int openmp_team() {

@@ -11,6 +11,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
+#include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/record_index_files.h"
 #include "trainyard/data/datasets/shapes.h"
@@ -88,10 +89,11 @@ core::TempDir* InputFaults::temp = nullptr;
 
 // Each single call fails once: interrupted or short ones change nothing, a broken disk is an error that names the file.
 TEST_F(InputFaults, EachSystemCallMayFail) {
+  constexpr int kStride = core::kThreadSanitizer ? 60 : 7;  // it takes a thirtieth of a second to start a thread
   for (const char* form : {"tfrecord", "indexed", "webdataset", "folder"}) {
     const std::vector<float> expected = read(*open(temp->file(form), core::local_file_system()));
     for (const Fault fault : {Fault::kInterrupted, Fault::kShort, Fault::kIoError}) {
-      for (int n = 1;; n += n < 40 ? 1 : 7) {
+      for (int n = 1;; n += n < 40 && !core::kThreadSanitizer ? 1 : kStride) {
         core::FaultInjector faults;
         faults.fail_nth(n, fault);
         const auto files = core::make_file_system(faults);

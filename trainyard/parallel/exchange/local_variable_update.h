@@ -22,6 +22,7 @@ class LocalVariableUpdate : public VariableUpdate {
   void replayed(int replica) override;
   void check() override;
   void wait() override;
+  optim::Optimizer* optimizer(int replica) const override { return at(replica).optimizer.get(); }
   int64_t optimizer_bytes() const override;
   GradientReduction reduction() const override { return reduction_; }
   void abort(const core::Error& error) override;

@@ -66,6 +66,8 @@ class VariableUpdate : public core::Stateful {
 
   // Returns the set that is saved, evaluated and exported: replica 0's.
   nn::ParameterSet& saved_parameters() { return parameters(0); }
+  // Returns the optimizer that updates parameters(replica); null where another replica's does. After allocate().
+  virtual optim::Optimizer* optimizer(int replica) const = 0;
   // Returns the bytes of the slots of all optimizers here.
   virtual int64_t optimizer_bytes() const = 0;
   // Returns how gradients are reduced, and kMean where they are not.

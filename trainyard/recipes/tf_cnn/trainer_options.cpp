@@ -59,14 +59,13 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   options.placement = run.threads.replica;
   options.seed = run.input.seed;
   options.start = make_start(run);
-  options.weight_decay = asked.weight_decay;
   options.variable_update = run.options.device.variable_update;
   options.make_communicators = run.device.communicators();
   options.reduction = reduction_of(run.options);
   options.learning_rate = make_learning_rate(run);
   optim::OptimizerOptions update;
   update.momentum = asked.momentum;
-  update.weight_decay = options.weight_decay;
+  update.weight_decay = asked.weight_decay;
   update.gradient_clip = asked.gradient_clip;
   update.validate();
   options.make_optimizer = [name = optimizer_name(asked.optimizer), update](nn::ParameterSet& parameters) {

@@ -52,8 +52,6 @@ void SingleCostOptions::validate() const {
   require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
           "none, or one a replica", std::to_string(placement.size()));
   require(intra_op_threads >= 0, "the number of intra-op threads", "at least 0", std::to_string(intra_op_threads));
-  require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
-          fmt::format("{}", weight_decay));
   require(static_cast<bool>(learning_rate), "the learning rate", "a function of the step", "none");
   require(static_cast<bool>(make_optimizer), "the optimizer", "a way to make one", "none");
 }
@@ -71,16 +69,18 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
   // Before the executors are made: foreign modules may draw their first values.
   if (has_foreign_modules(options_.graph)) seed_aten_random(options_.seed);
   replicas_ = std::make_unique<Replicas>(options_);
+  constexpr double kMost = std::numeric_limits<double>::max();
+  hyperparameters().add("learning_rate", options_.learning_rate, {0, kMost});
+  const optim::Optimizer& optimizer = *replicas_->update().optimizer(0);
+  for (const std::string& name : optimizer.hyperparameter_names()) {
+    hyperparameters().add(name, optimizer.hyperparameter(name), {0, name == "momentum" ? 1 : kMost});
+  }
 }
 
 SingleCostTrainer::~SingleCostTrainer() = default;
 
 nn::ParameterSet& SingleCostTrainer::parameters() {
   return replicas_->update().saved_parameters();
-}
-
-double SingleCostTrainer::current_learning_rate() const {
-  return replicas_->last_learning_rate().value_or(options_.learning_rate(global_step()));
 }
 
 std::optional<double> SingleCostTrainer::loss_scale() const {
@@ -126,7 +126,7 @@ void SingleCostTrainer::end_training() {
 }
 
 void SingleCostTrainer::run_step(StepView& view) {
-  replicas_->run_step(*source_, view);
+  replicas_->run_step(*source_, hyperparameters(), view);
 }
 
 void SingleCostTrainer::save(core::StateWriter& writer) const {

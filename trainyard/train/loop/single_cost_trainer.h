@@ -76,15 +76,14 @@ struct SingleCostOptions {
   std::vector<core::ThreadPlacement> placement;  // one a replica; empty: anywhere
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start;  // runs after the initializers: weights from elsewhere
-  double weight_decay = 0.0;                     // for the reported total loss only; the optimizer has its own
   std::string variable_update = "parameter_server";
   // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory.
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
   std::optional<parallel::GradientReduction> reduction;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
-  optim::LearningRate learning_rate;
-  LossFunction loss{};  // none: softmax cross-entropy
+  optim::LearningRate learning_rate;  // the schedule of the hyperparameter of that name
+  LossFunction loss{};                // none: softmax cross-entropy
   StepHooks hooks{};
   void validate() const;  // throws kInvalidArgument
 };
@@ -112,7 +111,7 @@ class SingleCostTrainer : public Trainer {
   nn::ParameterSet& parameters();
   data::BatchSource& source() { return *source_; }
   // Returns the learning rate of the last step; before the first one, that of the next.
-  double current_learning_rate() const;
+  double current_learning_rate() const { return hyperparameters().get("learning_rate"); }
   // Returns the replicas' mean loss of the last step, before its update, with the L2 term. Reads it back, which waits
   // for the device. Not a number before the first step.
   double last_total_loss() const;

@@ -38,7 +38,6 @@ void train_resnet20(benchmark::State& state, bool caching_allocator) {
       {.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10}),
        .replicas = replicas,
        .intra_op_threads = 2,
-       .weight_decay = 1e-4,
        .make_optimizer =
            [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {.weight_decay = 1e-4}); },
        .learning_rate = optim::constant(0.01)},

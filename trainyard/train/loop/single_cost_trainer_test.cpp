@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -67,7 +68,7 @@ TEST(SingleCostTrainer, TheSameSeedGivesTheSameBits) {
   for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
     for (const int replicas : {1, 2}) {
       SingleCostOptions options = tiny_options({.dropout = 0.3}, replicas);
-      options.intra_op_threads = 2 * replicas;
+      if (!core::kThreadSanitizer) options.intra_op_threads = 2 * replicas;  // it does not understand OpenMP's teams
       options.variable_update = mode;
       const at::Tensor first = trained_values(options, 8), again = trained_values(options, 8);
       EXPECT_TRUE(first.equal(again)) << mode << " " << replicas;
@@ -241,6 +242,7 @@ TEST(SingleCostTrainer, HooksChangeTheStep) {
 // What the wake-up is for: without it the other replica sits until its deadline.
 class DeafUpdate : public parallel::VariableUpdate {
  public:
+  optim::Optimizer* optimizer(int replica) const override { return update_->optimizer(replica); }
   int64_t optimizer_bytes() const override { return 0; }
   explicit DeafUpdate(const parallel::VariableUpdateOptions& options)
       : update_(parallel::variable_updates().get("parameter_server")(options)) {}
@@ -345,7 +347,6 @@ TEST(SingleCostTrainer, RefusesWhatCannotBe) {
   EXPECT_TRUE(refuses([](auto& o) { o.micro_steps = 0; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.placement.resize(5); }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.intra_op_threads = -1; }).starts_with("invalid_argument"));
-  EXPECT_TRUE(refuses([](auto& o) { o.weight_decay = std::nan(""); }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.learning_rate = nullptr; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.make_optimizer = nullptr; }).starts_with("invalid_argument"));
   EXPECT_TRUE(refuses([](auto& o) { o.graph = {}; }).starts_with("invalid_argument"));

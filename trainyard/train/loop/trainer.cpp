@@ -18,6 +18,8 @@ using core::ErrorCode;
 
 namespace {
 
+constexpr const char* kHyperparameters = "trainer/hyperparameters/";
+
 std::string prefix_of(const Callback& callback) {
   return "callback/" + callback.name() + "/";
 }
@@ -163,6 +165,7 @@ bool Trainer::begin_epoch() {
 void Trainer::one_step() {
   in_step(epoch_, step_in_epoch_ + 1, [&] {
     notify_all(Event::kBeforeStep);
+    hyperparameters_.begin_step(global_step_);
     StepView view;
     view.global_step = global_step_;
     run_step(view);
@@ -183,6 +186,8 @@ void Trainer::save(core::StateWriter& writer) const {
   writer.integer("trainer/global_step", global_step_);
   writer.integer("trainer/epoch", epoch_);
   writer.integer("trainer/step_in_epoch", step_in_epoch_);
+  core::ScopedWriter hyperparameters(writer, kHyperparameters);
+  hyperparameters_.save(hyperparameters);
   for (const auto& callback : callbacks_) {
     core::ScopedWriter own(writer, prefix_of(*callback));
     callback->save(own);
@@ -193,6 +198,8 @@ void Trainer::load(const core::StateReader& reader) {
   global_step_ = reader.integer("trainer/global_step");
   epoch_ = reader.integer("trainer/epoch");
   step_in_epoch_ = reader.integer("trainer/step_in_epoch");
+  hyperparameters_.load(core::ScopedReader(reader, kHyperparameters));
+  hyperparameters_.begin_step(global_step_);
   for (const auto& callback : callbacks_) {
     const core::ScopedReader own(reader, prefix_of(*callback));
     // One that the saved run did not have, or that saves nothing, starts afresh.

@@ -16,6 +16,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/threads/stop_token.h"
+#include "trainyard/optim/hyperparameters.h"
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/monitors/monitor.h"
 
@@ -58,11 +59,18 @@ class Trainer : public core::Stateful {
   // Returns why the last train() ended before its end; empty when it did not.
   const std::string& stop_reason() const { return stop_reason_; }
 
+  // The numbers with names that steps read: a SingleCostTrainer's "learning_rate" and those of its optimizer, and any
+  // that the program adds before train(). Callbacks may set them; the next step has the new values. Where several
+  // processes train together, each must set the same.
+  optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
+  const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }
+
   // The monitors, which all get the same numbers: JSON lines, CSV, TensorBoard.
   MonitorSet& monitors() { return monitors_; }
   virtual bool is_chief() const { return true; }
 
-  // Saves "trainer/<counter>" and "callback/<name>/...". Subclasses call this first, then add what continues a run.
+  // Saves "trainer/<counter>", "trainer/hyperparameters/<name>" of those that were set by hand, and
+  // "callback/<name>/...". Subclasses call this first, then add what continues a run.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -86,6 +94,7 @@ class Trainer : public core::Stateful {
   size_t callbacks_set_up_ = 0;
   bool training_ = false;
   MonitorSet monitors_;
+  optim::Hyperparameters hyperparameters_;
   LoopOptions loop_;
   core::StopSource own_stop_;
   std::vector<core::StopToken> stop_tokens_;

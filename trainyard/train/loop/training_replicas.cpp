@@ -80,7 +80,36 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options)
                                           .gradients = replica.sink.get()});
   }
   update_->allocate();
-  if (options.weight_decay > 0) l2_of_values_.emplace(update_->parameters(0), options.weight_decay);
+  report_l2_loss();
+}
+
+void SingleCostTrainer::Replicas::report_l2_loss() {
+  const optim::Optimizer& optimizer = *update_->optimizer(0);
+  bool decays = false;
+  for (size_t i = 0; i < optimizer.parameters().segments().size(); ++i) decays |= optimizer.weight_decay(i) > 0;
+  l2_of_values_.reset();
+  l2_loss_ = at::Tensor();
+  if (decays) l2_of_values_.emplace(optimizer);
+}
+
+void SingleCostTrainer::Replicas::obey(const optim::Hyperparameters& hyperparameters) {
+  learning_rate_ = hyperparameters.get("learning_rate");
+  bool changed = false;
+  for (int r = 0; r < options_.replicas; ++r) {
+    optim::Optimizer* const optimizer = update_->optimizer(r);
+    if (optimizer == nullptr) continue;
+    for (const std::string& name : optimizer->hyperparameter_names()) {
+      const double value = hyperparameters.get(name);
+      if (optimizer->hyperparameter(name) == value) continue;
+      optimizer->set_hyperparameter(name, value);
+      changed = true;
+    }
+  }
+  if (!changed) return;
+  const std::shared_ptr<void> on_devices = use_devices();
+  report_l2_loss();
+  // Recorded steps hold the old values.
+  for (Replica& replica : replicas_) replica.device_step.reset();
 }
 
 void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
@@ -204,14 +233,15 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
   return memory;
 }
 
-void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, StepView& view) {
+void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters,
+                                           StepView& view) {
   in_step_ = true;
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
   const RecordedPart recorded_step(record, StepPart::kStep);
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(0);
-  last_learning_rate_ = options_.learning_rate(view.global_step);
+  obey(hyperparameters);
   if (has_foreign_modules(options_.graph)) aten_random_ = aten_random_state();
 
   double input_seconds = 0;
@@ -280,7 +310,7 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
   };
   const std::shared_ptr<void> on_device = use(r);
   if (micro_step == 0) {
-    own.state.write({.learning_rate = *last_learning_rate_, .step = step});
+    own.state.write({.learning_rate = learning_rate_, .step = step});
     own.batches.clear();
     if (on_cpu()) nan_guard_.begin_step(r, update_->parameters(r));
   }

@@ -35,11 +35,10 @@ class SingleCostTrainer::Replicas {
   // Records the steps from the next one on; null ends it.
   void record(StepRecorder* recorder);
 
-  // Does one step. view.global_step is given; the rest is filled.
-  void run_step(data::BatchSource& source, StepView& view);
+  // Does one step with the values that `hyperparameters` have now. view.global_step is given; the rest is filled.
+  void run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters, StepView& view);
 
   parallel::VariableUpdate& update() const { return *update_; }
-  std::optional<double> last_learning_rate() const { return last_learning_rate_; }
   const std::optional<RunMemory>& memory() const { return memory_; }
   double base_loss() const;
   double l2_loss() const;
@@ -81,6 +80,9 @@ class SingleCostTrainer::Replicas {
   // Does the same as use_devices() for one replica.
   std::shared_ptr<void> use(int replica) const { return on_cpu() ? nullptr : accelerator(replica)->use(); }
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
+  // Gives the optimizers the values that have changed.
+  void obey(const optim::Hyperparameters& hyperparameters);
+  void report_l2_loss();
   std::vector<data::Batch> next_batches(data::BatchSource& source) const;
   // Compiles before the first step, lets all ranks choose the kernels that the first one chose, and logs the memory.
   void prepare(int64_t batch);
@@ -106,8 +108,8 @@ class SingleCostTrainer::Replicas {
   std::vector<Replica> replicas_;  // after update_: recordings of an exchange go before what exchanges
   NanGuard nan_guard_;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
-  at::Tensor aten_random_;  // before this step, with foreign modules
-  std::optional<double> last_learning_rate_;
+  at::Tensor aten_random_;                     // before this step, with foreign modules
+  double learning_rate_ = 0;                   // of this step
   std::optional<RunMemory> memory_;            // once prepared
   std::optional<optim::L2Loss> l2_of_values_;  // with weight decay
   at::Tensor l2_loss_;                         // [] float64 of the values before the last update

@@ -25,7 +25,6 @@ SingleCostOptions options_for(const std::string& mode, const std::string& optimi
   return {.graph = two_scalars(),
           .replicas = 2,
           .intra_op_threads = 2,
-          .weight_decay = kSixteenth,
           .variable_update = mode,
           .make_optimizer =
               [optimizer](nn::ParameterSet& set) {

@@ -174,7 +174,9 @@ TEST(DeviceStep, AReplaysLossesAreTheRecordings) {
   SingleCostOptions options = tiny_options();
   options.accelerators = {std::make_shared<FakeAccelerator>()};
   options.capture_steps = true;
-  options.weight_decay = 0.5;
+  options.make_optimizer = [](nn::ParameterSet& set) {
+    return optim::optimizers().get("nesterov")(set, {.weight_decay = 0.5});
+  };
   SingleCostTrainer trainer(options, tiny_source(240, 8));
   const auto train_one = [&] { trainer.train({.steps_per_epoch = 1}); };
   for (int step = 0; step <= StepCapture::kWarmupSteps; ++step) train_one();

@@ -48,7 +48,6 @@ inline SingleCostOptions tiny_options(const TinyModel& model = {}, int replicas 
           .replicas = replicas,
           .intra_op_threads = replicas,  // no OpenMP teams: gcc's TSan does not understand them
           .seed = 7,
-          .weight_decay = 1e-3,
           .deadline = std::chrono::seconds(20),
           .make_optimizer =
               [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {.weight_decay = 1e-3}); },

@@ -1,0 +1,16 @@
+// Names by pattern, as flags and options take them.
+#pragma once
+
+#include <string>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+
+// Returns whether `pattern` describes the whole of `name`, by the shell's rules (fnmatch(3)): "*" stands for any
+// characters, also none and also points, "?" for one, "[12]" for one of these, every other character for itself.
+bool matches_pattern(const std::string& name, const std::string& pattern);
+
+}  // namespace trainyard::core
+TRAINYARD_EXPORT_END

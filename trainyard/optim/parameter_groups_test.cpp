@@ -1,0 +1,128 @@
+// Groups of parameters, and numbers that change between steps, against the optimizer without them.
+#include <cmath>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/optim/l2_loss.h"
+#include "trainyard/optim/optimizer.h"
+
+namespace trainyard::optim {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr double kRate = 0.05;
+
+nn::ParameterSet small_set() {
+  nn::ParameterSet set({.dtype = at::kDouble});
+  for (const char* name : {"body.1.weight", "body.2.weight", "head.weight"}) {
+    set.declare({.name = name, .shape = {3, 7}, .init = nn::Initializer::normal(1.0)});
+  }
+  set.declare({.name = "head.bias", .shape = {5}, .init = nn::Initializer::normal(1.0), .decay = false});
+  set.allocate();
+  set.initialize(3);
+  return set;
+}
+
+struct Trained {
+  nn::ParameterSet set = small_set();
+  std::unique_ptr<Optimizer> optimizer;
+  at::Tensor value(const std::string& name) const { return set.value(*set.find(name)); }
+};
+
+// Ten steps down a bowl. `change` may change the optimizer before each.
+std::unique_ptr<Trained> train(const std::string& name, const OptimizerOptions& options, double rate = kRate,
+                               const std::function<void(Optimizer&, int64_t step)>& change = {}) {
+  auto trained = std::make_unique<Trained>();
+  trained->optimizer = optimizers().get(name)(trained->set, options);
+  StepState state;
+  for (int64_t step = 0; step < 10; ++step) {
+    if (change) change(*trained->optimizer, step);
+    state.write({.learning_rate = rate, .step = step});
+    trained->set.gradients().copy_(trained->set.values().sub(0.25));
+    trained->optimizer->apply(state);
+  }
+  return trained;
+}
+
+class ParameterGroups : public ::testing::TestWithParam<std::string> {};
+
+// Each parameter moves as if its group's numbers were those of the whole optimizer.
+TEST_P(ParameterGroups, HaveARateAndADecayOfTheirOwn) {
+  OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.02};
+  const auto plain = train(GetParam(), options), slow = train(GetParam(), options, kRate / 4);
+  options.weight_decay = 0.5;
+  const auto decayed = train(GetParam(), options);
+  options.weight_decay = 0.02;
+  options.groups = {{.pattern = "body.*", .rate_factor = 0.25}, {.pattern = "body.2.*", .weight_decay = 0.5}};
+  const auto grouped = train(GetParam(), options);
+  const auto expect_near = [&](const std::string& name, const Trained& other) {
+    EXPECT_LT(grouped->value(name).sub(other.value(name)).abs().max().item<double>(), 1e-14) << name;
+  };
+  expect_near("body.1.weight", *slow);
+  expect_near("body.2.weight", *decayed);  // the last group that names it counts, for its rate, too
+  expect_near("head.weight", *plain);
+  expect_near("head.bias", *plain);
+  EXPECT_GT(plain->value("body.1.weight").sub(slow->value("body.1.weight")).abs().max().item<double>(), 1e-3);
+
+  double expected = 0;
+  for (const auto& [name, decay] :
+       std::map<std::string, double>{{"body.1.weight", 0.02}, {"body.2.weight", 0.5}, {"head.weight", 0.02}}) {
+    expected += decay * grouped->value(name).square().sum().item<double>() / 2;
+  }
+  EXPECT_NEAR(L2Loss(*grouped->optimizer)().item<double>(), expected, 1e-12);
+}
+
+TEST_P(ParameterGroups, ANumberThatIsSetCountsFromTheNextUpdate) {
+  const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.02};
+  const auto changed = train(GetParam(), options, kRate, [](Optimizer& optimizer, int64_t step) {
+    if (step == 4) optimizer.set_hyperparameter("weight_decay", 0.3);
+  });
+  // The same in two halves, of which the second begins with the slots of the first.
+  const auto expected = std::make_unique<Trained>();
+  expected->optimizer = optimizers().get(GetParam())(expected->set, options);
+  OptimizerOptions later = options;
+  later.weight_decay = 0.3;
+  StepState state;
+  for (int64_t step = 0; step < 10; ++step) {
+    if (step == 4) {
+      auto second = optimizers().get(GetParam())(expected->set, later);
+      for (size_t s = 0; s < second->slots().size(); ++s) {
+        at::Tensor slot = second->slots()[s].values;
+        slot.copy_(expected->optimizer->slots()[s].values);
+      }
+      expected->optimizer = std::move(second);
+    }
+    state.write({.learning_rate = kRate, .step = step});
+    expected->set.gradients().copy_(expected->set.values().sub(0.25));
+    expected->optimizer->apply(state);
+  }
+  EXPECT_TRUE(changed->set.values().equal(expected->set.values()));
+  EXPECT_FALSE(changed->set.values().equal(train(GetParam(), options)->set.values()));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ParameterGroups, ::testing::Values("sgd", "momentum", "nesterov"));
+
+TEST(ParameterGroupsOf, BadOnesAreRefused) {
+  nn::ParameterSet set = small_set();
+  const auto problem = [&](const ParameterGroup& group, core::ErrorCode code = core::ErrorCode::kInvalidArgument) {
+    return core::message_of([&] { optimizers().get("sgd")(set, {.groups = {group}}); }, code);
+  };
+  EXPECT_THAT(problem({.pattern = "boddy.*"}, core::ErrorCode::kNotFound), HasSubstr("no parameter is named as"));
+  EXPECT_THAT(problem({.pattern = "*", .rate_factor = -1}), HasSubstr("rate factor of the group '*'"));
+  EXPECT_THAT(problem({.pattern = "*", .weight_decay = std::nan("")}), HasSubstr("weight decay of the group '*'"));
+  const auto sgd = optimizers().get("sgd")(set, {});
+  EXPECT_THAT(core::message_of([&] { sgd->set_hyperparameter("momentum", 0.5); }, core::ErrorCode::kNotFound),
+              HasSubstr("known: weight_decay"));
+  EXPECT_THAT(core::message_of([&] { sgd->set_hyperparameter("weight_decay", -1); }), HasSubstr("weight decay"));
+  EXPECT_EQ(sgd->hyperparameter("weight_decay"), 0);
+}
+
+}  // namespace
+}  // namespace trainyard::optim

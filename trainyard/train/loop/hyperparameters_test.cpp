@@ -1,0 +1,109 @@
+// Numbers that are set while a training runs: they count from the next step on, are saved, and a resumed run has them.
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/testing/tiny_model.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+struct AfterStep : Callback {
+  explicit AfterStep(std::function<void(Trainer&, const StepView&)> call) : work(std::move(call)) {}
+  std::string name() const override { return "after_step"; }
+  void after_step(Trainer& trainer, const StepView& view) override { work(trainer, view); }
+  std::function<void(Trainer&, const StepView&)> work;
+};
+
+at::Tensor train_six(const SingleCostOptions& options, std::function<void(Trainer&, const StepView&)> work) {
+  SingleCostTrainer trainer(options, tiny_source(80, 8, options.replicas));
+  trainer.add(std::make_shared<AfterStep>(std::move(work)));
+  trainer.train({.steps_per_epoch = 6});
+  return trainer.parameters().values().clone();
+}
+
+TEST(TrainerHyperparameters, ARateThatACallbackSetsIsThatOfTheNextStep) {
+  for (const char* mode : {"parameter_server", "replicated"}) {
+    SingleCostOptions options = tiny_options({}, 2);
+    options.variable_update = mode;
+    std::vector<double> rates;
+    const at::Tensor by_hand = train_six(options, [&](Trainer& trainer, const StepView& view) {
+      rates.push_back(trainer.hyperparameters().get("learning_rate"));
+      if (view.global_step == 2) trainer.hyperparameters().set("learning_rate", 0.01);
+    });
+    EXPECT_THAT(rates, ElementsAre(0.05, 0.05, 0.05, 0.01, 0.01, 0.01));
+    options.learning_rate = optim::piecewise({2}, {0.05, 0.01});
+    EXPECT_TRUE(by_hand.equal(train_six(options, [](Trainer&, const StepView&) {}))) << mode;
+  }
+}
+
+TEST(TrainerHyperparameters, MomentumAndDecayReachEveryOptimizer) {
+  SingleCostOptions options = tiny_options({}, 2);
+  options.variable_update = "replicated";
+  const auto set_both = [](Trainer& trainer, const StepView& view) {
+    if (view.global_step > 0) return;
+    trainer.hyperparameters().set("momentum", 0.5);
+    trainer.hyperparameters().set("weight_decay", 0.1);
+  };
+  const at::Tensor changed = train_six(options, set_both);
+  EXPECT_FALSE(changed.equal(train_six(options, [](Trainer&, const StepView&) {})));
+  // The first step's velocity does not depend on the momentum, and its decay is what was replaced.
+  SingleCostTrainer trainer(options, tiny_source(80, 8, 2));
+  EXPECT_THAT(trainer.hyperparameters().names(), ElementsAre("learning_rate", "momentum", "weight_decay"));
+  EXPECT_EQ(trainer.hyperparameters().get("weight_decay"), 1e-3);
+  trainer.train({.steps_per_epoch = 1});
+  trainer.hyperparameters().set("momentum", 0.5);
+  trainer.hyperparameters().set("weight_decay", 0.1);
+  const double base = trainer.last_base_loss(), small = trainer.last_total_loss() - base;
+  trainer.train({.steps_per_epoch = 6, .starting_step = 1});
+  EXPECT_TRUE(trainer.parameters().values().equal(changed));
+  EXPECT_GT(trainer.last_total_loss() - trainer.last_base_loss(), 50 * small) << "the reported loss follows the decay";
+}
+
+TEST(TrainerHyperparameters, GoOnAfterAResumeAsTheyWereSet) {
+  const auto set_at_two = [](Trainer& trainer, const StepView& view) {
+    if (view.global_step != 1) return;
+    trainer.hyperparameters().set("learning_rate", 0.2);
+    trainer.hyperparameters().set("momentum", 0.3);
+    trainer.hyperparameters().set("temperature", 7);
+  };
+  const auto make = [&] {
+    auto trainer = std::make_unique<SingleCostTrainer>(tiny_options(), tiny_source(80, 8));
+    trainer->hyperparameters().add("temperature", 1.0);
+    trainer->add(std::make_shared<AfterStep>(set_at_two));
+    return trainer;
+  };
+  const auto whole = make();
+  whole->train({.steps_per_epoch = 6});
+  const auto first = make();
+  first->train({.steps_per_epoch = 3});
+  core::MemoryState saved;
+  first->save(saved);
+  const auto second = make();
+  second->load(saved);
+  EXPECT_EQ(second->current_learning_rate(), 0.2);
+  EXPECT_EQ(second->hyperparameters().get("temperature"), 7);
+  second->train({.steps_per_epoch = 6, .starting_step = 3});
+  EXPECT_TRUE(second->parameters().values().equal(whole->parameters().values()));
+}
+
+TEST(TrainerHyperparameters, AValueThatCannotBeIsAnErrorOfTheStepThatSetsIt) {
+  EXPECT_THAT(core::message_of([] {
+                train_six(tiny_options(), [](Trainer& trainer, const StepView& view) {
+                  if (view.global_step == 1) trainer.hyperparameters().set("momentum", 1.5);
+                });
+              }),
+              ::testing::AllOf(HasSubstr("'momentum' cannot have this value"), HasSubstr("step 2")));
+}
+
+}  // namespace
+}  // namespace trainyard::train
