@@ -76,8 +76,12 @@ std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, bool
     plans_.clear();
     choices_version_ = choices->version();
   }
-  const bool gradients =
-      context().mode == Mode::kTraining && context().gradients != nullptr && c10::GradMode::is_enabled();
+  const bool training = context().mode == Mode::kTraining;
+  if (const uint64_t version = context().parameters->trainable_version(); training && version != trainable_version_) {
+    plans_.clear();
+    trainable_version_ = version;
+  }
+  const bool gradients = training && context().gradients != nullptr && c10::GradMode::is_enabled();
   const cpu::PlanOptions wanted{.batch = batch, .gradients = gradients, .image_gradient = gradients && image_gradient};
   const auto found =
       std::find_if(plans_.begin(), plans_.end(), [&](const auto& c) { return c->plan->options() == wanted; });

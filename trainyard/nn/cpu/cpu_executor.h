@@ -2,6 +2,7 @@
 // layout. fp32, or bf16 with fp32 master weights and statistics. Registered as "cpu".
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,6 +37,7 @@ class CpuExecutor : public Executor {
   cpu::Plan::Layers layers_;
   std::vector<std::shared_ptr<Compiled>> plans_;  // the last used one last
   uint64_t choices_version_ = 0;                  // of the run's kernel choices, which the plans follow
+  uint64_t trainable_version_ = 0;                // of the parameter set, which plans for training follow
 };
 
 }  // namespace trainyard::nn

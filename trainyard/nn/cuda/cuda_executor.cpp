@@ -115,6 +115,7 @@ at::Tensor CudaExecutor::run(Layer& layer, std::vector<at::Tensor>& values, cons
 at::Tensor CudaExecutor::forward(const at::Tensor& images, const StepRandom& random) {
   check_input(images);
   require_allocated();
+  require_all_trainable("the CUDA executor");
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   begin(random);
   std::vector<at::Tensor> values(graph().nodes.size());

@@ -9,6 +9,7 @@
 #include <ATen/ops/sin.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/nn/cuda/cross_entropy.h"
 #include "trainyard/nn/testing/conformance_suite.h"
 
@@ -40,6 +41,25 @@ TEST(CudaEmulation, CrossEntropyIsAtens) {
     labels[1] = no_class;
     EXPECT_TRUE(cuda::softmax_cross_entropy(logits, labels, 0).isnan().item<bool>());
   }
+}
+
+TEST(CudaEmulation, RefusesFrozenParameters) {
+  GraphBuilder b({.image = {3, 4, 4}, .name = "tiny"});
+  const Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 2}));
+  ParameterSet set;
+  GradientSink sink(set);
+  const auto training = make_executor("cuda_emulation", graph, {.parameters = &set, .gradients = &sink});
+  set.allocate();
+  set.initialize(3);
+  const auto inference = make_executor("cuda_emulation", graph, {.mode = Mode::kInference, .parameters = &set});
+  const at::Tensor images = at::randn({2, 3, 4, 4});
+  set.set_trainable(*set.find("fc.bias"), false);
+  EXPECT_EQ(core::message_of([&] { training->forward(images, {}); }, core::ErrorCode::kUnsupported),
+            "parameters cannot be frozen on the CUDA executor yet: tiny; train all parameters, or use the reference "
+            "executor");
+  inference->forward(images, {});
+  set.set_trainable(*set.find("fc.bias"), true);
+  training->forward(images, {});
 }
 
 // The fused kernels that are chosen otherwise, and the formula that repeats itself: of one step, the same.

@@ -50,6 +50,14 @@ void Executor::require_allocated() const {
                      .remedy = "call allocate() once all executors that declare its parameters are made"});
 }
 
+void Executor::require_all_trainable(std::string_view executor) const {
+  if (context().mode != Mode::kTraining || context().parameters->all_trainable()) return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = fmt::format("parameters cannot be frozen on {} yet", executor),
+                     .where = graph().name,
+                     .remedy = "train all parameters, or use the reference executor"});
+}
+
 ExecutorRegistry& executors() {
   static ExecutorRegistry registry("executor");
   return registry;

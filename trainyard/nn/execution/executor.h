@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 
@@ -89,8 +90,9 @@ class Executor {
   virtual ~Executor() = default;
 
   // Computes logits [N, classes], at least fp32, from images [N, C, H, W] of the graph's input shape and any float
-  // dtype. In training mode the result takes part in autograd, and its backward writes the sink. Throws
-  // kInvalidArgument when the shape is not the graph's.
+  // dtype. In training mode the result takes part in autograd, and its backward writes the sink. Parameters that
+  // ParameterSet::set_trainable() froze get no gradient; where nothing trains, and the images want no gradient, the
+  // result takes no part in autograd. Throws kInvalidArgument when the shape is not the graph's.
   virtual at::Tensor forward(const at::Tensor& images, const StepRandom& random) = 0;
 
   // Does what the first forward for batches of this size would do first, such as compiling and choosing kernels. Call
@@ -110,6 +112,9 @@ class Executor {
   NodeObserver* observer() const { return observer_; }
   void check_input(const at::Tensor& images) const;
   void require_allocated() const;  // of the parameter set; throws kInvalidArgument
+  // Throws kUnsupported where a parameter is frozen in training. For executors that cannot leave gradients out;
+  // `executor` is their name for people.
+  void require_all_trainable(std::string_view executor) const;
 
  private:
   Graph graph_;

@@ -1,5 +1,6 @@
 #include "trainyard/nn/execution/foreign_binding.h"
 
+#include <algorithm>
 #include <set>
 
 #include <fmt/core.h>
@@ -65,8 +66,22 @@ void ForeignBinding::bind() {
   bound_ = true;
 }
 
+void ForeignBinding::follow_trainable() {
+  const ParameterSet& set = *context_.parameters;
+  if (trainable_version_ == set.trainable_version()) return;
+  trainable_version_ = set.trainable_version();
+  if (context_.gradients == nullptr) return;
+  for (const Variable& parameter : parameters_) parameter.tensor.requires_grad_(set.trainable({parameter.index}));
+}
+
+bool ForeignBinding::trains() const {
+  return std::any_of(parameters_.begin(), parameters_.end(),
+                     [this](const Variable& parameter) { return context_.parameters->trainable({parameter.index}); });
+}
+
 at::Tensor ForeignBinding::forward(const at::Tensor& x) {
   if (!bound_) bind();
+  follow_trainable();
   at::Tensor y = module_->forward(x.to(context_.parameters->dtype()).contiguous());
   std::vector<int64_t> expected = output_shape_;
   expected.insert(expected.begin(), x.size(0));

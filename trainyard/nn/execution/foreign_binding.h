@@ -1,6 +1,7 @@
 // A foreign module's place in a ParameterSet: what each executor does with a Foreign node.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +22,13 @@ class ForeignBinding {
   // Runs the module on x [N, input...] of any float dtype. Returns [N, output...] of the set's dtype, in which the
   // module runs. The first call makes the module's tensors views of the set, which must be allocated. Throws
   // kInvalidArgument when the module's result has another shape than the node.
+  //
+  // Frozen parameters want no gradient. The module's buffers are its own affair, frozen or not: a batch norm in it goes
+  // on to use and to update its statistics as the module does in training.
   at::Tensor forward(const at::Tensor& x);
+
+  // Returns whether one of the module's parameters is trainable now.
+  bool trains() const;
 
  private:
   struct Variable {
@@ -29,12 +36,14 @@ class ForeignBinding {
     int index;          // of the parameter or buffer in the set
   };
   void bind();
+  void follow_trainable();
 
   std::string name_;
   std::vector<int64_t> output_shape_;
   BuildContext context_;
   std::shared_ptr<ForeignModule> module_;
   std::vector<Variable> parameters_, buffers_;
+  uint64_t trainable_version_ = 0;  // of the set, which the parameters follow
   bool bound_ = false;
 };
 

@@ -33,8 +33,8 @@ class GradientSink {
   // For kernels that wrote parameters().gradient(id) themselves, obeying overwrite(): counts the use.
   void wrote(ParameterId id);
 
-  // After the last micro-step's backward: completes all gradients. Parameters that no layer wrote in this step get a
-  // zero gradient. In other micro-steps it does nothing.
+  // After the last micro-step's backward: completes all gradients. Parameters that no layer wrote in this step, such as
+  // frozen ones, get a zero gradient. In other micro-steps it does nothing.
   void finish();
 
   ParameterSet& parameters() { return *parameters_; }

@@ -85,6 +85,9 @@ ParameterSet ParameterSet::clone() const {
 ParameterSet ParameterSet::clone_declarations_and_buffers() const {
   ParameterSet set(options_);
   set.declared_ = declared_;
+  set.trainable_ = trainable_;
+  set.frozen_count_ = frozen_count_;
+  set.trainable_version_ = trainable_version_;
   set.segments_ = segments_;
   set.segment_of_ = segment_of_;
   set.parameter_index_ = parameter_index_;
@@ -110,6 +113,7 @@ ParameterId ParameterSet::declare(const ParameterSpec& spec) {
   const int index = static_cast<int>(declared_.size());
   if (!parameter_index_.emplace(spec.name, index).second) throw declared_twice("a parameter", spec.name);
   declared_.push_back(spec);
+  trainable_.push_back(true);
   provided_.emplace_back();
   return {index};
 }
@@ -199,6 +203,13 @@ at::Tensor ParameterSet::value(ParameterId id) const {
 at::Tensor ParameterSet::gradient(ParameterId id) const {
   const Segment& place = segment(id);
   return gradients_.narrow(0, place.offset, place.count).view(place.spec.shape);
+}
+
+void ParameterSet::set_trainable(ParameterId id, bool trainable) {
+  if (this->trainable(id) == trainable) return;
+  trainable_[static_cast<size_t>(id.index)] = trainable;
+  frozen_count_ += trainable ? -1 : 1;
+  ++trainable_version_;
 }
 
 void ParameterSet::require_same_declarations(const ParameterSet& other) const {

@@ -51,8 +51,8 @@ class ParameterSet : public core::Stateful {
  public:
   explicit ParameterSet(ParameterSetOptions options = {});
   // Returns a set that shares the values of `other`, which is allocated, and has gradients and buffers of its own;
-  // buffers start as copies. For a replica of a parameter server, or an evaluation that must not touch training's
-  // statistics.
+  // buffers, and which parameters are trainable, start as copies. For a replica of a parameter server, or an evaluation
+  // that must not touch training's statistics.
   static ParameterSet sharing_values(ParameterSet& other);
   // Returns a set with the same declarations and its own copies of everything.
   ParameterSet clone() const;
@@ -100,6 +100,17 @@ class ParameterSet : public core::Stateful {
   uint64_t version() const { return version_->load(); }
   void values_changed() { version_->fetch_add(1); }
 
+  // Says whether a parameter trains, as all do at first. Executors in training mode obey from their next forward on: a
+  // frozen parameter's gradient is zero, and a batch norm whose parameters are all frozen normalizes with its running
+  // statistics and leaves them as they are (as Keras does for trainable = False). Values are not protected: an
+  // optimizer's weight decay and momentum may change them. The flags are this set's own, also where it shares values,
+  // and they are not saved. Call it between steps only, while no other thread uses the set.
+  void set_trainable(ParameterId id, bool trainable);
+  bool trainable(ParameterId id) const { return trainable_.at(static_cast<size_t>(id.index)); }
+  bool all_trainable() const { return frozen_count_ == 0; }
+  // Returns a number that grows with each change that set_trainable() makes. Executors key plans by it.
+  uint64_t trainable_version() const { return trainable_version_; }
+
   // Saves and loads each parameter and buffer under its name.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
@@ -115,6 +126,9 @@ class ParameterSet : public core::Stateful {
 
   ParameterSetOptions options_;
   std::vector<ParameterSpec> declared_;
+  std::vector<bool> trainable_;  // by ParameterId
+  int frozen_count_ = 0;         // parameters that are not trainable
+  uint64_t trainable_version_ = 0;
   std::vector<at::Tensor> provided_;  // by ParameterId, until allocate()
   std::vector<Segment> segments_;
   std::vector<int> segment_of_;  // by ParameterId

@@ -145,6 +145,34 @@ TEST(ParameterSet, ClonesAndCopies) {
   EXPECT_EQ(core::code_of([&] { copy.copy_from(other); }), core::ErrorCode::kInvalidArgument);
 }
 
+TEST(ParameterSet, FreezesAndThawsEachParameter) {
+  ParameterSet set = small_set();
+  const ParameterId weight = *set.find("a.weight"), bias = *set.find("b.bias");
+  EXPECT_TRUE(set.trainable(weight));
+  EXPECT_TRUE(set.all_trainable());
+  EXPECT_EQ(set.trainable_version(), 0U);
+  set.set_trainable(bias, false);  // allowed before allocate(), too
+  set.allocate();
+  EXPECT_FALSE(set.trainable(bias));
+  EXPECT_TRUE(set.trainable(weight));
+  EXPECT_FALSE(set.all_trainable());
+  const uint64_t version = set.trainable_version();
+  EXPECT_GT(version, 0U);
+  set.set_trainable(bias, false);
+  EXPECT_EQ(set.trainable_version(), version) << "nothing changed";
+
+  ParameterSet copy = set.clone(), sharer = ParameterSet::sharing_values(set);
+  for (ParameterSet* each : {&copy, &sharer}) {
+    EXPECT_FALSE(each->trainable(bias));
+    EXPECT_FALSE(each->all_trainable());
+    each->set_trainable(bias, true);
+    EXPECT_TRUE(each->all_trainable());
+    EXPECT_GT(each->trainable_version(), version);
+  }
+  EXPECT_FALSE(set.trainable(bias)) << "the flags are each set's own";
+  EXPECT_EQ(set.trainable_version(), version);
+}
+
 TEST(ParameterSet, SavesAndLoadsEverythingByName) {
   ParameterSet set = small_set(), fresh = small_set();
   set.allocate();

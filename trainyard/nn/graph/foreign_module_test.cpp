@@ -95,6 +95,46 @@ TEST_F(ForeignModuleTest, TrainsThroughTheSet) {
   EXPECT_EQ(buffer("body.scale").item<float>(), 2) << "frozen";
 }
 
+TEST_F(ForeignModuleTest, FreezesItsParameters) {
+  step();
+  const at::Tensor weight = value("body.weight").clone(), bias = value("body.bias").clone();
+  set_.set_trainable(*set_.find("body.weight"), false);
+  step();
+  EXPECT_TRUE(at::equal(value("body.weight"), weight)) << "its gradient is zero";
+  EXPECT_FALSE(at::equal(value("body.bias"), bias));
+  EXPECT_EQ(buffer("body.calls").item<int64_t>(), 2) << "a module's buffers are its own affair";
+
+  set_.set_trainable(*set_.find("body.bias"), false);
+  EXPECT_FALSE(executor_->forward(images(), {}).requires_grad());
+  set_.set_trainable(*set_.find("body.weight"), true);
+  step();
+  EXPECT_FALSE(at::equal(value("body.weight"), weight));
+}
+
+TEST_F(ForeignModuleTest, FreezesInTheCpuPlanAsInTheReference) {
+  ParameterSet set;
+  GradientSink sink(set);
+  const auto cpu = make_executor("cpu", graph_, {.parameters = &set, .gradients = &sink});
+  set.allocate();
+  set.initialize(1);
+  for (const char* frozen : {"body.weight", "body.bias"}) {
+    SCOPED_TRACE(frozen);
+    for (ParameterSet* each : {&set, &set_}) {
+      for (const char* name : {"body.weight", "body.bias"}) each->set_trainable(*each->find(name), name != frozen);
+    }
+    sink.begin(0, 1);
+    softmax_cross_entropy(cpu->forward(images(), {}), labels()).backward();
+    sink.finish();
+    sink_.begin(0, 1);
+    softmax_cross_entropy(executor_->forward(images(), {}), labels()).backward();
+    sink_.finish();
+    EXPECT_TRUE(at::allclose(set.gradients(), set_.gradients(), 1e-5, 1e-7));
+    EXPECT_EQ(set.gradient(*set.find(frozen)).count_nonzero().item<int64_t>(), 0);
+  }
+  for (const char* name : {"body.weight", "body.bias"}) set.set_trainable(*set.find(name), false);
+  EXPECT_FALSE(cpu->forward(images(), {}).requires_grad());
+}
+
 TEST_F(ForeignModuleTest, LoadsBeforeItsFirstStep) {
   step();
   core::MemoryState state;

@@ -70,7 +70,8 @@ struct Convolution {
 
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias over (N, H, W) for each channel; biased variance.
 // Training: batch statistics, and running = decay * running + (1 - decay) * batch (unbiased variance).
-// Inference: running statistics. Parameters: weight [C] (scale), bias [C] (shift); both outside weight decay.
+// Inference, and training where all its parameters are frozen (ParameterSet::set_trainable): running statistics, which
+// stay as they are. Parameters: weight [C] (scale), bias [C] (shift); both outside weight decay.
 // Buffers: running_mean [C], running_var [C].
 struct BatchNorm {
   double epsilon = 1e-5;

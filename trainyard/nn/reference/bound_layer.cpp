@@ -1,5 +1,6 @@
 #include "trainyard/nn/reference/bound_layer.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include <ATen/core/grad_mode.h>
@@ -34,14 +35,29 @@ void BoundLayer::bind() {
   bound_ = true;
 }
 
+void BoundLayer::follow_trainable() {
+  const ParameterSet& set = *context_.parameters;
+  if (trainable_version_ == set.trainable_version()) return;
+  trainable_version_ = set.trainable_version();
+  if (context_.gradients == nullptr || context_.mode != Mode::kTraining) return;
+  for (size_t i = 0; i < leaves_.size(); ++i) leaves_[i].requires_grad_(set.trainable(parameters_[i]));
+}
+
+bool BoundLayer::trains() const {
+  const auto trainable = [this](ParameterId id) { return context_.parameters->trainable(id); };
+  return std::any_of(parameters_.begin(), parameters_.end(), trainable) || (foreign_ != nullptr && foreign_->trains());
+}
+
 reference::LayerCall BoundLayer::call(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random) {
   if (!bound_) bind();
+  follow_trainable();
   return {.node = node_,
           .name = name_,
           .inputs = inputs,
           .variables = leaves_,
           .buffers = buffer_views_,
           .training = context_.mode == Mode::kTraining,
+          .trains = trains(),
           .reuse_input = reuse_input,
           .random = random};
 }

@@ -2,6 +2,7 @@
 // The reference executor runs all nodes in this way, the CPU plan those that it has no kernel for.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -32,8 +33,13 @@ class BoundLayer {
   using Formula = std::function<at::Tensor(const reference::LayerCall& call)>;
   at::Tensor run_as(const Formula& formula, std::span<const at::Tensor> inputs, const StepRandom& random);
 
+  // Returns whether one of the node's parameters, those of a foreign module included, is trainable now.
+  bool trains() const;
+
  private:
   void bind();
+  // Makes autograd leave out the gradients of frozen parameters, and only those.
+  void follow_trainable();
   // Returns what a formula takes. Binds first where that is still to be done.
   reference::LayerCall call(std::span<const at::Tensor> inputs, bool reuse_input, const StepRandom& random);
 
@@ -45,6 +51,7 @@ class BoundLayer {
   std::vector<at::Tensor> leaves_;        // views of the set's values
   std::vector<at::Tensor> buffer_views_;  // of the set's buffers
   std::unique_ptr<ForeignBinding> foreign_;
+  uint64_t trainable_version_ = 0;  // of the set, which leaves_ follow
   bool bound_ = false;
 };
 

@@ -21,6 +21,7 @@ struct LayerCall {
   std::span<const at::Tensor> variables;  // the node's parameters, of the set's dtype
   std::span<const at::Tensor> buffers;
   bool training = false;
+  bool trains = true;        // one of the node's parameters is trainable
   bool reuse_input = false;  // nobody else needs the first input: it may become the result
   const StepRandom& random;
 

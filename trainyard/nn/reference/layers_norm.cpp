@@ -22,12 +22,16 @@ at::Tensor run(const BatchNorm& op, const LayerCall& call) {
   const at::Tensor bias = call.variables[op.scale ? 1 : 0].to(dtype);
   const at::Tensor mean = call.buffers[0].to(dtype), variance = call.buffers[1].to(dtype);
 
+  // A norm that is frozen as a whole is a constant map: the network above it trains on the outputs that inference will
+  // have, too.
+  const bool batch_statistics = call.training && call.trains;
+
   // One value a channel has no unbiased variance: ATen would make it 0 / 0. Like TensorFlow we count it as 0.
-  const bool single = call.training && x.numel() == x.size(1);
+  const bool single = batch_statistics && x.numel() == x.size(1);
   auto [y, batch_mean, inverse_deviation] =
       single ? at::native_batch_norm(x, weight, bias, {}, {}, true, 1 - op.decay, op.epsilon)
-             : at::native_batch_norm(x, weight, bias, mean, variance, call.training, 1 - op.decay, op.epsilon);
-  if (!call.training) return y;
+             : at::native_batch_norm(x, weight, bias, mean, variance, batch_statistics, 1 - op.decay, op.epsilon);
+  if (!batch_statistics) return y;
 
   const at::NoGradGuard no_grad;
   if (single) {

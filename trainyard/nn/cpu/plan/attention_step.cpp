@@ -22,7 +22,7 @@ class AttentionStep : public SingleInputStep {
       positions_ = relative_positions(op_.window);
       bias_ = builder.acquire(op_.heads * bias_elements() * kFloatBytes);
     }
-    if (builder.options().gradients) {
+    if (builder.needs_gradient(output_)) {
       log_sums_ = builder.acquire(input_map_.batch * op_.heads * output_map_.pixels() * kFloatBytes);
     }
   }
@@ -54,7 +54,7 @@ class AttentionStep : public SingleInputStep {
   }
   void plan_more(PlanBuilder& builder) override {
     plan_more_again(builder);
-    if (bias_.valid()) {
+    if (bias_.valid() && builder.trains(table_)) {
       bias_gradient_ = builder.acquire(input_map_.batch * op_.heads * bias_elements() * kFloatBytes);
     }
   }
@@ -67,7 +67,7 @@ class AttentionStep : public SingleInputStep {
                         .input_gradient = run.at(input_gradient_),
                         .accumulate = accumulate_,
                         .bias_gradient = run.at<float>(bias_gradient_)});
-    if (bias_.valid()) send_bias(run.at<float>(bias_gradient_));
+    if (bias_gradient_.valid()) send_bias(run.at<float>(bias_gradient_));
   }
 
   AttentionPlaces places(const Run& run) const {

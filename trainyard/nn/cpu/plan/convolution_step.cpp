@@ -53,7 +53,9 @@ class ConvolutionStep : public PlanStep {
     }
     weight_ = builder.parameter(node_, 0);
     if (shape_.bias) bias_ = builder.parameter(node_, 1);
-    output_ = builder.new_map(node_.shape, true);
+    trains_weight_ = builder.trains(weight_);
+    trains_bias_ = shape_.bias && builder.trains(bias_);
+    output_ = builder.new_map(node_.shape, builder.trains(node_) || builder.needs_gradient(source_));
     output_map_ = builder.value(output_).map;
     output_data_ = builder.value(output_).data;
     workspace_ = workspace(builder);
@@ -64,8 +66,10 @@ class ConvolutionStep : public PlanStep {
   ValueId output() const override { return output_; }
   std::vector<ValueId> inputs() const override { return {source_}; }
   std::vector<ValueId> kept() const override {
-    return activation_ == UnitActivation::kNone ? std::vector<ValueId>{source_}
-                                                : std::vector<ValueId>{source_, output_};
+    std::vector<ValueId> kept;
+    if (backward_weights_ != nullptr) kept.push_back(source_);
+    if (activation_ != UnitActivation::kNone) kept.push_back(output_);
+    return kept;
   }
   float bound(const Run& run) const override { return guard_.bound(run, source_, -1, activation_); }
   int64_t packed_bytes() const override { return packed_weights_.bytes(); }
@@ -98,14 +102,15 @@ class ConvolutionStep : public PlanStep {
       }
       gradient_ = own.valid() ? own : builder.acquire(builder.bytes_of(output_));
     }
-    kept_source_ = kept_source(builder);
-    packed_gradient_ = builder.acquire(backward_weights_->weights_bytes());
-    if (shape_.bias) {
-      bias_gradient_ = builder.acquire(builder.value(output_).map.padded_channels() * int64_t{sizeof(float)});
+    if (backward_weights_ != nullptr) {
+      kept_source_ = kept_source(builder);
+      packed_gradient_ = builder.acquire(backward_weights_->weights_bytes());
+      if (shape_.bias) {
+        bias_gradient_ = builder.acquire(builder.value(output_).map.padded_channels() * int64_t{sizeof(float)});
+      }
     }
-    const int64_t scratch =
-        std::max(backward_weights_->scratch_bytes(), backward_data_ != nullptr ? backward_data_->scratch_bytes() : 0);
-    backward_scratch_ = builder.acquire(scratch);
+    const auto scratch_of = [](const Kernel& each) { return each != nullptr ? each->scratch_bytes() : 0; };
+    backward_scratch_ = builder.acquire(std::max(scratch_of(backward_weights_), scratch_of(backward_data_)));
     if (backward_data_ == nullptr) return;
     backward_packed_ = builder.acquire(backward_data_->weights_bytes());
     source_gradient_ = builder.give_gradient(source_, false).buffer;
@@ -126,19 +131,25 @@ class ConvolutionStep : public PlanStep {
     if (backward_data_ != nullptr) {
       send_back(run);
     }
+    if (backward_weights_ != nullptr) send_weights_back(run);
+  }
+
+ private:
+  // Computes the gradients of weight and bias, as the kernels do, and sends those that are wanted.
+  void send_weights_back(Run& run) const {
     backward_weights_->backward_weights(run.at(kept_source_), run.at(gradient_), run.at(packed_gradient_),
                                         run.at<float>(bias_gradient_), run.at(backward_scratch_));
+    if (trains_bias_) {
+      context_.gradients->write(bias_, at::from_blob(run.at<float>(bias_gradient_), {shape_.out_channels}, at::kFloat));
+    }
+    if (!trains_weight_) return;
     if (backward_weights_->multiplies_pairs() && !guard_.is_source_finite(run, source_, run.at(kept_source_))) {
       send_exact_weight_gradient(run);
     } else {
       send_weight_gradient(run);
     }
-    if (shape_.bias) {
-      context_.gradients->write(bias_, at::from_blob(run.at<float>(bias_gradient_), {shape_.out_channels}, at::kFloat));
-    }
   }
 
- private:
   void send_back(const Run& run) const {
     const void* const gradient = run.at(gradient_);
     if (backward_data_->mixes_groups() && !std::isfinite(largest_of(gradient, output_map_.elements(), shape_.dtype))) {
@@ -203,10 +214,11 @@ class ConvolutionStep : public PlanStep {
     forward_ = find(ConvolutionDirection::kForward);
     if (forward_ == nullptr) return false;
     if (!gradients) return true;
-    backward_weights_ = find(ConvolutionDirection::kBackwardWeights);
+    const bool weights = builder.trains(node_);
+    if (weights) backward_weights_ = find(ConvolutionDirection::kBackwardWeights);
     const bool data = builder.needs_gradient(builder.value_of(source_node_));
     if (data) backward_data_ = find(ConvolutionDirection::kBackwardData);
-    return backward_weights_ != nullptr && (!data || backward_data_ != nullptr);
+    return (!weights || backward_weights_ != nullptr) && (!data || backward_data_ != nullptr);
   }
 
   const float* weight() const { return context_.parameters->value(weight_).const_data_ptr<float>(); }
@@ -242,6 +254,7 @@ class ConvolutionStep : public PlanStep {
   NanGuard guard_;
   Workspace workspace_;
   ParameterId weight_, bias_;
+  bool trains_weight_ = false, trains_bias_ = false;
   ValueId source_ = -1, output_ = -1;
   MapShape output_map_;
   bool rounded_ = false;  // source_data_ is the image in 16 bits

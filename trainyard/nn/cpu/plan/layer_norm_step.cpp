@@ -53,6 +53,8 @@ class LayerNormStep : public SingleInputStep {
   void plan_more(PlanBuilder& builder) override {
     plan_more_again(builder);
     const int64_t vector = input_map_.padded_channels() * static_cast<int64_t>(sizeof(float));
+    trains_weight_ = builder.trains(weight_);
+    trains_bias_ = builder.trains(bias_);
     weight_gradient_ = builder.acquire(vector);
     bias_gradient_ = builder.acquire(vector);
   }
@@ -69,8 +71,8 @@ class LayerNormStep : public SingleInputStep {
                          .accumulate = accumulate_,
                          .weight_gradient = run.at<float>(weight_gradient_),
                          .bias_gradient = run.at<float>(bias_gradient_)});
-    send(weight_, run.at<float>(weight_gradient_));
-    send(bias_, run.at<float>(bias_gradient_));
+    if (trains_weight_) send(weight_, run.at<float>(weight_gradient_));
+    if (trains_bias_) send(bias_, run.at<float>(bias_gradient_));
   }
 
   const float* value(ParameterId id) const { return context_.parameters->value(id).const_data_ptr<float>(); }
@@ -80,6 +82,7 @@ class LayerNormStep : public SingleInputStep {
 
   const BuildContext& context_;
   ParameterId weight_, bias_;
+  bool trains_weight_ = false, trains_bias_ = false;
   BufferId mean_, inverse_deviation_, weight_gradient_, bias_gradient_;
 };
 

@@ -27,7 +27,9 @@ class LayerScaleStep : public PlanStep {
     if (unit.residual >= 0) residual_ = builder.map_of(unit.residual);
     builder.use_value(input_);
     if (residual_ >= 0) builder.use_value(residual_);
-    output_ = builder.new_map(node_.shape, true);
+    const bool residual_needs_gradient = residual_ >= 0 && builder.needs_gradient(residual_);
+    multiplies_back_ = builder.trains(node_) || builder.needs_gradient(input_);
+    output_ = builder.new_map(node_.shape, multiplies_back_ || residual_needs_gradient);
     map_ = builder.value(output_).map;
     dtype_ = builder.dtype();
     input_data_ = builder.value(input_).data;
@@ -76,6 +78,8 @@ class LayerScaleStep : public PlanStep {
     if (gradients.empty()) return;
     gradient_ = gradients[0];
     if (residual_ >= 0 && builder.needs_gradient(residual_)) builder.give_gradient(residual_, gradient_);
+    if (!multiplies_back_) return;
+    trains_ = builder.trains(scale_);
     builder.use(kept_samples_);
     builder.use(factors_);
     kept_input_ = builder.data(input_);
@@ -85,7 +89,7 @@ class LayerScaleStep : public PlanStep {
   }
 
   void backward(Run& run) override {
-    if (!gradient_.valid()) return;
+    if (!multiplies_back_ || !gradient_.valid()) return;
     scale_channels_backward({.shape = map_,
                              .dtype = dtype_,
                              .gradient = run.at(gradient_),
@@ -94,6 +98,11 @@ class LayerScaleStep : public PlanStep {
                              .input_gradient = run.at(given_.buffer),
                              .accumulate = given_.accumulate,
                              .factor_gradient = run.at<float>(factor_gradients_)});
+    if (trains_) send(run);
+  }
+
+ private:
+  void send(const Run& run) const {
     const auto *const kept = run.at<float>(kept_samples_), *const factors = run.at<float>(factor_gradients_);
     float* const sums = run.at<float>(scale_gradient_);
     for (int64_t c = 0; c < map_.channels; ++c) {
@@ -104,7 +113,6 @@ class LayerScaleStep : public PlanStep {
     context_.gradients->write(scale_, at::from_blob(sums, {map_.channels, 1, 1}, at::kFloat));
   }
 
- private:
   void apply(const Run& run, BufferId input, BufferId residual, BufferId output) const {
     scale_channels_forward({.shape = map_,
                             .dtype = dtype_,
@@ -118,6 +126,8 @@ class LayerScaleStep : public PlanStep {
   const BuildContext& context_;
   ParameterId scale_;
   double drop_ = 0;
+  bool multiplies_back_ = false;  // the scale or what lies below it needs a gradient
+  bool trains_ = false;
   std::string depth_name_;
   ValueId input_ = -1, residual_ = -1, output_ = -1;
   MapShape map_;

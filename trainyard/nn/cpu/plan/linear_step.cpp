@@ -16,19 +16,23 @@ class LinearStep : public PlanStep {
       : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), context_(builder.context()) {
     input_ = builder.plain_of(node_.inputs[0]);
     builder.use_value(input_);
-    output_ = builder.new_plain(node_.shape, true);
+    output_ = builder.new_plain(node_.shape, builder.trains(node_) || builder.needs_gradient(input_));
     batch_ = builder.options().batch;
     in_ = builder.value(input_).shape.at(1);
     out_ = node_.shape.at(0);
     weight_ = builder.parameter(node_, 0);
     if (node_.parameters.size() > 1) bias_ = builder.parameter(node_, 1);
+    trains_weight_ = builder.trains(weight_);
+    trains_bias_ = bias_.index >= 0 && builder.trains(bias_);
     input_data_ = builder.value(input_).data;
     output_data_ = builder.value(output_).data;
   }
 
   ValueId output() const override { return output_; }
   std::vector<ValueId> inputs() const override { return {input_}; }
-  std::vector<ValueId> kept() const override { return {input_}; }
+  std::vector<ValueId> kept() const override {
+    return trains_weight_ ? std::vector<ValueId>{input_} : std::vector<ValueId>();
+  }
 
   void forward(Run& run) override {
     const ParameterSet& set = *context_.parameters;
@@ -54,7 +58,7 @@ class LinearStep : public PlanStep {
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
     if (gradients.empty()) return;
     gradient_ = gradients[0];
-    kept_input_ = builder.data(input_);
+    if (trains_weight_) kept_input_ = builder.data(input_);
     if (builder.needs_gradient(input_)) input_gradient_ = builder.give_gradient(input_, false).buffer;
   }
 
@@ -66,6 +70,8 @@ class LinearStep : public PlanStep {
       at::mm_out(target, gradient, context_.parameters->value(weight_));
     }
     GradientSink& sink = *context_.gradients;
+    if (trains_bias_) sink.write(bias_, gradient.sum(0));
+    if (!trains_weight_) return;
     const at::Tensor x = matrix(run, kept_input_, in_);
     if (sink.overwrite(weight_)) {
       at::Tensor target = sink.parameters().gradient(weight_);
@@ -74,7 +80,6 @@ class LinearStep : public PlanStep {
     } else {
       sink.write(weight_, at::mm(gradient.t(), x));
     }
-    if (bias_.index >= 0) sink.write(bias_, gradient.sum(0));
   }
 
  private:
@@ -87,6 +92,7 @@ class LinearStep : public PlanStep {
   ValueId input_ = -1, output_ = -1;
   int64_t batch_ = 0, in_ = 0, out_ = 0;
   ParameterId weight_, bias_;
+  bool trains_weight_ = false, trains_bias_ = false;
   BufferId input_data_, output_data_, kept_input_, gradient_, input_gradient_;
 };
 

@@ -1,15 +1,13 @@
-// Batch norm with the addition and the activation behind it.
+// Batch norm with the addition and the activation behind it, normalized with the batch's statistics.
+// running_norm_step.cpp has the one that takes the running statistics.
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include <ATen/ops/from_blob.h>
 
-#include "trainyard/nn/cpu/convolution/packed_weights.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
-#include "trainyard/nn/cpu/kernels/magnitude.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
-#include "trainyard/nn/cpu/plan/norm_constants.h"
 #include "trainyard/nn/cpu/plan/steps.h"
 
 namespace trainyard::nn::cpu {
@@ -29,6 +27,8 @@ class NormStep : public PlanStep {
     ParameterSet& set = *context_.parameters;
     if (op_.scale) weight_ = builder.parameter(node_, 0);
     bias_ = builder.parameter(node_, op_.scale ? 1 : 0);
+    trains_weight_ = op_.scale && builder.trains(weight_);
+    trains_bias_ = builder.trains(bias_);
     mean_buffer_ = set.buffer(builder.buffer(node_, 0));
     variance_buffer_ = set.buffer(builder.buffer(node_, 1));
 
@@ -36,17 +36,15 @@ class NormStep : public PlanStep {
     if (unit.residual >= 0) residual_ = builder.map_of(unit.residual);
     builder.use_value(input_);
     if (residual_ >= 0) builder.use_value(residual_);
-    output_ = builder.new_map(node_.shape, true);
+    const bool inputs_need_gradient =
+        builder.needs_gradient(input_) || (residual_ >= 0 && builder.needs_gradient(residual_));
+    output_ = builder.new_map(node_.shape, builder.trains(node_) || inputs_need_gradient);
     shape_ = builder.value(output_).map;
     dtype_ = builder.dtype();
     input_data_ = builder.value(input_).data;
     if (residual_ >= 0) residual_data_ = builder.value(residual_).data;
     output_data_ = builder.value(output_).data;
     const int64_t vector = shape_.padded_channels() * static_cast<int64_t>(sizeof(float));
-    if (context_.mode == Mode::kInference) {
-      constants_ = PackedWeights(2 * vector);
-      return;
-    }
     for (BufferId* id : {&mean_, &variance_, &scale_, &shift_}) *id = builder.acquire(vector);
     if (residual_ >= 0 && activation_ == UnitActivation::kRelu && builder.options().gradients) {
       mask_ = builder.acquire(shape_.elements() / 8);
@@ -60,39 +58,26 @@ class NormStep : public PlanStep {
   std::vector<ValueId> kept() const override { return {input_}; }
 
   void forward(Run& run) override {
-    if (context_.mode == Mode::kTraining) {
-      norm_forward({.shape = shape_,
-                    .dtype = dtype_,
-                    .activation = activation_,
-                    .epsilon = op_.epsilon,
-                    .input = run.at(input_data_),
-                    .residual = run.at(residual_data_),
-                    .weight = weight(),
-                    .bias = bias(),
-                    .output = run.at(output_data_),
-                    .mask = run.at<uint8_t>(mask_),
-                    .mean = run.at<float>(mean_),
-                    .variance = run.at<float>(variance_),
-                    .scale = run.at<float>(scale_),
-                    .shift = run.at<float>(shift_)});
-      update_running_statistics(run);
-      return;
-    }
-    // Training changes statistics without a new version of the set. Frozen ones change with the version only.
-    const uint64_t version = context_.frozen ? context_.parameters->version() : ++forwards_;
-    const auto* const scale =
-        static_cast<const float*>(constants_.get(version, [&](void* target) { fold(static_cast<float*>(target)); }));
-    apply(run, input_data_, residual_data_, output_data_, scale, scale + shape_.padded_channels());
+    norm_forward({.shape = shape_,
+                  .dtype = dtype_,
+                  .activation = activation_,
+                  .epsilon = op_.epsilon,
+                  .input = run.at(input_data_),
+                  .residual = run.at(residual_data_),
+                  .weight = weight(),
+                  .bias = bias(),
+                  .output = run.at(output_data_),
+                  .mask = run.at<uint8_t>(mask_),
+                  .mean = run.at<float>(mean_),
+                  .variance = run.at<float>(variance_),
+                  .scale = run.at<float>(scale_),
+                  .shift = run.at<float>(shift_)});
+    update_running_statistics(run);
   }
 
   float bound(const Run& run) const override {
     const float added = residual_ >= 0 ? run.bounds[static_cast<size_t>(residual_)] : 0;
-    if (context_.mode == Mode::kTraining) {
-      return bound_behind((bound_of_statistics(run) + added) * kRoundingUp, activation_);
-    }
-    return bound_behind(
-        (run.bounds[static_cast<size_t>(input_)] * largest_factor_ + largest_shift_ + added) * kRoundingUp,
-        activation_);
+    return bound_behind((bound_of_statistics(run) + added) * kRoundingUp, activation_);
   }
 
   Remake remake() const override { return Remake::kCheap; }
@@ -101,7 +86,14 @@ class NormStep : public PlanStep {
     const BufferId residual = residual_ >= 0 ? builder.data(sources[1]) : BufferId{};
     for (BufferId id : {scale_, shift_}) builder.use(id);
     return [this, input, residual, output = builder.renew(output_)](Run& run) {
-      apply(run, input, residual, output, run.at<float>(scale_), run.at<float>(shift_));
+      scale_shift({.shape = shape_,
+                   .dtype = dtype_,
+                   .activation = activation_,
+                   .input = run.at(input),
+                   .residual = run.at(residual),
+                   .scale = run.at<float>(scale_),
+                   .shift = run.at<float>(shift_),
+                   .output = run.at(output)});
     };
   }
 
@@ -128,12 +120,9 @@ class NormStep : public PlanStep {
         own = {};
       }
     }
-    if (own.valid()) {
-      input_gradient_ = own;
-      builder.give_gradient(input_, own);
-    } else {
-      input_gradient_ = builder.give_gradient(input_, false).buffer;
-    }
+    // The kernel computes the input's gradient in any case.
+    input_gradient_ = own.valid() ? own : builder.acquire(builder.bytes_of(input_));
+    if (builder.needs_gradient(input_)) builder.give_gradient(input_, input_gradient_);
   }
 
   void backward(Run& run) override {
@@ -155,23 +144,11 @@ class NormStep : public PlanStep {
                    .bias_gradient = run.at<float>(bias_gradient_)};
     for (size_t i = 0; i < gradients_.size(); ++i) a.gradients[i] = run.at(gradients_[i]);
     norm_backward(a);
-    if (op_.scale) send(weight_, run.at<float>(weight_gradient_));
-    send(bias_, run.at<float>(bias_gradient_));
+    if (trains_weight_) send(weight_, run.at<float>(weight_gradient_));
+    if (trains_bias_) send(bias_, run.at<float>(bias_gradient_));
   }
 
  private:
-  void apply(const Run& run, BufferId input, BufferId residual, BufferId output, const float* scale,
-             const float* shift) const {
-    scale_shift({.shape = shape_,
-                 .dtype = dtype_,
-                 .activation = activation_,
-                 .input = run.at(input),
-                 .residual = run.at(residual),
-                 .scale = scale,
-                 .shift = shift,
-                 .output = run.at(output)});
-  }
-
   // No element is further from its channel's mean than the deviation times the square root of their count.
   float bound_of_statistics(const Run& run) const {
     const auto count = static_cast<float>(shape_.batch * shape_.pixels());
@@ -208,40 +185,28 @@ class NormStep : public PlanStep {
     }
   }
 
-  // Writes the factors of all channels, then the shifts.
-  void fold(float* constants) {
-    const NormConstants norm = norm_constants(node_, context_);
-    const auto padded = static_cast<size_t>(shape_.padded_channels());
-    std::fill_n(constants, 2 * padded, 0.0F);
-    for (size_t c = 0; c < norm.factor.size(); ++c) {
-      constants[c] = static_cast<float>(norm.factor[c]);
-      constants[padded + c] = static_cast<float>(norm.shift[c]);
-    }
-    largest_magnitude({.count = static_cast<int64_t>(padded), .values = constants, .result = &largest_factor_});
-    largest_magnitude({.count = static_cast<int64_t>(padded), .values = constants + padded, .result = &largest_shift_});
-  }
-
   const Unit unit_;
   const Node& node_;
   const BatchNorm& op_;
   const BuildContext& context_;
   UnitActivation activation_ = UnitActivation::kNone;
   ParameterId weight_, bias_;
+  bool trains_weight_ = false, trains_bias_ = false;
   at::Tensor mean_buffer_, variance_buffer_;
   ValueId input_ = -1, residual_ = -1, output_ = -1;
   MapShape shape_;
   DataType dtype_ = DataType::kFloat;
   BufferId input_data_, residual_data_, output_data_, kept_input_, mask_, mean_, variance_, scale_, shift_;
   std::vector<BufferId> gradients_;
-  PackedWeights constants_;  // of inference
-  float largest_factor_ = kUnbounded, largest_shift_ = kUnbounded;
-  uint64_t forwards_ = 0;
   BufferId masked_, input_gradient_, weight_gradient_, bias_gradient_;
 };
 
 }  // namespace
 
 void make_norm(PlanBuilder& builder, const Unit& unit) {
+  // A norm that is frozen as a whole does as in inference, whether gradients are wanted or not.
+  const Node& node = builder.graph().nodes[static_cast<size_t>(unit.head())];
+  if (!builder.training() || !builder.layer(node).trains()) return make_running_norm(builder, unit);
   auto step = std::make_unique<NormStep>(builder, unit);
   builder.set_value(unit.tail(), step->output());
   std::string kernel = "batch norm";

@@ -14,12 +14,9 @@ namespace {
 class PlainStep : public PlanStep {
  public:
   PlainStep(PlanBuilder& builder, const Unit& unit)
-      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]),
-        layer_(builder.layer(node_)),
-        gradients_(builder.options().gradients) {
+      : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]), layer_(builder.layer(node_)) {
     for (int input : node_.inputs) inputs_.push_back({.value = builder.plain_of(input)});
-    // Whether a foreign module has parameters is not known: its output counts as if it had.
-    bool needs_gradient = !node_.parameters.empty() || std::holds_alternative<Foreign>(node_.op);
+    bool needs_gradient = builder.trains(node_);
     for (Input& input : inputs_) {
       builder.use_value(input.value);
       input.data = builder.value(input.value).data;
@@ -28,6 +25,7 @@ class PlainStep : public PlanStep {
       needs_gradient |= input.needs_gradient;
     }
     output_ = builder.new_plain(node_.shape, needs_gradient);
+    gradients_ = builder.needs_gradient(output_);
     output_data_ = builder.value(output_).data;
     output_shape_ = builder.value(output_).shape;
   }
@@ -92,7 +90,7 @@ class PlainStep : public PlanStep {
 
   const Node& node_;
   BoundLayer& layer_;
-  bool gradients_;
+  bool gradients_ = false;
   std::vector<Input> inputs_;
   ValueId output_ = -1;
   BufferId output_data_, gradient_;

@@ -77,7 +77,7 @@ class PlanStep {
   virtual std::function<void(Run&)> plan_again(PlanBuilder& /*builder*/, const std::vector<ValueId>& /*sources*/) {
     return {};
   }
-  // Called once, in reverse order of the steps, where gradients are wanted.
+  // Called once, in reverse order of the steps, where the output needs a gradient.
   virtual void plan_backward(PlanBuilder& builder) = 0;
   virtual void backward(Run& run) = 0;
 

@@ -117,6 +117,7 @@ void PlanBuilder::plan_backward() {
   forgotten_ = values_to_forget(plan_.steps_, bytes, context_.kernels.recomputation);
   for (int step = static_cast<int>(plan_.steps_.size()) - 1; step >= 0; --step) {
     PlanStep* const planned = plan_.steps_[static_cast<size_t>(step)].get();
+    if (!needs_gradient(planned->output())) continue;  // nothing trains in it, nor below it
     if (!value(planned->output()).gradients.empty()) {
       for (ValueId id : planned->kept()) make_again(id);
     }

@@ -35,6 +35,10 @@ class PlanBuilder {
   const PlanOptions& options() const { return plan_.options(); }
   DataType dtype() const;  // of maps
   bool training() const { return context_.mode == Mode::kTraining; }
+  // Return whether this plan computes the parameter's gradient, and whether it computes that of some parameter of the
+  // node: gradients are wanted, and ParameterSet::trainable() says so.
+  bool trains(ParameterId id) const { return options().gradients && context_.parameters->trainable(id); }
+  bool trains(const Node& node) const { return options().gradients && layer(node).trains(); }
 
   // Values. Each call that names a buffer keeps it alive at the current moment.
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }

@@ -29,7 +29,7 @@ class MaxPoolStep : public SingleInputStep {
       : SingleInputStep(builder, unit, Value::Kind::kMap, Value::Kind::kMap),
         window_(window_of(std::get<Pool>(node_.op), padding)) {
     keeps_bound_ = true;
-    if (builder.options().gradients) place_ = builder.acquire(output_map_.elements());
+    if (builder.needs_gradient(output_)) place_ = builder.acquire(output_map_.elements());
   }
 
   Remake remake() const override { return Remake::kCheap; }

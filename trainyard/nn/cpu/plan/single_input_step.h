@@ -27,7 +27,7 @@ class SingleInputStep : public PlanStep {
 
   void plan_backward(PlanBuilder& builder) override {
     const std::vector<BufferId> gradients = builder.take_gradients(output_, 1);
-    if (gradients.empty() || (!builder.needs_gradient(input_) && node_.parameters.empty())) return;
+    if (gradients.empty()) return;
     gradient_ = gradients[0];
     if (keeps_input_) kept_input_ = builder.data(input_);
     // Kernels of nodes with parameters compute the input's gradient in any case.
@@ -48,7 +48,7 @@ class SingleInputStep : public PlanStep {
       : node_(builder.graph().nodes[static_cast<size_t>(unit.head())]) {
     input_ = input == Value::Kind::kMap ? builder.map_of(node_.inputs[0]) : builder.plain_of(node_.inputs[0]);
     builder.use_value(input_);
-    const bool needs_gradient = builder.needs_gradient(input_) || !node_.parameters.empty();
+    const bool needs_gradient = builder.needs_gradient(input_) || builder.trains(node_);
     output_ = output == Value::Kind::kMap ? builder.new_map(node_.shape, needs_gradient)
                                           : builder.new_plain(node_.shape, needs_gradient);
     input_map_ = builder.value(input_).map;

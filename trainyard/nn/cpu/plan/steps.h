@@ -13,6 +13,9 @@ void make_step(PlanBuilder& builder, const Unit& unit);
 void make_convolution(PlanBuilder& builder, const Unit& unit);
 void make_frozen_convolution(PlanBuilder& builder, const Unit& unit);
 void make_norm(PlanBuilder& builder, const Unit& unit);
+// Makes the batch norm that takes its running statistics: in inference, and in training where its parameters are
+// frozen.
+void make_running_norm(PlanBuilder& builder, const Unit& unit);
 void make_sum(PlanBuilder& builder, const Unit& unit);
 void make_activation(PlanBuilder& builder, const Unit& unit);
 void make_pool(PlanBuilder& builder, const Unit& unit);

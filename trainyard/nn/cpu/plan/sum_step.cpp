@@ -24,7 +24,7 @@ class SumStep : public PlanStep {
     shape_ = builder.value(output_).map;
     dtype_ = builder.dtype();
     output_data_ = builder.value(output_).data;
-    if (relu_ && builder.options().gradients) mask_ = builder.acquire(shape_.elements() / 8);
+    if (relu_ && needs_gradient) mask_ = builder.acquire(shape_.elements() / 8);
   }
 
   ValueId output() const override { return output_; }
