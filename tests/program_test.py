@@ -304,7 +304,7 @@ class Program(unittest.TestCase):
             done = run("predict", f"--train_dir={self.root / 'broken'}", str(picture))
             self.assertEqual(done.returncode, 1, done.stderr)
             errors = [line for line in done.stderr.splitlines() if " info " not in line]
-        self.assertEqual(len(errors), 1, done.stderr)
+            self.assertEqual(len(errors), 1, done.stderr)
             self.assertIn("cut.jpg", done.stderr)
 
     def test_images_of_every_format(self):

@@ -33,7 +33,7 @@ class PredictImages : public ::testing::Test {
     ASSERT_EQ(trained.code, kSuccess) << trained.err;
   }
   std::string write(const std::string& name, int index) const {
-    const std::string path = temp_.file(name);
+    std::string path = temp_.file(name);
     files().make_directories(core::parent_path(path));
     const auto png = data::encode_png(data::draw_shape(1, data::Subset::kTrain, index, 32));
     files().write_file_atomically(path, {reinterpret_cast<const char*>(png.data()), png.size()});

@@ -87,6 +87,7 @@ void run(const Optimizer& optimizer, const StepState& state, const std::array<at
                                         [&](const nn::Segment& s) { return s.offset + s.count <= first; });
     for (; segment != segments.end() && segment->offset < last; ++segment) {
       const auto index = static_cast<size_t>(segment - segments.begin());
+      if (!optimizer.trainable(index)) continue;
       Scalars<T> scalars = common;
       scalars.learning_rate = static_cast<T>(learning_rate * optimizer.rate_factor(index));
       scalars.decay = static_cast<T>(optimizer.weight_decay(index) * optimizer.weight_decay_factor());

@@ -60,6 +60,7 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
     throw Error(ErrorCode::kUnsupported, {.problem = "groups of parameters are not updated on a device yet",
                                           .expected = "parameters in the host's memory, or no groups"});
   }
+  for (const nn::Segment& segment : parameters.segments()) ids_.push_back(*parameters.find(segment.spec.name));
   set_groups();
 }
 

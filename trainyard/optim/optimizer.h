@@ -62,8 +62,10 @@ class Optimizer : public core::Stateful {
   double hyperparameter(std::string_view name) const;
   void set_hyperparameter(std::string_view name, double value);
 
-  // Return what counts for the segment of this index in parameters().segments(): the factor of the learning rate, and
-  // the coefficient of sum(w^2) / 2, 0 where the segment has no decay.
+  // Return what counts for the segment of this index in parameters().segments(): whether it is updated at all
+  // (ParameterSet::set_trainable; its slots rest, too), the factor of the learning rate, and the coefficient of
+  // sum(w^2) / 2, 0 where the segment has no decay.
+  bool trainable(size_t segment) const { return parameters_->trainable(ids_[segment]); }
   double rate_factor(size_t segment) const { return rate_factors_[segment]; }
   double weight_decay(size_t segment) const { return weight_decays_[segment]; }
 
@@ -103,6 +105,7 @@ class Optimizer : public core::Stateful {
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
   double weight_decay_factor_ = 1.0;
+  std::vector<nn::ParameterId> ids_;                  // by segment
   std::vector<double> rate_factors_, weight_decays_;  // by segment
   std::vector<Slot> slots_;
   const DeviceKernels* device_ = nullptr;

@@ -11,7 +11,7 @@ std::string line(const std::string& label, int64_t total, int64_t done, const st
   testing::internal::CaptureStderr();
   ProgressBar bar(label, total, /*enabled=*/true);
   bar.advance_to(done, note);
-  const std::string text = bar.line(width);
+  std::string text = bar.line(width);
   bar.clear();
   testing::internal::GetCapturedStderr();
   return text;

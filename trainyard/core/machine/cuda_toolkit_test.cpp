@@ -15,7 +15,7 @@ constexpr int k13 = 13000;
 class CudaToolkit : public ::testing::Test {
  protected:
   std::string make(const std::string& name, const std::string& header) {
-    const std::string folder = temp_.file(name);
+    std::string folder = temp_.file(name);
     for (const char* below : {"bin", "include"}) files_.make_directories(join_path(folder, below));
     files_.write_file_atomically(join_path(folder, "bin/nvcc"), "");
     files_.write_file_atomically(join_path(folder, "include/cuda.h"), header);

@@ -91,7 +91,7 @@ bool cpu_has_avx512_bf16() {
 }
 
 std::string describe_cpu_isa() {
-  const std::string used = name_of(cpu_has_avx512(), cpu_has_avx512_bf16());
+  std::string used = name_of(cpu_has_avx512(), cpu_has_avx512_bf16());
   const CpuIsaLimit limit = cpu_isa_limit();
   if (limit == CpuIsaLimit::kNone) return used;
   return fmt::format("{}, limited by {}={} (the processor has {})", used, kMaxCpuIsaVariable, to_string(limit),

@@ -27,7 +27,9 @@ Value append_block(nn::GraphBuilder& b, const std::string& prefix, Value x, cons
   y = append_conv_norm(b, next(), y, centred_convolution(block.expanded, block.kernel, block.stride, block.expanded),
                        block.activation);
   if (block.squeeze) {
-    y = append(b, next(), y, {.squeezed = divisible_by_8(double(block.expanded / 4)), .gate = Function::kHardSigmoid});
+    const int64_t quarter = block.expanded / 4;
+    y = append(b, next(), y,
+               {.squeezed = divisible_by_8(static_cast<double>(quarter)), .gate = Function::kHardSigmoid});
   }
   y = append_conv_norm(b, next(), y, centred_convolution(block.channels, 1), std::nullopt);
   return block.stride == 1 && in == block.channels ? b.add(prefix + ".add", {y, x}) : y;
@@ -48,7 +50,7 @@ nn::Graph build(const std::vector<Block>& blocks, int64_t hidden, const ModelOpt
   return b.build(append_normal_linear(b, "classifier.3", x, options.num_classes));
 }
 
-ModelInfo mobilenet(const std::string& name, int64_t hidden, std::vector<Block> blocks) {
+ModelInfo mobilenet(const std::string& name, int64_t hidden, const std::vector<Block>& blocks) {
   return model(name, [=](const ModelOptions& options, const std::string& graph) {
     return build(blocks, hidden, options, graph);
   });

@@ -12,7 +12,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/tf_cnn/options.h"
-#include "trainyard/recipes/tf_cnn/run_statistics.h"
+#include "trainyard/recipes/tf_cnn/output/run_statistics.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {

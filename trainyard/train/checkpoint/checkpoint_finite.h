@@ -14,7 +14,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 // Returns true when a tensor must be finite: all of a floating-point type, except single numbers that are not the
-// model's, such as a loss scale or a best value so far, which may rightly be infinite.
+// model's, such as a loss scale or a best value so far, which may rightly be infinite, and what monitors have seen.
 bool must_be_finite(std::string_view name, at::ScalarType dtype, int64_t dimensions);
 
 // Returns how many elements are NaN or infinite in a piece of a tensor's bytes, which holds whole elements; 0 for types

@@ -4,10 +4,13 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "trainyard/core/base/pattern.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/train/loop/training_replicas.h"
@@ -23,6 +26,26 @@ namespace {
 constexpr const char* kAtenGeneratorState = "random/aten_cpu";
 constexpr const char* kKernels = "kernels/";
 constexpr const char* kLossScaler = "loss_scaler/";
+constexpr const char* kFrozen = "trainer/frozen";  // names, with line breaks between them
+
+std::vector<std::string> frozen_in(const nn::ParameterSet& set) {
+  std::vector<std::string> names;
+  for (const nn::Segment& segment : set.segments()) {
+    if (!set.trainable(*set.find(segment.spec.name))) names.push_back(segment.spec.name);
+  }
+  return names;
+}
+
+void freeze_just(const std::string& names, nn::ParameterSet& set) {
+  for (const nn::Segment& segment : set.segments()) set.set_trainable(*set.find(segment.spec.name), true);
+  std::istringstream lines(names);
+  for (std::string name; std::getline(lines, name);) {
+    const auto id = set.find(name);
+    if (!id)
+      throw Error(ErrorCode::kCorruptData, fmt::format("{} names a parameter that there is not: {}", kFrozen, name));
+    set.set_trainable(*id, false);
+  }
+}
 
 }  // namespace
 
@@ -104,6 +127,30 @@ double SingleCostTrainer::last_total_loss() const {
   return replicas_->base_loss() + replicas_->l2_loss();
 }
 
+void SingleCostTrainer::set_trainable(const std::string& pattern, bool trainable) {
+  if (!options_.accelerators.empty()) {
+    throw Error(ErrorCode::kUnsupported, "parameters cannot be frozen on accelerators yet");
+  }
+  bool any = false;
+  for (int r = 0; r < options_.replicas; ++r) {
+    nn::ParameterSet& set = replicas_->update().parameters(r);
+    for (const nn::Segment& segment : set.segments()) {
+      if (!core::matches_pattern(segment.spec.name, pattern)) continue;
+      set.set_trainable(*set.find(segment.spec.name), trainable);
+      any = true;
+    }
+  }
+  if (any) return;
+  throw Error(ErrorCode::kNotFound,
+              {.problem = fmt::format("no parameter is named as '{}'", pattern),
+               .where = options_.graph.name,
+               .expected = fmt::format("a pattern of names as '{}'", parameters().segments().front().spec.name)});
+}
+
+std::vector<std::string> SingleCostTrainer::frozen_parameters() {
+  return frozen_in(parameters());
+}
+
 void SingleCostTrainer::record(StepRecorder* recorder) {
   replicas_->record(recorder);
 }
@@ -141,6 +188,8 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   core::ScopedWriter scaler(writer, kLossScaler);
   replicas_->save_loss_scale(scaler);
   if (has_foreign_modules(options_.graph)) writer.tensor(kAtenGeneratorState, aten_random_state());
+  const std::vector<std::string> frozen = frozen_in(replicas_->update().saved_parameters());
+  if (!frozen.empty()) writer.text(kFrozen, fmt::format("{}", fmt::join(frozen, "\n")));
 }
 
 void SingleCostTrainer::load(const core::StateReader& reader) {
@@ -151,6 +200,8 @@ void SingleCostTrainer::load(const core::StateReader& reader) {
   options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
   replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
   if (has_foreign_modules(options_.graph)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
+  const std::string frozen = reader.has(kFrozen) ? reader.text(kFrozen) : "";
+  for (int r = 0; r < options_.replicas; ++r) freeze_just(frozen, replicas_->update().parameters(r));
 }
 
 }  // namespace trainyard::train

@@ -126,6 +126,15 @@ class SingleCostTrainer : public Trainer {
   // where each decides for itself. Those that an automatic loss scale skips are not counted.
   int64_t skipped_steps() const;
 
+  // Freezes (false) or thaws the parameters that `pattern` names (core::matches_pattern), on all replicas from the next
+  // step on: "layer1.*". A frozen parameter and its slots keep their bits, a batch norm whose parameters are all frozen
+  // uses its statistics and keeps them, and the backward stops where nothing below trains. Saved with the run. Call it
+  // between steps; where several processes train together, each must do the same. Throws kNotFound when there is no
+  // such parameter, kUnsupported on accelerators.
+  void set_trainable(const std::string& pattern, bool trainable);
+  // Returns the names of the parameters that are frozen, by segment.
+  std::vector<std::string> frozen_parameters();
+
   // Makes the steps from the next one on write what they do into `recorder`, which has options().replicas replicas and
   // outlives them. Null ends it. Call it between steps.
   void record(StepRecorder* recorder);
@@ -138,8 +147,8 @@ class SingleCostTrainer : public Trainer {
   const std::optional<RunMemory>& memory() const;
 
   // Saves, beside the trainer's own state: "model/...", "optimizer/...", "input/epoch", "input/offset",
-  // "random/aten_cpu", "kernels/choices", "loss_scaler/...". A checkpoint without one of the last two lets the run
-  // choose anew.
+  // "random/aten_cpu", "kernels/choices", "loss_scaler/...", "trainer/frozen" where a parameter is. A checkpoint
+  // without kernels or a loss scaler lets the run choose anew.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -19,6 +19,7 @@ using core::ErrorCode;
 namespace {
 
 constexpr const char* kHyperparameters = "trainer/hyperparameters/";
+constexpr const char* kMonitors = "trainer/monitors/";
 
 std::string prefix_of(const Callback& callback) {
   return "callback/" + callback.name() + "/";
@@ -186,8 +187,9 @@ void Trainer::save(core::StateWriter& writer) const {
   writer.integer("trainer/global_step", global_step_);
   writer.integer("trainer/epoch", epoch_);
   writer.integer("trainer/step_in_epoch", step_in_epoch_);
-  core::ScopedWriter hyperparameters(writer, kHyperparameters);
+  core::ScopedWriter hyperparameters(writer, kHyperparameters), monitors(writer, kMonitors);
   hyperparameters_.save(hyperparameters);
+  monitors_.save(monitors);
   for (const auto& callback : callbacks_) {
     core::ScopedWriter own(writer, prefix_of(*callback));
     callback->save(own);
@@ -200,6 +202,7 @@ void Trainer::load(const core::StateReader& reader) {
   step_in_epoch_ = reader.integer("trainer/step_in_epoch");
   hyperparameters_.load(core::ScopedReader(reader, kHyperparameters));
   hyperparameters_.begin_step(global_step_);
+  monitors_.load(core::ScopedReader(reader, kMonitors));
   for (const auto& callback : callbacks_) {
     const core::ScopedReader own(reader, prefix_of(*callback));
     // One that the saved run did not have, or that saves nothing, starts afresh.

@@ -69,8 +69,8 @@ class Trainer : public core::Stateful {
   MonitorSet& monitors() { return monitors_; }
   virtual bool is_chief() const { return true; }
 
-  // Saves "trainer/<counter>", "trainer/hyperparameters/<name>" of those that were set by hand, and
-  // "callback/<name>/...". Subclasses call this first, then add what continues a run.
+  // Saves "trainer/<counter>", "trainer/hyperparameters/<name>" of those that were set by hand,
+  // "trainer/monitors/<name>", and "callback/<name>/...". Subclasses call this first, then add what continues a run.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -242,6 +242,15 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(0);
   obey(hyperparameters);
+  if (const nn::ParameterSet& set = update_->parameters(0); !set.all_trainable()) {
+    bool any = false;
+    const optim::Optimizer& optimizer = *update_->optimizer(0);
+    for (size_t i = 0; i < set.segments().size(); ++i) any |= optimizer.trainable(i);
+    if (!any) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "there is nothing to train: all parameters are frozen",
+                                                .remedy = "thaw some, or evaluate the model instead"});
+    }
+  }
   if (has_foreign_modules(options_.graph)) aten_random_ = aten_random_state();
 
   double input_seconds = 0;

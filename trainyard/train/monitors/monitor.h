@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/base/stateful.h"
 #include "trainyard/formats/logs/event_file.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -41,12 +45,14 @@ class Monitor {
   virtual void close() {}
 };
 
-class MonitorSet {
+// All monitors of a trainer, which get the same values, and what these were: the set remembers each scalar, whether it
+// has monitors or not.
+class MonitorSet : public core::Stateful {
  public:
+  using History = std::vector<std::pair<int64_t, double>>;  // global step and value, as they came
+
   void add(std::unique_ptr<Monitor> monitor) { monitors_.push_back(std::move(monitor)); }
-  void write(const Scalars& scalars) {
-    for (auto& monitor : monitors_) monitor->write(scalars);
-  }
+  void write(const Scalars& scalars);
   void write_histograms(const Histograms& histograms) {
     for (auto& monitor : monitors_) monitor->write_histograms(histograms);
   }
@@ -58,7 +64,17 @@ class MonitorSet {
     monitors_.clear();
   }
 
+  // Return the values of a name so far, over all runs of the training, and the last one. Of the phase "train" a name
+  // stands as it is, of another behind it: "eval/loss". Empty and nothing for a name that nobody has written.
+  const History& history(std::string_view name) const;
+  std::optional<double> latest(std::string_view name) const;
+
+  // Saves and loads the histories, as [count, 2] float64 under their names.
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
  private:
+  std::map<std::string, History, std::less<>> histories_;
   std::vector<std::unique_ptr<Monitor>> monitors_;
 };
 

@@ -1,4 +1,4 @@
-#include "trainyard/recipes/tf_cnn/run_statistics.h"
+#include "trainyard/recipes/tf_cnn/output/run_statistics.h"
 
 namespace trainyard::recipes {
 

@@ -1,0 +1,139 @@
+// Callbacks that set a hyperparameter of the trainer (trainer.hyperparameters()), with the names and the meaning that
+// they have in Tensorpack. All but the step-based schedule act when an epoch has ended; the next step has the value.
+//
+//   trainer.add(std::make_shared<ScheduledHyperParamSetter>("learning_rate", {{30, 1e-2}, {60, 1e-3}}));
+//
+// What they set is saved with the trainer's hyperparameters, so that a resumed training goes on as the first would
+// have. Where several processes train together, each has the callback, and they must come to the same values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/train/loop/callback.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+// What the setters have in common. setup() throws kNotFound when the trainer has no hyperparameter of that name.
+class HyperParamSetter : public Callback {
+ public:
+  std::string name() const override { return kind_ + "_" + parameter_; }
+  void setup(Trainer& trainer) override;
+  // Sets the value once before the first step of a training, not of a resumed run.
+  void before_train(Trainer& trainer) override;
+  void after_epoch(Trainer& trainer) override;
+
+ protected:
+  HyperParamSetter(std::string kind, std::string parameter);
+
+  // Returns what to set now, nothing to leave it. Epochs that are complete: trainer.epoch() after an epoch, 0 before
+  // the first.
+  virtual std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) = 0;
+  void set(Trainer& trainer, int64_t epochs_done);
+  const std::string& parameter() const { return parameter_; }
+
+ private:
+  std::string kind_, parameter_;
+};
+
+enum class ScheduleUnit { kEpochs, kSteps };
+enum class ScheduleInterpolation { kNone, kLinear };
+
+// Sets values after certain epochs or steps are done; 0 is before the first. With kLinear it also sets what lies on the
+// line between two entries. A training that begins behind an entry keeps the value that it has, with a warning when
+// that is not the entry's.
+class ScheduledHyperParamSetter : public HyperParamSetter {
+ public:
+  struct Entry {
+    int64_t point;  // epochs or global steps that are done
+    double value;
+  };
+  // Throws kInvalidArgument for no entries, negative points, and points that do not ascend.
+  ScheduledHyperParamSetter(const std::string& parameter, std::vector<Entry> schedule,
+                            ScheduleUnit unit = ScheduleUnit::kEpochs,
+                            ScheduleInterpolation interpolation = ScheduleInterpolation::kNone);
+
+  void before_train(Trainer& trainer) override;
+  void after_step(Trainer& trainer, const StepView& view) override;
+  void after_epoch(Trainer& trainer) override;
+
+ protected:
+  std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) override;
+
+ private:
+  // Returns what is due when `point` is reached.
+  std::optional<double> due_at(int64_t point) const;
+
+  std::vector<Entry> schedule_;
+  ScheduleUnit unit_;
+  ScheduleInterpolation interpolation_;
+};
+
+// Sets function(epochs that are done, value in force).
+class HyperParamSetterWithFunc : public HyperParamSetter {
+ public:
+  using Function = std::function<double(int64_t epochs_done, double value)>;
+  HyperParamSetterWithFunc(const std::string& parameter, Function function);
+
+ protected:
+  std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) override;
+
+ private:
+  Function function_;
+};
+
+// Reads the value from a file that a person edits while the training runs: lines "name: value". A file that is not
+// there changes nothing. A file, or a line of this name, that cannot be read leaves the last good value in force, with
+// one warning until it is good again.
+class HumanHyperParamSetter : public HyperParamSetter {
+ public:
+  explicit HumanHyperParamSetter(const std::string& parameter, std::string path = "hyper.txt",
+                                 core::FileSystem& files = core::local_file_system());
+
+ protected:
+  std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) override;
+
+ private:
+  std::string path_;
+  core::FileSystem* files_;
+  std::string warned_of_;  // the problem that was told last; empty: none
+};
+
+// Changes the value when a statistic of the monitors has not improved for some epochs: by function(value), if none of
+// the last `last_k` values is below the one before them by more than `threshold` (with kHigher: above). Then it waits
+// `last_k` epochs.
+class StatMonitorParamSetter : public HyperParamSetter {
+ public:
+  enum class Better { kLower, kHigher };
+  struct Options {
+    std::string statistic;  // a name of MonitorSet::history(): "eval/loss"
+    std::function<double(double value)> function;
+    double threshold = 0;
+    int64_t last_k = 1;
+    Better better = Better::kLower;
+  };
+  // Throws kInvalidArgument for options that cannot be.
+  StatMonitorParamSetter(const std::string& parameter, Options options);
+
+  void before_train(Trainer&) override {}  // there is no statistic yet
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ protected:
+  std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) override;
+
+ private:
+  Options options_;
+  std::vector<std::pair<int64_t, double>> seen_;  // step and value, one an epoch
+  int64_t last_change_ = 0;                       // epochs that were done then
+};
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END

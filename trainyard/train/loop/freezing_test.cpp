@@ -1,0 +1,102 @@
+// Parameters that are frozen and thawed while a training runs.
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/testing/tiny_model.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+std::map<std::string, at::Tensor> tensors_of(const SingleCostTrainer& trainer) {
+  core::MemoryState state;
+  trainer.save(state);
+  std::map<std::string, at::Tensor> tensors;
+  for (const char* prefix : {"model/", "optimizer/", "replica/"}) {
+    for (const std::string& name : state.names(prefix)) tensors[name] = std::as_const(state).tensor(name);
+  }
+  return tensors;
+}
+
+bool is_head(const std::string& name) {
+  return name.find("fc.") != std::string::npos;
+}
+
+// With momentum and decay, which move parameters without a gradient.
+TEST(Freezing, KeepsTheBitsOfParametersSlotsAndStatistics) {
+  for (const char* mode : {"parameter_server", "replicated", "independent"}) {
+    SingleCostOptions options = tiny_options({}, 2);
+    options.variable_update = mode;
+    SingleCostTrainer trainer(options, tiny_source(240, 8, 2));
+    trainer.train({.steps_per_epoch = 5});
+    trainer.set_trainable("*", false);
+    trainer.set_trainable("fc.*", true);
+    EXPECT_THAT(trainer.frozen_parameters(), UnorderedElementsAre("conv.weight", "bn.weight", "bn.bias"));
+    const auto before = tensors_of(trainer);
+    trainer.train({.steps_per_epoch = 55, .starting_step = 5});
+    const auto after = tensors_of(trainer);
+    ASSERT_EQ(before.size(), after.size());
+    for (const auto& [name, tensor] : before) {
+      EXPECT_EQ(tensor.equal(after.at(name)), !is_head(name)) << mode << ": " << name;
+    }
+    trainer.set_trainable("*", true);
+    EXPECT_TRUE(trainer.frozen_parameters().empty());
+    trainer.train({.steps_per_epoch = 56, .starting_step = 55});
+    for (const auto& [name, tensor] : tensors_of(trainer)) EXPECT_FALSE(tensor.equal(after.at(name))) << name;
+  }
+}
+
+TEST(Freezing, TrainsTheRestAsWithoutRateAndDecay) {
+  // The body's rate 0 leaves its values; its norm still uses the batch, so there is none here.
+  SingleCostOptions options = tiny_options({.batch_norm = false});
+  const auto train = [&](const SingleCostOptions& asked, bool freeze) {
+    SingleCostTrainer trainer(asked, tiny_source(240, 8));
+    if (freeze) trainer.set_trainable("conv.*", false);
+    trainer.train({.steps_per_epoch = 10});
+    return trainer.parameters().values().clone();
+  };
+  const at::Tensor frozen = train(options, true);
+  options.make_optimizer = [](nn::ParameterSet& set) {
+    return optim::optimizers().get("nesterov")(
+        set, {.weight_decay = 1e-3, .groups = {{.pattern = "conv.*", .rate_factor = 0}}});
+  };
+  EXPECT_LT(frozen.sub(train(options, false)).abs().max().item<double>(), 1e-6);
+}
+
+TEST(Freezing, GoesOnAfterAResume) {
+  const auto make = [] { return std::make_unique<SingleCostTrainer>(tiny_options(), tiny_source(240, 8)); };
+  const auto whole = make();
+  whole->set_trainable("conv.weight", false);
+  whole->train({.steps_per_epoch = 3});
+  core::MemoryState saved;
+  whole->save(saved);
+  whole->train({.steps_per_epoch = 6, .starting_step = 3});
+  const auto resumed = make();
+  resumed->set_trainable("fc.*", false);  // which the saved run had not
+  resumed->load(saved);
+  EXPECT_THAT(resumed->frozen_parameters(), ElementsAre("conv.weight"));
+  resumed->train({.steps_per_epoch = 6, .starting_step = 3});
+  EXPECT_TRUE(resumed->parameters().values().equal(whole->parameters().values()));
+}
+
+TEST(Freezing, WhatCannotBeIsRefused) {
+  SingleCostTrainer trainer(tiny_options(), tiny_source(240, 8));
+  EXPECT_THAT(core::message_of([&] { trainer.set_trainable("layer1.*", false); }, core::ErrorCode::kNotFound),
+              HasSubstr("no parameter is named as 'layer1.*'"));
+  trainer.set_trainable("*", false);
+  EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }), HasSubstr("all parameters are frozen"));
+}
+
+}  // namespace
+}  // namespace trainyard::train

@@ -1,0 +1,51 @@
+#include "trainyard/train/monitors/monitor.h"
+
+#include <ATen/ops/empty.h>
+
+namespace trainyard::train {
+
+void MonitorSet::write(const Scalars& scalars) {
+  for (const auto& [name, value] : scalars.values) {
+    const std::string full = scalars.phase == "train" ? name : scalars.phase + "/" + name;
+    histories_[full].emplace_back(scalars.global_step, value);
+  }
+  for (auto& monitor : monitors_) monitor->write(scalars);
+}
+
+const MonitorSet::History& MonitorSet::history(std::string_view name) const {
+  static const History kNone;
+  const auto found = histories_.find(name);
+  return found == histories_.end() ? kNone : found->second;
+}
+
+std::optional<double> MonitorSet::latest(std::string_view name) const {
+  const History& values = history(name);
+  if (values.empty()) return std::nullopt;
+  return values.back().second;
+}
+
+void MonitorSet::save(core::StateWriter& writer) const {
+  for (const auto& [name, history] : histories_) {
+    const at::Tensor values = at::empty({static_cast<int64_t>(history.size()), 2}, at::kDouble);
+    auto* number = values.mutable_data_ptr<double>();
+    for (const auto& [step, value] : history) {
+      *number++ = static_cast<double>(step);
+      *number++ = value;
+    }
+    writer.tensor(name, values);
+  }
+}
+
+void MonitorSet::load(const core::StateReader& reader) {
+  histories_.clear();
+  for (const std::string& name : reader.names()) {
+    const at::Tensor values = reader.tensor(name);
+    History& history = histories_[name];
+    const auto* number = values.const_data_ptr<double>();
+    for (int64_t i = 0; i < values.size(0); ++i, number += 2) {
+      history.emplace_back(static_cast<int64_t>(number[0]), number[1]);
+    }
+  }
+}
+
+}  // namespace trainyard::train
