@@ -175,7 +175,7 @@ TEST_F(LibtorchConvolution, IsRightAndStaysInsideItsMemory) {
 
 TEST_F(LibtorchConvolution, HasTheSameGradientsByAutograd) {
   const Case c{.op = {.stride = Size2d(2, 1)}};
-  const std::string found = fault(c, [&](at::Tensor x, at::Tensor weight, const at::Tensor& gradient) {
+  const std::string found = fault(c, [&](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& gradient) {
     const at::AutoGradMode on(true);
     x.requires_grad_(true);
     weight.requires_grad_(true);

@@ -33,7 +33,7 @@ class FencingAllocator final : public c10::Allocator {
   }
 
   c10::DataPtr allocate(size_t bytes) override {
-    if (!fences_) return other_.allocate(bytes);
+    if (!fences) return other_.allocate(bytes);
     void* const data = fenced(bytes);
     return {data, data, &free_block, c10::Device(c10::DeviceType::CPU)};
   }
@@ -42,8 +42,8 @@ class FencingAllocator final : public c10::Allocator {
     default_copy_data(destination, source, bytes);
   }
 
-  std::atomic<bool> fences_ = false;
-  std::atomic<int64_t> broken_ = 0;
+  std::atomic<bool> fences = false;
+  std::atomic<int64_t> broken = 0;
 
  private:
   static constexpr size_t kFence = size_t{1} << 13;
@@ -74,7 +74,7 @@ class FencingAllocator final : public c10::Allocator {
     const auto holds = [](const unsigned char* fence) {
       return std::all_of(fence, fence + kFence, [](unsigned char byte) { return byte == kByte; });
     };
-    if (!holds(start) || !holds(start + kFence + bytes)) ++self.broken_;
+    if (!holds(start) || !holds(start + kFence + bytes)) ++self.broken;
     std::free(start);
   }
 
@@ -86,15 +86,15 @@ class FencingAllocator final : public c10::Allocator {
 class GuardedMemory {
  public:
   GuardedMemory() {
-    FencingAllocator::instance().broken_ = 0;
-    FencingAllocator::instance().fences_ = true;
+    FencingAllocator::instance().broken = 0;
+    FencingAllocator::instance().fences = true;
   }
-  ~GuardedMemory() { FencingAllocator::instance().fences_ = false; }
+  ~GuardedMemory() { FencingAllocator::instance().fences = false; }
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
 
   // Blocks that were freed with another byte in a fence, since the beginning.
-  int64_t broken() const { return FencingAllocator::instance().broken_; }
+  int64_t broken() const { return FencingAllocator::instance().broken; }
 };
 
 }  // namespace trainyard::nn

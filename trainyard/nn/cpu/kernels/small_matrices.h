@@ -49,13 +49,20 @@ void multiply_columns(Strided left, const float* right, int64_t right_row, float
   const auto next = [&](int64_t done) {
     left.data += done * left.row;
     product += done * product_row;
-    rows -= done;
+    return done;
   };
-  for (; rows >= kRows; next(kRows)) {
+  while (rows >= kRows) {
     multiply_tile<kRows, vectors>(left, right, right_row, product, product_row, depth);
+    rows -= next(kRows);
   }
-  for (; rows >= 3; next(3)) multiply_tile<3, vectors>(left, right, right_row, product, product_row, depth);
-  for (; rows >= 1; next(1)) multiply_tile<1, vectors>(left, right, right_row, product, product_row, depth);
+  while (rows >= 3) {
+    multiply_tile<3, vectors>(left, right, right_row, product, product_row, depth);
+    rows -= next(3);
+  }
+  while (rows >= 1) {
+    multiply_tile<1, vectors>(left, right, right_row, product, product_row, depth);
+    rows -= next(1);
+  }
 }
 
 // Computes product[i][j] = sum over k < depth of left(i, k) * right[k][j], for i < rows and j < columns. `columns` is a

@@ -134,7 +134,7 @@ class FrozenConvolutionStep : public PlanStep {
   // Returns weights times the norm's factors and sets the bias that goes with them: products in double, rounded once.
   at::Tensor fold() {
     const ParameterSet& set = *context_.parameters;
-    const at::Tensor weight = set.value(context_.parameter(node_.parameters.at(0)));
+    at::Tensor weight = set.value(context_.parameter(node_.parameters.at(0)));
     const at::Tensor bias = own_bias_ ? set.value(context_.parameter(node_.parameters.at(1))) : at::Tensor();
     const auto own_bias = [&](size_t c) { return own_bias_ ? bias.const_data_ptr<float>()[c] : 0.0F; };
     if (unit_.norm < 0) {
@@ -142,7 +142,7 @@ class FrozenConvolutionStep : public PlanStep {
       return weight;
     }
     const NormConstants norm = norm_constants(node(unit_.norm), context_);
-    const at::Tensor folded = at::empty(weight.sizes(), at::kFloat);
+    at::Tensor folded = at::empty(weight.sizes(), at::kFloat);
     const int64_t taps = weight.numel() / shape_.out_channels;
     const auto* from = weight.const_data_ptr<float>();
     auto* to = folded.mutable_data_ptr<float>();

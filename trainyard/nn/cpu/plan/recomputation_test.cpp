@@ -17,7 +17,8 @@ namespace trainyard::nn::cpu {
 namespace {
 
 // Steps that have only what the choice looks at.
-struct FakeStep : PlanStep {
+class FakeStep : public PlanStep {
+ public:
   FakeStep(ValueId made, std::vector<ValueId> from, Remake cost, bool reads = false, bool pins = false)
       : made_(made), from_(std::move(from)), cost_(cost), reads_(reads), pins_(pins) {}
   ValueId output() const override { return made_; }
@@ -29,6 +30,7 @@ struct FakeStep : PlanStep {
   void plan_backward(PlanBuilder&) override {}
   void backward(Run&) override {}
 
+ private:
   ValueId made_;
   std::vector<ValueId> from_;
   Remake cost_;
