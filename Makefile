@@ -16,7 +16,7 @@ run: ## Train resnet20 on the embedded data set and evaluate it
 test: ## Build and run all tests; names the ones that are skipped
 	./test.sh
 
-check-all: ## All tests in all builds, sanitizers and the whole lint among them (two hours on 2 cores); PARTS="tsan lint"
+check-all: ## All tests in all builds, sanitizers and the whole lint among them (three hours on 2 cores); PARTS="tsan lint"
 	scripts/setup --tests --lint && scripts/check_all $(PARTS)
 
 ROUNDS = 3

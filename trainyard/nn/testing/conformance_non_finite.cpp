@@ -128,7 +128,7 @@ class Spoiler {
  private:
   // Returns the input; parameters and buffers change in place.
   at::Tensor spoil(const at::Tensor& images, const Spoiled& spoiled) {
-    const at::Tensor input = images.clone();
+    at::Tensor input = images.clone();
     const at::Tensor target = spoiled.name == "input" ? input : tensor(spoiled.name);
     target.view({-1}).narrow(0, spoiled.first, spoiled.count).fill_(spoiled.value);
     rig_.set.values_changed();
