@@ -159,6 +159,11 @@ StatMonitorParamSetter::StatMonitorParamSetter(const std::string& parameter, Opt
                                                                   options_.threshold, options_.last_k)});
 }
 
+void StatMonitorParamSetter::setup(Trainer& trainer) {
+  HyperParamSetter::setup(trainer);
+  trainer.monitors().keep(options_.statistic);
+}
+
 std::optional<double> StatMonitorParamSetter::value_to_set(Trainer& trainer, int64_t epochs_done) {
   const auto& history = trainer.monitors().history(options_.statistic);
   if (history.empty() || (!seen_.empty() && seen_.back().first == history.back().first)) {

@@ -122,6 +122,7 @@ class StatMonitorParamSetter : public HyperParamSetter {
   // Throws kInvalidArgument for options that cannot be.
   StatMonitorParamSetter(const std::string& parameter, Options options);
 
+  void setup(Trainer& trainer) override;
   void before_train(Trainer&) override {}  // there is no statistic yet
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;

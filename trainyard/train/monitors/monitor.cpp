@@ -25,7 +25,9 @@ std::optional<double> MonitorSet::latest(std::string_view name) const {
 }
 
 void MonitorSet::save(core::StateWriter& writer) const {
-  for (const auto& [name, history] : histories_) {
+  for (const std::string& name : kept_) {
+    const History& history = this->history(name);
+    if (history.empty()) continue;
     const at::Tensor values = at::empty({static_cast<int64_t>(history.size()), 2}, at::kDouble);
     auto* number = values.mutable_data_ptr<double>();
     for (const auto& [step, value] : history) {
@@ -39,6 +41,7 @@ void MonitorSet::save(core::StateWriter& writer) const {
 void MonitorSet::load(const core::StateReader& reader) {
   histories_.clear();
   for (const std::string& name : reader.names()) {
+    keep(name);
     const at::Tensor values = reader.tensor(name);
     History& history = histories_[name];
     const auto* number = values.const_data_ptr<double>();

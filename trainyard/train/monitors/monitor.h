@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,17 +65,22 @@ class MonitorSet : public core::Stateful {
     monitors_.clear();
   }
 
-  // Return the values of a name so far, over all runs of the training, and the last one. Of the phase "train" a name
-  // stands as it is, of another behind it: "eval/loss". Empty and nothing for a name that nobody has written.
+  // Return the values of a name so far and the last one. Of the phase "train" a name stands as it is, of another behind
+  // it: "eval/loss". Empty and nothing for a name that nobody has written.
   const History& history(std::string_view name) const;
   std::optional<double> latest(std::string_view name) const;
 
-  // Saves and loads the histories, as [count, 2] float64 under their names.
+  // Makes the history of a name a part of what is saved, so that it is one over all runs of the training. Others are of
+  // this run: speeds among them would make checkpoints of equal trainings differ.
+  void keep(const std::string& name) { kept_.insert(name); }
+
+  // Saves and loads the histories that are kept, as [count, 2] float64 under their names.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
  private:
   std::map<std::string, History, std::less<>> histories_;
+  std::set<std::string> kept_;
   std::vector<std::unique_ptr<Monitor>> monitors_;
 };
 
