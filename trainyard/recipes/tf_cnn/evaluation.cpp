@@ -101,7 +101,7 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
   EvaluationDisplay display(run, out);
   ValidationRun validation(run, *trained.parameters, run.options.display.display_every, display.print(),
                            display.progress(), stop);
-  const train::Evaluation evaluation = validation.run();
+  train::Evaluation evaluation = validation.run();
   const Print print = display.print();
   print(evaluation_line({evaluation.top_1, evaluation.top_5, evaluation.shows_top_5}, evaluation.samples));
   print(total_lines(static_cast<double>(evaluation.samples) / evaluation.seconds));

@@ -113,13 +113,13 @@ Seen run(const std::vector<std::string>& arguments, Dialect dialect) {
 class FlagEffects : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    shared_ = new core::TempDir();
+    shared = new core::TempDir();
     std::vector<std::string> arguments = base(kTraining);
-    arguments.push_back("--train_dir=" + shared_->file("run"));
+    arguments.push_back("--train_dir=" + shared->file("run"));
     const Seen trained = run(arguments, dialect_of(kTraining));
     ASSERT_EQ(trained.error, "");
   }
-  static void TearDownTestSuite() { delete shared_; }
+  static void TearDownTestSuite() { delete shared; }
 
   static std::vector<std::string> base(int mode) {
     std::vector<std::string> arguments = {"--model=lenet",          "--device=cpu",
@@ -129,7 +129,7 @@ class FlagEffects : public ::testing::Test {
                                           "--num_intra_threads=1",  "--eval_dir=$DIR/default_eval"};
     if (evaluates(mode)) {
       for (const std::string& more :
-           {std::string("--eval"), "--train_dir=" + shared_->file("run"), std::string("--num_eval_batches=2")}) {
+           {std::string("--eval"), "--train_dir=" + shared->file("run"), std::string("--num_eval_batches=2")}) {
         arguments.push_back(more);
       }
     }
@@ -142,7 +142,7 @@ class FlagEffects : public ::testing::Test {
     std::istringstream words(row.arguments);
     for (std::string word; words >> word;) {
       if (evaluates(mode) && word.starts_with("--train_dir=$DIR")) continue;  // it names what is evaluated
-      arguments.push_back(std::regex_replace(word, std::regex("\\$SHARED"), shared_->file("run")));
+      arguments.push_back(std::regex_replace(word, std::regex("\\$SHARED"), shared->file("run")));
     }
     return run(arguments, dialect_of(mode));
   }
@@ -184,10 +184,10 @@ class FlagEffects : public ::testing::Test {
     for (const Row& row : read_table()) expect_effect(row, mode, plain);
   }
 
-  static core::TempDir* shared_;
+  static core::TempDir* shared;
 };
 
-core::TempDir* FlagEffects::shared_ = nullptr;
+core::TempDir* FlagEffects::shared = nullptr;
 
 TEST_F(FlagEffects, AreListedForEachFlag) {
   std::set<std::string> listed;

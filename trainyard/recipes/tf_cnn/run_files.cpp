@@ -64,7 +64,7 @@ std::string write_curve(const PreparedRun& run) {
   const std::string curve = train::curve_svg(fmt::format("{} on {}", run.model->name, run.dataset_label),
                                              train::curve_panels(files.read_file(metrics)));
   if (curve.empty()) return "";
-  const std::string path = core::join_path(run.train_dir(), kCurve);
+  std::string path = core::join_path(run.train_dir(), kCurve);
   files.write_file_atomically(path, curve);
   return path;
 }
