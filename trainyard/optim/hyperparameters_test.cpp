@@ -66,7 +66,8 @@ TEST(Hyperparameters, KeepWhatWasSetOverACheckpoint) {
 
 TEST(Hyperparameters, RefuseNamesAndValuesThatCannotBe) {
   Hyperparameters numbers = two();
-  EXPECT_THAT(core::message_of([&] { numbers.get("learning_rat"); }, core::ErrorCode::kNotFound), HasSubstr("learning_rate"));
+  EXPECT_THAT(core::message_of([&] { numbers.get("learning_rat"); }, core::ErrorCode::kNotFound),
+              HasSubstr("learning_rate"));
   EXPECT_THAT(core::message_of([&] { numbers.set("x", 1); }, core::ErrorCode::kNotFound), HasSubstr("hyperparameter"));
   for (const double value : {-0.1, 10.5, std::nan(""), std::numeric_limits<double>::infinity()}) {
     EXPECT_THAT(core::message_of([&] { numbers.set("learning_rate", value); }), HasSubstr("at least 0, at most 10"));

@@ -208,7 +208,7 @@ TEST(CheckpointIdentity, AnotherModelIsAnErrorWithBothNames) {
            {{.model = "resnet56"}, "expected resnet56, got resnet20"},
            {{.model = "resnet20", .dataset = "shapes"}, "expected shapes, got cifar10"},
            {{.model = "resnet20", .num_classes = 12}, "expected 12, got 10"}}) {
-    const auto error = error_of([&] { open_checkpoint(saved, &expected); });
+    const auto error = error_of([&saved, wanted = &expected] { open_checkpoint(saved, wanted); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), core::ErrorCode::kInvalidArgument);
     EXPECT_THAT(error->what(), HasSubstr(words));

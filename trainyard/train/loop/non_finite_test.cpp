@@ -197,7 +197,7 @@ std::string case_name(const testing::TestParamInfo<Case>& info) {
 INSTANTIATE_TEST_SUITE_P(All, NonFinite, testing::ValuesIn(all_cases()), case_name);
 
 // What ends a training of the tiny model on good data.
-std::string stopped_by(SingleCostOptions options, int64_t steps = 5) {
+std::string stopped_by(const SingleCostOptions& options, int64_t steps = 5) {
   SingleCostTrainer trainer(options, tiny_source(240, 8, options.replicas));
   return core::thrown_by([&] { trainer.train({.steps_per_epoch = steps}); }).what();
 }
