@@ -44,7 +44,7 @@ void OptimizerOptions::validate() const {
 }
 
 Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
-    : parameters_(&parameters), options_(options) {
+    : parameters_(&parameters), options_(std::move(options)) {
   options_.validate();
   if (!parameters.allocated()) {
     throw Error(ErrorCode::kInvalidArgument, "an optimizer needs a parameter set that is allocated");
