@@ -145,14 +145,17 @@ std::string curve_svg(const std::string& title, const std::vector<CurvePanel>& p
   size_t count = 0;
   for (const CurvePanel& panel : panels) {
     if (!has_points(panel)) continue;
-    const auto column = static_cast<double>(count % kColumns), row = static_cast<double>(count / kColumns);
-    body += PanelDrawing(panel, kLeft + column * (kPanelWidth + kGap), kTop + row * kRowHeight).svg();
+    const size_t column = count % kColumns, row = count / kColumns;
+    body += PanelDrawing(panel, kLeft + static_cast<double>(column) * (kPanelWidth + kGap),
+                         kTop + static_cast<double>(row) * kRowHeight)
+                .svg();
     ++count;
   }
   if (count == 0) return "";
   const auto columns = static_cast<double>(std::min(count, kColumns));
   const double width = kLeft + columns * (kPanelWidth + kGap) - kGap + 24;
-  const double height = kTop + static_cast<double>((count - 1) / kColumns) * kRowHeight + kPanelHeight + kBottom;
+  const size_t rows_above = (count - 1) / kColumns;
+  const double height = kTop + static_cast<double>(rows_above) * kRowHeight + kPanelHeight + kBottom;
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} "
       "{1:.0f}\">\n"

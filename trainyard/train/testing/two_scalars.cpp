@@ -12,16 +12,16 @@ namespace trainyard::train {
 namespace {
 
 struct TwoScalars : torch::nn::Module {
-  explicit TwoScalars(bool noise) : noise_(noise) {
+  explicit TwoScalars(bool with_noise) : noise(with_noise) {
     a = register_parameter("a", at::ones({1, 1}));
     b = register_parameter("b", at::ones({1, 1}).mul(2));
   }
   at::Tensor forward(const at::Tensor& x) {
     at::Tensor y = x.flatten(1) * a * b;
-    return noise_ && is_training() ? y * at::rand_like(y) : y;
+    return noise && is_training() ? y * at::rand_like(y) : y;
   }
   at::Tensor a, b;
-  bool noise_;
+  bool noise;
 };
 
 }  // namespace
