@@ -18,8 +18,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Hands everything to another file system, which outlives it, but list(): that returns what the first call for the same
-// path returned, until something is written, renamed or removed through this object. Files that others make or remove
-// meanwhile stay unseen. A call that throws is made again. Any thread.
+// path returned, until forget() or until something is written, renamed or removed through this object. Files that
+// others make or remove meanwhile stay unseen. A call that throws is made again. Any thread.
 class ListingCache : public FileSystem {
  public:
   explicit ListingCache(FileSystem& files) : files_(files) {}
@@ -35,10 +35,10 @@ class ListingCache : public FileSystem {
   void remove_file(const std::string& path) override;
   void remove_tree(const std::string& path) override;
   void sync_directory(const std::string& directory) override { files_.sync_directory(directory); }
-
- private:
+  // Gives the memory of the listings back: the next list() asks the machine again.
   void forget();
 
+ private:
   FileSystem& files_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::string>> listings_;

@@ -32,6 +32,9 @@ TEST(ListingCache, ListsADirectoryOnceUntilItChangesSomethingItself) {
   EXPECT_THAT(files.list(directory.path()), ElementsAre("a", "b", "e"));
   files.remove_tree(directory.file("e"));
   EXPECT_THAT(files.list(directory.path()), ElementsAre("a", "b"));
+  machine.write_file_atomically(directory.file("f"), "3");
+  files.forget();
+  EXPECT_THAT(files.list(directory.path()), ElementsAre("a", "b", "f"));
 }
 
 TEST(ListingCache, AsksAgainForWhatWasNotThere) {

@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/listing_cache.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/pipeline/pipeline.h"
@@ -52,10 +53,13 @@ struct InputSettings {
   int64_t decoded_cache_bytes = 0;  // of memory
   std::string decoded_cache_dir;
   bool decode_on_gpu = false;  // data/device_transform.h
-  // Where data_dir lies; null: the machine's files. Data sets keep it.
-  std::shared_ptr<core::FileSystem> files;
+  // Lists data_dir for those that open it; null: each asks the machine. Data sets keep it to read their files.
+  std::shared_ptr<core::ListingCache> files;
 
-  core::FileSystem& file_system() const { return files ? *files : core::local_file_system(); }
+  core::FileSystem& file_system() const {
+    if (files) return *files;
+    return core::local_file_system();
+  }
   bool synthetic() const { return data_dir.empty(); }
 };
 

@@ -131,6 +131,8 @@ void open_data(PreparedRun& run) {
   run.train_examples = run.train_data ? run.train_data->size() : info.train_examples;
   run.validation_examples = run.validation_data ? run.validation_data->size() : info.validation_examples;
   run.plan = make_step_plan(run);
+  // An evaluation that waits for checkpoints may open the data again much later.
+  if (run.input.files) run.input.files->forget();
 }
 
 }  // namespace trainyard::recipes

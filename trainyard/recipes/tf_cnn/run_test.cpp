@@ -14,6 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
@@ -119,6 +120,26 @@ TEST(RunTfCnn, ReturnsTheStatisticsThatItsLinesShow) {
   EXPECT_EQ(passed.num_steps, 2);
   EXPECT_GT(passed.images_per_sec, 0);
   EXPECT_FALSE(passed.last_average_loss || passed.top_1_accuracy);
+}
+
+TEST(Prepare, SeesNewFilesWhenItOpensTheDataAgain) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const auto add = [&](const std::string& folder, const std::string& name) {
+    files.make_directories(directory.file("photos/train/" + folder));
+    files.write_file_atomically(directory.file("photos/train/" + folder + "/" + name), "nobody decodes it here");
+  };
+  add("cat", "1.png");
+  add("dog", "1.png");
+  TfCnnOptions options = two_steps("");
+  options.input.data_dir = directory.file("photos");
+  PreparedRun run = prepare(options);
+  EXPECT_EQ(run.train_data->size(), 2);
+  add("dog", "2.png");
+  add("owl", "1.png");
+  open_data(run);
+  EXPECT_EQ(run.train_data->size(), 4);
+  EXPECT_EQ(run.classes.names, (std::vector<std::string>{"cat", "dog", "owl"}));
 }
 
 TEST(TfCnnOptions, RefuseWhatWouldNotRun) {
