@@ -5,7 +5,7 @@
 #include <cmath>
 #include <sstream>
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
@@ -165,18 +165,21 @@ void StatMonitorParamSetter::setup(Trainer& trainer) {
 }
 
 std::optional<double> StatMonitorParamSetter::value_to_set(Trainer& trainer, int64_t epochs_done) {
-  const auto& history = trainer.monitors().history(options_.statistic);
-  if (history.empty() || (!seen_.empty() && seen_.back().first == history.back().first)) {
+  const MonitorSet::History& history = trainer.monitors().history(options_.statistic);
+  if (history.empty() || (!seen_.empty() && seen_.back() == history.back().first)) {
     core::log::warning("{} stays as it is: the monitors have no new value of '{}'", parameter(), options_.statistic);
     return std::nullopt;
   }
-  seen_.push_back(history.back());
+  seen_.push_back(history.back().first);
   const auto last_k = static_cast<size_t>(options_.last_k);
   if (seen_.size() > last_k + 1) seen_.erase(seen_.begin());
   if (seen_.size() < last_k + 1 || epochs_done - last_change_ < options_.last_k) return std::nullopt;
   const double sign = options_.better == Better::kLower ? 1 : -1;
-  for (const auto& [step, value] : seen_) {
-    if (sign * value < sign * seen_.front().second - options_.threshold) return std::nullopt;
+  std::optional<double> first;
+  for (const auto& [step, value] : history) {
+    if (!std::binary_search(seen_.begin(), seen_.end(), step)) continue;
+    if (!first) first = value;
+    if (sign * value < sign * *first - options_.threshold) return std::nullopt;
   }
   last_change_ = epochs_done;
   return options_.function(trainer.hyperparameters().get(parameter()));
@@ -184,22 +187,13 @@ std::optional<double> StatMonitorParamSetter::value_to_set(Trainer& trainer, int
 
 void StatMonitorParamSetter::save(core::StateWriter& writer) const {
   writer.integer("last_change", last_change_);
-  at::Tensor seen = at::empty({static_cast<int64_t>(seen_.size()), 2}, at::kDouble);
-  auto* number = seen.mutable_data_ptr<double>();
-  for (const auto& [step, value] : seen_) {
-    *number++ = static_cast<double>(step);
-    *number++ = value;
-  }
-  writer.tensor("seen", seen);
+  writer.tensor("seen", at::tensor(seen_, at::kLong));
 }
 
 void StatMonitorParamSetter::load(const core::StateReader& reader) {
   last_change_ = reader.integer("last_change");
   const at::Tensor seen = reader.tensor("seen");
-  seen_.clear();
-  const auto* number = seen.const_data_ptr<double>();
-  for (int64_t i = 0; i < seen.size(0); ++i, number += 2)
-    seen_.emplace_back(static_cast<int64_t>(number[0]), number[1]);
+  seen_.assign(seen.const_data_ptr<int64_t>(), seen.const_data_ptr<int64_t>() + seen.numel());
 }
 
 }  // namespace trainyard::train

@@ -132,8 +132,8 @@ class StatMonitorParamSetter : public HyperParamSetter {
 
  private:
   Options options_;
-  std::vector<std::pair<int64_t, double>> seen_;  // step and value, one an epoch
-  int64_t last_change_ = 0;                       // epochs that were done then
+  std::vector<int64_t> seen_;  // global steps of values in the monitors' history, one an epoch
+  int64_t last_change_ = 0;    // epochs that were done then
 };
 
 }  // namespace trainyard::train

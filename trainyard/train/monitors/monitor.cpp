@@ -1,6 +1,10 @@
 #include "trainyard/train/monitors/monitor.h"
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
 
 namespace trainyard::train {
 
@@ -43,6 +47,14 @@ void MonitorSet::load(const core::StateReader& reader) {
   for (const std::string& name : reader.names()) {
     keep(name);
     const at::Tensor values = reader.tensor(name);
+    if (values.dim() != 2 || values.size(1) != 2 || values.scalar_type() != at::kDouble) {
+      throw core::Error(
+          core::ErrorCode::kCorruptData,
+          {.problem = "the history of a statistic has another form",
+           .where = name,
+           .expected = "[count, 2] float64",
+           .actual = fmt::format("[{}] {}", fmt::join(values.sizes(), ", "), toString(values.scalar_type()))});
+    }
     History& history = histories_[name];
     const auto* number = values.const_data_ptr<double>();
     for (int64_t i = 0; i < values.size(0); ++i, number += 2) {
