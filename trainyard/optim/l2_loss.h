@@ -18,7 +18,8 @@ class L2Loss {
  public:
   // `parameters` is allocated and outlives it. Throws kUnsupported as device_kernels() does.
   L2Loss(const nn::ParameterSet& parameters, double weight_decay);
-  // Of the decays that an optimizer's segments have now; on devices, where there are no groups, all the same.
+  // Takes the weight decay that each segment of the optimizer has now. On devices, which have no groups, it is the same
+  // for all decayed parameters.
   explicit L2Loss(const Optimizer& optimizer);
 
   // weight_decay * sum over decayed parameters of w^2 / 2, in double: [] float64 on their device. The same bits on any

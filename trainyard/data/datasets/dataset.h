@@ -59,7 +59,8 @@ struct DatasetOptions {
   std::string directory;            // or shards by name: dataset_form.h
   std::vector<std::string> shards;  // only these of the directory's shards; empty: all of the subset
   Subset subset = Subset::kTrain;
-  // Of TFRecords' index files; empty: DIR/idx, then DIR. kInvalidArgument for a data set of another form.
+  // The folder of TFRecords' index files. Where it is empty, they are looked for in DIR/idx, then in DIR. A data set of
+  // another form refuses one (kInvalidArgument).
   std::string index_directory;
   bool use_index = true;   // false: find the records by reading the shards
   KnownClasses classes{};  // number the labels of class folders and of labels that are words

@@ -19,7 +19,8 @@ struct RunStatistics {
   double images_per_sec = 0;     // of all workers; of the last evaluation where the run only evaluates
   // As the last step line would show it, by loss_type_to_report. None where nothing was trained.
   std::optional<double> last_average_loss;
-  // Of the last evaluation, parts of 1; none where there was none. top_5 is missing where the console shows none.
+  // Fractions of the images of the last evaluation, in [0, 1]. Both are missing where the run evaluated nothing, top_5
+  // also where the console does not show it.
   std::optional<double> top_1_accuracy, top_5_accuracy;
   bool stopped_by_signal = false;  // the run ended early because of SIGINT or SIGTERM
 };
