@@ -1,0 +1,52 @@
+// Tensors by name, in an order: what a batch holds, what a graph takes and gives, a step's losses.
+//
+//   NamedTensors batch({{"images", images}, {"labels", labels}});
+//   batch["images"].size(0);
+//   batch.set("weights", weights);
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+
+class NamedTensors {
+ public:
+  struct Entry {
+    std::string name;
+    at::Tensor tensor;
+  };
+
+  NamedTensors() = default;
+  // Throws kInvalidArgument for two of one name, and for an empty name.
+  NamedTensors(std::initializer_list<Entry> entries);
+
+  bool empty() const { return entries_.empty(); }
+  size_t size() const { return entries_.size(); }
+  std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
+  std::vector<Entry>::const_iterator end() const { return entries_.end(); }
+  std::vector<std::string> names() const;  // in their order
+
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  // Returns null where there is none of that name.
+  const at::Tensor* find(std::string_view name) const;
+  // Throws kNotFound, which says what names there are.
+  const at::Tensor& operator[](std::string_view name) const;
+  // Puts a tensor in the place of the one of that name, or behind all others. Throws kInvalidArgument for an empty
+  // name.
+  void set(std::string_view name, at::Tensor tensor);
+
+ private:
+  std::vector<Entry> entries_;  // few: they are searched one by one
+};
+
+}  // namespace trainyard::core
+TRAINYARD_EXPORT_END
