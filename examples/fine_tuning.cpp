@@ -40,14 +40,15 @@ class Stripes : public data::BatchSource {
   void seek(data::Position position) override { position_ = position; }
 
   std::vector<data::Batch> next() override {
-    data::Batch batch{.images = at::empty({kBatch, 3, kSize, kSize}), .labels = at::empty({kBatch}, at::kLong)};
-    auto* pixel = batch.images.mutable_data_ptr<float>();
+    data::Batch batch{
+        .tensors = {{"images", at::empty({kBatch, 3, kSize, kSize})}, {"labels", at::empty({kBatch}, at::kLong)}}};
+    auto* pixel = batch.images().mutable_data_ptr<float>();
     for (int64_t sample = 0; sample < kBatch; ++sample, ++position_.offset) {
       core::RandomStream random(images_.seed, "stripes", {static_cast<uint64_t>(position_.offset)});
       const auto direction = static_cast<int64_t>(random.below(kDirections));
       const float angle = 3.1416F * static_cast<float>(direction) / kDirections, phase = random.uniform(0, 6.28F);
       const bool stands = std::abs(std::cos(angle)) > 0.6F;
-      batch.labels.mutable_data_ptr<int64_t>()[sample] = images_.classes == 2 ? (stands ? 1 : 0) : direction;
+      batch.labels().mutable_data_ptr<int64_t>()[sample] = images_.classes == 2 ? (stands ? 1 : 0) : direction;
       for (int64_t i = 0; i < 3 * kSize * kSize; ++i) {
         const auto x = static_cast<float>(i % kSize), y = static_cast<float>(i / kSize % kSize);
         *pixel++ = std::sin(x * std::cos(angle) + y * std::sin(angle) + phase) + images_.noise * random.normal();

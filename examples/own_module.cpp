@@ -54,11 +54,12 @@ class Stripes : public data::BatchSource {
   void seek(data::Position position) override { position_ = position; }
 
   std::vector<data::Batch> next() override {
-    data::Batch batch{.images = at::empty({kBatch, 3, kSize, kSize}), .labels = at::empty({kBatch}, at::kLong)};
-    auto* pixel = batch.images.mutable_data_ptr<float>();
+    data::Batch batch{
+        .tensors = {{"images", at::empty({kBatch, 3, kSize, kSize})}, {"labels", at::empty({kBatch}, at::kLong)}}};
+    auto* pixel = batch.images().mutable_data_ptr<float>();
     for (int64_t sample = 0; sample < kBatch; ++sample) {
       core::RandomStream noise(1, "stripes", {static_cast<uint64_t>(position_.offset + sample)});
-      const int64_t label = batch.labels.mutable_data_ptr<int64_t>()[sample] = sample % kClasses;
+      const int64_t label = batch.labels().mutable_data_ptr<int64_t>()[sample] = sample % kClasses;
       const float phase = noise.uniform(0, 6.28F);
       for (int64_t i = 0; i < 3 * kSize * kSize; ++i) {
         const auto place = static_cast<float>(label == 0 ? i / kSize % kSize : label == 1 ? i % kSize : 0);

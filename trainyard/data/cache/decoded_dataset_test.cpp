@@ -233,8 +233,8 @@ TEST(ImagePipeline, SameBytesForAnyThreadsAndPrefetch) {
       std::vector<float> values;
       for (int b = 0; b < 6; ++b) {
         const Batch batch = pipeline.next()[0];
-        const float* images = batch.images.const_data_ptr<float>();
-        values.insert(values.end(), images, images + batch.images.numel());
+        const float* images = batch.images().const_data_ptr<float>();
+        values.insert(values.end(), images, images + batch.images().numel());
       }
       if (expected.empty()) expected = values;
       EXPECT_EQ(values, expected) << threads << " threads, " << prefetch << " ahead";
@@ -253,8 +253,8 @@ TEST(DecodedDataset, SameBatchesWithAndWithout) {
     std::vector<float> values;
     for (int b = 0; b < 6; ++b) {
       const Batch batch = pipeline.next()[0];
-      values.insert(values.end(), batch.images.const_data_ptr<float>(),
-                    batch.images.const_data_ptr<float>() + batch.images.numel());
+      values.insert(values.end(), batch.images().const_data_ptr<float>(),
+                    batch.images().const_data_ptr<float>() + batch.images().numel());
     }
     return values;
   };

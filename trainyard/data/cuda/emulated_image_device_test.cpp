@@ -222,11 +222,11 @@ TEST(EmulatedImageDevice, ThePipelinesBatchesAreTheCpus) {
     if (first > 0) there.seek(expected[static_cast<size_t>(first) - 1].after);
     for (size_t b = static_cast<size_t>(first); b < expected.size(); ++b) {
       const Batch batch = there.next()[0];
-      EXPECT_EQ(batch.images.scalar_type(), at::kHalf);
-      EXPECT_TRUE(batch.images.is_contiguous(at::MemoryFormat::ChannelsLast));
-      EXPECT_TRUE(batch.labels.equal(expected[b].labels));
+      EXPECT_EQ(batch.images().scalar_type(), at::kHalf);
+      EXPECT_TRUE(batch.images().is_contiguous(at::MemoryFormat::ChannelsLast));
+      EXPECT_TRUE(batch.labels().equal(expected[b].labels()));
       EXPECT_EQ(batch.after, expected[b].after);
-      EXPECT_LE(batch.images.to(at::kFloat).sub(expected[b].images).abs().max().item<float>(), 2e-3F);
+      EXPECT_LE(batch.images().to(at::kFloat).sub(expected[b].images()).abs().max().item<float>(), 2e-3F);
     }
   }
 }

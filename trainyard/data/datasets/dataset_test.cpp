@@ -279,7 +279,7 @@ TEST(RealData, ImagenetSampleThroughThePipeline) {
                       {.batch_size = 50, .height = 64, .width = 64, .worker_threads = 2, .repeat = false});
     int64_t seen = 0;
     for (auto batches = pipeline.next(); !batches.empty(); batches = pipeline.next()) {
-      const at::Tensor& images = batches[0].images;
+      const at::Tensor& images = batches[0].images();
       const float* pixels = images.const_data_ptr<float>();
       double sum = 0;
       for (int64_t i = 0; i < images.numel(); ++i) {

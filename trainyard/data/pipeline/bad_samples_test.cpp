@@ -75,10 +75,10 @@ std::unique_ptr<Pipeline> pipeline_of(const PipelineOptions& options, std::set<i
 std::vector<Sample> next_samples(Pipeline& pipeline) {
   std::vector<Sample> samples;
   for (const Batch& batch : pipeline.next()) {
-    EXPECT_EQ(batch.images.size(0), batch.labels.size(0));
-    for (int64_t i = 0; i < batch.labels.numel(); ++i) {
-      const float* image = batch.images.const_data_ptr<float>() + 3 * i;
-      const int64_t label = batch.labels.const_data_ptr<int64_t>()[i];
+    EXPECT_EQ(batch.images().size(0), batch.labels().size(0));
+    for (int64_t i = 0; i < batch.labels().numel(); ++i) {
+      const float* image = batch.images().const_data_ptr<float>() + 3 * i;
+      const int64_t label = batch.labels().const_data_ptr<int64_t>()[i];
       EXPECT_EQ(image[0], static_cast<float>(label));
       samples.push_back({label, image[2]});
     }
@@ -201,11 +201,11 @@ TEST(BadSamples, AnExactEvaluationLeavesThemOut) {
   std::vector<int64_t> labels, sizes;
   for (auto batches = pipeline->next(); !batches.empty(); batches = pipeline->next()) {
     for (const Batch& batch : batches) {
-      sizes.push_back(batch.labels.numel());
-      EXPECT_EQ(batch.images.size(0), batch.labels.numel());
-      for (int64_t i = 0; i < batch.labels.numel(); ++i) {
-        labels.push_back(batch.labels[i].item<int64_t>());
-        EXPECT_EQ(batch.images[i][0].item<float>(), static_cast<float>(labels.back()));
+      sizes.push_back(batch.labels().numel());
+      EXPECT_EQ(batch.images().size(0), batch.labels().numel());
+      for (int64_t i = 0; i < batch.labels().numel(); ++i) {
+        labels.push_back(batch.labels()[i].item<int64_t>());
+        EXPECT_EQ(batch.images()[i][0].item<float>(), static_cast<float>(labels.back()));
       }
     }
   }

@@ -13,19 +13,19 @@ void BatchJob::fail(size_t slot, std::exception_ptr failure) {
 void BatchJob::leave_out() {
   auto slot = slots.begin();
   for (Batch& batch : batches) {
-    const auto end = slot + batch.labels.numel();
+    const auto end = slot + batch.labels().numel();
     int64_t kept = 0;
     for (; slot != end; ++slot) {
       if (slot->left_out) continue;
-      const int64_t place = slot->label - batch.labels.const_data_ptr<int64_t>();
+      const int64_t place = slot->label - batch.labels().const_data_ptr<int64_t>();
       if (place != kept) {
-        batch.images.select(0, kept).copy_(batch.images.select(0, place));
-        batch.labels.select(0, kept).copy_(batch.labels.select(0, place));
+        batch.images().select(0, kept).copy_(batch.images().select(0, place));
+        batch.labels().select(0, kept).copy_(batch.labels().select(0, place));
       }
       ++kept;
     }
-    batch.images = batch.images.narrow(0, 0, kept);
-    batch.labels = batch.labels.narrow(0, 0, kept);
+    batch.tensors.set("images", batch.images().narrow(0, 0, kept));
+    batch.tensors.set("labels", batch.labels().narrow(0, 0, kept));
   }
 }
 

@@ -2,6 +2,12 @@
 
 namespace trainyard::data {
 
+int64_t Batch::samples() const {
+  if (tensors.empty()) return 0;
+  const at::Tensor& first = tensors.begin()->tensor;
+  return first.dim() == 0 ? 1 : first.size(0);
+}
+
 void BatchSource::save(core::StateWriter& writer) const {
   const Position place = position();
   writer.integer("epoch", place.epoch);

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/stateful.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -20,11 +21,19 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
+// What one replica gets for a step: any tensors, by name, in an order. By convention the classifiers' are "images" [N,
+// 3, H, W], of the source's form (float32, CPU where nothing else is asked for), and "labels" [N] int64, CPU.
 struct Batch {
-  at::Tensor images;         // [N, 3, H, W], of the source's form: float32, CPU where nothing else is asked for
-  at::Tensor labels;         // [N] int64, CPU
-  int64_t first_sample = 0;  // index of images[0] in the global batch
-  Position after;            // after the whole global batch
+  core::NamedTensors tensors{};
+  int64_t first_sample = 0;  // index of this batch's first sample in the global batch
+  Position after{};          // after the whole global batch
+
+  // Throw kNotFound, which says what there is, where the batch has none.
+  const at::Tensor& images() const { return tensors["images"]; }
+  const at::Tensor& labels() const { return tensors["labels"]; }
+  // Returns the extent of the first tensor's first dimension, which is how many samples there are where the batch is
+  // one of samples; 1 where that tensor is a scalar, 0 where there is none.
+  int64_t samples() const;
 };
 
 // A source of batches. One thread at a time may call next() and the Stateful methods, any thread stop().

@@ -77,8 +77,8 @@ class InputFaults : public ::testing::Test {
     std::vector<float> values;
     for (int b = 0; b < 3; ++b) {
       const Batch batch = pipeline.next().front();
-      const float* images = batch.images.const_data_ptr<float>();
-      values.insert(values.end(), images, images + batch.images.numel());
+      const float* images = batch.images().const_data_ptr<float>();
+      values.insert(values.end(), images, images + batch.images().numel());
     }
     return values;
   }

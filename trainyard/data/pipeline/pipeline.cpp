@@ -242,9 +242,11 @@ class Pipeline::Workers {
     for (int r = 0; r < options_.local_replicas; ++r) {
       const int64_t first = (options_.first_replica + r) * options_.batch_size;
       const int64_t count = std::clamp<int64_t>(left - first, 0, options_.batch_size);
-      Batch batch{.images = images(count), .labels = memory({count}, at::kLong), .first_sample = first, .after = after};
-      auto* image = static_cast<std::byte*>(batch.images.mutable_data_ptr());
-      int64_t* label = batch.labels.mutable_data_ptr<int64_t>();
+      Batch batch{.tensors = {{"images", images(count)}, {"labels", memory({count}, at::kLong)}},
+                  .first_sample = first,
+                  .after = after};
+      auto* image = static_cast<std::byte*>(batch.images().mutable_data_ptr());
+      int64_t* label = batch.labels().mutable_data_ptr<int64_t>();
       for (int64_t i = 0; i < count; ++i) {
         const Position place = sequence_.advanced(open_at_, first + i);
         job.slots.push_back({.key = {options_.seed, place.epoch, sequence_.sample_at(place), i},

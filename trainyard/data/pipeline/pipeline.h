@@ -1,7 +1,7 @@
 // The input pipeline: worker threads read, decode and augment samples into batches ahead of their use.
 //
 //   data::Pipeline pipeline(dataset, transform, {.batch_size = 64, .height = 32, .width = 32, .worker_threads = 2});
-//   for (const data::Batch& batch : pipeline.next()) step(batch.images, batch.labels);
+//   for (const data::Batch& batch : pipeline.next()) step(batch.images(), batch.labels());
 //
 // The k-th sample of an epoch is a pure function of (seed, epoch, k) (sample_order.h), and its augmentation is one of
 // (seed, epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run

@@ -69,10 +69,10 @@ std::unique_ptr<Pipeline> make(const std::shared_ptr<const Dataset>& source, Cac
 std::vector<float> numbers(const std::vector<Batch>& batches) {
   std::vector<float> values;
   for (const Batch& batch : batches) {
-    const float* images = batch.images.const_data_ptr<float>();
-    values.insert(values.end(), images, images + batch.images.numel());
-    for (int64_t i = 0; i < batch.labels.numel(); ++i) {
-      values.push_back(static_cast<float>(batch.labels.const_data_ptr<int64_t>()[i]));
+    const float* images = batch.images().const_data_ptr<float>();
+    values.insert(values.end(), images, images + batch.images().numel());
+    for (int64_t i = 0; i < batch.labels().numel(); ++i) {
+      values.push_back(static_cast<float>(batch.labels().const_data_ptr<int64_t>()[i]));
     }
   }
   return values;

@@ -70,16 +70,16 @@ std::unique_ptr<Pipeline> make_pipeline(int64_t size, const PipelineOptions& opt
 }
 
 std::vector<int64_t> labels_of(const Batch& batch) {
-  const int64_t* labels = batch.labels.const_data_ptr<int64_t>();
-  return {labels, labels + batch.labels.numel()};
+  const int64_t* labels = batch.labels().const_data_ptr<int64_t>();
+  return {labels, labels + batch.labels().numel()};
 }
 
 // Bytes of the batches of all replicas, one behind the other.
 std::vector<float> content(const std::vector<Batch>& batches) {
   std::vector<float> values;
   for (const Batch& batch : batches) {
-    const float* images = batch.images.const_data_ptr<float>();
-    values.insert(values.end(), images, images + batch.images.numel());
+    const float* images = batch.images().const_data_ptr<float>();
+    values.insert(values.end(), images, images + batch.images().numel());
     for (int64_t label : labels_of(batch)) values.push_back(static_cast<float>(label));
   }
   return values;
@@ -99,8 +99,8 @@ TEST(Pipeline, EachSampleOnceAnEpochInAnOrderOfItsOwn) {
   for (int b = 0; b < 15; ++b) {  // 120 samples; batches span epochs
     const std::vector<Batch> batches = pipeline->next();
     ASSERT_EQ(batches.size(), 1u);
-    EXPECT_EQ(batches[0].images.sizes(), (at::IntArrayRef{8, 3, 2, 2}));
-    const float* image = batches[0].images.const_data_ptr<float>();
+    EXPECT_EQ(batches[0].images().sizes(), (at::IntArrayRef{8, 3, 2, 2}));
+    const float* image = batches[0].images().const_data_ptr<float>();
     for (int64_t label : labels_of(batches[0])) {
       EXPECT_EQ(image[0], static_cast<float>(label));
       EXPECT_EQ(image[2], static_cast<float>(label));
@@ -166,7 +166,8 @@ TEST(Pipeline, BatchPositionIsThePlaceInTheDevicesBatch) {
   options.local_replicas = options.total_replicas = 2;
   auto pipeline = make_pipeline(50, options);
   for (const Batch& batch : pipeline->next()) {
-    for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(batch.images.const_data_ptr<float>()[12 * i + 3], static_cast<float>(i));
+    for (int64_t i = 0; i < 8; ++i)
+      EXPECT_EQ(batch.images().const_data_ptr<float>()[12 * i + 3], static_cast<float>(i));
   }
 }
 
@@ -245,8 +246,8 @@ TEST(Pipeline, OneEpochEndsWithAShorterBatch) {
   for (int64_t label : next_labels(*pipeline)) seen.push_back(label);
   const std::vector<Batch> last = pipeline->next();
   ASSERT_EQ(last.size(), 2u);
-  EXPECT_EQ(last[0].labels.numel(), 5);
-  EXPECT_EQ(last[1].images.sizes(), (at::IntArrayRef{0, 3, 2, 2}));
+  EXPECT_EQ(last[0].labels().numel(), 5);
+  EXPECT_EQ(last[1].images().sizes(), (at::IntArrayRef{0, 3, 2, 2}));
   for (int64_t label : labels_of(last[0])) seen.push_back(label);
   std::vector<int64_t> all(37);
   for (int64_t i = 0; i < 37; ++i) all[i] = i;
@@ -265,8 +266,8 @@ TEST(Pipeline, LaterReplicaSeesAsManyBatches) {
   options.first_replica = 1;
   options.total_replicas = 2;
   auto pipeline = make_pipeline(20, options);
-  EXPECT_EQ(pipeline->next()[0].labels.numel(), 8);
-  EXPECT_EQ(pipeline->next()[0].labels.numel(), 0);
+  EXPECT_EQ(pipeline->next()[0].labels().numel(), 8);
+  EXPECT_EQ(pipeline->next()[0].labels().numel(), 0);
   EXPECT_TRUE(pipeline->next().empty());
 }
 

@@ -45,15 +45,14 @@ std::vector<Batch> SyntheticSource::next() {
   std::vector<Batch> batches;
   for (int r = 0; r < options_.local_replicas; ++r) {
     const int64_t first = (options_.first_replica + r) * options_.batch_size;
-    Batch batch{.images = images_[r],
-                .labels = at::empty({options_.batch_size}, at::kLong),
+    Batch batch{.tensors = {{"images", images_[r]}, {"labels", at::empty({options_.batch_size}, at::kLong)}},
                 .first_sample = first,
                 .after = after};
     for (int64_t i = 0; i < options_.batch_size; ++i) {
       const Position place = sequence_.advanced(position_, first + i);
       core::RandomStream random(options_.seed, "synthetic_label",
                                 {static_cast<uint64_t>(place.epoch), static_cast<uint64_t>(place.offset)});
-      batch.labels.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(random.below(options_.classes - 1));
+      batch.labels().mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(random.below(options_.classes - 1));
     }
     batches.push_back(std::move(batch));
   }

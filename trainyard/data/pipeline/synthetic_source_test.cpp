@@ -15,16 +15,16 @@ SyntheticOptions small_options() {
 }
 
 std::vector<int64_t> labels_of(const Batch& batch) {
-  const int64_t* labels = batch.labels.const_data_ptr<int64_t>();
-  return {labels, labels + batch.labels.numel()};
+  const int64_t* labels = batch.labels().const_data_ptr<int64_t>();
+  return {labels, labels + batch.labels().numel()};
 }
 
 TEST(SyntheticSource, PixelsAreCutNormal) {
   SyntheticSource source(small_options());
   const Batch batch = source.next()[0];
-  ASSERT_EQ(batch.images.sizes(), (at::IntArrayRef{8, 3, 16, 12}));
-  const float* pixels = batch.images.const_data_ptr<float>();
-  const int64_t count = batch.images.numel();
+  ASSERT_EQ(batch.images().sizes(), (at::IntArrayRef{8, 3, 16, 12}));
+  const float* pixels = batch.images().const_data_ptr<float>();
+  const int64_t count = batch.images().numel();
   double sum = 0, squares = 0;
   for (int64_t i = 0; i < count; ++i) {
     ASSERT_GE(pixels[i], 7.0F);
@@ -43,7 +43,7 @@ TEST(SyntheticSource, SameImagesNewLabels) {
   SyntheticSource source(small_options());
   const Batch first = source.next()[0];
   const Batch second = source.next()[0];
-  EXPECT_TRUE(first.images.is_same(second.images));
+  EXPECT_TRUE(first.images().is_same(second.images()));
   EXPECT_NE(labels_of(first), labels_of(second));
   std::set<int64_t> seen;
   for (int i = 0; i < 30; ++i) {
@@ -64,7 +64,7 @@ TEST(SyntheticSource, ReplicasShareOneGlobalBatch) {
     std::vector<int64_t> labels = labels_of(parts[0]);
     for (int64_t label : labels_of(parts[1])) labels.push_back(label);
     EXPECT_EQ(labels, labels_of(whole));
-    EXPECT_TRUE(parts[1].images.equal(whole.images.slice(0, 4, 8)));
+    EXPECT_TRUE(parts[1].images().equal(whole.images().slice(0, 4, 8)));
     EXPECT_EQ(parts[1].first_sample, 4);
     EXPECT_EQ(parts[1].after, whole.after);
   }

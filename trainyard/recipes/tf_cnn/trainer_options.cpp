@@ -71,9 +71,10 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   options.make_optimizer = [name = optimizer_name(asked.optimizer), update](nn::ParameterSet& parameters) {
     return optim::optimizers().get(name)(parameters, update);
   };
-  options.loss = [smoothing = asked.label_smoothing](const at::Tensor& output, const at::Tensor& labels) {
-    return nn::softmax_cross_entropy(output, labels, {.label_smoothing = smoothing});
-  };
+  options.loss =
+      train::loss_of([smoothing = asked.label_smoothing](const at::Tensor& output, const at::Tensor& labels) {
+        return nn::softmax_cross_entropy(output, labels, {.label_smoothing = smoothing});
+      });
   return options;
 }
 

@@ -70,9 +70,9 @@ TEST(SummaryCallback, CanChooseItsStepsByTheGlobalOne) {
 // Four samples, of which the label of `right` is the first choice and that of the others the last of seven.
 ReplicaView replica_with_hits(int64_t right) {
   ReplicaView replica;
-  replica.output = at::arange(7, at::kFloat).expand({4, 7});
-  replica.batch.labels = at::zeros({4}, at::kLong);
-  replica.batch.labels.slice(0, 0, right).fill_(6);
+  replica.outputs.set("logits", at::arange(7, at::kFloat).expand({4, 7}));
+  replica.batch.tensors.set("labels", at::zeros({4}, at::kLong));
+  replica.batch.labels().slice(0, 0, right).fill_(6);
   return replica;
 }
 

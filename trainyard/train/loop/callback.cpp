@@ -1,5 +1,7 @@
 #include "trainyard/train/loop/callback.h"
 
+#include "trainyard/core/base/registry.h"
+
 namespace trainyard::train {
 
 std::string_view event_name(Event event) {
@@ -20,6 +22,17 @@ std::string_view event_name(Event event) {
       return "after_train";
   }
   return "unknown";
+}
+
+at::Tensor ReplicaView::gradient(std::string_view parameter) const {
+  const auto id = parameters->find(parameter);
+  if (!id) {
+    std::vector<std::string> names;
+    for (const nn::Segment& segment : parameters->segments()) names.push_back(segment.spec.name);
+    throw core::unknown_name("parameter", parameter, names);
+  }
+  const at::Tensor reduced = parameters->gradient(*id);
+  return inverse_loss_scale.defined() ? reduced.mul(inverse_loss_scale.to(reduced.scalar_type())) : reduced;
 }
 
 }  // namespace trainyard::train

@@ -21,6 +21,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -42,13 +43,19 @@ struct StepTimes {
 };
 
 struct ReplicaView {
-  data::Batch batch;                       // of the last micro-step; undefined tensors where the step has no batch
-  at::Tensor output;                       // [N, classes], detached
-  at::Tensor loss;                         // [] mean over micro-steps, without regularization
+  data::Batch batch;                       // of the last micro-step; without tensors where the step has none
+  core::NamedTensors outputs;              // of the last micro-step, detached, the main one first: "logits" of a graph
+  core::NamedTensors losses;               // [] each, mean over micro-steps, without regularization, the cost first
   nn::ParameterSet* parameters = nullptr;  // values after the update, gradients as reduced
   // [] double: those gradients times this are what the optimizer has used. Undefined without a loss scale, where it
   // is 1.
   at::Tensor inverse_loss_scale;
+
+  // Return the first of them; an undefined tensor where there is none.
+  at::Tensor output() const { return outputs.empty() ? at::Tensor() : outputs.begin()->tensor; }
+  at::Tensor loss() const { return losses.empty() ? at::Tensor() : losses.begin()->tensor; }
+  // Returns the reduced gradient of a parameter, without the loss scale, in its shape. Throws kNotFound.
+  at::Tensor gradient(std::string_view parameter) const;
 };
 
 // Valid during the call that gets it.

@@ -41,7 +41,7 @@ std::vector<double> curve(const std::string& executor_name, const std::vector<da
   std::vector<double> losses;
   for (const data::Batch& batch : batches) {
     sink.begin(0, 1);
-    const at::Tensor loss = nn::softmax_cross_entropy(executor->forward(batch.images, {}), batch.labels);
+    const at::Tensor loss = nn::softmax_cross_entropy(executor->forward(batch.images(), {}), batch.labels());
     loss.backward();
     sink.finish();
     losses.push_back(loss.item<double>());

@@ -67,18 +67,18 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
     const std::vector<data::Batch> next = source.next();
     if (next.empty()) break;
     for (const data::Batch& batch : next) {
-      const int64_t count = batch.labels.defined() ? batch.labels.size(0) : 0;
+      const int64_t count = batch.samples();
       if (count == 0) continue;
-      const at::Tensor output = executor_->forward(batch.images, {});
-      const bool accuracies = counts_classes(options_, output, batch.labels);
+      const at::Tensor output = executor_->forward(batch.images(), {});
+      const bool accuracies = counts_classes(options_, output, batch.labels());
       result.has_accuracies = accuracies;
-      if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels, output.size(1));
-      const at::Tensor labels = batch.labels.to(output.device());
+      if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels(), output.size(1));
+      const at::Tensor labels = batch.labels().to(output.device());
       const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
       loss_sum += loss.item<double>() * static_cast<double>(count);
       if (accuracies) {
         const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
-        top_1 += count_classes(hits, batch.labels.contiguous(), output.size(1), result.classes);
+        top_1 += count_classes(hits, batch.labels().contiguous(), output.size(1), result.classes);
         top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
       }
       result.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();

@@ -68,7 +68,7 @@ void ForwardTrainer::load(const core::StateReader& reader) {
 at::Tensor ForwardTrainer::run_forward(const data::Batch& batch) {
   at::Tensor output;
   const auto work = [&] {
-    output = executor_->forward(batch.images,
+    output = executor_->forward(batch.images(),
                                 {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
   };
   if (options_.accelerator == nullptr) {
@@ -77,7 +77,7 @@ at::Tensor ForwardTrainer::run_forward(const data::Batch& batch) {
   }
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
   run_or_explain(*options_.accelerator,
-                 {.batch = batch.images.size(0),
+                 {.batch = batch.images().size(0),
                   .fixed_bytes = static_cast<int64_t>(parameters_.values().nbytes()),
                   .bytes_per_image = nn::activation_bytes_per_image(options_.graph, element_bytes, /*training=*/false)},
                  work);
@@ -107,8 +107,8 @@ void ForwardTrainer::run_step(StepView& view) {
     batch_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin_batch).count());
     if (!options_.keep_outputs) continue;
     view.replicas.push_back(
-        {.batch = batch, .output = output.clone()});  // the next batch is computed in the same memory
-    view.replicas.back().batch.labels = batch.labels.to(output.device());
+        {.batch = batch, .outputs = {{"logits", output.clone()}}});  // the next batch is computed in the same memory
+    view.replicas.back().batch.tensors.set("labels", batch.labels().to(output.device()));
   }
   const auto end = Clock::now();
   view.times.total = std::chrono::duration<double>(end - begin).count();

@@ -13,6 +13,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"
@@ -41,7 +42,7 @@ class ChangedSource : public data::BatchSource {
     if (calls_ == change_.left_out) source_->next(), ++calls_;
     std::vector<data::Batch> batches = source_->next();
     const bool bad = change_.bad_batch == kAll || calls_ == change_.bad_batch;
-    if (bad) batches[static_cast<size_t>(change_.bad_replica)].images[2][1][3][3] = kNan;
+    if (bad) batches[static_cast<size_t>(change_.bad_replica)].images()[2][1][3][3] = kNan;
     ++calls_;
     return batches;
   }
@@ -224,7 +225,7 @@ TEST(NonFiniteTraining, AForeignModuleIsNamedAsAWhole) {
     options.graph = two_scalars();
     options.executor = executor;
     options.start = [](nn::ParameterSet& set) { set.value(*set.find("body.b")).fill_(kInfinity); };
-    options.loss = [](const at::Tensor& output, const at::Tensor&) { return output.mean(); };
+    options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); });
     SingleCostTrainer trainer(
         options, std::make_shared<MemorySource>(at::ones({8, 1, 1, 1}), at::empty({8}, at::kLong).zero_(), 4));
     const std::string error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 2}); }).what();
@@ -239,7 +240,10 @@ TEST(NonFiniteTraining, AGradientThatOverflowsIsNamedWithItsLayer) {
   for (const char* executor : {"cpu", "reference"}) {
     SingleCostOptions options = tiny_options({.batch_norm = false});
     options.executor = executor;
-    options.hooks.grad_pre = [](int, at::Tensor& loss) { loss = loss.mul(2e38F).mul(100.0F); };
+    options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
+      const at::Tensor loss = nn::softmax_cross_entropy(output, labels);
+      return loss.add(loss.sub(loss.detach()).mul(2e38F).mul(100.0F));
+    });
     const std::string error = stopped_by(options);
     EXPECT_TRUE(contains(error, "the gradient of fc.")) << error;
     EXPECT_TRUE(contains(error, "it began with a gradient that the backward of layer 'fc' made")) << error;
@@ -254,12 +258,16 @@ TEST(NonFiniteTraining, AnInfiniteLossOfOneReplicaSkipsTheStepOfAll) {
       options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
       options.variable_update = mode;
       options.on_nan = OnNan::kSkip;
-      options.hooks.loss_pre = [bad_call, calls = std::make_shared<int64_t>(0)](int replica, at::Tensor& output,
-                                                                                at::Tensor& labels) {
-        if (replica != 1 || ++*calls < bad_call || *calls > bad_call + 1) return;  // and when it is run again
-        at::Tensor mask = at::empty(output.sizes()).zero_();
-        mask[0][labels[0].item<int64_t>()] = -kInfinity;
-        output = output.add(mask);
+      options.loss = [bad_call](TowerContext& context) -> Loss {
+        return [bad_call, bad = context.index() == 1, calls = std::make_shared<int64_t>(0)](const LossInput& in) {
+          const at::Tensor& output = in.outputs["logits"];
+          const at::Tensor& labels = in.batch["labels"];
+          const bool now = bad && ++*calls >= bad_call && *calls <= bad_call + 1;  // and when it is run again
+          if (!now) return nn::softmax_cross_entropy(output, labels);
+          at::Tensor mask = at::empty(output.sizes()).zero_();
+          mask[0][labels[0].item<int64_t>()] = -kInfinity;
+          return nn::softmax_cross_entropy(output.add(mask), labels);
+        };
       };
       return options;
     };
@@ -301,7 +309,9 @@ TEST(NonFiniteTraining, AHundredSkipsInARowEndTheRun) {
 TEST(NonFiniteTraining, AnAutomaticLossScaleKeepsItsRuleForGradients) {
   SingleCostOptions options = tiny_options({.batch_norm = false});
   options.loss_scale = optim::LossScalerOptions{.scale = 1e38, .automatic = true};
-  options.hooks.grad_pre = [](int, at::Tensor& loss) { loss = loss.mul(1e4F); };
+  options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
+    return nn::softmax_cross_entropy(output, labels).mul(1e4F);
+  });
   SingleCostTrainer trainer(options, tiny_source(240, 8));
   trainer.train({.steps_per_epoch = 3});
   EXPECT_LT(*trainer.loss_scale(), 1e38) << "steps were skipped by the scale's rule";

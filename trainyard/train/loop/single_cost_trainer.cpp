@@ -56,7 +56,9 @@ void SingleCostOptions::validate() const {
         ErrorCode::kInvalidArgument,
         {.problem = fmt::format("{} cannot be used", what), .expected = std::string(expected), .actual = actual});
   };
-  require(!graph.nodes.empty(), "the model of a trainer", "a graph with nodes", "an empty one");
+  require(tower || !graph.nodes.empty(), "the model of a trainer", "a graph with nodes, or a tower", "neither");
+  require(!tower || (graph.nodes.empty() && !loss), "a graph or a loss beside a tower", "one of them",
+          graph.nodes.empty() ? "a tower and a loss" : "a tower and a graph");
   require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
   require(accelerators.empty() || static_cast<int>(accelerators.size()) == replicas, "the number of accelerators",
           "none, or one a replica", std::to_string(accelerators.size()));
@@ -90,8 +92,8 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
   }
   if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
   // Before the executors are made: foreign modules may draw their first values.
-  if (has_foreign_modules(options_.graph)) seed_aten_random(options_.seed);
-  replicas_ = std::make_unique<Replicas>(options_);
+  if (draws_from_aten(options_)) seed_aten_random(options_.seed);
+  replicas_ = std::make_unique<Replicas>(options_, hyperparameters());
   constexpr double kMost = std::numeric_limits<double>::max();
   hyperparameters().add("learning_rate", options_.learning_rate, {0, kMost});
   const optim::Optimizer& optimizer = *replicas_->update().optimizer(0);
@@ -104,6 +106,10 @@ SingleCostTrainer::~SingleCostTrainer() = default;
 
 nn::ParameterSet& SingleCostTrainer::parameters() {
   return replicas_->update().saved_parameters();
+}
+
+const TowerStep& SingleCostTrainer::inference_tower() {
+  return replicas_->inference_tower();
 }
 
 std::optional<double> SingleCostTrainer::loss_scale() const {
@@ -143,7 +149,7 @@ void SingleCostTrainer::set_trainable(const std::string& pattern, bool trainable
   if (any) return;
   throw Error(ErrorCode::kNotFound,
               {.problem = fmt::format("no parameter is named as '{}'", pattern),
-               .where = options_.graph.name,
+               .where = "the parameters of a training",
                .expected = fmt::format("a pattern of names as '{}'", parameters().segments().front().spec.name)});
 }
 
@@ -187,7 +193,7 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   options_.kernels.choices->save(kernels);
   core::ScopedWriter scaler(writer, kLossScaler);
   replicas_->save_loss_scale(scaler);
-  if (has_foreign_modules(options_.graph)) writer.tensor(kAtenGeneratorState, aten_random_state());
+  if (draws_from_aten(options_)) writer.tensor(kAtenGeneratorState, aten_random_state());
   const std::vector<std::string> frozen = frozen_in(replicas_->update().saved_parameters());
   if (!frozen.empty()) writer.text(kFrozen, fmt::format("{}", fmt::join(frozen, "\n")));
 }
@@ -199,7 +205,7 @@ void SingleCostTrainer::load(const core::StateReader& reader) {
   source_->load(core::ScopedReader(reader, "input/"));
   options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
   replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
-  if (has_foreign_modules(options_.graph)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
+  if (draws_from_aten(options_)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
   const std::string frozen = reader.has(kFrozen) ? reader.text(kFrozen) : "";
   for (int r = 0; r < options_.replicas; ++r) freeze_just(frozen, replicas_->update().parameters(r));
 }

@@ -1,8 +1,8 @@
-// Trains one graph for one cost: replicas on threads, micro-steps, a VariableUpdate between them. One device, many
-// devices and many processes differ only in the VariableUpdate (docs/design/architecture.md draws a step). A step is,
-// for each micro-step:
+// Trains towers (train/tower/tower.h) for one cost: replicas on threads, micro-steps, a VariableUpdate between them.
+// One device, many devices and many processes differ only in the VariableUpdate (docs/design/architecture.md draws a
+// step). A step is, for each micro-step:
 //
-//   next batches -> [input_pre] -> forward -> [loss_pre] -> loss -> [grad_pre] -> backward
+//   next batches -> [input_pre] -> tower: forward, losses -> backward
 //
 // and then once:
 //
@@ -34,6 +34,8 @@
 #include "trainyard/train/loop/run_memory.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/step/on_nan.h"
+#include "trainyard/train/tower/graph_tower.h"
+#include "trainyard/train/tower/tower.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -42,20 +44,18 @@ class StepRecorder;
 
 struct StepHooks {
   std::function<void(int replica, data::Batch& batch)> input_pre;
-  // Changes (output, labels) before the loss.
-  std::function<void(int replica, at::Tensor& output, at::Tensor& labels)> loss_pre;
-  // May change the loss of a replica's micro-batch (a mean over its samples), or add to it, before backward.
-  std::function<void(int replica, at::Tensor& loss)> grad_pre;
   // May change the reduced gradients before the update. Where replicas share values or average gradients, all must do
   // the same.
   std::function<void(int replica, nn::ParameterSet& parameters)> update_pre;
 };
 
-// Returns the mean loss, [], of output [N, classes] fp32 and labels [N] int64.
-using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
-
 struct SingleCostOptions {
+  // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
+  // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as foreign modules
+  // do.
   nn::Graph graph{};
+  LossModule loss{};
+  TowerFunction tower{};              // then there is no graph and no loss
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
   nn::KernelOptions kernels{};        // without choices the trainer makes some: they are saved
@@ -83,12 +83,13 @@ struct SingleCostOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   optim::LearningRate learning_rate;  // the schedule of the hyperparameter of that name
-  LossFunction loss{};                // none: softmax cross-entropy
   StepHooks hooks{};
   void validate() const;  // throws kInvalidArgument
 };
 
-// The trainer. Foreign modules in a graph draw from ATen's default generator, which the constructor seeds and which is
+// The trainer. Towers of one trainer may get batches of other sizes and shapes; their parameters must be the same.
+//
+// Foreign modules in a graph draw from ATen's default generator, which the constructor seeds and which is
 // saved. On more than one replica the order of its draws is that of the threads.
 //
 // A step that on_nan ends leaves parameters, slots and statistics as they were before it (independent replicas whose
@@ -109,6 +110,9 @@ class SingleCostTrainer : public Trainer {
   const SingleCostOptions& options() const { return options_; }
   // Returns the parameters that are saved, evaluated and exported.
   nn::ParameterSet& parameters();
+  // Calls the tower function once more, for inference on parameters(), and returns the step: it may run between steps,
+  // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
+  const TowerStep& inference_tower();
   data::BatchSource& source() { return *source_; }
   // Returns the learning rate of the last step; before the first one, that of the next.
   double current_learning_rate() const { return hyperparameters().get("learning_rate"); }

@@ -12,6 +12,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/sanitizer.h"
+#include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -159,13 +160,13 @@ TEST(SingleCostTrainer, ShowsWhatAStepDid) {
   observer->on_step = [&](const StepView& view) {
     ASSERT_EQ(view.replicas.size(), 2U);
     for (const ReplicaView& replica : view.replicas) {
-      EXPECT_EQ(replica.output.sizes(), (at::IntArrayRef{8, kTinyClasses}));
-      EXPECT_FALSE(replica.output.requires_grad());
-      EXPECT_EQ(replica.batch.labels.size(0), 8);
-      EXPECT_FALSE(replica.loss.requires_grad());
+      EXPECT_EQ(replica.output().sizes(), (at::IntArrayRef{8, kTinyClasses}));
+      EXPECT_FALSE(replica.output().requires_grad());
+      EXPECT_EQ(replica.batch.labels().size(0), 8);
+      EXPECT_FALSE(replica.loss().requires_grad());
       EXPECT_GT(replica.parameters->gradients().abs().max().item<double>(), 0.0);
     }
-    EXPECT_FALSE(view.replicas[0].batch.images.equal(view.replicas[1].batch.images));
+    EXPECT_FALSE(view.replicas[0].batch.images().equal(view.replicas[1].batch.images()));
     EXPECT_TRUE(view.replicas[0].parameters->gradients().equal(view.replicas[1].parameters->gradients()));
     EXPECT_EQ(view.replicas[1].batch.first_sample, 8);
     const StepTimes& times = view.times;
@@ -216,23 +217,24 @@ TEST(SingleCostTrainer, HooksChangeTheStep) {
   std::atomic<int> inputs = 0;
   options.hooks.input_pre = [&](int replica, data::Batch& batch) {
     EXPECT_EQ(batch.first_sample, 8 * replica);
-    batch.images = batch.images.mul(2.0);
+    batch.tensors.set("images", batch.images().mul(2.0));
     ++inputs;
   };
   EXPECT_GT(largest_difference(trained_values(options, 8, 1), plain), 1e-5);
   EXPECT_EQ(inputs, 2);
 
   options = tiny_options({.batch_norm = false}, 2);
-  options.hooks.loss_pre = [](int, at::Tensor& output, at::Tensor& labels) {
-    output = output.narrow(0, 0, 4);
-    labels = labels.narrow(0, 0, 4);
-  };
+  options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
+    return nn::softmax_cross_entropy(output.narrow(0, 0, 4), labels.narrow(0, 0, 4));
+  });
   EXPECT_GT(largest_difference(trained_values(options, 8, 1), plain), 1e-5);
 
   options = tiny_options({.batch_norm = false}, 2);
   options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
   const at::Tensor once = trained_values(options, 8, 1).sub(start);
-  options.hooks.grad_pre = [](int, at::Tensor& loss) { loss = loss.mul(2.0); };
+  options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
+    return nn::softmax_cross_entropy(output, labels).mul(2.0);
+  });
   EXPECT_LT(largest_difference(trained_values(options, 8, 1).sub(start), once.mul(2.0)), 1e-6);
 
   options.hooks.update_pre = [](int, nn::ParameterSet& parameters) { parameters.gradients().zero_(); };
@@ -272,9 +274,11 @@ TEST(SingleCostTrainer, AFailedReplicaEndsTheStepForAll) {
       SingleCostOptions options = tiny_options({}, 2);
       options.variable_update = mode;
       options.deadline = std::chrono::milliseconds(2500);
-      options.hooks.loss_pre = [failing, calls = std::make_shared<std::atomic<int>>()](int replica, at::Tensor&,
-                                                                                       at::Tensor&) {
-        if (replica == failing && ++*calls == 2) throw core::Error(core::ErrorCode::kIo, "the cable was pulled");
+      options.loss = [failing](TowerContext& context) -> Loss {
+        return [fails = context.index() == failing, calls = std::make_shared<std::atomic<int>>()](const LossInput& in) {
+          if (fails && ++*calls == 2) throw core::Error(core::ErrorCode::kIo, "the cable was pulled");
+          return nn::softmax_cross_entropy(in.outputs["logits"], in.batch["labels"]);
+        };
       };
       SingleCostTrainer trainer(options, tiny_source(80, 8, 2));
       const auto begin = std::chrono::steady_clock::now();
@@ -354,9 +358,9 @@ TEST(SingleCostTrainer, RefusesWhatCannotBe) {
   EXPECT_TRUE(refuses([](auto& o) { o.variable_update = "paramter_server"; }).starts_with("not_found"));
 
   SingleCostOptions options = tiny_options();
-  options.loss = [](const at::Tensor& output, const at::Tensor&) { return output; };
+  options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output; });
   SingleCostTrainer trainer(options, tiny_source(80, 8));
-  EXPECT_NE(error_of([&] { trainer.train({.steps_per_epoch = 1}); }).find("the loss cannot be differentiated"),
+  EXPECT_NE(error_of([&] { trainer.train({.steps_per_epoch = 1}); }).find("the loss 'cost' cannot be differentiated"),
             std::string::npos);
 }
 

@@ -10,7 +10,6 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/memory/numa_memory.h"
-#include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/step/foreign_random.h"
 
 namespace trainyard::train {
@@ -27,10 +26,8 @@ double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono:
 // Why a step of this training cannot be recorded; empty: it can.
 std::string capture_obstacle(const SingleCostOptions& options) {
   if (options.micro_steps > 1) return "micro-steps are handed over one by one";
-  const StepHooks& hooks = options.hooks;
-  if (hooks.input_pre || hooks.loss_pre || hooks.grad_pre || hooks.update_pre) {
-    return "hooks run in the middle of the step";
-  }
+  if (options.hooks.input_pre || options.hooks.update_pre) return "hooks run in the middle of the step";
+  if (options.tower) return "nobody knows what a tower of one's own does on the host";
   for (const nn::Node& node : options.graph.nodes) {
     if (std::holds_alternative<nn::Foreign>(node.op)) {
       return fmt::format("nobody knows what the foreign module {} does", node.name);
@@ -39,14 +36,46 @@ std::string capture_obstacle(const SingleCostOptions& options) {
   return "";
 }
 
+TowerFunction tower_function(const SingleCostOptions& options) {
+  return options.tower ? options.tower : graph_tower({.graph = options.graph, .loss = options.loss});
+}
+
+// A tower of one's own may run a graph, or read a parameter, any number of times in a step.
+void allow_any_uses(nn::GradientSink& sink) {
+  for (int index = 0; index < static_cast<int>(sink.parameters().size()); ++index) {
+    sink.set_uses({index}, std::numeric_limits<int>::max());
+  }
+}
+
+at::Tensor cost_of(const TowerOutput& result) {
+  if (result.losses.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "a tower gave no loss",
+                                              .expected = "at least one: the first is the cost",
+                                              .remedy = "return it in TowerOutput::losses"});
+  }
+  const auto& [name, cost] = *result.losses.begin();
+  if (cost.defined() && cost.numel() == 1 && cost.requires_grad()) return cost;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = fmt::format("the loss '{}' cannot be differentiated", name),
+               .expected = "a scalar that depends on the model's parameters",
+               .actual = cost.defined() ? fmt::format("{} elements{}", cost.numel(),
+                                                      cost.requires_grad() ? "" : " without gradient")
+                                        : "an undefined tensor"});
+}
+
 }  // namespace
+
+bool draws_from_aten(const SingleCostOptions& options) {
+  return options.tower || has_foreign_modules(options.graph);
+}
 
 bool exchange_gradients(const SingleCostOptions& options) {
   return options.variable_update != "independent" && (options.replicas > 1 || options.make_communicators);
 }
 
-SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options)
+SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const optim::Hyperparameters& hyperparameters)
     : options_(options),
+      hyperparameters_(hyperparameters),
       nan_guard_({.on_nan = options.on_nan,
                   .replicas = options.replicas,
                   .exchange = exchange_gradients(options),
@@ -62,6 +91,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options)
                                                                        .seed = options.seed,
                                                                        .start = options.start,
                                                                        .deadline = options.deadline});
+  const TowerFunction make_tower = tower_function(options);
   for (int r = 0; r < options.replicas; ++r) {
     const std::shared_ptr<void> on_device = use(r);
     const at::Device device = on_cpu() ? at::Device(at::kCPU) : accelerator(r)->device();
@@ -70,17 +100,40 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options)
     if (options.loss_scale) replica.loss_scaler.emplace(*options.loss_scale, device);
     replica.view.parameters = &update_->parameters(r);
     replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
-    replica.executor = nn::make_executor(options.executor, options.graph,
-                                         {.device = device,
-                                          .dtype = options.dtype,
-                                          .mode = nn::Mode::kTraining,
-                                          .kernels = options.kernels,
-                                          .replica = r,
-                                          .parameters = &update_->parameters(r),
-                                          .gradients = replica.sink.get()});
+    TowerContext::Place own = place(r, nn::Mode::kTraining);
+    own.build.gradients = replica.sink.get();
+    replica.tower = std::make_unique<TowerContext>(std::move(own));
+    replica.step = make_tower(*replica.tower);
+    if (options.tower) allow_any_uses(*replica.sink);
   }
   update_->allocate();
   report_l2_loss();
+}
+
+TowerContext::Place SingleCostTrainer::Replicas::place(int replica, nn::Mode mode) const {
+  return {.index = replica,
+          .count = options_.replicas,
+          .executor = options_.executor,
+          .build = {.device = on_cpu() ? at::Device(at::kCPU) : accelerator(replica)->device(),
+                    .dtype = options_.dtype,
+                    .mode = mode,
+                    .kernels = options_.kernels,
+                    .replica = replica,
+                    .parameters = &update_->parameters(replica)},
+          .hyperparameters = &hyperparameters_};
+}
+
+const TowerStep& SingleCostTrainer::Replicas::inference_tower() {
+  if (inference_ != nullptr) return inference_step_;
+  const std::shared_ptr<void> on_device = use(0);
+  inference_ = std::make_unique<TowerContext>(place(0, nn::Mode::kInference));
+  inference_step_ = [device = on_cpu() ? nullptr : options_.accelerators[0],
+                     step = tower_function(options_)(*inference_)](const TowerInput& in) {
+    const at::NoGradGuard without_gradients;
+    const std::shared_ptr<void> there = device == nullptr ? nullptr : device->use();
+    return step(in);
+  };
+  return inference_step_;
 }
 
 void SingleCostTrainer::Replicas::report_l2_loss() {
@@ -174,8 +227,8 @@ double SingleCostTrainer::Replicas::base_loss() const {
   const std::shared_ptr<void> on_devices = use_devices();
   double sum = 0;
   for (const Replica& replica : replicas_) {
-    if (!replica.view.loss.defined()) return std::numeric_limits<double>::quiet_NaN();
-    sum += replica.view.loss.item<double>();
+    if (replica.view.losses.empty()) return std::numeric_limits<double>::quiet_NaN();
+    sum += replica.view.loss().item<double>();
   }
   return sum / static_cast<double>(replicas_.size());
 }
@@ -192,17 +245,26 @@ std::vector<data::Batch> SingleCostTrainer::Replicas::next_batches(data::BatchSo
 void SingleCostTrainer::Replicas::record(StepRecorder* recorder) {
   recorder_ = recorder;
   for (size_t r = 0; r < replicas_.size(); ++r) {
-    replicas_[r].executor->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(static_cast<int>(r)));
+    observe(replicas_[r], recorder == nullptr ? nullptr : &recorder->node_observer(static_cast<int>(r)));
   }
 }
 
-void SingleCostTrainer::Replicas::prepare(int64_t batch) {
+// Nodes have their numbers in one graph: only the first one is heard of.
+void SingleCostTrainer::Replicas::observe(const Replica& replica, nn::NodeObserver* observer) {
+  const std::vector<TowerContext::Graph>& graphs = replica.tower->graphs();
+  if (!graphs.empty()) graphs.front().executor->set_observer(observer);
+}
+
+void SingleCostTrainer::Replicas::prepare(const std::vector<data::Batch>& batches) {
   nn::KernelChoices& choices = *options_.kernels.choices;
   std::vector<std::optional<nn::ExecutorMemory>> executors(replicas_.size());
   const auto compile = [&](int r) {
     const std::shared_ptr<void> on_device = use(r);
     const at::AutoGradMode with_gradients(true);  // as for the forward that follows
-    executors[static_cast<size_t>(r)] = replicas_[static_cast<size_t>(r)].executor->prepare(batch);
+    const auto place = static_cast<size_t>(r);
+    for (const TowerContext::Graph& graph : replicas_[place].tower->graphs()) {
+      if (graph.runs_whole_batch) executors[place] = graph.executor->prepare(batches[place].samples());
+    }
   };
   const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
   // One replica after the other: the first one measures, on cores that nobody else uses.
@@ -251,7 +313,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
                                                 .remedy = "thaw some, or evaluate the model instead"});
     }
   }
-  if (has_foreign_modules(options_.graph)) aten_random_ = aten_random_state();
+  if (draws_from_aten(options_)) aten_random_ = aten_random_state();
 
   double input_seconds = 0;
   for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
@@ -264,7 +326,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
     // A wait that the device was busy through held nothing back.
     const bool held_back = on_cpu() || accelerator(0)->idle();
     if (held_back) input_seconds += seconds_between(asked, Clock::now());
-    if (!memory_) prepare(batches.front().images.size(0));
+    if (!memory_) prepare(batches);
     threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
   }
 
@@ -298,13 +360,16 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
 DeviceStep::Options SingleCostTrainer::Replicas::device_step_options(int r, const data::Batch& batch) const {
   const RunMemory& memory = *memory_;
   const auto element_bytes = static_cast<int64_t>(c10::elementSize(options_.dtype));
-  const int64_t image_bytes = batch.images[0].numel() * static_cast<int64_t>(batch.images.element_size());
+  int64_t batch_bytes = 0;
+  for (const auto& [name, tensor] : batch.tensors) batch_bytes += static_cast<int64_t>(tensor.nbytes());
+  const int64_t activations =
+      options_.tower ? 0 : nn::activation_bytes_per_image(options_.graph, element_bytes, /*training=*/true);
   return {.capture = options_.capture_steps,
           .first = r == 0,
           .obstacle = capture_obstacle(options_),
-          .keeps_images = !options_.hooks.input_pre,
-          .classes = options_.graph.output_shape()[0],
-          .bytes_per_image = image_bytes + nn::activation_bytes_per_image(options_.graph, element_bytes, true),
+          .keeps_images = !options_.hooks.input_pre && !options_.tower,
+          .classes = options_.tower ? 0 : options_.graph.output_shape()[0],
+          .bytes_per_image = batch_bytes / std::max<int64_t>(batch.samples(), 1) + activations,
           .fixed_bytes = (memory.parameters + memory.gradients + memory.optimizer) / options_.replicas};
 }
 
@@ -353,39 +418,26 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
   // Grad mode is each thread's own.
   const at::AutoGradMode with_gradients(true);
   Replica& replica = replicas_[static_cast<size_t>(r)];
-  const StepHooks& hooks = options_.hooks;
   replica.sink->begin(micro_step, options_.micro_steps);
-  at::Tensor output, loss;
-  {
-    const RecordedPart recorded(record_of(r), StepPart::kForward);
-    output = replica.executor->forward(
-        batch.images,
-        {.seed = options_.seed, .step = step, .micro_step = micro_step, .first_sample = batch.first_sample});
-  }
-  {
-    const RecordedPart recorded(record_of(r), StepPart::kLoss);
-    at::Tensor loss_output = output, labels = batch.labels;
-    if (hooks.loss_pre) hooks.loss_pre(r, loss_output, labels);
-    loss = options_.loss ? options_.loss(loss_output, labels) : nn::softmax_cross_entropy(loss_output, labels);
-  }
-  const at::Tensor share = loss.detach().div(options_.micro_steps);
-  if (hooks.grad_pre) hooks.grad_pre(r, loss);
-  if (loss.numel() != 1 || !loss.requires_grad()) {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = "the loss cannot be differentiated",
-                                              .expected = "a scalar that depends on the model's parameters",
-                                              .actual = fmt::format("{} elements{}", loss.numel(),
-                                                                    loss.requires_grad() ? "" : " without gradient")});
-  }
-  if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
-  if (replica.loss_scaler) loss = loss.mul(replica.loss_scaler->scale());
+  const TowerOutput result = replica.step(
+      {.batch = batch.tensors,
+       .random = {.seed = options_.seed, .step = step, .micro_step = micro_step, .first_sample = batch.first_sample},
+       .record = record_of(r)});
+  at::Tensor cost = cost_of(result);
+  if (options_.micro_steps > 1) cost = cost.div(options_.micro_steps);
+  if (replica.loss_scaler) cost = cost.mul(replica.loss_scaler->scale());
   {
     const RecordedPart recorded(record_of(r), StepPart::kBackward);
-    loss.backward();
+    cost.backward();
     replica.sink->finish();
   }
 
-  replica.view.loss = micro_step == 0 ? share : replica.view.loss.add(share);
-  replica.view.output = output.detach();
+  for (const auto& [name, loss] : result.losses) {
+    const at::Tensor share = loss.detach().div(options_.micro_steps);
+    replica.view.losses.set(name, micro_step == 0 ? share : replica.view.losses[name].add(share));
+  }
+  replica.view.outputs = {};
+  for (const auto& [name, output] : result.outputs) replica.view.outputs.set(name, output.detach());
   replica.view.batch = std::move(batch);
 }
 
@@ -395,7 +447,7 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   nn::ParameterSet& parameters = update_->parameters(r);
   {
     const RecordedPart recorded(record_of(r), StepPart::kReduce);
-    if (on_cpu()) nan_guard_.look_at_loss(r, replica.view.loss, parameters);
+    if (on_cpu()) nan_guard_.look_at_loss(r, replica.view.loss(), parameters);
     update_->reduce(r);
   }
   if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);

@@ -22,11 +22,13 @@ namespace trainyard::train {
 
 // Returns true where gradients are exchanged, between replicas or with other processes.
 bool exchange_gradients(const SingleCostOptions& options);
+// Returns true where ATen's default generator is part of the run: foreign modules and towers draw from it.
+bool draws_from_aten(const SingleCostOptions& options);
 
 class SingleCostTrainer::Replicas {
  public:
   // `options` must outlive it.
-  explicit Replicas(const SingleCostOptions& options);
+  Replicas(const SingleCostOptions& options, const optim::Hyperparameters& hyperparameters);
 
   void start(int intra_op_threads_each);
   // Ends the threads. Throws what went wrong on devices after the last step returned.
@@ -39,6 +41,7 @@ class SingleCostTrainer::Replicas {
   void run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters, StepView& view);
 
   parallel::VariableUpdate& update() const { return *update_; }
+  const TowerStep& inference_tower();
   const std::optional<RunMemory>& memory() const { return memory_; }
   double base_loss() const;
   double l2_loss() const;
@@ -64,7 +67,8 @@ class SingleCostTrainer::Replicas {
   };
   struct Replica {
     std::unique_ptr<nn::GradientSink> sink;
-    std::unique_ptr<nn::Executor> executor;
+    std::unique_ptr<TowerContext> tower;
+    TowerStep step;
     ReplicaView view;
     std::vector<data::Batch> batches;  // of this step's micro-steps, where a search may need them
     optim::StepState state;
@@ -85,7 +89,9 @@ class SingleCostTrainer::Replicas {
   void report_l2_loss();
   std::vector<data::Batch> next_batches(data::BatchSource& source) const;
   // Compiles before the first step, lets all ranks choose the kernels that the first one chose, and logs the memory.
-  void prepare(int64_t batch);
+  void prepare(const std::vector<data::Batch>& batches);
+  // Sets who hears of the nodes that run: null, nobody.
+  static void observe(const Replica& replica, nn::NodeObserver* observer);
   RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;
   DeviceStep::Options device_step_options(int replica, const data::Batch& batch) const;
   void run_micro_step(int replica, int64_t step, int micro_step, const data::Batch& batch);
@@ -103,9 +109,14 @@ class SingleCostTrainer::Replicas {
   std::optional<std::string> find_origin(int replica, int64_t step);
   std::optional<std::string> run_again(int replica, int64_t step);
 
+  TowerContext::Place place(int replica, nn::Mode mode) const;
+
   const SingleCostOptions& options_;
+  const optim::Hyperparameters& hyperparameters_;
   std::unique_ptr<parallel::VariableUpdate> update_;
-  std::vector<Replica> replicas_;  // after update_: recordings of an exchange go before what exchanges
+  std::vector<Replica> replicas_;            // after update_: recordings of an exchange go before what exchanges
+  std::unique_ptr<TowerContext> inference_;  // once somebody has asked for it
+  TowerStep inference_step_;
   NanGuard nan_guard_;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
   at::Tensor aten_random_;                     // before this step, with foreign modules

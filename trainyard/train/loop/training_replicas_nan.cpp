@@ -1,6 +1,7 @@
 // What a SingleCostTrainer does after a step whose loss or gradients were not finite (--on_nan).
 #include <cmath>
 #include <exception>
+#include <memory>
 #include <utility>
 
 #include <fmt/format.h>
@@ -22,14 +23,15 @@ namespace {
 constexpr const char* kRemedy =
     "look at the data, lower the learning rate, lengthen its warm-up, or clip gradients (--gradient_clip)";
 
-// "image 3 of its batch holds NaN"; empty when all images are finite.
-std::string bad_image(const std::vector<data::Batch>& micro_steps) {
+// "image 3 of its batch holds NaN"; empty when all of the batches is finite.
+std::string bad_input(const std::vector<data::Batch>& micro_steps) {
   for (const data::Batch& batch : micro_steps) {
-    if (optim::all_finite(batch.images)) continue;
-    for (int64_t i = 0; i < batch.images.size(0); ++i) {
-      const at::Tensor image = batch.images[i];
-      if (!optim::all_finite(image)) {
-        return fmt::format("; image {} of the batch holds {}", i, optim::non_finite_kind(image));
+    for (const auto& [name, tensor] : batch.tensors) {
+      if (!tensor.is_floating_point() || optim::all_finite(tensor)) continue;
+      if (name != "images") return fmt::format("; \"{}\" of the batch holds {}", name, optim::non_finite_kind(tensor));
+      for (int64_t i = 0; i < tensor.size(0); ++i) {
+        if (optim::all_finite(tensor[i])) continue;
+        return fmt::format("; image {} of the batch holds {}", i, optim::non_finite_kind(tensor[i]));
       }
     }
   }
@@ -94,7 +96,7 @@ std::string SingleCostTrainer::Replicas::first_non_finite_result() const {
   const auto of_replica = [this](int r) { return options_.replicas == 1 ? "" : fmt::format(" of replica {}", r); };
   for (int r = 0; r < options_.replicas; ++r) {
     if (!nan_guard_.loss_found(r)) continue;
-    const double loss = replicas_[static_cast<size_t>(r)].view.loss.item<double>();
+    const double loss = replicas_[static_cast<size_t>(r)].view.loss().item<double>();
     return fmt::format("the loss{} is {}", of_replica(r), std::isnan(loss) ? "NaN" : "inf");
   }
   for (int r = 0; r < options_.replicas; ++r) {
@@ -130,9 +132,9 @@ std::string SingleCostTrainer::Replicas::describe_non_finite(int64_t step) {
     text += fmt::format("; {} was not finite before the step", *value);
   }
   for (const int r : order) {
-    const std::string image = bad_image(replicas_[static_cast<size_t>(r)].batches);
-    text += image;
-    if (!image.empty()) break;
+    const std::string input = bad_input(replicas_[static_cast<size_t>(r)].batches);
+    text += input;
+    if (!input.empty()) break;
   }
   return text;
 }
@@ -159,9 +161,16 @@ std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t
                    random_now = aten_random_.defined() ? aten_random_state() : at::Tensor();
   const ReplicaView view = replica.view;
   StepRecorder* const recorder = std::exchange(recorder_, nullptr);
-  NonFiniteSearch search(options_.graph, parameters);
+  std::vector<std::unique_ptr<NonFiniteSearch>> searches;
+  const auto found = [&]() -> std::optional<std::string> {
+    for (const auto& search : searches) {
+      if (search->found()) return search->found();
+    }
+    return std::nullopt;
+  };
   const auto put_back = [&] {
-    replica.executor->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(r));
+    for (const TowerContext::Graph& graph : replica.tower->graphs()) graph.executor->set_observer(nullptr);
+    observe(replica, recorder == nullptr ? nullptr : &recorder->node_observer(r));
     recorder_ = recorder;
     replica.view = view;
     parameters.gradients().copy_(gradients);
@@ -171,8 +180,11 @@ std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t
   try {
     parameters.gradients().zero_();
     if (random_now.defined()) set_aten_random_state(aten_random_);
-    replica.executor->set_observer(&search);
-    for (int m = 0; m < static_cast<int>(replica.batches.size()) && !search.found(); ++m) {
+    for (const TowerContext::Graph& graph : replica.tower->graphs()) {
+      searches.push_back(std::make_unique<NonFiniteSearch>(graph.executor->graph(), parameters));
+      graph.executor->set_observer(searches.back().get());
+    }
+    for (int m = 0; m < static_cast<int>(replica.batches.size()) && !found(); ++m) {
       forward_backward(r, step, m, replica.batches[static_cast<size_t>(m)]);
     }
   } catch (...) {
@@ -180,7 +192,7 @@ std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t
     throw;
   }
   put_back();
-  return search.found();
+  return found();
 }
 
 }  // namespace trainyard::train

@@ -23,6 +23,7 @@ constexpr double kSixteenth = 1.0 / 16;
 
 SingleCostOptions options_for(const std::string& mode, const std::string& optimizer) {
   return {.graph = two_scalars(),
+          .loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); }),
           .replicas = 2,
           .intra_op_threads = 2,
           .variable_update = mode,
@@ -30,8 +31,7 @@ SingleCostOptions options_for(const std::string& mode, const std::string& optimi
               [optimizer](nn::ParameterSet& set) {
                 return optim::optimizers().get(optimizer)(set, {.momentum = 0.8, .weight_decay = kSixteenth});
               },
-          .learning_rate = optim::constant(kSixteenth),
-          .loss = [](const at::Tensor& output, const at::Tensor&) { return output.mean(); }};
+          .learning_rate = optim::constant(kSixteenth)};
 }
 
 std::shared_ptr<data::BatchSource> counting_source(int replicas, int64_t batch_size) {
@@ -48,7 +48,7 @@ class LossRecorder : public Callback {
     total.push_back(single_cost.last_total_loss());
     base.push_back(single_cost.last_base_loss());
     double mean = 0;
-    for (const ReplicaView& replica : view.replicas) mean += replica.loss.item<double>();
+    for (const ReplicaView& replica : view.replicas) mean += replica.loss().item<double>();
     EXPECT_NEAR(mean / static_cast<double>(view.replicas.size()), base.back(), 1e-6);
   }
 };

@@ -7,8 +7,8 @@
 namespace trainyard::train {
 namespace {
 
-bool fits(const at::Tensor& buffer, const at::Tensor& host) {
-  return buffer.defined() && buffer.sizes() == host.sizes() && buffer.scalar_type() == host.scalar_type();
+bool fits(const at::Tensor* buffer, const at::Tensor& host) {
+  return buffer != nullptr && buffer->sizes() == host.sizes() && buffer->scalar_type() == host.scalar_type();
 }
 
 }  // namespace
@@ -27,30 +27,33 @@ data::Batch BatchTransfer::move(const data::Batch& host) {
   current_ = 1 - current_;
   Buffer& buffer = buffers_[current_];
 
-  const bool moves = host.images.is_cpu();
-  const bool there = keeps_images_ && buffer.host_images.defined() && buffer.host_images.is_same(host.images);
   bool fresh = false;
-  for (auto [target, source] : {std::pair{&buffer.images, &host.images}, std::pair{&buffer.labels, &host.labels}}) {
-    if (!source->is_cpu() || fits(*target, *source)) continue;
-    *target = at::empty(source->sizes(), source->options().device(accelerator_->device()).pinned_memory(false));
+  for (const auto& [name, tensor] : host.tensors) {
+    if (!tensor.is_cpu() || fits(buffer.tensors.find(name), tensor)) continue;
+    buffer.tensors.set(name,
+                       at::empty(tensor.sizes(), tensor.options().device(accelerator_->device()).pinned_memory(false)));
+    if (name == "images") buffer.host_images = at::Tensor();
     fresh = true;
   }
   // Memory that the device's allocator gives out may still be read or written by work that waits for its turn.
   if (fresh) buffer.was_read->set(nn::Lane::kCompute);
   buffer.was_read->hold_back(nn::Lane::kCopy);
-  if (moves) {
-    if (!there) accelerator_->send(host.images, buffer.images);
-    buffer.host_images = host.images;
-  } else {
-    accelerator_->will_read(host.images);
+  data::Batch placed{.first_sample = host.first_sample, .after = host.after};
+  for (const auto& [name, tensor] : host.tensors) {
+    if (!tensor.is_cpu()) {
+      accelerator_->will_read(tensor);
+      placed.tensors.set(name, tensor);
+      continue;
+    }
+    const bool may_be_there = keeps_images_ && name == "images";
+    const bool there = may_be_there && buffer.host_images.defined() && buffer.host_images.is_same(tensor);
+    if (!there) accelerator_->send(tensor, buffer.tensors[name]);
+    if (may_be_there) buffer.host_images = tensor;
+    placed.tensors.set(name, buffer.tensors[name]);
   }
-  accelerator_->send(host.labels, buffer.labels);
   buffer.arrived->set(nn::Lane::kCopy);
   buffer.arrived->hold_back(nn::Lane::kCompute);
-  return {.images = moves ? buffer.images : host.images,
-          .labels = buffer.labels,
-          .first_sample = host.first_sample,
-          .after = host.after};
+  return placed;
 }
 
 }  // namespace trainyard::train

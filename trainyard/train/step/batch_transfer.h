@@ -23,18 +23,18 @@ namespace trainyard::train {
 // Moves batches. One thread at a time, which uses the accelerator.
 class BatchTransfer {
  public:
-  // `keeps_images` says that no step changes its images, so that the images of a source that gives the same ones again
+  // `keeps_images` says that no step changes its "images", so that those of a source that gives the same tensor again
   // travel once.
   BatchTransfer(std::shared_ptr<nn::Accelerator> accelerator, bool keeps_images);
 
-  // Returns the batch on the device, for work that is handed over from now on. Images that were made there stay where
+  // Returns the batch on the device, for work that is handed over from now on. Tensors that were made there stay where
   // they are. What was moved stays until the second call after this one.
   data::Batch move(const data::Batch& host);
 
  private:
   struct Buffer {
-    at::Tensor images, labels;
-    at::Tensor host_images;              // what `images` holds
+    core::NamedTensors tensors;
+    at::Tensor host_images;              // what "images" of them holds
     std::unique_ptr<nn::Mark> arrived;   // in the lane of copies
     std::unique_ptr<nn::Mark> was_read;  // in the lane of compute
   };

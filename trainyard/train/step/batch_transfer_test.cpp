@@ -11,8 +11,8 @@ namespace trainyard::train {
 namespace {
 
 data::Batch batch_of(double value, int64_t count = 2) {
-  return {.images = at::full({count, 3, 2, 2}, value, at::kFloat),
-          .labels = at::full({count}, static_cast<int64_t>(value), at::kLong),
+  return {.tensors = {{"images", at::full({count, 3, 2, 2}, value, at::kFloat)},
+                      {"labels", at::full({count}, static_cast<int64_t>(value), at::kLong)}},
           .first_sample = 5,
           .after = {.epoch = 1, .offset = static_cast<int64_t>(value)}};
 }
@@ -27,8 +27,8 @@ TEST(BatchTransfer, WorkThatIsHandedOverAfterwardsFindsTheBatch) {
   Rig rig;
   for (int step = 0; step < 6; ++step) {
     const data::Batch placed = rig.transfer.move(batch_of(step));
-    EXPECT_EQ(placed.images[1][2][1][1].item<float>(), step);
-    EXPECT_EQ(placed.labels[1].item<int64_t>(), step);
+    EXPECT_EQ(placed.images()[1][2][1][1].item<float>(), step);
+    EXPECT_EQ(placed.labels()[1].item<int64_t>(), step);
     EXPECT_EQ(placed.first_sample, 5);
     EXPECT_EQ(placed.after, (data::Position{1, step}));
   }
@@ -37,7 +37,7 @@ TEST(BatchTransfer, WorkThatIsHandedOverAfterwardsFindsTheBatch) {
 TEST(BatchTransfer, TwoBuffersTakeTurns) {
   Rig rig;
   std::vector<const void*> places;
-  for (int step = 0; step < 6; ++step) places.push_back(rig.transfer.move(batch_of(step)).images.const_data_ptr());
+  for (int step = 0; step < 6; ++step) places.push_back(rig.transfer.move(batch_of(step)).images().const_data_ptr());
   EXPECT_NE(places[0], places[1]);
   for (size_t step = 2; step < places.size(); ++step) EXPECT_EQ(places[step], places[step - 2]);
 }
@@ -71,8 +71,8 @@ TEST(BatchTransfer, AnotherSizeGetsMemoryThatNothingUsesAnyMore) {
     rig.accelerator->compute();
   }
   const data::Batch placed = rig.transfer.move(batch_of(7, 5));
-  EXPECT_EQ(placed.images.size(0), 5);
-  EXPECT_EQ(placed.images[4][0][0][0].item<float>(), 7);
+  EXPECT_EQ(placed.images().size(0), 5);
+  EXPECT_EQ(placed.images()[4][0][0][0].item<float>(), 7);
   EXPECT_EQ(rig.accelerator->copies.back().behind, 4);
 }
 
@@ -81,11 +81,11 @@ TEST(BatchTransfer, ImagesThatWereMadeOnTheDeviceStayAndAreKept) {
   Rig rig;
   for (int step = 0; step < 3; ++step) {
     data::Batch batch = batch_of(step);
-    batch.images = at::empty({2, 3, 2, 2}, at::TensorOptions(at::kHalf).device(at::kMeta));
+    batch.tensors.set("images", at::empty({2, 3, 2, 2}, at::TensorOptions(at::kHalf).device(at::kMeta)));
     const data::Batch placed = rig.transfer.move(batch);
-    EXPECT_TRUE(placed.images.is_same(batch.images));
-    EXPECT_TRUE(rig.accelerator->kept.back().is_same(batch.images));
-    EXPECT_EQ(placed.labels[1].item<int64_t>(), step);
+    EXPECT_TRUE(placed.images().is_same(batch.images()));
+    EXPECT_TRUE(rig.accelerator->kept.back().is_same(batch.images()));
+    EXPECT_EQ(placed.labels()[1].item<int64_t>(), step);
   }
   EXPECT_EQ(rig.accelerator->kept.size(), 3);
   EXPECT_EQ(rig.accelerator->copies.size(), 3);  // labels
@@ -96,11 +96,11 @@ TEST(BatchTransfer, TheSameImagesTravelOnceToEachBufferUnlessTheyMayBeChanged) {
     Rig rig(keeps);
     data::Batch batch = batch_of(1);
     for (int step = 0; step < 6; ++step) {
-      batch.labels = at::full({2}, step, at::kLong);
+      batch.tensors.set("labels", at::full({2}, step, at::kLong));
       data::Batch placed = rig.transfer.move(batch);
-      EXPECT_EQ(placed.labels[0].item<int64_t>(), step);
-      EXPECT_EQ(placed.images[0][0][0][0].item<float>(), keeps && step >= 2 ? 7 : 1);
-      placed.images.fill_(7);
+      EXPECT_EQ(placed.labels()[0].item<int64_t>(), step);
+      EXPECT_EQ(placed.images()[0][0][0][0].item<float>(), keeps && step >= 2 ? 7 : 1);
+      placed.images().fill_(7);
     }
     EXPECT_EQ(rig.accelerator->copies.size(), keeps ? 2 + 6 : 6 + 6);
   }

@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/empty_like.h>
 
@@ -10,6 +11,20 @@
 
 namespace trainyard::train {
 
+namespace {
+
+// The extents of all its tensors, one behind the other: what tells batches of other shapes apart.
+std::vector<int64_t> shapes_of(const data::Batch& batch) {
+  std::vector<int64_t> shapes;
+  for (const auto& [name, tensor] : batch.tensors) {
+    shapes.push_back(tensor.dim());
+    shapes.insert(shapes.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  return shapes;
+}
+
+}  // namespace
+
 DeviceStep::DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options)
     : accelerator_(std::move(accelerator)),
       options_(options),
@@ -17,25 +32,27 @@ DeviceStep::DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Optio
       transfer_(accelerator_, options.keeps_images) {}
 
 data::Batch DeviceStep::on_device(const data::Batch& batch) {
-  nn::check_labels(batch.labels, options_.classes);
+  if (options_.classes > 0) nn::check_labels(batch.labels(), options_.classes);
   return transfer_.move(batch);
 }
 
 void DeviceStep::fill_inputs(const data::Batch& batch) {
   const data::Batch arrived = on_device(batch);
-  if (!inputs_.images.defined()) {
-    inputs_ = {.images = at::empty_like(arrived.images), .labels = at::empty_like(arrived.labels)};
+  if (inputs_.tensors.empty()) {
+    for (const auto& [name, tensor] : arrived.tensors) inputs_.tensors.set(name, at::empty_like(tensor));
   }
-  const bool there =
-      options_.keeps_images && inputs_.host_images.defined() && inputs_.host_images.is_same(batch.images);
-  if (!there) inputs_.images.copy_(arrived.images, /*non_blocking=*/true);
-  inputs_.labels.copy_(arrived.labels, /*non_blocking=*/true);
-  inputs_.host_images = batch.images;
+  const at::Tensor* const images = batch.tensors.find("images");
+  const bool there = options_.keeps_images && images != nullptr && inputs_.host_images.defined() &&
+                     inputs_.host_images.is_same(*images);
+  for (const auto& [name, tensor] : arrived.tensors) {
+    if (there && name == "images") continue;
+    inputs_.tensors[name].copy_(tensor, /*non_blocking=*/true);
+  }
+  if (images != nullptr) inputs_.host_images = *images;
 }
 
 DeviceNeeds DeviceStep::needs(const data::Batch& batch) const {
-  return {
-      .batch = batch.images.size(0), .fixed_bytes = options_.fixed_bytes, .bytes_per_image = options_.bytes_per_image};
+  return {.batch = batch.samples(), .fixed_bytes = options_.fixed_bytes, .bytes_per_image = options_.bytes_per_image};
 }
 
 void DeviceStep::run_part(const data::Batch& batch, const std::function<void(const data::Batch&)>& step) {
@@ -45,7 +62,7 @@ void DeviceStep::run_part(const data::Batch& batch, const std::function<void(con
 DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
                                  const std::function<void(const data::Batch&)>& step) {
   const StepCapture::Action action =
-      options_.capture ? capture_.next(batch.images.sizes().vec(), observed) : StepCapture::Action::kRun;
+      options_.capture ? capture_.next(shapes_of(batch), observed) : StepCapture::Action::kRun;
   Done done = Done::kCalled;
   if (action == StepCapture::Action::kRun) {
     run_part(batch, step);
@@ -62,8 +79,7 @@ DeviceStep::Done DeviceStep::run(const data::Batch& batch, bool observed,
 DeviceStep::Done DeviceStep::record_and_replay(const data::Batch& batch,
                                                const std::function<void(const data::Batch&)>& step) {
   fill_inputs(batch);
-  const data::Batch placed{
-      .images = inputs_.images, .labels = inputs_.labels, .first_sample = batch.first_sample, .after = batch.after};
+  const data::Batch placed{.tensors = inputs_.tensors, .first_sample = batch.first_sample, .after = batch.after};
   try {
     recording_ = accelerator_->record([&] { step(placed); });
   } catch (...) {

@@ -28,7 +28,7 @@ class DeviceStep {
     bool first = true;         // of the replicas: as StepCapture
     std::string obstacle;      // to capturing; empty: none
     bool keeps_images = true;  // false where something may change a batch in place
-    int64_t classes = 0;       // of the model: labels are checked here, where they still lie on the host
+    int64_t classes = 0;       // of a classifier: labels are checked here, where they still lie on the host; 0: not
     int64_t bytes_per_image = 0, fixed_bytes = 0;  // for the estimate of what fits (nn/execution/device_memory.h)
   };
   DeviceStep(std::shared_ptr<nn::Accelerator> accelerator, const Options& options);
@@ -45,8 +45,8 @@ class DeviceStep {
  private:
   // Where the recorded step reads.
   struct Inputs {
-    at::Tensor images, labels;
-    at::Tensor host_images;  // what `images` holds
+    core::NamedTensors tensors;
+    at::Tensor host_images;  // what "images" of them holds
   };
   data::Batch on_device(const data::Batch& batch);
   void fill_inputs(const data::Batch& batch);

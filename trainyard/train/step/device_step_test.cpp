@@ -18,7 +18,8 @@ namespace trainyard::train {
 namespace {
 
 data::Batch batch_of(double value, int64_t count = 2) {
-  return {.images = at::full({count, 3, 2, 2}, value, at::kFloat), .labels = at::full({count}, 1, at::kLong)};
+  return {.tensors = {{"images", at::full({count, 3, 2, 2}, value, at::kFloat)},
+                      {"labels", at::full({count}, 1, at::kLong)}}};
 }
 
 struct Rig {
@@ -41,10 +42,10 @@ TEST(DeviceStep, EachStepReadsItsBatch) {
   Rig rig;
   for (int step = 1; step < 5; ++step) {
     rig.run(batch_of(step));
-    EXPECT_EQ(rig.seen.images[1][2][1][1].item<float>(), step);
+    EXPECT_EQ(rig.seen.images()[1][2][1][1].item<float>(), step);
   }
   rig.run(batch_of(3, 5));
-  EXPECT_EQ(rig.seen.images.size(0), 5);
+  EXPECT_EQ(rig.seen.images().size(0), 5);
 }
 
 TEST(DeviceStep, ImagesThatMayBeChangedTravelEachTime) {
@@ -65,7 +66,7 @@ TEST(DeviceStep, RecordsAfterTheWarmUpAndFillsTheRecordedBuffers) {
   EXPECT_EQ(rig.accelerator->records, 1);
   EXPECT_EQ(rig.accelerator->replays, 1);
   const int runs = rig.runs;
-  const at::Tensor recorded = rig.seen.images;
+  const at::Tensor recorded = rig.seen.images();
   EXPECT_EQ(rig.run(batch_of(11)), Done::kReplayed);
   EXPECT_EQ(rig.runs, runs);  // a replay, which reads the new batch where the recording looks for it
   EXPECT_EQ(rig.accelerator->replays, 2);

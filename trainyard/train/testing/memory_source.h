@@ -32,8 +32,8 @@ class MemorySource : public data::BatchSource {
     for (int r = 0; r < replicas_; ++r) {
       const int64_t begin = std::min(position_.offset + r * batch_size_, size);
       const int64_t count = std::min(batch_size_, size - begin);
-      batches.push_back({.images = images_.narrow(0, begin, count).clone(),
-                         .labels = labels_.narrow(0, begin, count).clone(),
+      batches.push_back({.tensors = {{"images", images_.narrow(0, begin, count).clone()},
+                                     {"labels", labels_.narrow(0, begin, count).clone()}},
                          .first_sample = r * batch_size_});
     }
     position_.offset += batch_size_ * replicas_;

@@ -1,0 +1,59 @@
+// Batches that a function makes: numbers out of nothing, a simulation, tensors of the caller's own. Each is a function
+// of its place alone, so that a run goes on from any position with the batches that it would have had.
+//
+//   FunctionSource source([](const BatchPlace& place) -> core::NamedTensors {
+//     return {{"x", inputs_of(place.batch)}, {"y", targets_of(place.batch)}};
+//   }, {.replicas = 2, .batch_size = 16});
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/data/pipeline/batch_source.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::data {
+
+struct BatchPlace {
+  int64_t epoch = 0;  // from 0
+  int64_t batch = 0;  // of this epoch, from 0
+  int replica = 0;
+};
+// Any tensors; there may be none.
+using MakeBatch = std::function<core::NamedTensors(const BatchPlace& place)>;
+
+struct FunctionSourceOptions {
+  int replicas = 1;
+  int64_t batch_size = 1;         // samples that a batch stands for: positions and rates count these
+  int64_t batches_per_epoch = 0;  // 0: the first epoch has no end
+  void validate() const;          // throws kInvalidArgument
+};
+
+class FunctionSource : public BatchSource {
+ public:
+  // `make` is called on the thread that calls next(), for one replica after the other.
+  FunctionSource(MakeBatch make, const FunctionSourceOptions& options);
+
+  int64_t batch_size() const override { return options_.batch_size; }
+  int replicas() const override { return options_.replicas; }
+  std::vector<Batch> next() override;
+  double waited_seconds() const override { return waited_seconds_; }
+  void stop() override {}
+  Position position() const override { return position_; }
+  // Goes on with the batch in which the position's sample lies.
+  void seek(Position position) override;
+
+ private:
+  int64_t samples_a_batch() const { return options_.batch_size * options_.replicas; }
+
+  MakeBatch make_;
+  FunctionSourceOptions options_;
+  Position position_;
+  double waited_seconds_ = 0;
+};
+
+}  // namespace trainyard::data
+TRAINYARD_EXPORT_END

@@ -1,0 +1,47 @@
+// The tower of most trainings: a graph, run once on the batch's images, and a loss.
+//
+//   graph_tower({.graph = graph})                                      // softmax cross-entropy with the batch's labels
+//   graph_tower({.graph = graph, .loss = loss_of(squared_error)})      // a function of output and labels
+//   graph_tower({.graph = graph, .loss = [](TowerContext& context) {   // one with parameters of its own
+//     TowerParameter& centers = context.parameter({"centers", {10, 64}, nn::Initializer::normal(1)});
+//     return [&centers](const LossInput& in) { return center_loss(in.outputs["logits"], centers.value(), in.batch); };
+//   }})
+#pragma once
+
+#include <functional>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/tower/tower.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+// What a loss sees of a step: all outputs, by name, under autograd, and the whole batch.
+struct LossInput {
+  const core::NamedTensors& outputs;
+  const core::NamedTensors& batch;
+  const TowerInput& step;
+};
+// Returns a scalar, the mean over the batch's samples.
+using Loss = std::function<at::Tensor(const LossInput&)>;
+// Makes a loss, once a tower: it may have graphs and parameters, which are trained and saved as the model's are.
+using LossModule = std::function<Loss(TowerContext&)>;
+
+// Returns the mean loss, [], of output [N, classes] fp32 and labels [N] int64.
+using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
+// Returns the loss that is `function` of the main output and the batch's "labels".
+LossModule loss_of(LossFunction function);
+
+struct GraphTowerOptions {
+  nn::Graph graph{};
+  LossModule loss{};  // none: softmax cross-entropy of the main output
+};
+// Gives a loss named "cost" and the output "logits". Its batch has "images" [N, C, H, W].
+TowerFunction graph_tower(GraphTowerOptions options);
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -1,0 +1,132 @@
+// Towers: what one device computes in a step. A trainer calls the user's tower function once a device, and once more
+// for inference where somebody asks for it. The function makes what the tower needs - graphs, modules, parameters of
+// its own - and returns the step: a batch goes in, named losses and outputs come out.
+//
+//   train::TowerFunction tower = [](train::TowerContext& context) -> train::TowerStep {
+//     nn::Executor& net = context.graph(models::build_model("resnet20", "cifar10", {}));
+//     return [&net](const train::TowerInput& in) -> train::TowerOutput {
+//       const at::Tensor logits = net.forward(in.batch["images"], in.random);
+//       return {.losses = {{"cost", nn::softmax_cross_entropy(logits, in.batch["labels"])}},
+//               .outputs = {{"logits", logits}}};
+//     };
+//   };
+//
+// graph_tower.h has the one that most trainings use: a graph with a loss.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/optim/hyperparameters.h"
+#include "trainyard/train/profile/step_recorder.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+struct TowerInput {
+  const core::NamedTensors& batch;
+  nn::StepRandom random{};         // of this micro-step: what a tower draws should depend on it alone
+  std::string_view cost{};         // which of the trainer's costs is wanted; empty: of one trainer, its only one
+  ThreadRecord* record = nullptr;  // for RecordedPart, where a step is recorded
+
+  // Returns a stream of numbers that depend on `random` and `name` alone, so that a resumed run draws the same.
+  core::RandomStream stream(std::string_view name) const;
+  // Returns `sizes` normal numbers from stream(name): float, on the CPU.
+  at::Tensor normals(at::IntArrayRef sizes, std::string_view name) const;
+};
+
+struct TowerOutput {
+  core::NamedTensors losses;   // scalars. The first, or the one that TowerInput::cost names, is differentiated.
+  core::NamedTensors outputs;  // what callbacks may look at, the main one first; none is kept past the step
+};
+
+using TowerStep = std::function<TowerOutput(const TowerInput&)>;
+
+// A parameter that belongs to the tower itself rather than to a graph in it.
+class TowerParameter {
+ public:
+  // Returns the value as a leaf of autograd, whose gradients go to the trainer. The set must be allocated, which it is
+  // in a step. In inference it wants no gradient, nor does it while it is frozen.
+  const at::Tensor& value();
+  nn::ParameterId id() const { return id_; }
+
+ private:
+  friend class TowerContext;
+  TowerParameter(const nn::BuildContext& context, const nn::ParameterSpec& spec);
+
+  nn::BuildContext context_;
+  nn::ParameterId id_;
+  at::Tensor leaf_;
+};
+
+struct TowerGraphOptions {
+  std::string prefix;  // in front of all names: "generator/"
+  // Says that each step runs the graph once, on all samples of the batch. The trainer then compiles it before the
+  // first step, and ranks agree on its kernels.
+  bool runs_whole_batch = false;
+};
+
+// What a tower function may know and make. It lives as long as the tower. Two things of a tower that have a parameter
+// of one name are an error (kInvalidArgument): give one of them a prefix.
+class TowerContext {
+ public:
+  struct Place {
+    int index = 0, count = 1;  // of this tower, among those of the trainer in this process
+    std::string executor = "auto";
+    nn::BuildContext build{};  // device, dtype, mode, kernels, parameters, gradients
+    const optim::Hyperparameters* hyperparameters = nullptr;
+  };
+  explicit TowerContext(Place place);
+  ~TowerContext();
+  TowerContext(const TowerContext&) = delete;
+  TowerContext& operator=(const TowerContext&) = delete;
+
+  int index() const { return place_.index; }
+  int count() const { return place_.count; }
+  bool first() const { return place_.index == 0; }
+  bool training() const { return place_.build.mode == nn::Mode::kTraining; }
+  at::Device device() const { return place_.build.device; }
+  at::ScalarType dtype() const { return place_.build.dtype; }  // of activations
+  // Returns what tells this tower's own names (summaries, files) from those of others: "" for the first one in
+  // training, "tower1/" for the next, "inference/" for the one that is made for inference. Parameters have the same
+  // names in all of them.
+  std::string name_prefix() const;
+  // Returns the numbers that the trainer keeps by name, to read in a step.
+  const optim::Hyperparameters& hyperparameters() const { return *place_.hyperparameters; }
+  nn::ParameterSet& parameters() const { return *place_.build.parameters; }
+
+  // Makes an executor for a graph, which lives as long as this. A step may run it any number of times.
+  nn::Executor& graph(const nn::Graph& graph, const TowerGraphOptions& options = {});
+  // Makes a parameter. Throws as ParameterSet::declare() does.
+  TowerParameter& parameter(const nn::ParameterSpec& spec);
+
+  // For trainers.
+  struct Graph {
+    std::unique_ptr<nn::Executor> executor;
+    bool runs_whole_batch = false;
+  };
+  const std::vector<Graph>& graphs() const { return graphs_; }
+
+ private:
+  Place place_;
+  std::vector<Graph> graphs_;
+  std::vector<std::unique_ptr<TowerParameter>> own_parameters_;
+};
+
+using TowerFunction = std::function<TowerStep(TowerContext&)>;
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END
