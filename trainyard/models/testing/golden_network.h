@@ -126,7 +126,7 @@ struct Rig {
     set.allocate();
     evaluation = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
     for (const nn::Segment& segment : set.segments()) {
-      set_start(set.value(*set.find(segment.spec.name)), segment.spec.name);
+      set_start(set.value(segment.id), segment.spec.name);
     }
     for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) set_start(set.buffer(i), set.buffer_spec(i).name);
   }

@@ -50,7 +50,7 @@ struct Model {
     for (const Segment& segment : set.segments()) {
       const bool factor = segment.spec.init.kind == Initializer::Kind::kConstant && segment.spec.init.value != 0;
       const double fan_in = static_cast<double>(segment.count) / static_cast<double>(segment.spec.shape[0]);
-      fill(set.value(*set.find(segment.spec.name)), salt + segment.spec.name, factor ? 1 : 0,
+      fill(set.value(segment.id), salt + segment.spec.name, factor ? 1 : 0,
            segment.spec.shape.size() > 1 ? std::sqrt(3 / fan_in) : 0.5);
     }
     for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {

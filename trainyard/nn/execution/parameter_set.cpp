@@ -3,19 +3,26 @@
 #include <numeric>
 #include <utility>
 
+#include <ATen/ops/all.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/logical_not.h>
+#include <ATen/ops/logical_or.h>
+#include <ATen/ops/masked_fill.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/pattern.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 
 namespace trainyard::nn {
 namespace {
 
-constexpr int64_t kAlignment = 16;  // elements
+constexpr int64_t kAlignment = 16;      // elements
+constexpr const char* kMask = ".mask";  // behind a parameter's name, where states hold its mask
 
 std::vector<std::string> names_of(const std::map<std::string, int, std::less<>>& index) {
   std::vector<std::string> names;
@@ -59,7 +66,9 @@ at::Tensor zeros(int64_t count, const at::TensorOptions& options) {
 }  // namespace
 
 ParameterSet::ParameterSet(ParameterSetOptions options)
-    : options_(options), version_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+    : options_(options),
+      version_(std::make_shared<std::atomic<uint64_t>>(0)),
+      dropped_(std::make_shared<std::map<int, at::Tensor>>()) {}
 ParameterSet::ParameterSet(ParameterSet&&) noexcept = default;
 ParameterSet& ParameterSet::operator=(ParameterSet&&) noexcept = default;
 
@@ -71,6 +80,7 @@ ParameterSet ParameterSet::sharing_values(ParameterSet& other) {
   set.values_ = other.values_.variable_data();
   set.gradients_ = zeros(other.total_, other.values_.options());
   set.version_ = other.version_;
+  set.dropped_ = other.dropped_;
   return set;
 }
 
@@ -78,6 +88,7 @@ ParameterSet ParameterSet::clone() const {
   require_allocated(true, "clone");
   ParameterSet set = clone_declarations_and_buffers();
   set.values_ = values_.clone();
+  *set.dropped_ = *dropped_;
   set.gradients_ = gradients_.clone();
   return set;
 }
@@ -143,7 +154,7 @@ void ParameterSet::allocate() {
   require_allocated(false, "allocate");
   segment_of_.resize(declared_.size());
   for (size_t index = declared_.size(); index-- > 0;) {
-    Segment segment{.spec = declared_[index], .offset = total_, .count = 1};
+    Segment segment{.id = {static_cast<int>(index)}, .spec = declared_[index], .offset = total_, .count = 1};
     for (int64_t extent : segment.spec.shape) segment.count *= extent;
     segment_of_[index] = static_cast<int>(segments_.size());
     total_ += (segment.count + kAlignment - 1) / kAlignment * kAlignment;
@@ -176,6 +187,7 @@ void ParameterSet::initialize(uint64_t seed) {
     fill(value({static_cast<int>(index)}), declared_[index].init, declared_[index].name);
   }
   for (const Buffer& buffer : buffers_) fill(buffer.value, buffer.spec.init, buffer.spec.name);
+  apply_masks();
   values_changed();
 }
 
@@ -187,6 +199,19 @@ std::optional<ParameterId> ParameterSet::find(std::string_view name) const {
   const auto found = parameter_index_.find(name);
   if (found == parameter_index_.end()) return std::nullopt;
   return ParameterId{found->second};
+}
+
+std::vector<ParameterId> ParameterSet::matching(const std::string& pattern) const {
+  require_allocated(true, "look for names in");
+  std::vector<ParameterId> ids;
+  for (const Segment& segment : segments_) {
+    if (core::matches_pattern(segment.spec.name, pattern)) ids.push_back(segment.id);
+  }
+  if (!ids.empty()) return ids;
+  throw core::Error(
+      core::ErrorCode::kNotFound,
+      {.problem = fmt::format("no parameter is named as '{}'", pattern),
+       .expected = fmt::format("a pattern of names as '{}'", segments_.empty() ? "" : segments_[0].spec.name)});
 }
 
 std::optional<int> ParameterSet::find_buffer(std::string_view name) const {
@@ -210,6 +235,46 @@ void ParameterSet::set_trainable(ParameterId id, bool trainable) {
   trainable_[static_cast<size_t>(id.index)] = trainable;
   frozen_count_ += trainable ? -1 : 1;
   ++trainable_version_;
+}
+
+void ParameterSet::set_mask(ParameterId id, const at::Tensor& mask) {
+  require_allocated(true, "mask values of");
+  const ParameterSpec& spec = segment(id).spec;
+  if (!values_.is_cpu()) {
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "parameters are not masked on a device yet",
+                                                      .where = spec.name,
+                                                      .expected = "parameters in the host's memory"});
+  }
+  if (!mask.defined()) {
+    dropped_->erase(id.index);
+    return;
+  }
+  if (mask.sizes() != spec.shape) throw shape_error("a mask", spec.name, spec.shape, mask.sizes().vec());
+  const at::Tensor dropped = mask.detach().eq(0).contiguous();
+  if (!dropped.logical_or(mask.eq(1)).all().item<bool>()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a mask has numbers other than 0 and 1",
+                                                          .where = spec.name,
+                                                          .remedy = "compare the numbers first: weight.abs() > 0.01"});
+  }
+  dropped_->insert_or_assign(id.index, dropped);
+  apply_mask(id);
+  values_changed();
+}
+
+at::Tensor ParameterSet::mask(ParameterId id) const {
+  const auto found = dropped_->find(id.index);
+  return found == dropped_->end() ? at::Tensor() : found->second.logical_not();
+}
+
+void ParameterSet::apply_mask(ParameterId id) {
+  if (dropped_->empty()) return;
+  const auto found = dropped_->find(id.index);
+  // Not a product: zero times infinity is not zero.
+  if (found != dropped_->end()) value(id).masked_fill_(found->second, 0);
+}
+
+void ParameterSet::apply_masks() {
+  for (const auto& [index, dropped] : *dropped_) apply_mask({index});
 }
 
 void ParameterSet::require_same_declarations(const ParameterSet& other) const {
@@ -239,23 +304,28 @@ void ParameterSet::copy_from(const ParameterSet& other) {
   other.require_allocated(true, "copy");
   require_same_declarations(other);
   values_.copy_(other.values_);
+  *dropped_ = *other.dropped_;
   for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].value.copy_(other.buffers_[i].value);
   values_changed();
 }
 
 void ParameterSet::save(core::StateWriter& writer) const {
   require_allocated(true, "save");
-  for (size_t index = 0; index < declared_.size(); ++index) {
-    writer.tensor(declared_[index].name, value({static_cast<int>(index)}));
+  for (int index = 0; index < static_cast<int>(declared_.size()); ++index) {
+    const std::string& name = declared_[static_cast<size_t>(index)].name;
+    writer.tensor(name, value({index}));
+    if (const at::Tensor kept = mask({index}); kept.defined()) writer.tensor(name + kMask, kept);
   }
   for (const Buffer& buffer : buffers_) writer.tensor(buffer.spec.name, buffer.value);
 }
 
 void ParameterSet::load(const core::StateReader& reader) {
   require_allocated(true, "load");
-  for (size_t index = 0; index < declared_.size(); ++index) {
-    at::Tensor destination = value({static_cast<int>(index)});
-    reader.tensor(declared_[index].name, destination);
+  for (int index = 0; index < static_cast<int>(declared_.size()); ++index) {
+    const std::string& name = declared_[static_cast<size_t>(index)].name;
+    at::Tensor destination = value({index});
+    reader.tensor(name, destination);
+    if (values_.is_cpu()) set_mask({index}, reader.has(name + kMask) ? reader.tensor(name + kMask) : at::Tensor());
   }
   for (Buffer& buffer : buffers_) reader.tensor(buffer.spec.name, buffer.value);
   values_changed();

@@ -37,6 +37,7 @@ struct ParameterId {
 };
 
 struct Segment {
+  ParameterId id{};
   ParameterSpec spec;
   int64_t offset = 0;  // elements, in values() and gradients()
   int64_t count = 0;   // elements
@@ -81,6 +82,9 @@ class ParameterSet : public core::Stateful {
   const std::vector<Segment>& segments() const { return segments_; }  // by offset
   const Segment& segment(ParameterId id) const;
   std::optional<ParameterId> find(std::string_view name) const;
+  // Returns the parameters that `pattern` names (core::matches_pattern), by offset. Throws kNotFound when there is
+  // none. After allocate().
+  std::vector<ParameterId> matching(const std::string& pattern) const;
   at::Tensor value(ParameterId id) const;              // view, parameter's shape
   at::Tensor gradient(ParameterId id) const;           // view, parameter's shape
   at::Tensor values() const { return values_; }        // [total] dtype
@@ -92,7 +96,7 @@ class ParameterSet : public core::Stateful {
   const BufferSpec& buffer_spec(int index) const { return buffers_[static_cast<size_t>(index)].spec; }
   std::optional<int> find_buffer(std::string_view name) const;
 
-  // Copies values and buffers of `other`, which has the same declarations.
+  // Copies values, masks and buffers of `other`, which has the same declarations.
   void copy_from(const ParameterSet& other);
 
   // Returns a number that grows with every change of values. Caches (packed weights, bf16 copies) are keyed by it.
@@ -111,7 +115,19 @@ class ParameterSet : public core::Stateful {
   // Returns a number that grows with each change that set_trainable() makes. Executors key plans by it.
   uint64_t trainable_version() const { return trainable_version_; }
 
-  // Saves and loads each parameter and buffer under its name.
+  // Holds elements of a parameter at zero, as pruning does: where `mask` is 0 the value is 0 from now on, and after
+  // each update of an optimizer. mask: [parameter's shape], bool or numbers that are 0 or 1; undefined takes the mask
+  // off. Masks belong to the values: sets that share values share them. The slots of an optimizer go on below a mask.
+  // Throws kInvalidArgument for another shape and other numbers, kUnsupported where values are not in the host's
+  // memory. Call it after allocate(), between steps only, while no other thread uses the set.
+  void set_mask(ParameterId id, const at::Tensor& mask);
+  // Returns [parameter's shape] bool, false where the value is held at zero; undefined without a mask.
+  at::Tensor mask(ParameterId id) const;
+  // Writes the zeros of the parameter's mask, if it has one, once more: for who has changed values.
+  void apply_mask(ParameterId id);
+
+  // Saves and loads each parameter and buffer under its name, and a mask as "<parameter>.mask". A state without a mask
+  // takes it off.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -121,6 +137,7 @@ class ParameterSet : public core::Stateful {
     at::Tensor value;  // before allocate(): what was provided, if anything
   };
   ParameterSet clone_declarations_and_buffers() const;
+  void apply_masks();
   void require_allocated(bool wanted, std::string_view operation) const;
   void require_same_declarations(const ParameterSet& other) const;
 
@@ -137,6 +154,8 @@ class ParameterSet : public core::Stateful {
   at::Tensor values_, gradients_;
   int64_t total_ = 0;
   std::shared_ptr<std::atomic<uint64_t>> version_;
+  // By ParameterId, [parameter's shape] bool: true where the value is held at zero. Shared by sets that share values.
+  std::shared_ptr<std::map<int, at::Tensor>> dropped_;
 };
 
 // Fills `tensor` (CPU, float or double, contiguous) as ParameterSet::initialize does for `name`.

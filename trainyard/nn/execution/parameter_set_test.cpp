@@ -1,6 +1,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 
 #include <cmath>
+#include <limits>
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
@@ -171,6 +172,92 @@ TEST(ParameterSet, FreezesAndThawsEachParameter) {
   }
   EXPECT_FALSE(set.trainable(bias)) << "the flags are each set's own";
   EXPECT_EQ(set.trainable_version(), version);
+}
+
+TEST(ParameterSet, FindsParametersByPattern) {
+  ParameterSet set = small_set();
+  EXPECT_EQ(core::code_of([&] { set.matching("*"); }), core::ErrorCode::kInvalidArgument) << "not allocated";
+  set.allocate();
+  for (const Segment& segment : set.segments()) EXPECT_EQ(segment.id, *set.find(segment.spec.name));
+  EXPECT_EQ(set.matching("b.*"), (std::vector<ParameterId>{*set.find("b.bias"), *set.find("b.weight")}));
+  EXPECT_EQ(set.matching("a.weight"), (std::vector<ParameterId>{*set.find("a.weight")}));
+  const std::string message = core::message_of([&] { set.matching("c.*"); }, core::ErrorCode::kNotFound);
+  EXPECT_NE(message.find("no parameter is named as 'c.*'"), std::string::npos) << message;
+}
+
+at::Tensor first_two_columns() {
+  at::Tensor mask = at::full({3, 5}, 1, at::kByte);
+  mask.narrow(1, 0, 2).zero_();
+  return mask;
+}
+
+// Whether the weight has zeros where the mask says so, and nowhere else.
+bool obeys_mask(const ParameterSet& set) {
+  const at::Tensor weight = set.value(*set.find("a.weight"));
+  return weight.narrow(1, 0, 2).eq(0).all().item<bool>() && weight.narrow(1, 2, 3).ne(0).all().item<bool>();
+}
+
+TEST(ParameterSet, HoldsMaskedElementsAtZero) {
+  ParameterSet set = small_set();
+  set.allocate();
+  set.initialize(1);
+  const ParameterId weight = *set.find("a.weight");
+  EXPECT_FALSE(set.mask(weight).defined());
+  const uint64_t version = set.version();
+  set.set_mask(weight, first_two_columns());
+  EXPECT_TRUE(obeys_mask(set));
+  EXPECT_GT(set.version(), version);
+  EXPECT_TRUE(set.mask(weight).equal(first_two_columns().to(at::kBool)));
+  EXPECT_FALSE(set.mask(*set.find("b.bias")).defined());
+  set.initialize(2);
+  EXPECT_TRUE(obeys_mask(set));
+  set.value(weight).fill_(std::numeric_limits<float>::infinity());
+  set.apply_mask(weight);
+  EXPECT_TRUE(obeys_mask(set));
+
+  set.set_mask(weight, {});
+  EXPECT_FALSE(set.mask(weight).defined());
+  set.value(weight).fill_(3);
+  set.apply_mask(weight);
+  EXPECT_FALSE(obeys_mask(set));
+}
+
+TEST(ParameterSet, MasksGoWithTheValues) {
+  ParameterSet set = small_set(), copied = small_set(), loaded = small_set();
+  for (ParameterSet* each : {&set, &copied, &loaded}) {
+    each->allocate();
+    each->initialize(1);
+  }
+  const ParameterId weight = *set.find("a.weight");
+  ParameterSet sharer = ParameterSet::sharing_values(set);
+  set.set_mask(weight, first_two_columns().to(at::kFloat));
+  ParameterSet clone = set.clone();
+  copied.copy_from(set);
+  core::MemoryState masked, free;
+  set.save(masked);
+  EXPECT_EQ(masked.names("a."), (std::vector<std::string>{"a.weight", "a.weight.mask"}));
+  loaded.save(free);
+  loaded.load(masked);
+  for (ParameterSet* each : {&sharer, &clone, &copied, &loaded}) {
+    each->value(weight).fill_(2);
+    each->apply_mask(weight);
+    EXPECT_TRUE(obeys_mask(*each));
+  }
+  clone.set_mask(weight, {});
+  EXPECT_TRUE(set.mask(weight).defined()) << "a clone's masks are its own";
+  loaded.load(free);
+  EXPECT_FALSE(loaded.mask(weight).defined());
+}
+
+TEST(ParameterSet, RefusesMasksThatCannotBe) {
+  ParameterSet set = small_set(), device = small_set({.device = at::kMeta});
+  set.allocate();
+  device.allocate();
+  const ParameterId weight = *set.find("a.weight");
+  const auto message = [&](const at::Tensor& mask) { return core::message_of([&] { set.set_mask(weight, mask); }); };
+  EXPECT_NE(message(at::full({5, 3}, 1, at::kByte)).find("another shape"), std::string::npos);
+  EXPECT_NE(message(at::full({3, 5}, 0.5)).find("other than 0 and 1"), std::string::npos);
+  EXPECT_EQ(core::code_of([&] { device.set_mask(weight, first_two_columns()); }), core::ErrorCode::kUnsupported);
 }
 
 TEST(ParameterSet, SavesAndLoadsEverythingByName) {

@@ -22,7 +22,7 @@ ParameterSet counting_set(const Graph& graph) {
   const auto count = [](const at::Tensor& tensor) {
     for (int64_t i = 0; i < tensor.numel(); ++i) tensor.data_ptr<float>()[i] = static_cast<float>(i);
   };
-  for (const Segment& segment : set.segments()) count(set.value(*set.find(segment.spec.name)));
+  for (const Segment& segment : set.segments()) count(set.value(segment.id));
   for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) count(set.buffer(i));
   return set;
 }

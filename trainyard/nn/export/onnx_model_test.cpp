@@ -30,7 +30,7 @@ struct Numbers {
     executor = make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set});
     set.allocate();
     for (const Segment& segment : set.segments()) {
-      fill(set.value(*set.find(segment.spec.name)), segment.spec.name, -1, 1);
+      fill(set.value(segment.id), segment.spec.name, -1, 1);
     }
     for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
       if (set.buffer(i).scalar_type() == at::kFloat) fill(set.buffer(i), set.buffer_spec(i).name, 0.5F, 1.5F);

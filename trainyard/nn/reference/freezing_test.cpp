@@ -33,7 +33,7 @@ class WrittenOut {
  public:
   explicit WrittenOut(const ParameterSet& set) : buffers_(freezing::buffers_of(set)) {
     for (const Segment& segment : set.segments()) {
-      const ParameterId id = *set.find(segment.spec.name);
+      const ParameterId id = segment.id;
       leaves_[segment.spec.name] = set.value(id).clone().requires_grad_(set.trainable(id));
     }
   }

@@ -65,7 +65,7 @@ Rig::Rig(const std::string& executor_name, const Graph& graph, Mode mode, at::Sc
   // Away from the zeros and ones that many start with, so that a forgotten bias shows; variances stay positive.
   for (const Segment& segment : set.segments()) {
     if (segment.spec.init.kind == Initializer::Kind::kConstant) {
-      add_separated(set.value(*set.find(segment.spec.name)), segment.spec.name);
+      add_separated(set.value(segment.id), segment.spec.name);
     }
   }
   for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
@@ -82,7 +82,7 @@ Rig::Result Rig::run(const at::Tensor& images) {
   sink.finish();
   result.gradients["input"] = leaf.grad();
   for (const Segment& segment : set.segments()) {
-    result.gradients[segment.spec.name] = set.gradient(*set.find(segment.spec.name)).clone();
+    result.gradients[segment.spec.name] = set.gradient(segment.id).clone();
   }
   return result;
 }

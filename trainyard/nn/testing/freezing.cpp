@@ -139,7 +139,7 @@ std::vector<Case> cases() {
 
 void freeze(ParameterSet& set, const std::function<bool(std::string_view)>& is_frozen) {
   for (const Segment& segment : set.segments()) {
-    set.set_trainable(*set.find(segment.spec.name), !is_frozen(segment.spec.name));
+    set.set_trainable(segment.id, !is_frozen(segment.spec.name));
   }
 }
 
@@ -157,7 +157,7 @@ Step step(conformance::Rig& rig, const std::vector<at::Tensor>& images, bool ima
     if (image_gradient) result.image_gradient = leaf.grad();
   }
   for (const Segment& segment : rig.set.segments()) {
-    result.gradients[segment.spec.name] = rig.set.gradient(*rig.set.find(segment.spec.name)).clone();
+    result.gradients[segment.spec.name] = rig.set.gradient(segment.id).clone();
   }
   result.buffers = buffers_of(rig.set);
   return result;

@@ -155,7 +155,7 @@ TEST(Weights, OfAModelAtRandom) {
   // which starts near zero, nothing is left beside what is added.
   for (const nn::Segment& segment : variables.set.segments()) {
     if (segment.spec.init.kind != nn::Initializer::Kind::kConstant) continue;
-    vary(variables.set.value(*variables.set.find(segment.spec.name)), segment.spec.name, -0.3F, 0.3F);
+    vary(variables.set.value(segment.id), segment.spec.name, -0.3F, 0.3F);
   }
   for (int i = 0; i < static_cast<int>(variables.set.buffer_count()); ++i) {
     const at::Tensor buffer = variables.set.buffer(i);

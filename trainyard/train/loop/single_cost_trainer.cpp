@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/core/base/pattern.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/train/loop/training_replicas.h"
@@ -31,13 +30,13 @@ constexpr const char* kFrozen = "trainer/frozen";  // names, with line breaks be
 std::vector<std::string> frozen_in(const nn::ParameterSet& set) {
   std::vector<std::string> names;
   for (const nn::Segment& segment : set.segments()) {
-    if (!set.trainable(*set.find(segment.spec.name))) names.push_back(segment.spec.name);
+    if (!set.trainable(segment.id)) names.push_back(segment.spec.name);
   }
   return names;
 }
 
 void freeze_just(const std::string& names, nn::ParameterSet& set) {
-  for (const nn::Segment& segment : set.segments()) set.set_trainable(*set.find(segment.spec.name), true);
+  for (const nn::Segment& segment : set.segments()) set.set_trainable(segment.id, true);
   std::istringstream lines(names);
   for (std::string name; std::getline(lines, name);) {
     const auto id = set.find(name);
@@ -137,20 +136,10 @@ void SingleCostTrainer::set_trainable(const std::string& pattern, bool trainable
   if (!options_.accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, "parameters cannot be frozen on accelerators yet");
   }
-  bool any = false;
   for (int r = 0; r < options_.replicas; ++r) {
     nn::ParameterSet& set = replicas_->update().parameters(r);
-    for (const nn::Segment& segment : set.segments()) {
-      if (!core::matches_pattern(segment.spec.name, pattern)) continue;
-      set.set_trainable(*set.find(segment.spec.name), trainable);
-      any = true;
-    }
+    for (const nn::ParameterId id : set.matching(pattern)) set.set_trainable(id, trainable);
   }
-  if (any) return;
-  throw Error(ErrorCode::kNotFound,
-              {.problem = fmt::format("no parameter is named as '{}'", pattern),
-               .where = "the parameters of a training",
-               .expected = fmt::format("a pattern of names as '{}'", parameters().segments().front().spec.name)});
 }
 
 std::vector<std::string> SingleCostTrainer::frozen_parameters() {
