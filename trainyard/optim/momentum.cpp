@@ -12,11 +12,12 @@ class Momentum : public Optimizer {
       : Optimizer(parameters, options), velocity_(add_slot("momentum")) {}
 
   std::vector<std::string> hyperparameter_names() const override { return {"momentum", "weight_decay"}; }
-  void apply(const StepState& state) override {
-    flat_update(*this, state, {velocity_}, MomentumFormula<kNesterov>{.momentum = options().momentum});
-  }
 
  private:
+  void update(const StepState& state, const at::Tensor& gradients) override {
+    flat_update(*this, state, gradients, {velocity_}, MomentumFormula<kNesterov>{.momentum = options().momentum});
+  }
+
   at::Tensor velocity_;
 };
 

@@ -1,15 +1,14 @@
 #include "trainyard/optim/optimizer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <ATen/ops/full_like.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/pattern.h"
 #include "trainyard/core/base/registry.h"
+#include "trainyard/optim/complete_gradients.h"
 
 namespace trainyard::optim {
 
@@ -19,28 +18,6 @@ using core::ErrorCode;
 OptimizerRegistry& optimizers() {
   static OptimizerRegistry registry("optimizer");
   return registry;
-}
-
-void OptimizerOptions::validate() const {
-  const auto require = [](bool good, std::string_view what, std::string_view expected, double actual) {
-    if (good) return;
-    throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("{} is not usable", what),
-                                              .expected = std::string(expected),
-                                              .actual = fmt::format("{}", actual)});
-  };
-  require(momentum >= 0 && momentum <= 1, "momentum", "a number in [0, 1]", momentum);
-  require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
-          weight_decay);
-  if (gradient_clip) require(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
-  for (const ParameterGroup& group : groups) {
-    require(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
-            fmt::format("the rate factor of the group '{}'", group.pattern), "a finite number, at least 0",
-            group.rate_factor);
-    if (!group.weight_decay) continue;
-    require(std::isfinite(*group.weight_decay) && *group.weight_decay >= 0,
-            fmt::format("the weight decay of the group '{}'", group.pattern), "a finite number, at least 0",
-            *group.weight_decay);
-  }
 }
 
 Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
@@ -55,36 +32,100 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
                                           .actual = at::toString(values.scalar_type())});
   }
   device_ = device_kernels(values.device());
-  if (device_ != nullptr) parts_ = segment_part_table(parameters);
-  if (device_ != nullptr && !options_.groups.empty()) {
-    throw Error(ErrorCode::kUnsupported, {.problem = "groups of parameters are not updated on a device yet",
-                                          .expected = "parameters in the host's memory, or no groups"});
+  owned_.assign(parameters.segments().size(), options_.parameters.empty());
+  for (const std::string& pattern : options_.parameters) {
+    for_each(pattern, [&](size_t segment) { owned_[segment] = true; });
   }
-  for (const nn::Segment& segment : parameters.segments()) ids_.push_back(*parameters.find(segment.spec.name));
+  if (device_ != nullptr) parts_ = segment_part_table(own_segments(), values.device());
+  if (!options_.groups.empty()) require_host_memory("groups of parameters");
+  if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
   set_groups();
+}
+
+template <typename Visit>
+void Optimizer::for_each(const std::string& pattern, Visit visit) const {
+  const nn::Segment* const first = parameters_->segments().data();
+  for (const nn::ParameterId id : parameters_->matching(pattern)) {
+    visit(static_cast<size_t>(&parameters_->segment(id) - first));
+  }
+}
+
+void Optimizer::require_host_memory(std::string_view what) const {
+  if (device_ == nullptr) return;
+  throw Error(ErrorCode::kUnsupported, {.problem = fmt::format("{} do not work on a device yet", what),
+                                        .where = parameters_->values().device().str(),
+                                        .expected = "parameters in the host's memory"});
+}
+
+std::vector<nn::Segment> Optimizer::own_segments() const {
+  std::vector<nn::Segment> own;
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    if (owned_[i]) own.push_back(parameters_->segments()[i]);
+  }
+  return own;
 }
 
 void Optimizer::set_groups() {
   const std::vector<nn::Segment>& segments = parameters_->segments();
   rate_factors_.assign(segments.size(), 1.0);
-  weight_decays_.clear();
-  for (const nn::Segment& segment : segments) {
-    weight_decays_.push_back(segment.spec.decay ? options_.weight_decay : 0.0);
+  weight_decays_.assign(segments.size(), 0.0);
+  for (size_t i = 0; i < segments.size(); ++i) {
+    if (owned_[i] && segments[i].spec.decay) weight_decays_[i] = options_.weight_decay;
   }
   for (const ParameterGroup& group : options_.groups) {
-    bool any = false;
-    for (size_t i = 0; i < segments.size(); ++i) {
-      if (!core::matches_pattern(segments[i].spec.name, group.pattern)) continue;
-      any = true;
+    for_each(group.pattern, [&](size_t i) {
+      if (!owned_[i]) return;
       rate_factors_[i] = group.rate_factor;
       weight_decays_[i] = group.weight_decay.value_or(segments[i].spec.decay ? options_.weight_decay : 0.0);
-    }
-    if (any) continue;
-    throw Error(ErrorCode::kNotFound,
-                {.problem = fmt::format("no parameter is named as '{}'", group.pattern),
-                 .where = "the groups of an optimizer",
-                 .expected = fmt::format("a pattern of names as '{}'", segments.empty() ? "" : segments[0].spec.name)});
+    });
   }
+  set_regularizers();
+}
+
+void Optimizer::set_regularizers() {
+  const size_t count = parameters_->segments().size();
+  regularizers_.clear();
+  if (std::any_of(weight_decays_.begin(), weight_decays_.end(), [](double decay) { return decay > 0; })) {
+    regularizers_.push_back({.name = "weight_decay", .coefficients = weight_decays_});
+  }
+  for (const RegularizationTerm& term : options_.regularization) {
+    std::vector<double> coefficients(count, 0.0);
+    for_each(term.pattern, [&](size_t i) { coefficients[i] = owned_[i] ? term.coefficient : 0.0; });
+    regularizers_.push_back({.name = term.name, .kind = term.kind, .coefficients = std::move(coefficients)});
+  }
+  l2_rates_.assign(count, 0.0);
+  l1_rates_.assign(count, 0.0);
+  for (const Regularizer& term : regularizers_) {
+    std::vector<double>& rates = term.kind == RegularizationKind::kL1 ? l1_rates_ : l2_rates_;
+    const double times = term.kind == RegularizationKind::kL2 ? 2.0 : 1.0;
+    for (size_t i = 0; i < count; ++i) rates[i] += times * term.coefficients[i];
+  }
+}
+
+void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
+  const at::Tensor values = parameters_->values();
+  if (gradients.sizes() != values.sizes() || gradients.scalar_type() != values.scalar_type() ||
+      gradients.device() != values.device() || !gradients.is_contiguous()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "gradients have another form than the parameters",
+                 .expected = fmt::format("{} x {}", values.numel(), at::toString(values.scalar_type())),
+                 .actual = fmt::format("{} x {}", gradients.numel(), at::toString(gradients.scalar_type()))});
+  }
+  update(state, gradients);
+  gradients_complete_ = false;
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    if (trainable(i)) parameters_->apply_mask(parameters_->segments()[i].id);
+  }
+  parameters_->values_changed();
+}
+
+void Optimizer::complete_gradients(const StepState& state) {
+  if (device_ == nullptr) {
+    complete_on_host(*this, state);
+  } else {
+    complete_on_device(*this, state);
+  }
+  gradients_complete_ = true;
 }
 
 double OptimizerOptions::*Optimizer::field_of(std::string_view name) const {
@@ -118,15 +159,16 @@ at::Tensor Optimizer::slot_view(const Slot& slot, const nn::Segment& segment) co
 
 void Optimizer::save(core::StateWriter& writer) const {
   for (const Slot& slot : slots_) {
-    for (const nn::Segment& segment : parameters_->segments()) {
+    for (const nn::Segment& segment : own_segments()) {
       writer.tensor(segment.spec.name + "." + slot.name, slot_view(slot, segment));
     }
   }
 }
 
 void Optimizer::load(const core::StateReader& reader) {
+  gradients_complete_ = false;
   for (const Slot& slot : slots_) {
-    for (const nn::Segment& segment : parameters_->segments()) {
+    for (const nn::Segment& segment : own_segments()) {
       at::Tensor view = slot_view(slot, segment);
       reader.tensor(segment.spec.name + "." + slot.name, view);
     }

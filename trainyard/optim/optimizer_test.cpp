@@ -14,7 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/random/random.h"
-#include "trainyard/optim/l2_loss.h"
+#include "trainyard/optim/regularization_loss.h"
 
 namespace trainyard::optim {
 namespace {
@@ -168,12 +168,15 @@ TEST_P(OptimizerTest, ASkippedStepLeavesAllBits) {
 TEST_P(OptimizerTest, HasTheSameBitsOnAnyNumberOfThreads) {
   const auto& [name, dtype] = GetParam();
   std::vector<std::vector<char>> results;
-  std::vector<double> l2_losses;
+  std::vector<double> regularization_losses;
   const int threads_before = at::get_num_threads();
   for (const int threads : {1, 2, 3}) {
     at::set_num_threads(threads);
     nn::ParameterSet set = make_set(dtype, 1003);
-    auto optimizer = optimizers().get(name)(set, {.weight_decay = 0.01});
+    auto optimizer = optimizers().get(name)(
+        set, {.weight_decay = 0.01,
+              .regularization = {
+                  {.name = "sparse", .pattern = "*.weight", .kind = RegularizationKind::kL1, .coefficient = 0.02}}});
     StepState state;
     for (int step = 0; step < 5; ++step) {
       state.write({.learning_rate = 0.3, .inverse_loss_scale = 0.7, .step = step});
@@ -181,13 +184,13 @@ TEST_P(OptimizerTest, HasTheSameBitsOnAnyNumberOfThreads) {
       optimizer->apply(state);
     }
     results.push_back(bytes_of(set.values()));
-    l2_losses.push_back(L2Loss(set, 1.0)().item<double>());
+    regularization_losses.push_back(RegularizationLoss(*optimizer)().item<double>());
   }
   at::set_num_threads(threads_before);
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
-  EXPECT_EQ(l2_losses[0], l2_losses[1]);
-  EXPECT_EQ(l2_losses[0], l2_losses[2]);
+  EXPECT_EQ(regularization_losses[0], regularization_losses[1]);
+  EXPECT_EQ(regularization_losses[0], regularization_losses[2]);
 }
 
 TEST_P(OptimizerTest, ContinuesFromItsSavedSlots) {
@@ -268,19 +271,6 @@ TEST(Optimizers, RefusesWhatItCannotDo) {
   EXPECT_THROW(sgd(set, {.gradient_clip = 0.0}), core::Error);
   nn::ParameterSet empty;
   EXPECT_THROW(sgd(empty, {}), core::Error);
-}
-
-TEST(L2Loss, IsTheSumOverDecayedParametersInDouble) {
-  const nn::ParameterSet set = make_set(at::kFloat);
-  double expected = 0;
-  const std::vector<double> values = to_doubles(set.values());
-  for (const nn::Segment& segment : set.segments()) {
-    for (int64_t i = 0; segment.spec.decay && i < segment.count; ++i) {
-      expected += values[static_cast<size_t>(segment.offset + i)] * values[static_cast<size_t>(segment.offset + i)];
-    }
-  }
-  EXPECT_NEAR(L2Loss(set, 0.01)().item<double>(), 0.01 * expected / 2, 1e-9);
-  EXPECT_EQ(L2Loss(set, 0.01)().scalar_type(), at::kDouble);
 }
 
 }  // namespace

@@ -9,8 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {
 namespace {
@@ -18,17 +19,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr double kRate = 0.05;
-
-nn::ParameterSet small_set() {
-  nn::ParameterSet set({.dtype = at::kDouble});
-  for (const char* name : {"body.1.weight", "body.2.weight", "head.weight"}) {
-    set.declare({.name = name, .shape = {3, 7}, .init = nn::Initializer::normal(1.0)});
-  }
-  set.declare({.name = "head.bias", .shape = {5}, .init = nn::Initializer::normal(1.0), .decay = false});
-  set.allocate();
-  set.initialize(3);
-  return set;
-}
 
 struct Trained {
   nn::ParameterSet set = small_set();
@@ -76,7 +66,7 @@ TEST_P(ParameterGroups, HaveARateAndADecayOfTheirOwn) {
        std::map<std::string, double>{{"body.1.weight", 0.02}, {"body.2.weight", 0.5}, {"head.weight", 0.02}}) {
     expected += decay * grouped->value(name).square().sum().item<double>() / 2;
   }
-  EXPECT_NEAR(L2Loss(*grouped->optimizer)().item<double>(), expected, 1e-12);
+  EXPECT_NEAR(RegularizationLoss(*grouped->optimizer)().item<double>(), expected, 1e-12);
 }
 
 TEST_P(ParameterGroups, ANumberThatIsSetCountsFromTheNextUpdate) {

@@ -1,74 +1,121 @@
-#include "trainyard/optim/l2_loss.h"
+#include "trainyard/optim/regularization_loss.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
-#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros.h>
 
 namespace trainyard::optim {
 namespace {
 
-// In eight lanes, which the compiler may keep in vector registers: the order of the additions is part of the result.
-template <typename T>
-double sum_of_squares(const T* values, int64_t count) {
+// Returns the sum of measure(w). In eight lanes, which the compiler may keep in vector registers: the order of the
+// additions is part of the result.
+template <typename T, typename Measure>
+double sum_of(const T* values, int64_t count, Measure measure) {
   constexpr int64_t kLanes = 8;
   std::array<double, kLanes> lanes{};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const auto value = static_cast<double>(values[i + lane]);
-      lanes[static_cast<size_t>(lane)] += value * value;
+      lanes[static_cast<size_t>(lane)] += measure(static_cast<double>(values[i + lane]));
     }
   }
   double sum = 0;
   for (const double lane : lanes) sum += lane;
-  for (; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (; i < count; ++i) sum += measure(static_cast<double>(values[i]));
   return sum;
+}
+
+template <typename Measure>
+double sum_of(const at::Tensor& values, const SegmentPart& part, Measure measure) {
+  if (values.scalar_type() == at::kDouble) {
+    return sum_of(values.const_data_ptr<double>() + part.begin, part.count, measure);
+  }
+  return sum_of(values.const_data_ptr<float>() + part.begin, part.count, measure);
+}
+
+constexpr auto kSquare = [](double value) { return value * value; };
+constexpr auto kAbsolute = [](double value) { return std::abs(value); };
+
+// What a term's coefficient is times: the sums of |w| or of w^2.
+double factor_of(RegularizationKind kind) {
+  return kind == RegularizationKind::kL2Half ? 0.5 : 1.0;
 }
 
 }  // namespace
 
-L2Loss::L2Loss(const nn::ParameterSet& parameters, double weight_decay)
-    : parameters_(&parameters),
-      parts_(segment_part_table(parameters)),
-      device_(device_kernels(parameters.values().device())) {
-  decays_ = {weight_decay};
-  if (device_ != nullptr) return;
-  decays_.clear();
-  for (int p = 0; p < parts_.count; ++p) decays_.push_back(parts_.data()[p].decays == 0 ? 0 : weight_decay);
-}
-
-L2Loss::L2Loss(const Optimizer& optimizer) : L2Loss(optimizer.parameters(), optimizer.options().weight_decay) {
-  if (device_ != nullptr) return;
+RegularizationLoss::RegularizationLoss(const Optimizer& optimizer)
+    : parameters_(&optimizer.parameters()),
+      parts_(segment_part_table(optimizer.own_segments(), optimizer.parameters().values().device())),
+      device_(optimizer.device()) {
   const std::vector<nn::Segment>& segments = parameters_->segments();
-  for (int p = 0; p < parts_.count; ++p) {
-    const int64_t begin = parts_.data()[p].begin;
-    const auto behind = std::partition_point(segments.begin(), segments.end(),
-                                             [begin](const nn::Segment& segment) { return segment.offset <= begin; });
-    decays_[static_cast<size_t>(p)] = optimizer.weight_decay(static_cast<size_t>(behind - segments.begin()) - 1);
+  for (const Optimizer::Regularizer& regularizer : optimizer.regularizers()) {
+    Term& term = terms_.emplace_back(Term{.name = regularizer.name, .kind = regularizer.kind, .coefficients = {}});
+    if (device_ != nullptr) {
+      term.coefficients = {optimizer.options().weight_decay};
+      continue;
+    }
+    for (int p = 0; p < parts_.count; ++p) {
+      const int64_t begin = parts_.data()[p].begin;
+      const auto behind = std::partition_point(segments.begin(), segments.end(),
+                                               [begin](const nn::Segment& segment) { return segment.offset <= begin; });
+      term.coefficients.push_back(regularizer.coefficients[static_cast<size_t>(behind - segments.begin()) - 1]);
+    }
   }
 }
 
-at::Tensor L2Loss::operator()() const {
+std::vector<double> RegularizationLoss::on_host() const {
+  const auto applies = [this](bool absolute, size_t part) {
+    return std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
+      return (term.kind == RegularizationKind::kL1) == absolute && term.coefficients[part] != 0;
+    });
+  };
   const at::Tensor values = parameters_->values();
-  if (device_ != nullptr) return device_->sum_of_decayed_squares(values, parts_).mul_(decays_[0] / 2);
-  const SegmentPart* const parts = parts_.data();
-  std::vector<double> sums(static_cast<size_t>(parts_.count));
+  const auto count = static_cast<size_t>(parts_.count);
+  std::vector<double> squares(count), absolutes(count);
   at::parallel_for(0, parts_.count, 16, [&](int64_t first, int64_t last) {
-    for (int64_t p = first; p < last; ++p) {
-      const SegmentPart& part = parts[p];
-      if (decays_[static_cast<size_t>(p)] == 0) continue;
-      sums[static_cast<size_t>(p)] = values.scalar_type() == at::kDouble
-                                         ? sum_of_squares(values.const_data_ptr<double>() + part.begin, part.count)
-                                         : sum_of_squares(values.const_data_ptr<float>() + part.begin, part.count);
+    for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
+      const SegmentPart& part = parts_.data()[p];
+      if (applies(false, p)) squares[p] = sum_of(values, part, kSquare);
+      if (applies(true, p)) absolutes[p] = sum_of(values, part, kAbsolute);
     }
   });
-  double loss = 0;
-  for (size_t p = 0; p < sums.size(); ++p) loss += decays_[p] * sums[p] / 2;
-  return at::scalar_tensor(loss, at::kDouble);
+  std::vector<double> losses;
+  for (const Term& term : terms_) {
+    const std::vector<double>& sums = term.kind == RegularizationKind::kL1 ? absolutes : squares;
+    double loss = 0;
+    for (size_t p = 0; p < count; ++p) loss += term.coefficients[p] * sums[p] * factor_of(term.kind);
+    losses.push_back(loss);
+  }
+  return losses;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> RegularizationLoss::by_term() const {
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  if (device_ != nullptr) {
+    for (const Term& term : terms_) {
+      all.emplace_back(term.name, device_->sum_of_decayed_squares(parameters_->values(), parts_)
+                                      .mul_(term.coefficients[0] * factor_of(term.kind)));
+    }
+    return all;
+  }
+  const std::vector<double> losses = on_host();
+  for (size_t t = 0; t < terms_.size(); ++t) {
+    all.emplace_back(terms_[t].name, at::scalar_tensor(losses[t], at::kDouble));
+  }
+  return all;
+}
+
+at::Tensor RegularizationLoss::operator()() const {
+  const auto all = by_term();
+  if (all.empty()) return at::zeros({}, parameters_->values().options().dtype(at::kDouble));
+  at::Tensor total = all[0].second;
+  for (size_t t = 1; t < all.size(); ++t) total.add_(all[t].second);
+  return total;
 }
 
 }  // namespace trainyard::optim

@@ -1,6 +1,12 @@
-// The weight decay term of the loss, as it is reported.
+// The regularization's part of the loss, as it is reported: weight decay and the terms of
+// OptimizerOptions::regularization.
+//
+//   const RegularizationLoss loss(*optimizer);
+//   for (const auto& [name, value] : loss.by_term()) ...    // {"weight_decay", [] float64}, ...
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -14,22 +20,28 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
-class L2Loss {
+class RegularizationLoss {
  public:
-  // `parameters` is allocated and outlives it. Throws kUnsupported as device_kernels() does.
-  L2Loss(const nn::ParameterSet& parameters, double weight_decay);
-  // Takes the weight decay that each segment of the optimizer has now. On devices, which have no groups, it is the same
-  // for all decayed parameters.
-  explicit L2Loss(const Optimizer& optimizer);
+  // Takes the terms and coefficients that the optimizer has now; frozen parameters count, too. The optimizer's
+  // parameters outlive it.
+  explicit RegularizationLoss(const Optimizer& optimizer);
 
-  // weight_decay * sum over decayed parameters of w^2 / 2, in double: [] float64 on their device. The same bits on any
-  // number of threads.
+  // Return the sum of all terms, and each under its name, of the values as they are: [] float64 on their device. The
+  // same bits on any number of threads.
   at::Tensor operator()() const;
+  std::vector<std::pair<std::string, at::Tensor>> by_term() const;
 
  private:
+  struct Term {
+    std::string name;
+    RegularizationKind kind = RegularizationKind::kL2Half;
+    // By part, 0 where the term does not apply. On a device, which knows from its parts where there is some: one.
+    std::vector<double> coefficients;
+  };
+  std::vector<double> on_host() const;  // by term
+
   const nn::ParameterSet* parameters_;
-  // On the CPU: by part, 0 where there is no decay. On a device, which knows from its parts where there is some: one.
-  std::vector<double> decays_;
+  std::vector<Term> terms_;
   SegmentPartTable parts_;
   const DeviceKernels* device_;  // null on the CPU
 };

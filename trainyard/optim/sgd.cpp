@@ -10,7 +10,10 @@ class Sgd : public Optimizer {
  public:
   Sgd(nn::ParameterSet& parameters, const OptimizerOptions& options) : Optimizer(parameters, options) {}
 
-  void apply(const StepState& state) override { flat_update(*this, state, {}, SgdFormula{}); }
+ private:
+  void update(const StepState& state, const at::Tensor& gradients) override {
+    flat_update(*this, state, gradients, {}, SgdFormula{});
+  }
 };
 
 const core::Registration kSgd(optimizers(), "sgd", [](nn::ParameterSet& parameters, const OptimizerOptions& options) {

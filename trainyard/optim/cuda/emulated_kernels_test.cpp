@@ -16,8 +16,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/regularization_loss.h"
 #include "trainyard/optim/step/device_kernels.h"
 
 namespace trainyard::optim::cuda {
@@ -43,7 +43,7 @@ void expect_follows_the_cpu(const std::string& name, const Formula& formula, at:
   const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.01, .gradient_clip = 0.75};
   nn::ParameterSet here = make_set(dtype), there = make_set(dtype);
   const auto optimizer = optimizers().get(name)(here, options);
-  const SegmentPartTable parts = segment_part_table(there);
+  const SegmentPartTable parts = segment_part_table(there.segments(), at::kCPU);
   const std::array slots = {at::zeros_like(there.values())};
   StepState state;
   for (int step = 0; step < 4; ++step) {
@@ -78,8 +78,10 @@ TEST(CudaEmulation, UpdatesFollowTheCpu) {
 TEST(CudaEmulation, SumsOfSquaresAreTheL2Losss) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     nn::ParameterSet set = make_set(dtype);
-    const double total = kernels().sum_of_decayed_squares(set.values(), segment_part_table(set)).item<double>();
-    EXPECT_NEAR(total / 2, L2Loss(set, 1.0)().item<double>(), 1e-9 * total);
+    const double total =
+        kernels().sum_of_decayed_squares(set.values(), segment_part_table(set.segments(), at::kCPU)).item<double>();
+    const auto optimizer = optimizers().get("sgd")(set, {.weight_decay = 1.0});
+    EXPECT_NEAR(total / 2, RegularizationLoss(*optimizer)().item<double>(), 1e-9 * total);
   }
 }
 

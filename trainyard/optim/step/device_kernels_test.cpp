@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/loss_scaler.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/regularization_loss.h"
 
 namespace trainyard::optim {
 namespace {
@@ -98,9 +98,41 @@ TEST_F(DeviceKernelsTest, GetTheNumbersOfAStep) {
   EXPECT_EQ(calls().fields, (std::vector<std::vector<double>>{{0.5, 0.25, 7, 1}}));
 }
 
-TEST_F(DeviceKernelsTest, GetTheL2Loss) {
-  EXPECT_EQ(L2Loss(set_, 0.5)().device(), device_);
+TEST_F(DeviceKernelsTest, GetTheRegularizationLoss) {
+  const auto optimizer = optimizers().get("sgd")(set_, {.weight_decay = 0.5});
+  EXPECT_EQ(RegularizationLoss(*optimizer)().device(), device_);
   EXPECT_EQ(calls().part_counts, (std::vector<int>{3}));
+  EXPECT_EQ(RegularizationLoss(*optimizers().get("sgd")(set_, {}))().device(), device_) << "of no terms";
+}
+
+TEST_F(DeviceKernelsTest, GetThePartsOfAnOptimizersOwnParametersOnly) {
+  const auto optimizer = optimizers().get("sgd")(set_, {.parameters = {"b.*"}});
+  optimizer->apply(StepState(device_));
+  ASSERT_EQ(calls().updates.size(), 1u);
+  EXPECT_EQ(calls().updates[0].parts->count, 2);
+}
+
+TEST_F(DeviceKernelsTest, GetCompleteGradientsWithoutScaleAndDecay) {
+  const auto optimizer = optimizers().get("sgd")(set_, {.weight_decay = 0.5});
+  const StepState state(device_);
+  optimizer->complete_gradients(state);
+  optimizer->apply(state);
+  optimizer->apply(state);
+  ASSERT_EQ(calls().updates.size(), 2u);
+  EXPECT_EQ(calls().updates[0].decay, 0);
+  EXPECT_FALSE(calls().updates[0].fields.is_same(state.tensor()));
+  EXPECT_EQ(calls().updates[1].decay, 0.5);
+  EXPECT_TRUE(calls().updates[1].fields.is_same(state.tensor()));
+}
+
+TEST_F(DeviceKernelsTest, AreNotAskedForWhatTheyDoNotKnow) {
+  const RegularizationTerm term{.name = "sparse", .pattern = "*", .kind = RegularizationKind::kL1, .coefficient = 0.1};
+  for (const OptimizerOptions& options :
+       {OptimizerOptions{.groups = {{.pattern = "*"}}}, OptimizerOptions{.regularization = {term}}}) {
+    const core::Error error = core::thrown_by([&] { optimizers().get("sgd")(set_, options); });
+    EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported);
+    EXPECT_TRUE(core::says(error, "do not work on a device yet")) << error.what();
+  }
 }
 
 TEST_F(DeviceKernelsTest, LookForInfiniteGradientsOnlyWhereTheScaleMoves) {

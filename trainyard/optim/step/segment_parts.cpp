@@ -19,12 +19,12 @@ std::vector<SegmentPart> cut_segments(const std::vector<nn::Segment>& segments, 
   return parts;
 }
 
-SegmentPartTable segment_part_table(const nn::ParameterSet& set) {
-  const std::vector<SegmentPart> parts = cut_segments(set.segments());
+SegmentPartTable segment_part_table(const std::vector<nn::Segment>& segments, at::Device device) {
+  const std::vector<SegmentPart> parts = cut_segments(segments);
   const auto bytes = static_cast<int64_t>(parts.size() * sizeof(SegmentPart));
   const at::Tensor host = at::empty({bytes}, at::kByte);
   if (bytes > 0) std::memcpy(host.mutable_data_ptr(), parts.data(), static_cast<size_t>(bytes));
-  return {.bytes = host.to(set.values().device()), .count = static_cast<int>(parts.size())};
+  return {.bytes = host.to(device), .count = static_cast<int>(parts.size())};
 }
 
 }  // namespace trainyard::optim

@@ -18,13 +18,13 @@ inline constexpr int64_t kPartElements = 16384;  // 64 KiB of floats: some hundr
 
 std::vector<SegmentPart> cut_segments(const std::vector<nn::Segment>& segments, int64_t part_elements = kPartElements);
 
-// The same parts in the memory where the set lies, as bytes, for kernels. The set is allocated.
+// The same parts in the memory of a device, as bytes, for kernels.
 struct SegmentPartTable {
   at::Tensor bytes;
   int count = 0;
   const SegmentPart* data() const { return static_cast<const SegmentPart*>(bytes.const_data_ptr()); }
 };
-SegmentPartTable segment_part_table(const nn::ParameterSet& set);
+SegmentPartTable segment_part_table(const std::vector<nn::Segment>& segments, at::Device device);
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

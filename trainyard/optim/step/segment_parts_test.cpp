@@ -37,7 +37,7 @@ TEST(SegmentParts, TableHoldsWhatWasCut) {
   set.declare({.name = "a", .shape = {kPartElements + 5}});
   set.declare({.name = "b", .shape = {3}, .decay = false});
   set.allocate();
-  const SegmentPartTable table = segment_part_table(set);
+  const SegmentPartTable table = segment_part_table(set.segments(), at::kCPU);
   ASSERT_EQ(table.count, 3);
   EXPECT_EQ(table.data()[0].count, 3);  // the last declared comes first
   EXPECT_EQ(table.data()[0].decays, 0);

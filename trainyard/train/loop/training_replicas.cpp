@@ -138,11 +138,9 @@ const TowerStep& SingleCostTrainer::Replicas::inference_tower() {
 
 void SingleCostTrainer::Replicas::report_l2_loss() {
   const optim::Optimizer& optimizer = *update_->optimizer(0);
-  bool decays = false;
-  for (size_t i = 0; i < optimizer.parameters().segments().size(); ++i) decays |= optimizer.weight_decay(i) > 0;
   l2_of_values_.reset();
   l2_loss_ = at::Tensor();
-  if (decays) l2_of_values_.emplace(optimizer);
+  if (!optimizer.regularizers().empty()) l2_of_values_.emplace(optimizer);
 }
 
 void SingleCostTrainer::Replicas::obey(const optim::Hyperparameters& hyperparameters) {

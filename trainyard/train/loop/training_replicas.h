@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/optim/l2_loss.h"
 #include "trainyard/optim/loss_scaler.h"
+#include "trainyard/optim/regularization_loss.h"
 #include "trainyard/optim/step/step_state.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/profile/step_recorder.h"
@@ -122,7 +122,7 @@ class SingleCostTrainer::Replicas {
   at::Tensor aten_random_;                     // before this step, with foreign modules
   double learning_rate_ = 0;                   // of this step
   std::optional<RunMemory> memory_;            // once prepared
-  std::optional<optim::L2Loss> l2_of_values_;  // with weight decay
+  std::optional<optim::RegularizationLoss> l2_of_values_;  // with weight decay
   at::Tensor l2_loss_;                         // [] float64 of the values before the last update
   // Seconds that replica 0 spent in its update. Written by its thread; read after all replicas have met.
   double update_seconds_ = 0;

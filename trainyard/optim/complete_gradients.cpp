@@ -1,0 +1,56 @@
+#include "trainyard/optim/complete_gradients.h"
+
+#include <cstdint>
+
+#include <ATen/TensorOperators.h>
+
+#include "trainyard/optim/flat_update.h"
+#include "trainyard/optim/optimizer.h"
+
+namespace trainyard::optim {
+namespace {
+
+template <typename T>
+void complete(const Optimizer& optimizer, const StepState& state) {
+  using flat_update_internal::Scalars;
+  const T* const values = optimizer.parameters().values().const_data_ptr<T>();
+  T* const gradients = optimizer.parameters().gradients().mutable_data_ptr<T>();
+  flat_update_internal::for_each_range<T>(
+      optimizer, state, false, [&](const Scalars<T>& scalars, int64_t first, int64_t last) {
+        // One loop for all: who completes gradients makes a pass more than needed in any case.
+        for (int64_t i = first; i < last; ++i) {
+          gradients[i] = flat_update_internal::whole_gradient<true>(gradients[i], values[i], scalars);
+        }
+      });
+}
+
+}  // namespace
+
+void complete_on_host(const Optimizer& optimizer, const StepState& state) {
+  if (optimizer.parameters().values().scalar_type() == at::kDouble) {
+    complete<double>(optimizer, state);
+  } else {
+    complete<float>(optimizer, state);
+  }
+}
+
+void complete_on_device(const Optimizer& optimizer, const StepState& state) {
+  const nn::ParameterSet& set = optimizer.parameters();
+  const at::Tensor inverse_scale = state.tensor()[StepState::kInverseLossScale];
+  for (size_t i = 0; i < set.segments().size(); ++i) {
+    if (!optimizer.owns(i)) continue;
+    const nn::ParameterId id = set.segments()[i].id;
+    at::Tensor gradient = set.gradient(id);
+    gradient.mul_(inverse_scale);
+    const double decay = optimizer.l2_rate(i) * optimizer.weight_decay_factor();
+    if (decay > 0) gradient.add_(set.value(id), decay);
+  }
+}
+
+at::Tensor unscaled_fields(const StepState& state) {
+  at::Tensor fields = state.tensor().clone();
+  fields[StepState::kInverseLossScale].fill_(1.0);
+  return fields;
+}
+
+}  // namespace trainyard::optim

@@ -1,0 +1,23 @@
+// How Optimizer::complete_gradients() is computed.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/optim/step/step_state.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::optim {
+
+class Optimizer;
+
+// Completes the gradients of the optimizer's parameters in place: by the loops of flat_update.h in the host's memory,
+// by plain operators, which wait for nothing, on a device.
+void complete_on_host(const Optimizer& optimizer, const StepState& state);
+void complete_on_device(const Optimizer& optimizer, const StepState& state);
+
+// Returns a copy of StepState::tensor() whose inverse loss scale is 1.
+at::Tensor unscaled_fields(const StepState& state);
+
+}  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

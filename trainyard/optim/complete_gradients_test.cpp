@@ -1,0 +1,139 @@
+// apply() after complete_gradients() against apply() alone, and the complete gradients against their definition.
+#include "trainyard/optim/complete_gradients.h"
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/testing/small_set.h"
+
+namespace trainyard::optim {
+namespace {
+
+OptimizerOptions everything() {
+  return {.momentum = 0.8,
+          .weight_decay = 0.02,
+          .gradient_clip = 0.75,
+          .groups = {{.pattern = "body.2.*", .rate_factor = 0.25, .weight_decay = 0.5}},
+          .parameters = {"body.*", "head.weight"},
+          .regularization = {{.name = "l2", .pattern = "body.1.*", .coefficient = 0.03},
+                             {.name = "l1", .pattern = "*", .kind = RegularizationKind::kL1, .coefficient = 0.05}}};
+}
+
+class CompleteGradients : public testing::TestWithParam<std::tuple<std::string, at::ScalarType>> {};
+
+TEST_P(CompleteGradients, AreAppliedAsTheOthersAre) {
+  const auto& [name, dtype] = GetParam();
+  nn::ParameterSet plain_set = small_set(dtype), set = small_set(dtype);
+  const auto plain = optimizers().get(name)(plain_set, everything()),
+             optimizer = optimizers().get(name)(set, everything());
+  for (Optimizer* each : {plain.get(), optimizer.get()}) each->set_weight_decay_factor(2);
+  const double allowed = dtype == at::kFloat ? 1e-7 : 1e-15;
+  StepState state;
+  for (int64_t step = 0; step < 10; ++step) {
+    const bool skipped = step == 6;
+    state.write({.learning_rate = 0.05, .inverse_loss_scale = 1.0 / 8, .step = step, .found_inf = skipped});
+    for (nn::ParameterSet* each : {&plain_set, &set}) {
+      each->set_trainable(*set.find("body.1.weight"), step != 3);
+      each->gradients().copy_(plain_set.values().sub(0.25).mul(16));
+      if (skipped) each->gradients().narrow(0, 0, 40).fill_(std::numeric_limits<double>::infinity());
+    }
+    plain->apply(state);
+    // Every third step goes without, after which nothing may be left behind.
+    if (step % 3 != 2) optimizer->complete_gradients(state);
+    EXPECT_EQ(optimizer->gradients_complete(), step % 3 != 2);
+    optimizer->apply(state);
+    EXPECT_FALSE(optimizer->gradients_complete());
+    ASSERT_LE((set.values() - plain_set.values()).abs().max().item<double>(), allowed) << step;
+    for (size_t s = 0; s < plain->slots().size(); ++s) {
+      ASSERT_LE((optimizer->slots()[s].values - plain->slots()[s].values).abs().max().item<double>(), allowed) << step;
+    }
+  }
+}
+
+TEST_P(CompleteGradients, AreThoseOfTheWholeLoss) {
+  const auto& [name, dtype] = GetParam();
+  nn::ParameterSet set = small_set(dtype);
+  const auto optimizer = optimizers().get(name)(set, everything());
+  optimizer->set_weight_decay_factor(2);
+  set.set_trainable(*set.find("body.1.weight"), false);
+  set.gradients().fill_(4);
+  StepState state;
+  state.write({.learning_rate = 0.05, .inverse_loss_scale = 1.0 / 8});
+  optimizer->complete_gradients(state);
+  const auto expect = [&](const char* parameter, const at::Tensor& expected) {
+    const at::Tensor actual = set.gradient(*set.find(parameter)).to(at::kDouble);
+    EXPECT_LE((actual - expected).abs().max().item<double>(), dtype == at::kFloat ? 1e-6 : 1e-15) << parameter;
+  };
+  const auto value = [&](const char* parameter) { return set.value(*set.find(parameter)).to(at::kDouble); };
+  expect("body.2.weight", 0.5 + 2 * (0.5 * value("body.2.weight") + 0.05 * value("body.2.weight").sign()));
+  expect("head.weight", 0.5 + 2 * (0.02 * value("head.weight") + 0.05 * value("head.weight").sign()));
+  expect("body.1.weight", value("body.1.weight").mul(0).add(4));  // frozen
+  expect("head.bias", value("head.bias").mul(0).add(4));          // another optimizer's
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CompleteGradients,
+                         testing::Combine(testing::Values("sgd", "momentum", "nesterov"),
+                                          testing::Values(at::kFloat, at::kDouble)),
+                         [](const auto& tested) {
+                           return std::get<0>(tested.param) + "_" + at::toString(std::get<1>(tested.param));
+                         });
+
+// The operators for devices work on any memory.
+TEST(CompleteGradientsOf, ADeviceAreTheSame) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    nn::ParameterSet set = small_set(dtype), there = small_set(dtype);
+    const OptimizerOptions options{.weight_decay = 0.125, .parameters = {"body.*", "head.bias"}};
+    const auto optimizer = optimizers().get("sgd")(set, options), device = optimizers().get("sgd")(there, options);
+    StepState state;
+    state.write({.learning_rate = 0.05, .inverse_loss_scale = 0.25, .step = 4, .found_inf = true});
+    for (nn::ParameterSet* each : {&set, &there}) each->gradients().copy_(set.values().cos());
+    complete_on_host(*optimizer, state);
+    complete_on_device(*device, state);
+    EXPECT_LE((set.gradients() - there.gradients()).abs().max().item<double>(), 1e-7);
+    EXPECT_GT((set.gradients() - set.values().cos()).abs().max().item<double>(), 0.1);
+    const at::Tensor fields = unscaled_fields(state);
+    EXPECT_EQ(fields[StepState::kInverseLossScale].item<double>(), 1);
+    EXPECT_EQ(fields[StepState::kLearningRate].item<double>(), 0.05);
+    EXPECT_EQ(fields[StepState::kFoundInf].item<double>(), 1);
+    EXPECT_EQ(state.read().inverse_loss_scale, 0.25);
+  }
+}
+
+TEST(CompleteGradientsOf, AnOptimizerAreForgottenOnLoading) {
+  nn::ParameterSet set = small_set();
+  const auto optimizer = optimizers().get("momentum")(set, {});
+  core::MemoryState saved;
+  optimizer->save(saved);
+  optimizer->complete_gradients(StepState());
+  optimizer->load(saved);
+  EXPECT_FALSE(optimizer->gradients_complete());
+}
+
+TEST(ApplyWithForeignGradients, TakesThoseOfAnotherSet) {
+  nn::ParameterSet set = small_set(), same = small_set(), other = small_set();
+  const auto optimizer = optimizers().get("nesterov")(set, everything()),
+             own = optimizers().get("nesterov")(same, everything());
+  StepState state;
+  state.write({.learning_rate = 0.05});
+  set.gradients().fill_(100);
+  same.gradients().fill_(0.5);
+  other.gradients().fill_(0.5);
+  optimizer->apply(state, other.gradients());
+  own->apply(state);
+  EXPECT_TRUE(set.values().equal(same.values()));
+  EXPECT_EQ(core::code_of([&] { optimizer->apply(state, other.gradients().narrow(0, 0, 16)); }),
+            core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(core::code_of([&] { optimizer->apply(state, other.gradients().to(at::kFloat)); }),
+            core::ErrorCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace trainyard::optim

@@ -1,0 +1,119 @@
+// Optimizers of a part of the parameters, and parameters with masks.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/testing/small_set.h"
+
+namespace trainyard::optim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void step(nn::ParameterSet& set, const std::vector<Optimizer*>& optimizers, int64_t number) {
+  StepState state;
+  state.write({.learning_rate = 0.05, .step = number});
+  set.gradients().copy_(set.values().sub(0.25));
+  for (Optimizer* optimizer : optimizers) optimizer->apply(state);
+}
+
+at::Tensor value(const nn::ParameterSet& set, const std::string& name) {
+  return set.value(*set.find(name));
+}
+
+TEST(OptimizerParameters, OthersAreLeftAlone) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    nn::ParameterSet set = small_set(dtype), whole = small_set(dtype), start = small_set(dtype);
+    const OptimizerOptions all{.momentum = 0.8, .weight_decay = 0.1};
+    OptimizerOptions part = all;
+    part.parameters = {"body.*", "head.bias"};
+    const auto optimizer = optimizers().get("nesterov")(set, part), every = optimizers().get("nesterov")(whole, all);
+    for (int i = 0; i < 5; ++i) {
+      step(set, {optimizer.get()}, i);
+      step(whole, {every.get()}, i);
+    }
+    for (const char* name : {"body.1.weight", "body.2.weight", "head.bias"}) {
+      EXPECT_TRUE(value(set, name).equal(value(whole, name))) << name;
+    }
+    EXPECT_TRUE(value(set, "head.weight").equal(value(start, "head.weight")));
+    EXPECT_FALSE(value(whole, "head.weight").equal(value(start, "head.weight")));
+    // It does not count what another one regularizes.
+    const double expected = 0.05 * (value(set, "body.1.weight").to(at::kDouble).square().sum() +
+                                    value(set, "body.2.weight").to(at::kDouble).square().sum())
+                                       .item<double>();
+    EXPECT_NEAR(RegularizationLoss(*optimizer)().item<double>(), expected, 1e-12);
+  }
+}
+
+TEST(OptimizerParameters, TwoOptimizersTrainAndSaveSideBySide) {
+  nn::ParameterSet set = small_set(), whole = small_set(), resumed = small_set();
+  const OptimizerOptions all{.momentum = 0.8};
+  OptimizerOptions body = all, head = all;
+  body.parameters = {"body.*"};
+  head.parameters = {"head.*"};
+  const auto make = [](nn::ParameterSet& of, const OptimizerOptions& options) {
+    return optimizers().get("momentum")(of, options);
+  };
+  const auto first = make(set, body), second = make(set, head), every = make(whole, all);
+  for (int i = 0; i < 5; ++i) {
+    step(set, {first.get(), second.get()}, i);
+    step(whole, {every.get()}, i);
+  }
+  EXPECT_TRUE(set.values().equal(whole.values()));
+
+  core::MemoryState both, own;
+  first->save(both);
+  second->save(both);
+  second->save(own);
+  EXPECT_THAT(own.names(), ElementsAre("head.bias.momentum", "head.weight.momentum"));
+  EXPECT_THAT(both.names(), ElementsAre("body.1.weight.momentum", "body.2.weight.momentum", "head.bias.momentum",
+                                        "head.weight.momentum"));
+  resumed.copy_from(set);
+  const auto third = make(resumed, all);
+  third->load(both);
+  step(resumed, {third.get()}, 5);
+  step(whole, {every.get()}, 5);
+  EXPECT_TRUE(resumed.values().equal(whole.values()));
+}
+
+TEST(OptimizerParameters, APatternMustNameSome) {
+  nn::ParameterSet set = small_set();
+  EXPECT_THAT(core::message_of(
+                  [&] {
+                    optimizers().get("sgd")(set, {.parameters = {"body.*", "tail.*"}});
+                  },
+                  core::ErrorCode::kNotFound),
+              HasSubstr("no parameter is named as 'tail.*'"));
+}
+
+TEST(OptimizerMasks, MaskedElementsStayZeroAfterEachUpdate) {
+  for (const std::string& name : optimizers().names()) {
+    nn::ParameterSet set = small_set(), free = small_set();
+    const nn::ParameterId id = *set.find("body.2.weight");
+    const at::Tensor mask = set.value(id).gt(0);
+    set.set_mask(id, mask);
+    const auto optimizer = optimizers().get(name)(set, {}), other = optimizers().get(name)(free, {});
+    for (int i = 0; i < 3; ++i) {
+      step(set, {optimizer.get()}, i);
+      step(free, {other.get()}, i);
+      EXPECT_TRUE(set.value(id).equal(free.value(id).mul(mask))) << name;
+    }
+    EXPECT_TRUE(value(set, "head.weight").equal(value(free, "head.weight"))) << name;
+    set.set_mask(id, {});
+    step(set, {optimizer.get()}, 3);
+    EXPECT_TRUE(set.value(id).ne(0).all().item<bool>()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::optim
