@@ -34,7 +34,7 @@ Value block(nn::GraphBuilder& b, const std::string& name, Value x, int64_t chann
 }
 
 nn::Graph build(const models::ModelOptions& options) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = "my_net"});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = "my_net"});
   Value x = b.convolution("stem", b.input(), {.out_channels = 16, .kernel = 3, .padding = nn::Padding::all(1)});
   x = block(b, "one", b.activation("stem.relu", b.batch_norm("stem.norm", x)), 32, 2);
   x = block(b, "two", x, 64, 2);

@@ -21,7 +21,7 @@ namespace nn = trainyard::nn;
 namespace train = trainyard::train;
 
 nn::Graph build(const models::ModelOptions& options) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = "consumer_net"});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = "consumer_net"});
   auto x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = nn::Padding::all(1)});
   x = b.activation("relu", b.batch_norm("bn", x));
   return b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = options.num_classes}));

@@ -89,7 +89,8 @@ void move_from_zero(nn::ParameterSet& set, const nn::Graph& graph) {
 
 struct Case {
   std::string model;
-  int64_t image_size, batch;
+  nn::Size2d image_size;
+  int64_t batch;
   bool randomness = false;
 };
 
@@ -143,7 +144,7 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
     auto* const dropout = std::get_if<nn::Dropout>(&node.op);
     if (dropout != nullptr && !randomness) dropout->drop = 0;
   }
-  const at::Tensor images = noise({batch, 3, size, size});
+  const at::Tensor images = noise({batch, 3, size.height, size.width});
   // Both algorithms, not the one that is faster on this machine.
   Replica direct("cpu", graph, at::kFloat, nn::ConvolutionPolicy::kDirect);
   Replica winograd("cpu", graph, at::kFloat, nn::ConvolutionPolicy::kWinograd);
@@ -162,11 +163,11 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ZooOnCpuPlan,
-                         ::testing::Values(Case{"resnet50_v1.5", 64, 4}, Case{"mobilenet_v2", 64, 4},
+                         ::testing::Values(Case{"resnet50_v1.5", 64, 4}, Case{"mobilenet_v2", {64, 96}, 4},
                                            Case{"densenet121", 64, 4}, Case{"inception_v3", 107, 8},
-                                           Case{"torchvision/alexnet", 96, 4, true}, Case{"vgg11_bn", 32, 4, true},
-                                           Case{"convnext_tiny", 64, 2, true}, Case{"swin_t", 64, 2, true},
-                                           Case{"vit_b_16", 32, 2}),
+                                           Case{"torchvision/alexnet", {127, 96}, 4, true},
+                                           Case{"vgg11_bn", 32, 4, true}, Case{"convnext_tiny", 64, 2, true},
+                                           Case{"swin_t", 64, 2, true}, Case{"vit_b_16", {32, 48}, 2}),
                          name_of_case);
 
 // Norms with weights, shifts and statistics that differ by channel, as training leaves them.
@@ -208,7 +209,7 @@ TEST_P(FrozenZoo, LogitsAgreeWithTheReferenceInDouble) {
   const auto direct = make("cpu", at::kFloat, values, nn::ConvolutionPolicy::kDirect);
   const auto sixteen = make("cpu", at::kBFloat16, values);
 
-  const at::Tensor images = noise({batch, 3, size, size}).to(at::kBFloat16).to(at::kFloat);
+  const at::Tensor images = noise({batch, 3, size.height, size.width}).to(at::kBFloat16).to(at::kFloat);
   const at::Tensor expected = exact->forward(images.to(at::kDouble), {});
   const auto error_of = [&](nn::Executor& executor) {
     return norm_of(executor.forward(images, {}).to(at::kDouble) - expected) / norm_of(expected);

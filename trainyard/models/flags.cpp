@@ -1,6 +1,46 @@
 #include "trainyard/models/flags.h"
 
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/models/registry/model_registry.h"
+
 namespace trainyard::models {
+namespace {
+
+// Returns 0 for what is no number from 1 to kLongestImageSide.
+int64_t parse_side(std::string_view text) {
+  int64_t side = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), side);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole && side >= 1 && side <= kLongestImageSide ? side : 0;
+}
+
+}  // namespace
+
+nn::Size2d parse_image_size(std::string_view text) {
+  const size_t by = text.find('x');
+  const int64_t height = parse_side(text.substr(0, by));
+  const int64_t width = by == std::string_view::npos ? height : parse_side(text.substr(by + 1));
+  if (height > 0 && width > 0) return {height, width};
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "--image_size is no size of images",
+                     .expected = fmt::format("N or HxW, as in 224 or 160x192, each 1 to {} pixels", kLongestImageSide),
+                     .actual = std::string(text)});
+}
+
+void declare_image_size_flag(core::FlagTable& table, const char* group, const std::string& unset) {
+  table
+      .text("image_size", std::nullopt, "height and width of the images in pixels: N for both, or HxW; unset: " + unset)
+      .group(group);
+}
+
+nn::Size2d read_image_size(const core::FlagValues& values) {
+  if (!values.given("image_size")) return 0;
+  return parse_image_size(values.text("image_size"));
+}
 
 void declare_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Model";

@@ -16,7 +16,7 @@ constexpr nn::Size2d kRow7{1, 7}, kColumn7{7, 1}, kRow3{1, 3}, kColumn3{3, 1};
 class Network {
  public:
   Network(const ModelOptions& options, const std::string& name)
-      : b_({.image = {3, options.image_size, options.image_size},
+      : b_({.image = options.image_shape(),
             .name = name,
             .batch_norm = {.epsilon = 1e-3, .decay = 0.99, .scale = false}}) {}
 

@@ -43,9 +43,8 @@ inline Value append_dense(nn::GraphBuilder& b, const std::string& name, Value x,
 
 // Returns a builder with the BatchNormalization of the ResNets and DenseNets.
 inline nn::GraphBuilder builder(const ModelOptions& options, const std::string& name) {
-  return nn::GraphBuilder({.image = {3, options.image_size, options.image_size},
-                           .name = name,
-                           .batch_norm = {.epsilon = 1.001e-5, .decay = 0.99}});
+  return nn::GraphBuilder(
+      {.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = 1.001e-5, .decay = 0.99}});
 }
 
 // Returns keras.applications' `application` as the model "keras/<name>". Keras has no training recipe, so the model

@@ -47,9 +47,5 @@ inline nn::GraphBuilder::Value append_linear(nn::GraphBuilder& b, const std::str
   return relu ? b.activation(name + ".relu", x) : x;
 }
 
-inline nn::Shape square_image(const ModelOptions& options) {
-  return {3, options.image_size, options.image_size};
-}
-
 }  // namespace trainyard::models
 TRAINYARD_EXPORT_END

@@ -52,7 +52,47 @@ std::string unknown_model_remedy(const std::string& name, DatasetFamily family) 
   return longer.empty() ? "`trainyard models` lists the models" : "did you mean one of " + longer + "?";
 }
 
+bool builds_at(const ModelInfo& info, int64_t side) try {
+  info.build({.num_classes = 1, .image_size = side});
+  return true;
+} catch (const core::Error& error) {
+  if (error.code() != core::ErrorCode::kInvalidArgument) throw;
+  return false;
+}
+
+core::Error refused_size(const ModelInfo& info, nn::Size2d size, std::string expected) {
+  return {core::ErrorCode::kInvalidArgument,
+          {.problem = fmt::format("model {} cannot have images of {}", info.name, image_size_text(size)),
+           .expected = std::move(expected),
+           .remedy = fmt::format("pass another --image_size; without it, the model's own is {}",
+                                 image_size_text(info.image_size))}};
+}
+
+void check_image_size(const ModelInfo& info, nn::Size2d size) {
+  const auto fits = [](int64_t side) { return side >= 1 && side <= kLongestImageSide; };
+  if (!fits(size.height) || !fits(size.width)) {
+    throw refused_size(info, size, fmt::format("height and width of 1 to {} pixels", kLongestImageSide));
+  }
+  const int64_t multiple = info.image_size_multiple;
+  if (size.height % multiple == 0 && size.width % multiple == 0) return;
+  throw refused_size(info, size, fmt::format("height and width that are multiples of {}", multiple));
+}
+
 }  // namespace
+
+std::string image_size_text(nn::Size2d size) {
+  return fmt::format("{}x{}", size.height, size.width);
+}
+
+int64_t smallest_image_side(const ModelInfo& info) {
+  // In multiples; what is larger than a size that a model can have, the model can have, too.
+  int64_t too_small = 0, enough = info.image_size / info.image_size_multiple;
+  while (enough - too_small > 1) {
+    const int64_t middle = (too_small + enough) / 2;
+    (builds_at(info, middle * info.image_size_multiple) ? enough : too_small) = middle;
+  }
+  return enough * info.image_size_multiple;
+}
 
 std::string_view family_name(DatasetFamily family) {
   return family == DatasetFamily::kImagenet ? "imagenet" : "cifar10";
@@ -120,17 +160,28 @@ std::vector<std::string> model_names(DatasetFamily family) {
 }
 
 nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options) {
-  if (options.num_classes <= 0 || options.num_classes > kMaxClasses || options.image_size < 0) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "a model needs at least one class and an image size that is not negative",
-                       .where = name,
-                       .expected = fmt::format("1 to {} classes", kMaxClasses),
-                       .actual = fmt::format("{} classes, image size {}", options.num_classes, options.image_size)});
+  if (options.num_classes <= 0 || options.num_classes > kMaxClasses) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a model needs at least one class",
+                                                          .where = name,
+                                                          .expected = fmt::format("1 to {} classes", kMaxClasses),
+                                                          .actual = fmt::format("{} classes", options.num_classes)});
   }
   const ModelInfo& info = find_model(name, dataset);
   ModelOptions complete = options;
-  if (complete.image_size == 0) complete.image_size = info.image_size;
-  return info.build(complete);
+  if (complete.image_size == nn::Size2d(0)) complete.image_size = info.image_size;
+  check_image_size(info, complete.image_size);
+  try {
+    return info.build(complete);
+  } catch (const core::Error& error) {
+    const nn::Size2d size = complete.image_size;
+    const bool own = size == nn::Size2d(info.image_size);
+    if (own || error.code() != core::ErrorCode::kInvalidArgument || !builds_at(info, info.image_size)) throw;
+    const int64_t smallest = smallest_image_side(info);
+    if (size.height >= smallest && size.width >= smallest) throw;
+    throw refused_size(
+        info, size,
+        fmt::format("at least {}, of which a pixel is left before the classifier", image_size_text(smallest)));
+  }
 }
 
 }  // namespace trainyard::models

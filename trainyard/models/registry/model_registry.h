@@ -40,10 +40,19 @@ struct DatasetInfo {
 const DatasetInfo& find_dataset(std::string_view name);
 std::vector<std::string> dataset_names();
 
+// The most that a side of an image may have, in pixels.
+inline constexpr int64_t kLongestImageSide = 16384;
+
 struct ModelOptions {
   int64_t num_classes = 1000;
-  int64_t image_size = 0;  // height and width; 0: the model's own
+  nn::Size2d image_size = 0;  // pixels; 0: the model's own. Builders get one that is not 0: call build_model()
+
+  // Returns the shape of one image, [3, height, width].
+  nn::Shape image_shape() const { return {3, image_size.height, image_size.width}; }
 };
+
+// Returns "160x192": height, then width, as --image_size takes them.
+std::string image_size_text(nn::Size2d size);
 
 // How a model's own learning rate falls, where the user gives none: epochs and factors of the first rate.
 struct DefaultSchedule {
@@ -57,13 +66,14 @@ struct DefaultSchedule {
 struct ModelInfo {
   std::string name;
   DatasetFamily family = DatasetFamily::kImagenet;
-  std::string equals;  // the network elsewhere that this is: "torchvision resnet18"; empty: none
-  int64_t image_size = 224;
+  std::string equals;               // the network elsewhere that this is: "torchvision resnet18"; empty: none
+  int64_t image_size = 224;         // height and width where the options name none
+  int64_t image_size_multiple = 1;  // what height and width must be multiples of
   int64_t default_batch_size = 32;  // per device
   DefaultSchedule schedule;
   // How names begin of what published weights have beside this network: auxiliary classifiers.
   std::vector<std::string> auxiliary;
-  std::function<nn::Graph(const ModelOptions&)> build;  // gets an image_size that is not 0: call build_model()
+  std::function<nn::Graph(const ModelOptions&)> build;
 };
 
 // Adds a model. Throws kInvalidArgument: `Model "NAME" is already registered for dataset "DATASET"`.
@@ -83,8 +93,12 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset);
 std::vector<std::string> model_names(DatasetFamily family);
 
 // Finds a model and builds its graph. Throws as find_model() does, and kInvalidArgument for options that the model
-// cannot have.
+// cannot have; for an image size it names those that the model can have.
 nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options);
+
+// Returns the smallest height and width of a square image that the model can have, in pixels. Builds its graph a few
+// times to find out.
+int64_t smallest_image_side(const ModelInfo& info);
 
 }  // namespace trainyard::models
 TRAINYARD_EXPORT_END

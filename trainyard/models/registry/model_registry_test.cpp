@@ -10,7 +10,7 @@ namespace trainyard::models {
 namespace {
 
 nn::Graph tiny(const ModelOptions& options) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = "tiny"});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = "tiny"});
   return b.build(b.linear("fc", b.flatten("flatten", b.input()), {.out_features = options.num_classes}));
 }
 
@@ -44,7 +44,7 @@ TEST(ModelRegistry, NamesWhatIsWrong) {
   EXPECT_EQ(core::message_of([] { find_model("trivial", "cifar-10"); }),
             "Invalid dataset name: cifar-10; did you mean 'cifar10'?");
   EXPECT_EQ(core::message_of([] { build_model("trivial", "cifar10", {.num_classes = 0}); }).substr(0, 41),
-            "a model needs at least one class and an i");
+            "a model needs at least one class: trivial");
   EXPECT_EQ(core::code_of([] { build_model("resnet50", "imagenet", {.num_classes = int64_t{1} << 62}); }),
             core::ErrorCode::kInvalidArgument);
 }
@@ -97,9 +97,47 @@ TEST(Zoo, EveryModelBuildsForItsClassesAndSizes) {
       const nn::Graph graph = build_model(name, family_name(family), {.num_classes = 7});
       EXPECT_EQ(graph.output_shape(), nn::Shape{7}) << name;
       EXPECT_EQ(graph.input_shape()[1], find_model(name, family_name(family)).image_size) << name;
-      const nn::Graph other = build_model(name, family_name(family), {.num_classes = 7, .image_size = 128});
-      EXPECT_EQ(other.input_shape(), (nn::Shape{3, 128, 128})) << name;
+      const nn::Graph other = build_model(name, family_name(family), {.num_classes = 7, .image_size = {128, 160}});
+      EXPECT_EQ(other.input_shape(), (nn::Shape{3, 128, 160})) << name;
+      EXPECT_EQ(other.output_shape(), nn::Shape{7}) << name;
     }
+  }
+}
+
+// Each size between the smallest and the model's own, and none below: what a search by halves takes for granted.
+TEST(Zoo, TheSmallestImageIsTheOneThatStillHasAPixel) {
+  const auto smallest = [](const char* name) { return smallest_image_side(find_model(name, "imagenet")); };
+  EXPECT_EQ(smallest("inception_v3"), 75);  // which Keras' demands, too
+  EXPECT_EQ(smallest("keras/inception_v3"), 75);
+  EXPECT_EQ(smallest("inception3"), 75);
+  EXPECT_EQ(smallest("vgg16"), 32);  // five times halved
+  EXPECT_EQ(smallest("torchvision/vgg16"), 32);
+  EXPECT_EQ(smallest("convnext_tiny"), 32);
+  EXPECT_EQ(smallest("torchvision/alexnet"), 63);
+  EXPECT_EQ(smallest("vit_b_16"), 16);
+  EXPECT_EQ(smallest("resnet18"), 1);
+  EXPECT_EQ(smallest("lenet"), 4);
+  for (const char* name : {"inception_v3", "overfeat", "densenet121", "nasnet", "squeezenet1_1"}) {
+    for (int64_t side = 1; side <= 128; ++side) {
+      const auto build = [&] { build_model(name, "imagenet", {.num_classes = 7, .image_size = side}); };
+      EXPECT_EQ(core::code_of(build) != core::ErrorCode::kInvalidArgument, side >= smallest(name)) << name << side;
+    }
+  }
+}
+
+TEST(Zoo, ARefusedSizeSaysWhichOnesAModelCanHave) {
+  const auto refused = [](const char* name, nn::Size2d size) {
+    return core::message_of([&] { build_model(name, "imagenet", {.num_classes = 7, .image_size = size}); },
+                            core::ErrorCode::kInvalidArgument);
+  };
+  EXPECT_EQ(refused("inception_v3", {74, 299}),
+            "model inception_v3 cannot have images of 74x299: expected at least 75x75, of which a pixel is left before "
+            "the classifier; pass another --image_size; without it, the model's own is 299x299");
+  EXPECT_EQ(refused("vit_b_16", {96, 100}),
+            "model vit_b_16 cannot have images of 96x100: expected height and width that are multiples of 16; pass "
+            "another --image_size; without it, the model's own is 224x224");
+  for (const nn::Size2d size : {nn::Size2d{0, 224}, {224, -1}, {kLongestImageSide + 1, 224}}) {
+    EXPECT_NE(refused("resnet18", size).find("height and width of 1 to 16384 pixels"), std::string::npos);
   }
 }
 

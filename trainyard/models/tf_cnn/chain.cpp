@@ -3,7 +3,7 @@
 namespace trainyard::models::tf_cnn {
 
 Chain::Chain(const ModelOptions& options, const std::string& name, Options chain)
-    : builder_({.image = square_image(options), .name = name, .batch_norm = benchmark_norm()}),
+    : builder_({.image = options.image_shape(), .name = name, .batch_norm = benchmark_norm()}),
       chain_(chain),
       classes_(options.num_classes),
       top_(builder_.input()) {}

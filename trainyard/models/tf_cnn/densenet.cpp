@@ -22,7 +22,7 @@ Value append(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t ch
 }
 
 nn::Graph build(const std::string& name, int layers, int64_t growth, const ModelOptions& options) {
-  nn::GraphBuilder b({.image = square_image(options), .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   nn::Convolution first = benchmark_convolution(16, 3);
   first.bias = true;
   Value x = b.convolution("conv0", b.input(), first);

@@ -7,7 +7,7 @@ namespace trainyard::models {
 namespace {
 
 nn::Graph build_lenet(const ModelOptions& options) {
-  nn::GraphBuilder b({.image = square_image(options), .name = "lenet"});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = "lenet"});
   const auto stage = [&b](const std::string& number, nn::GraphBuilder::Value x, int64_t channels) {
     nn::Convolution convolution = benchmark_convolution(channels, 5);
     convolution.bias = true;

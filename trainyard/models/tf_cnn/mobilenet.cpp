@@ -39,7 +39,7 @@ nn::Graph build(const ModelOptions& options) {
   constexpr std::array<Stage, 7> kStages{
       {{16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}}};
   nn::GraphBuilder b(
-      {.image = square_image(options), .name = "mobilenet", .batch_norm = {.epsilon = 1e-3, .decay = 0.997}});
+      {.image = options.image_shape(), .name = "mobilenet", .batch_norm = {.epsilon = 1e-3, .decay = 0.997}});
   Value x = append(b, "conv", b.input(), benchmark_convolution(32, 3, 2));
   int number = 0;
   for (const Stage& stage : kStages) {

@@ -69,7 +69,7 @@ class Nasnet {
  public:
   Nasnet(const NasnetConfig& config, const ModelOptions& options)
       : config_(config),
-        b_({.image = square_image(options), .name = config.name, .batch_norm = config.norm}),
+        b_({.image = options.image_shape(), .name = config.name, .batch_norm = config.norm}),
         all_cells_(config.cells + 2 + (config.imagenet ? 2 : 0)) {}
 
   nn::Graph build(int64_t classes) {
@@ -154,10 +154,11 @@ class Nasnet {
 
   // The input before the cell's, in the size and channels of the cell.
   Value matched(const std::string& prefix, Value before, Value x, int64_t filters) {
-    if (b_.shape(before)[1] != b_.shape(x)[1]) {
+    const nn::Shape &past = b_.shape(before), &now = b_.shape(x);
+    if (past[1] != now[1] || past[2] != now[2]) {
       return factorized_reduction(prefix, b_.activation(prefix + ".relu", before), filters);
     }
-    return b_.shape(before)[0] == filters ? before : relu_convolution(prefix, before, filters);
+    return past[0] == filters ? before : relu_convolution(prefix, before, filters);
   }
 
   Value operate(const std::string& prefix, Value x, const Operation& operation, int64_t filters, int64_t stride,

@@ -66,7 +66,7 @@ Value block_v2(nn::GraphBuilder& b, const std::string& prefix, Value x, const st
 }
 
 nn::Graph build(const Config& config, const ModelOptions& options) {
-  nn::GraphBuilder b({.image = square_image(options), .name = config.name, .batch_norm = {.decay = 0.997}});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = config.name, .batch_norm = {.decay = 0.997}});
   Value x = b.convolution("conv1", b.input(), resnet_convolution(64, 7, 2));
   if (config.version == 1) x = b.activation("relu", b.batch_norm("bn1", x));
   x = b.max_pool("maxpool", x, {.kernel = 3, .stride = 2, .padding = nn::Padding::same()});

@@ -62,7 +62,7 @@ Value preactivated_bottleneck(nn::GraphBuilder& b, const std::string& prefix, Va
 }
 
 nn::Graph build_resnet(const ResnetConfig& config, const ModelOptions& options) {
-  nn::GraphBuilder b({.image = square_image(options), .name = config.name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = config.name});
   Value x = convolution_norm(b, "conv1", "bn1", b.input(), resnet_convolution(64, 7, 2));
   x = b.activation("relu", x);
   const nn::Padding padding = config.version == Version::kV15 ? nn::Padding::all(1) : nn::Padding::same();

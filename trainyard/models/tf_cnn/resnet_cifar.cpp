@@ -43,7 +43,7 @@ Value preactivated_block(nn::GraphBuilder& b, const std::string& prefix, Value x
 }
 
 nn::Graph build_resnet(const std::string& name, int blocks, bool preactivated, const ModelOptions& options) {
-  nn::GraphBuilder b({.image = square_image(options), .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   Value x = convolution_norm(b, "", 1, b.input(), benchmark_convolution(16, 3));
   if (preactivated) x = b.activation("relu1", x);
   int64_t channels = 16;

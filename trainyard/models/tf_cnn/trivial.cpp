@@ -6,7 +6,7 @@ namespace trainyard::models {
 namespace {
 
 nn::Graph build_trivial(const ModelOptions& options) {
-  nn::GraphBuilder b({.image = square_image(options), .name = "trivial"});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = "trivial"});
   auto x = b.flatten("flatten", b.input());
   x = append_linear(b, "affine0", x, 1, true);
   x = append_linear(b, "affine1", x, 4096, true);

@@ -7,7 +7,7 @@ namespace trainyard::models::torchvision {
 namespace {
 
 nn::Graph build(const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   const auto convolution = [&b](int place, Value x, nn::Convolution op) {
     x = b.convolution(fmt::format("features.{}", place), x, with_default_start(op, b.shape(x)[0]));
     return b.activation(fmt::format("features.{}", place + 1), x);

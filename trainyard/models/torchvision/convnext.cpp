@@ -38,7 +38,7 @@ Value append_block(nn::GraphBuilder& b, const std::string& prefix, Value x, doub
 }
 
 nn::Graph build(const ConvnextConfig& config, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   const auto halve = [](int64_t channels, int64_t size) {
     return with_start({.out_channels = channels, .kernel = size, .stride = size});
   };

@@ -33,7 +33,7 @@ Value dense_layer(nn::GraphBuilder& b, const std::string& prefix, Value x, int64
 }
 
 nn::Graph build(const DensenetConfig& config, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   Value x = b.convolution("features.conv0", b.input(), convolution(config.stem, 7, 2));
   x = b.activation("features.relu0", b.batch_norm("features.norm0", x));
   x = b.max_pool("features.pool0", x, {.kernel = 3, .stride = 2, .padding = nn::Padding::all(1)});

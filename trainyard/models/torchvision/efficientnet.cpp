@@ -50,8 +50,7 @@ Value append_block(nn::GraphBuilder& b, const std::string& prefix, Value x, cons
 }
 
 nn::Graph build(const EfficientnetConfig& config, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b(
-      {.image = {3, options.image_size, options.image_size}, .name = name, .batch_norm = {.epsilon = config.epsilon}});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = config.epsilon}});
   Value x =
       append_conv_norm(b, "features.0", b.input(), centred_convolution(config.stages[0].in, 3, 2), Function::kSilu);
   const int blocks = std::accumulate(config.stages.begin(), config.stages.end(), 0,

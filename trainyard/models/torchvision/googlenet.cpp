@@ -29,8 +29,7 @@ Value inception(nn::GraphBuilder& b, const std::string& name, Value x, const Mod
 }
 
 nn::Graph build(const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b(
-      {.image = {3, options.image_size, options.image_size}, .name = name, .batch_norm = {.epsilon = 1e-3}});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = 1e-3}});
   const nn::Pool halving{.kernel = 3, .stride = 2, .ceil_mode = true};
   Value x = append(b, "conv1", b.input(), centred_convolution(64, 7, 2));
   x = append(b, "conv2", b.max_pool("maxpool1", x, halving), centred_convolution(64, 1));

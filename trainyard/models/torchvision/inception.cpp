@@ -98,8 +98,7 @@ Value mixed_e(nn::GraphBuilder& b, const std::string& name, Value x) {
 }
 
 nn::Graph build(const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b(
-      {.image = {3, options.image_size, options.image_size}, .name = name, .batch_norm = {.epsilon = 1e-3}});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = 1e-3}});
   const nn::Pool pool{.kernel = 3, .stride = 2};
   Value x = append(b, "Conv2d_1a_3x3", b.input(), valid(32, 3, 2));
   x = append(b, "Conv2d_2a_3x3", x, valid(32, 3));

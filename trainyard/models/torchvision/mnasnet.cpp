@@ -30,8 +30,7 @@ Value inverted_residual(nn::GraphBuilder& b, const std::string& prefix, Value x,
 nn::Graph build(const ModelOptions& options, const std::string& name) {
   constexpr std::array<Stack, 6> kStacks{
       {{24, 3, 2, 3, 3}, {40, 5, 2, 3, 3}, {80, 5, 2, 6, 3}, {96, 3, 1, 6, 2}, {192, 5, 2, 6, 4}, {320, 3, 1, 6, 1}}};
-  nn::GraphBuilder b(
-      {.image = {3, options.image_size, options.image_size}, .name = name, .batch_norm = {.decay = 0.9997}});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = {.decay = 0.9997}});
   Value x = append(b, "layers", 0, b.input(), centred_convolution(32, 3, 2), true);
   x = append(b, "layers", 3, x, centred_convolution(32, 3, 1, 32), true);
   x = append(b, "layers", 6, x, centred_convolution(16, 1), false);

@@ -29,7 +29,7 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
   };
   constexpr std::array<Stage, 7> kStages{
       {{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}}};
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   int place = 0;
   const auto next = [&place] { return fmt::format("features.{}", place++); };
   Value x = append_conv_norm(b, next(), b.input(), centred_convolution(32, 3, 2), Function::kRelu6);

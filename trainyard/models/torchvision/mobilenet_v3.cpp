@@ -37,9 +37,7 @@ Value append_block(nn::GraphBuilder& b, const std::string& prefix, Value x, cons
 
 nn::Graph build(const std::vector<Block>& blocks, int64_t hidden, const ModelOptions& options,
                 const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size},
-                      .name = name,
-                      .batch_norm = {.epsilon = 1e-3, .decay = 0.99}});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = 1e-3, .decay = 0.99}});
   int place = 0;
   const auto next = [&place] { return fmt::format("features.{}", place++); };
   Value x = append_conv_norm(b, next(), b.input(), centred_convolution(16, 3, 2), kHs);

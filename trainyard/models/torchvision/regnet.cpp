@@ -30,7 +30,7 @@ Value block(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t wid
 }
 
 nn::Graph build(const RegnetConfig& config, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   Value x = append_conv_norm(b, "stem", b.input(), centred_convolution(32, 3, 2), Function::kRelu);
   for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
     for (int i = 0; i < config.blocks[stage]; ++i) {

@@ -51,7 +51,7 @@ Value block(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t cha
 }
 
 nn::Graph build(const ResnetConfig& config, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   Value x = convolution_norm(b, "", 1, b.input(), centred_convolution(64, 7, 2));
   x = b.max_pool("maxpool", b.activation("relu", x), {.kernel = 3, .stride = 2, .padding = nn::Padding::all(1)});
   for (int stage = 0; stage < 4; ++stage) {

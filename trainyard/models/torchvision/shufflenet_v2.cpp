@@ -39,7 +39,7 @@ Value unit(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t chan
 
 nn::Graph build(const ModelOptions& options, const std::string& name) {
   constexpr std::array<int, 3> kUnits{4, 8, 4};
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   Value x = b.activation("conv1.2", append(b, "conv1", 0, b.input(), centred_convolution(24, 3, 2)));
   x = b.max_pool("maxpool", x, {.kernel = 3, .stride = 2, .padding = nn::Padding::all(1)});
   for (int stage = 0; stage < 3; ++stage) {

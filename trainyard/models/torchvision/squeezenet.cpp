@@ -24,7 +24,7 @@ Value fire(nn::GraphBuilder& b, int place, Value x, int64_t squeezed, int64_t ex
 }
 
 nn::Graph build(const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   const nn::Pool halving{.kernel = 3, .stride = 2, .ceil_mode = true};
   nn::Convolution first = convolution(64, 3);
   first.stride = 2;

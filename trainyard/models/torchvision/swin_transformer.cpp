@@ -42,7 +42,7 @@ Value append_block(nn::GraphBuilder& b, const std::string& prefix, Value x, cons
 }
 
 nn::Graph build(const SwinConfig& config, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   nn::Convolution stem = with_default_start({.out_channels = config.channels, .kernel = 4, .stride = 4}, 3);
   Value x = b.layer_norm("features.0.2", b.convolution("features.0.0", b.input(), stem), {});
   const int blocks = config.blocks[0] + config.blocks[1] + config.blocks[2] + config.blocks[3];

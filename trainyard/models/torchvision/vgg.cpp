@@ -12,7 +12,7 @@ namespace {
 using Convolutions = std::array<int, 5>;  // in each stage
 
 nn::Graph build(const Convolutions& convolutions, bool norm, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   int place = 0;  // in torchvision's Sequential
   const auto next = [&place] { return fmt::format("features.{}", place++); };
   Value x = b.input();

@@ -64,7 +64,7 @@ Value append_last_layer(nn::GraphBuilder& b, const std::string& prefix, Value x,
 }
 
 nn::Graph build(const TransformerConfig& config, const ModelOptions& options, const std::string& name) {
-  nn::GraphBuilder b({.image = {3, options.image_size, options.image_size}, .name = name});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name});
   const double inputs = static_cast<double>(3 * config.patch * config.patch);
   Value x = b.convolution("conv_proj", b.input(),
                           {.out_channels = config.channels,
@@ -80,12 +80,16 @@ nn::Graph build(const TransformerConfig& config, const ModelOptions& options, co
       b.linear("heads.head", x, {.out_features = options.num_classes, .weight_init = nn::Initializer::zeros()}));
 }
 
-const ModelRegistration kBase16(model(
-    "vit_b_16",
-    [](const ModelOptions& options, const std::string& name) {
-      return build({.patch = 16, .channels = 768, .heads = 12, .hidden = 3072, .layers = 12}, options, name);
-    },
-    kRateWithoutNorm));
+ModelInfo transformer(const std::string& name, const TransformerConfig& config) {
+  ModelInfo info = model(
+      name, [config](const ModelOptions& options, const std::string& graph) { return build(config, options, graph); },
+      kRateWithoutNorm);
+  info.image_size_multiple = config.patch;
+  return info;
+}
+
+const ModelRegistration kBase16(transformer("vit_b_16",
+                                            {.patch = 16, .channels = 768, .heads = 12, .hidden = 3072, .layers = 12}));
 
 }  // namespace
 }  // namespace trainyard::models::torchvision
