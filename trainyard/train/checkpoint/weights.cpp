@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <utility>
@@ -37,6 +38,19 @@ std::vector<std::pair<std::string, at::Tensor>> variables(const nn::ParameterSet
 
 using Pairs = std::vector<std::pair<at::Tensor, const formats::StoredTensor*>>;
 
+// Returns the grid of an embedding that must be interpolated, with the file's patches in it.
+std::optional<PositionGrid> grid_to_interpolate(const formats::StoredTensor& stored, const at::Tensor& tensor,
+                                                const std::vector<PositionGrid>& positions) {
+  const auto found = std::find_if(positions.begin(), positions.end(),
+                                  [&](const PositionGrid& grid) { return grid.parameter == stored.name; });
+  if (found == positions.end()) return std::nullopt;
+  PositionGrid grid = *found;
+  grid.saved = saved_patches(stored.shape, grid);
+  if (grid.saved == nn::Size2d(0) || grid.saved == grid.patches) return std::nullopt;
+  if (stored.shape.back() != tensor.size(-1)) return std::nullopt;
+  return grid;
+}
+
 std::string_view layer_of(const formats::StoredTensor& tensor) {
   const size_t dot = tensor.name.rfind('.');
   return std::string_view(tensor.name).substr(0, dot == std::string::npos ? 0 : dot);
@@ -66,7 +80,7 @@ std::string clause_of(std::string_view what, const std::vector<std::string>& nam
 }  // namespace
 
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary) {
+                           const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions) {
   std::map<std::string_view, const formats::StoredTensor*> left;
   int64_t left_out = 0;
   for (const formats::StoredTensor& tensor : file.tensors()) {
@@ -79,6 +93,7 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
   }
   std::vector<std::string> missing, unexpected, misshapen, head;
   Pairs same, differing;
+  std::map<const formats::StoredTensor*, PositionGrid> interpolated;
   for (auto& [name, tensor] : variables(set)) {
     const auto found = left.find(name);
     if (found == left.end()) {
@@ -87,6 +102,11 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
     }
     const formats::StoredTensor& stored = *found->second;
     left.erase(found);
+    if (const auto grid = grid_to_interpolate(stored, tensor, positions)) {
+      interpolated.emplace(&stored, *grid);
+      same.emplace_back(tensor, &stored);
+      continue;
+    }
     if (tensor.sizes() == at::IntArrayRef(stored.shape)) {
       same.emplace_back(tensor, &stored);
       continue;
@@ -104,7 +124,8 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
         {.problem = "weights are not of this model",
          .where = file.path() + clause_of("missing in the file", missing) + clause_of("only in the file", unexpected) +
                   (classes == 0 ? clause_of("of another shape", misshapen) : ""),
-         .remedy = "pass the --model that the weights belong to; `trainyard models` names them"});
+         .remedy = misshapen.empty() ? "pass the --model that the weights belong to; `trainyard models` names them"
+                                     : "pass the --model and the --image_size that the weights belong to"});
   }
   const at::NoGradGuard no_grad;
   std::vector<std::string> not_finite;
@@ -113,7 +134,9 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
     if (const int64_t count = count_non_finite(at::kFloat, std::as_bytes(std::span(values))); count > 0) {
       not_finite.push_back(fmt::format("{} ({} of {})", stored->name, count, values.size()));
     }
-    tensor.copy_(at::from_blob(values.data(), stored->shape));
+    const at::Tensor saved = at::from_blob(values.data(), stored->shape);
+    const auto grid = interpolated.find(stored);
+    tensor.copy_(grid == interpolated.end() ? saved : interpolate_positions(saved, grid->second));
   }
   set.values_changed();
   if (!not_finite.empty()) {

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/checkpoint/position_embedding.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -27,11 +28,13 @@ struct LoadedWeights {
 //   - A head of another number of classes stays as it is. A head is one layer, all of whose tensors have num_classes as
 //     their first size here and one other number in the file.
 //   - Tensors whose names begin with one of `auxiliary` (models::ModelInfo) are left out, and a line says so.
+//   - A position embedding that `positions` lists is interpolated where the file's is for other patches.
 //
 // Throws kInvalidArgument with the missing, unexpected and misshapen names; then nothing was copied. Throws
 // kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary = {});
+                           const std::vector<std::string>& auxiliary = {},
+                           const std::vector<PositionGrid>& positions = {});
 
 // Writes all parameters and statistics as safetensors in float32, in the order of their declaration.
 // `metadata` stands beside {"format": "pt"}.
