@@ -1,17 +1,34 @@
-// Small images, for CIFAR-10 and shapes: never scaled. Training with distortions: padded with zeros by 4 pixels on each
-// side, a random window of the target's size, half of them mirrored (He et al., "Deep Residual Learning", 2016,
-// section 4.2). Otherwise the centre, padded with zeros where the image is smaller.
+// Small images, for CIFAR-10 and shapes. One of another size than the target is resized to it, both sides by
+// themselves: bilinear with half-pixel centres, averaging where it shrinks, rounded to whole pixel values, as Pillow
+// does it. Training with distortions: padded with zeros by 4 pixels on each side, a random window of the target's size,
+// half of them mirrored (He et al., "Deep Residual Learning", 2016, section 4.2).
+#include <algorithm>
+#include <cmath>
 #include <memory>
+#include <vector>
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/augmentation.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/image/resize.h"
 
 namespace trainyard::data {
 namespace {
 
 constexpr int kPadding = 4;  // pixels on each side
+
+Image resized(const ImageView& image, ImageSize size) {
+  const size_t plane = static_cast<size_t>(size.height) * size.width;
+  std::vector<float> planes(3 * plane);
+  resize(image, size, {0, 0, size.height, size.width}, {.antialias = true, .half_pixel_centers = true}, planes.data());
+  Image result{.height = size.height, .width = size.width};
+  result.pixels.resize(3 * plane);
+  for (size_t i = 0; i < 3 * plane; ++i) {
+    result.pixels[i] = static_cast<uint8_t>(std::lround(std::clamp(planes[i % 3 * plane + i / 3], 0.0F, 255.0F)));
+  }
+  return result;
+}
 
 class CifarTransform : public Transform {
  public:
@@ -26,15 +43,19 @@ class CifarTransform : public Transform {
     auto* const out = static_cast<float*>(pixels);
     auto decoded = record_image(record, {}, {.exif_orientation = options_.exif_orientation});
     if (!decoded.ok()) return decoded.error();
-    const ImageView& image = decoded.value().pixels;
-    int top = centred_start(image.height, height_);
-    int left = centred_start(image.width, width_);
+    ImageView image = decoded.value().pixels;
+    Image scaled;
+    if (ImageSize{image.height, image.width} != size()) {
+      scaled = resized(image, size());
+      image = scaled;
+    }
+    int top = 0, left = 0;
     bool mirror = false;
     if (options_.training && options_.distortions) {
       core::RandomStream random(key.seed, "augment",
                                 {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
-      top = centred_start(image.height, height_ + 2 * kPadding) + static_cast<int>(random.below(2 * kPadding + 1));
-      left = centred_start(image.width, width_ + 2 * kPadding) + static_cast<int>(random.below(2 * kPadding + 1));
+      top = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
+      left = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
       mirror = random.coin();
     }
     copy_window(image, top, left, {height_, width_}, mirror, out);

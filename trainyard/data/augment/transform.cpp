@@ -22,7 +22,8 @@ void TransformOptions::validate() const {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "evaluation images are resized to less than is cut out of them",
                        .expected = fmt::format("at least {} pixels, or 0", std::max(height, width)),
-                       .actual = fmt::format("{}", eval_resize_size)});
+                       .actual = fmt::format("{}", eval_resize_size),
+                       .remedy = "pass a larger --eval_resize_size; 0 is 1.145 times the model's size"});
   }
 }
 

@@ -1,5 +1,6 @@
 #include "trainyard/data/augment/transform.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -184,6 +185,45 @@ TEST(ImagenetTransform, EvaluationResizesTheShorterSide) {
   }
 }
 
+// Rectangles, of which no side takes the other's length, by each method: a training image is its window scaled to the
+// target, and an evaluation the centre of the image whose sides both reach 1.145 times the target.
+TEST(ImagenetTransform, ModelsImagesNeedNotBeSquare) {
+  const Image image = noisy_image(90, 120);
+  for (const ImageSize target : {ImageSize{40, 56}, ImageSize{56, 40}}) {
+    for (const char* method : {"nearest", "bilinear", "bicubic", "area"}) {
+      TransformOptions options{
+          .height = target.height, .width = target.width, .training = false, .resize_method = method};
+      const float ratio = std::max(target.height / 90.0F, target.width / 120.0F);
+      const ImageSize scaled{static_cast<int>(90 * ratio * 1.145F), static_cast<int>(120 * ratio * 1.145F)};
+      const CropWindow centre{(scaled.height - target.height) / 2, (scaled.width - target.width) / 2, target.height,
+                              target.width};
+      std::vector<float> expected(size_t{3} * target.height * target.width);
+      resize(image, scaled, centre, {.method = resize_method(method)}, expected.data());
+      std::vector<float> out = apply("imagenet", options, raw_record(image));
+      for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i] / 127.5 - 1, 1e-5) << method << i;
+
+      options.training = true;
+      options.distortions = false;
+      options.crop = {.min_aspect_ratio = 4 / 3.0F, .max_aspect_ratio = 4 / 3.0F, .min_area = 1, .max_area = 1};
+      resize(image, target, {0, 0, target.height, target.width}, {.method = resize_method(method)}, expected.data());
+      out = apply("imagenet", options, raw_record(image));
+      const bool mirrored = std::abs(out[0] - (expected[0] / 127.5 - 1)) > 1e-5;
+      resize(image, target, {0, 0, target.height, target.width}, {.method = resize_method(method), .mirror = mirrored},
+             expected.data());
+      for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i] / 127.5 - 1, 1e-5) << method << i;
+    }
+    TransformOptions options{
+        .height = target.height, .width = target.width, .training = false, .resize_method = "crop"};
+    const std::vector<float> out = apply("imagenet", options, raw_record(image));
+    const int top = (90 - target.height) / 2, left = (120 - target.width) / 2;
+    for (int y = 0; y < target.height; ++y) {
+      for (int x = 0; x < target.width; ++x) {
+        ASSERT_NEAR(out[y * target.width + x], image.pixels[3 * ((top + y) * 120 + left + x)] / 127.5 - 1, 1e-6);
+      }
+    }
+  }
+}
+
 // Nothing is scaled: evaluation is the centre of the image, training that of a random window, zeros around it.
 TEST(ImagenetTransform, MethodCropKeepsThePixels) {
   TransformOptions options = training(24);
@@ -321,20 +361,42 @@ TEST(CifarTransform, EvaluationKeepsThePixels) {
   }
 }
 
-TEST(CifarTransform, OtherSizesAreCutOrPaddedAroundTheCentre) {
-  TransformOptions options = training(6);
-  options.training = false;
-  const Image large = noisy_image(11, 9);
-  std::vector<float> out = apply("cifar10", options, raw_record(large));
-  EXPECT_NEAR(out[0], large.pixels[3 * (2 * 9 + 1)] / 127.5 - 1, 1e-6);  // rows cut (11 - 6) / 2, columns (9 - 6) / 2
-  const Image small = flat_image(3, 4, 255);
-  out = apply("cifar10", options, raw_record(small));
-  for (int y = 0; y < 6; ++y) {
-    for (int x = 0; x < 6; ++x) {
-      const bool inside = y >= 1 && y < 4 && x >= 1 && x < 5;
-      EXPECT_NEAR(out[y * 6 + x], inside ? 1 : -1, 1e-6) << y << " " << x;
+// What resize() makes of the whole image, rounded, in evaluation and in the middle of a training image.
+TEST(CifarTransform, OtherSizesAreResized) {
+  const Image image = noisy_image(11, 9);
+  for (const ImageSize size : {ImageSize{6, 8}, ImageSize{24, 7}, ImageSize{11, 10}}) {
+    TransformOptions options{.height = size.height, .width = size.width, .training = false};
+    const size_t plane = static_cast<size_t>(size.height) * size.width;
+    std::vector<float> expected(3 * plane);
+    resize(image, size, {0, 0, size.height, size.width}, {.antialias = true, .half_pixel_centers = true},
+           expected.data());
+    const std::vector<float> out = apply("cifar10", options, raw_record(image));
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], std::round(expected[i]) / 127.5 - 1, 1e-5) << i;
+    options.training = true;
+    for (const float value : apply("cifar10", options, raw_record(flat_image(11, 9, 255)))) {
+      EXPECT_NEAR(std::abs(value), 1, 1e-6) << "neither the image nor the padding around it";
     }
   }
+}
+
+// 4 rows or columns at most, on one side: padding is counted in pixels of the model's image.
+TEST(CifarTransform, TrainingPadsWhatWasResized) {
+  const Image image = flat_image(5, 6, 255);
+  const TransformOptions options{.height = 10, .width = 12};
+  std::set<std::pair<int, int>> borders;  // rows and columns of zeros
+  for (int64_t sample = 0; sample < 500; ++sample) {
+    const std::vector<float> out = apply("cifar10", options, raw_record(image), {.sample = sample});
+    int rows = 0, columns = 0;
+    for (int y = 0; y < 10; ++y)
+      rows += *std::max_element(out.begin() + y * 12, out.begin() + (y + 1) * 12) < 0 ? 1 : 0;
+    for (int x = 0; x < 12; ++x) {
+      bool dark = true;
+      for (int y = 0; y < 10; ++y) dark = dark && out[y * 12 + x] < 0;
+      columns += dark ? 1 : 0;
+    }
+    borders.insert({rows, columns});
+  }
+  EXPECT_EQ(borders.size(), 25U) << "0 to 4 rows by 0 to 4 columns";
 }
 
 // Each training image is one of the 9 x 9 windows of the padded image, mirrored or not, and all of them occur.
