@@ -44,8 +44,10 @@ class StepRecorder;
 
 struct StepHooks {
   std::function<void(int replica, data::Batch& batch)> input_pre;
-  // May change the reduced gradients before the update. Where replicas share values or average gradients, all must do
-  // the same.
+  // May change the gradients that the optimizer is about to use: reduced, without the loss scale, with those of the
+  // regularization, which are a pass over memory of their own only where somebody looks. Called on the replicas that
+  // have an optimizer (with parameter_server: the first); where several have, all must do the same. A step that an
+  // automatic loss scale leaves out is shown, too, with gradients that are not finite.
   std::function<void(int replica, nn::ParameterSet& parameters)> update_pre;
 };
 

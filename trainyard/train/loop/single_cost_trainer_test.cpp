@@ -307,7 +307,7 @@ TEST(SingleCostTrainer, ReplicasRunWhereTheyArePlacedAndGiveTheSameNumbers) {
   const int node = core::numa_nodes(all).front().number;
   options.placement = {{.cpus = {all.back()}, .memory_node = node}, {.places = {{all.front()}}, .memory_node = node}};
   std::array<core::CpuList, 2> seen;
-  options.hooks.update_pre = [&](int r, nn::ParameterSet&) { seen[static_cast<size_t>(r)] = core::allowed_cpus(); };
+  options.hooks.input_pre = [&](int r, data::Batch&) { seen[static_cast<size_t>(r)] = core::allowed_cpus(); };
   SingleCostTrainer placed(options, tiny_source(80, 8, 2));
   placed.train({.steps_per_epoch = 3});
   EXPECT_EQ(seen[0], core::CpuList{all.back()});

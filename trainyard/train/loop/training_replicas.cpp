@@ -448,13 +448,19 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
     if (on_cpu()) nan_guard_.look_at_loss(r, replica.view.loss(), parameters);
     update_->reduce(r);
   }
-  if (options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   if (r == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
   if (replica.loss_scaler) {
     replica.loss_scaler->end_step(parameters.gradients(), replica.state);
     replica.view.inverse_loss_scale = replica.state.tensor()[optim::StepState::kInverseLossScale];
   }
-  if (on_cpu()) nan_guard_.look_at_gradients(r, parameters, replica.state);
+  if (optim::Optimizer* const optimizer = update_->optimizer(r)) {
+    if (options_.hooks.update_pre) {
+      optimizer->complete_gradients(replica.state);
+      replica.view.inverse_loss_scale = at::Tensor();
+      options_.hooks.update_pre(r, parameters);
+    }
+    if (on_cpu()) nan_guard_.look_at_gradients(r, parameters, replica.state);
+  }
 
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(r);
