@@ -3,9 +3,8 @@
 #include <chrono>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/sources/source_options.h"
 
 namespace trainyard::data {
 
@@ -13,15 +12,9 @@ using core::Error;
 using core::ErrorCode;
 
 void FunctionSourceOptions::validate() const {
-  const auto require = [](std::string_view what, int64_t least, int64_t actual) {
-    if (actual >= least) return;
-    throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("{} of a source cannot be used", what),
-                                              .expected = fmt::format("at least {}", least),
-                                              .actual = std::to_string(actual)});
-  };
-  require("the number of replicas", 1, replicas);
-  require("the batch size", 1, batch_size);
-  require("the number of batches in an epoch", 0, batches_per_epoch);
+  require_at_least("the number of replicas", 1, replicas);
+  require_at_least("the batch size", 1, batch_size);
+  require_at_least("the number of batches in an epoch", 0, batches_per_epoch);
 }
 
 FunctionSource::FunctionSource(MakeBatch make, const FunctionSourceOptions& options)

@@ -1,0 +1,78 @@
+// Batches of samples that tensors in memory hold.
+//
+//   TensorSource source({{"images", images}, {"labels", labels}}, {.batch_size = 64, .shuffle = true});
+//
+// The k-th sample of an epoch is a function of (seed, epoch, k) (pipeline/sample_order.h), whatever the number of
+// replicas; a run resumes in mid-epoch with the batches that it would have had.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/pipeline/sample_sequence.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::data {
+
+// Returns the rows `samples` of each tensor, in that order: new memory on the tensor's device.
+core::NamedTensors select_samples(const core::NamedTensors& tensors, const std::vector<int64_t>& samples);
+
+// Makes one replica's batch of the samples that were drawn for it: pairs, triplets, tensors without a batch dimension,
+// or what the samples' numbers are names for. `random` is a function of the seed and of the first sample's place, so
+// what is drawn from it is drawn again after a resume.
+using MakeSamples = std::function<core::NamedTensors(const core::NamedTensors& tensors,
+                                                     const std::vector<int64_t>& samples, core::RandomStream& random)>;
+
+struct TensorSourceOptions {
+  int64_t batch_size = 32;  // a replica
+  int replicas = 1;         // local ones, whose batches next() returns
+  int first_replica = 0;    // of the local ones, among all
+  int total_replicas = 0;   // of all processes; 0: there are only the local ones
+  bool shuffle = false;     // each epoch anew
+  uint64_t seed = 0;
+  // true: epochs without an end, a global batch runs on into the next one. false: one epoch, whose last batch is
+  // shorter; a replica that is left without samples gets none.
+  bool repeat = true;
+  bool drop_last = false;    // ends each epoch with its last full global batch
+  MakeSamples make_batch{};  // empty: select_samples()
+  void validate() const;     // throws kInvalidArgument
+};
+
+// The source calls make_batch on the thread that calls next(), for one replica after the other, never without samples:
+// the batch of a replica that is left without any then holds no tensors.
+class TensorSource : public BatchSource {
+ public:
+  // The tensors have one first dimension, the samples. They are not copied, so nobody may write to them. Throws
+  // kInvalidArgument for bad options, for no samples, and for tensors of different first dimensions.
+  TensorSource(core::NamedTensors tensors, TensorSourceOptions options);
+
+  int64_t batch_size() const override { return options_.batch_size; }
+  int replicas() const override { return options_.replicas; }
+  std::vector<Batch> next() override;
+  double waited_seconds() const override { return waited_seconds_; }
+  void stop() override {}
+  Position position() const override { return position_; }
+  // Throws kInvalidArgument for a position that the tensors do not have.
+  void seek(Position position) override;
+
+ private:
+  // Returns the place of the next batch: with `repeat`, the next epoch's first where this one has none left.
+  Position of_next_batch(Position position) const;
+  core::NamedTensors make(int64_t first, int64_t count);
+
+  core::NamedTensors tensors_;
+  TensorSourceOptions options_;
+  int64_t size_;          // samples
+  int64_t global_batch_;  // samples
+  SampleSequence sequence_;
+  Position position_;
+  double waited_seconds_ = 0;
+};
+
+}  // namespace trainyard::data
+TRAINYARD_EXPORT_END
