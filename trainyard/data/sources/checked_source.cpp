@@ -1,0 +1,82 @@
+#include "trainyard/data/sources/checked_source.h"
+
+#include <cstddef>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::data {
+namespace {
+
+std::string form_text(at::ScalarType dtype, at::IntArrayRef shape) {
+  return fmt::format("{} [{}]", c10::toString(dtype), fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+bool has_shape(const at::Tensor& tensor, const std::vector<int64_t>& shape) {
+  if (tensor.dim() != static_cast<int64_t>(shape.size())) return false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != -1 && shape[i] != tensor.size(static_cast<int64_t>(i))) return false;
+  }
+  return true;
+}
+
+class CheckedSource : public BatchSource {
+ public:
+  CheckedSource(std::shared_ptr<BatchSource> source, BatchForm form, std::string name)
+      : source_(std::move(source)), form_(std::move(form)), name_(std::move(name)) {
+    if (!source_) throw core::Error(core::ErrorCode::kInvalidArgument, "there is no source to check");
+  }
+
+  int64_t batch_size() const override { return source_->batch_size(); }
+  int replicas() const override { return source_->replicas(); }
+  std::vector<Batch> next() override {
+    std::vector<Batch> batches = source_->next();
+    for (size_t r = 0; r < batches.size(); ++r) {
+      if (!batches[r].tensors.empty()) check_batch(batches[r], form_, fmt::format("source '{}', replica {}", name_, r));
+    }
+    return batches;
+  }
+  double waited_seconds() const override { return source_->waited_seconds(); }
+  void stop() override { source_->stop(); }
+  Position position() const override { return source_->position(); }
+  void seek(Position position) override { source_->seek(position); }
+  int64_t bad_samples() const override { return source_->bad_samples(); }
+  void save(core::StateWriter& writer) const override { source_->save(writer); }
+  void load(const core::StateReader& reader) override { source_->load(reader); }
+
+ private:
+  std::shared_ptr<BatchSource> source_;
+  BatchForm form_;
+  std::string name_;
+};
+
+}  // namespace
+
+void check_batch(const Batch& batch, const BatchForm& form, const std::string& where) {
+  for (const TensorForm& wanted : form) {
+    const std::string place = fmt::format("{}, tensor '{}'", where, wanted.name);
+    const std::string expected = form_text(wanted.dtype, wanted.shape);
+    const at::Tensor* const tensor = batch.tensors.find(wanted.name);
+    if (tensor == nullptr) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "a batch lacks a tensor",
+                         .where = place,
+                         .expected = expected,
+                         .actual = fmt::format("just '{}'", fmt::join(batch.tensors.names(), "', '"))});
+    }
+    if (tensor->scalar_type() == wanted.dtype && has_shape(*tensor, wanted.shape)) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a tensor of a batch has another form",
+                                                          .where = place,
+                                                          .expected = expected,
+                                                          .actual = form_text(tensor->scalar_type(), tensor->sizes())});
+  }
+}
+
+std::shared_ptr<BatchSource> checked(std::shared_ptr<BatchSource> source, BatchForm form, std::string name) {
+  return std::make_shared<CheckedSource>(std::move(source), std::move(form), std::move(name));
+}
+
+}  // namespace trainyard::data
