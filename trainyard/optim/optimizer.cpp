@@ -1,6 +1,7 @@
 #include "trainyard/optim/optimizer.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include <ATen/ops/full_like.h>
@@ -133,7 +134,13 @@ double OptimizerOptions::*Optimizer::field_of(std::string_view name) const {
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     throw core::unknown_name("hyperparameter", name, names);
   }
-  return name == "momentum" ? &OptimizerOptions::momentum : &OptimizerOptions::weight_decay;
+  static const std::map<std::string_view, double OptimizerOptions::*> fields = {
+      {"beta1", &OptimizerOptions::beta1},
+      {"beta2", &OptimizerOptions::beta2},
+      {"epsilon", &OptimizerOptions::epsilon},
+      {"momentum", &OptimizerOptions::momentum},
+      {"weight_decay", &OptimizerOptions::weight_decay}};
+  return fields.at(name);
 }
 
 double Optimizer::hyperparameter(std::string_view name) const {

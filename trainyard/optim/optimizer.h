@@ -10,6 +10,14 @@
 //   sgd:       w -= lr * g
 //   momentum:  v = m * v + g;  w -= lr * v
 //   nesterov:  v = m * v + g;  w -= lr * (g + m * v)       (TensorFlow's form: tf_cnn_benchmarks' --optimizer=momentum)
+//   nadam, keras_nadam, for update t of those that were not skipped, from 1:
+//     u(t) = beta1 * (1 - 0.5 * 0.96^(0.004 t))            (keras_nadam: 0.96^t);  U(t) = u(1) * ... * u(t)
+//     m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2
+//     w -= lr * ((1 - u(t)) / (1 - U(t)) * g + u(t+1) / (1 - U(t+1)) * m) / (sqrt(v / (1 - beta2^t)) + epsilon)
+//
+// nadam is that of tf.keras up to 2.10, and PyTorch's NAdam with its momentum_decay of 0.004; keras_nadam is that of
+// Keras from 2.11 on. All of them correct the bias of m by the product of momenta, that of v by beta2^t, and add
+// epsilon behind the root of the corrected v. epsilon is 1e-7 as in Keras; PyTorch's is 1e-8. On the CPU only.
 #pragma once
 
 #include <functional>
@@ -53,7 +61,8 @@ class Optimizer : public core::Stateful {
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
 
-  // Returns the names of numbers that may change between steps: "weight_decay", and "momentum" where there is one.
+  // Returns the names of those members of OptimizerOptions that the optimizer reads and that may change between steps:
+  // "weight_decay", and "momentum", "beta1", "beta2" and "epsilon" where its formula has them.
   virtual std::vector<std::string> hyperparameter_names() const { return {"weight_decay"}; }
   // Throw kNotFound for a name that is not among them; the second, kInvalidArgument for a value that cannot be.
   double hyperparameter(std::string_view name) const;
@@ -142,7 +151,7 @@ class Optimizer : public core::Stateful {
 
 using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&, const OptimizerOptions&)>;
 using OptimizerRegistry = core::Registry<OptimizerFactory>;
-OptimizerRegistry& optimizers();  // "sgd", "momentum", "nesterov"
+OptimizerRegistry& optimizers();  // "sgd", "momentum", "nesterov", "nadam", "keras_nadam"
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

@@ -21,6 +21,9 @@ void OptimizerOptions::validate() const {
                                               .actual = fmt::format("{}", actual)});
   };
   require(momentum >= 0 && momentum <= 1, "momentum", "a number in [0, 1]", momentum);
+  require(beta1 >= 0 && beta1 < 1, "beta1", "a number in [0, 1)", beta1);
+  require(beta2 >= 0 && beta2 < 1, "beta2", "a number in [0, 1)", beta2);
+  require(std::isfinite(epsilon) && epsilon > 0, "epsilon", "a finite number above 0", epsilon);
   require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
           weight_decay);
   if (gradient_clip) require(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);

@@ -33,7 +33,10 @@ struct RegularizationTerm {
 };
 
 struct OptimizerOptions {
-  double momentum = 0.9;
+  double momentum = 0.9;                 // of momentum and nesterov
+  double beta1 = 0.9;                    // of nadam and keras_nadam: decay of the mean of gradients,
+  double beta2 = 0.999;                  // of the mean of their squares,
+  double epsilon = 1e-7;                 // and what is added to the root of that
   double weight_decay = 0.0;             // coefficient of sum(w^2) / 2 in the loss
   std::optional<double> gradient_clip;   // by value
   std::vector<ParameterGroup> groups{};  // the last one whose pattern names a parameter counts for it

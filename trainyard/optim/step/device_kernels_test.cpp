@@ -133,6 +133,9 @@ TEST_F(DeviceKernelsTest, AreNotAskedForWhatTheyDoNotKnow) {
     EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported);
     EXPECT_TRUE(core::says(error, "do not work on a device yet")) << error.what();
   }
+  for (const char* name : {"nadam", "keras_nadam"}) {
+    EXPECT_EQ(core::code_of([&] { optimizers().get(name)(set_, {}); }), core::ErrorCode::kUnsupported);
+  }
 }
 
 TEST_F(DeviceKernelsTest, LookForInfiniteGradientsOnlyWhereTheScaleMoves) {
