@@ -26,8 +26,9 @@ VariableUpdateOptions options_for(std::unique_ptr<core::Communicator>& communica
                 one.push_back(std::move(communicator));
                 return one;
               },
-          .make_optimizer =
-              [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {.weight_decay = kDecay}); },
+          .make_optimizers = {[](nn::ParameterSet& set) {
+            return optim::optimizers().get("sgd")(set, {.weight_decay = kDecay});
+          }},
           .seed = static_cast<uint64_t>(communicator->rank()),  // each its own: rank 0's values count
           .deadline = std::chrono::seconds(20)};
 }

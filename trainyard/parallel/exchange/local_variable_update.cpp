@@ -43,13 +43,43 @@ std::shared_ptr<void> LocalVariableUpdate::use(int replica) const {
   return one_memory() ? nullptr : options_.accelerators[static_cast<size_t>(replica)]->use();
 }
 
+int64_t LocalVariableUpdate::slot_bytes(const optim::Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (const optim::Optimizer::Slot& slot : optimizer.slots()) bytes += static_cast<int64_t>(slot.values.nbytes());
+  return bytes;
+}
+
+LocalVariableUpdate::Optimizers LocalVariableUpdate::make_optimizers(nn::ParameterSet& set) const {
+  Optimizers all;
+  std::vector<bool> owned(set.segments().size());
+  for (const auto& make : options_.make_optimizers) {
+    all.push_back(make(set));
+    for (size_t i = 0; i < owned.size(); ++i) {
+      if (!all.back()->owns(i)) continue;
+      if (owned[i]) {
+        throw Error(ErrorCode::kInvalidArgument, {.problem = "two optimizers update one parameter",
+                                                  .where = set.segments()[i].spec.name,
+                                                  .remedy = "give each the patterns of its own parameters"});
+      }
+      owned[i] = true;
+    }
+  }
+  return all;
+}
+
+optim::Optimizer* LocalVariableUpdate::optimizer(int replica, int index) const {
+  const Optimizers& all = at(replica).optimizers;
+  return all.empty() ? nullptr : all.at(static_cast<size_t>(index)).get();
+}
+
+void LocalVariableUpdate::update(int replica, const optim::StepState& state, int optimizer) {
+  at(replica).optimizers.at(static_cast<size_t>(optimizer))->apply(state);
+}
+
 int64_t LocalVariableUpdate::optimizer_bytes() const {
   int64_t bytes = 0;
   for (const auto& replica : replicas_) {
-    if (replica->optimizer == nullptr) continue;
-    for (const optim::Optimizer::Slot& slot : replica->optimizer->slots()) {
-      bytes += static_cast<int64_t>(slot.values.nbytes());
-    }
+    for (const auto& optimizer : replica->optimizers) bytes += slot_bytes(*optimizer);
   }
   return bytes;
 }
@@ -73,10 +103,12 @@ void LocalVariableUpdate::allocate() {
   }
   const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
   for (int r = 0; r < replicas(); ++r) {
-    if (!has_own_optimizer(r)) continue;
+    if (!has_own_optimizers(r)) continue;
     const std::shared_ptr<void> on_device = use(r);
-    at(r).optimizer = options_.make_optimizer(parameters(r));
-    if (summed) at(r).optimizer->set_weight_decay_factor(at(r).communicator->size());
+    at(r).optimizers = make_optimizers(parameters(r));
+    for (const auto& optimizer : at(r).optimizers) {
+      if (summed) optimizer->set_weight_decay_factor(at(r).communicator->size());
+    }
   }
 }
 
@@ -86,6 +118,10 @@ void LocalVariableUpdate::communicate(int replica, Operation operation) {
   if (communicator == nullptr) return;
   const auto start = std::chrono::steady_clock::now();
   operation(*communicator);
+  add_communication(replica, start);
+}
+
+void LocalVariableUpdate::add_communication(int replica, std::chrono::steady_clock::time_point start) {
   at(replica).communication_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -159,13 +195,13 @@ void LocalVariableUpdate::save_replica(int replica, core::StateWriter& writer) c
   const std::shared_ptr<void> on_device = use(replica);
   core::ScopedWriter model(writer, "model/"), optimizer(writer, "optimizer/");
   at(replica).parameters.save(model);
-  at(replica).optimizer->save(optimizer);
+  for (const auto& each : at(replica).optimizers) each->save(optimizer);
 }
 
 void LocalVariableUpdate::load_replica(int replica, const core::StateReader& reader) {
   const std::shared_ptr<void> on_device = use(replica);
   at(replica).parameters.load(core::ScopedReader(reader, "model/"));
-  if (at(replica).optimizer) at(replica).optimizer->load(core::ScopedReader(reader, "optimizer/"));
+  for (const auto& each : at(replica).optimizers) each->load(core::ScopedReader(reader, "optimizer/"));
 }
 
 void LocalVariableUpdate::save(core::StateWriter& writer) const {

@@ -1,7 +1,8 @@
-// What the variable updates between threads of one process have in common: a parameter set and an optimizer for each
+// What the variable updates between threads of one process have in common: a parameter set and optimizers for each
 // replica, a communicator between them, saving and loading.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,11 +19,11 @@ class LocalVariableUpdate : public VariableUpdate {
  public:
   nn::ParameterSet& parameters(int replica) override { return at(replica).parameters; }
   void allocate() override;
-  void update(int replica, const optim::StepState& state) override { at(replica).optimizer->apply(state); }
+  void update(int replica, const optim::StepState& state, int optimizer) override;
   void replayed(int replica) override;
   void check() override;
   void wait() override;
-  optim::Optimizer* optimizer(int replica) const override { return at(replica).optimizer.get(); }
+  optim::Optimizer* optimizer(int replica, int index) const override;
   int64_t optimizer_bytes() const override;
   GradientReduction reduction() const override { return reduction_; }
   void abort(const core::Error& error) override;
@@ -38,9 +39,10 @@ class LocalVariableUpdate : public VariableUpdate {
   // Makes the set of a replica other than 0 from that of replica 0, which is ready. The replica's executor has declared
   // in it.
   virtual void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) = 0;
-  virtual bool has_own_optimizer(int) const { return true; }
+  virtual bool has_own_optimizers(int) const { return true; }
   virtual bool saves_every_replica() const { return false; }
 
+  const nn::ParameterSet& replica_parameters(int replica) const { return at(replica).parameters; }
   int replicas() const { return static_cast<int>(replicas_.size()); }
   // Returns true when replicas can read each other's parameters.
   bool one_memory() const { return options_.accelerators.empty(); }
@@ -49,6 +51,12 @@ class LocalVariableUpdate : public VariableUpdate {
   void wait_for_all(int replica);
   // Gives replica 0's values to all others.
   void broadcast_values(int replica);
+  // Counts the seconds since `start` as the replica's communication.
+  void add_communication(int replica, std::chrono::steady_clock::time_point start);
+  using Optimizers = std::vector<std::unique_ptr<optim::Optimizer>>;
+  // Makes all optimizers for a set. Throws kInvalidArgument where two own one parameter.
+  Optimizers make_optimizers(nn::ParameterSet& set) const;
+  static int64_t slot_bytes(const optim::Optimizer& optimizer);
   // Gives the values and buffers of rank 0's replica 0 to replica 0 here. Throws kInvalidArgument where ranks have
   // declared different variables.
   void start_as_rank_0();
@@ -57,7 +65,7 @@ class LocalVariableUpdate : public VariableUpdate {
   // Each on a cache line of its own, because replicas count their time at the same moment.
   struct alignas(64) Replica {
     nn::ParameterSet parameters;
-    std::unique_ptr<optim::Optimizer> optimizer;
+    Optimizers optimizers;  // none where another replica's update the values
     std::unique_ptr<core::Communicator> communicator;
     DeviceCommunicator* on_device = nullptr;  // the same, where it is one
     double communication_seconds = 0;

@@ -1,5 +1,5 @@
 // One copy of the values, which all replicas read. Gradients are averaged over replicas, and replica 0 applies them
-// with the only optimizer while the others wait. Each replica has its own gradients and batch norm statistics. Where
+// with the only optimizers while the others wait. Each replica has its own gradients and batch norm statistics. Where
 // replicas cannot read each other's memory, the others read copies, which replica 0's values become after each update.
 #include "trainyard/parallel/exchange/local_variable_update.h"
 
@@ -12,8 +12,8 @@ class ParameterServer : public LocalVariableUpdate {
       : LocalVariableUpdate(options, GradientReduction::kMean, Exchange::kGradients) {}
 
   void reduce(int replica) override { all_reduce_gradients(replica); }
-  void update(int replica, const optim::StepState& state) override {
-    if (replica == 0) LocalVariableUpdate::update(replica, state);
+  void update(int replica, const optim::StepState& state, int optimizer) override {
+    if (replica == 0) LocalVariableUpdate::update(replica, state, optimizer);
     one_memory() ? wait_for_all(replica) : broadcast_values(replica);
   }
 
@@ -26,7 +26,7 @@ class ParameterServer : public LocalVariableUpdate {
     set.allocate();
     set.copy_from(first);
   }
-  bool has_own_optimizer(int replica) const override { return replica == 0; }
+  bool has_own_optimizers(int replica) const override { return replica == 0; }
 };
 
 const core::Registration kParameterServer(variable_updates(), "parameter_server",

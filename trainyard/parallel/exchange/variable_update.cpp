@@ -1,5 +1,8 @@
 #include "trainyard/parallel/exchange/variable_update.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "trainyard/core/base/error.h"
 
 namespace trainyard::parallel {
@@ -22,7 +25,9 @@ void VariableUpdateOptions::validate() const {
                                               .expected = std::to_string(replicas),
                                               .actual = std::to_string(accelerators.size())});
   }
-  if (!make_optimizer) throw Error(ErrorCode::kInvalidArgument, "a variable update needs a way to make optimizers");
+  if (make_optimizers.empty() || !std::all_of(make_optimizers.begin(), make_optimizers.end(), std::identity())) {
+    throw Error(ErrorCode::kInvalidArgument, "a variable update needs a way to make each of its optimizers");
+  }
   if (deadline.count() <= 0) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "the deadline for replicas is not usable",
                                               .expected = "more than 0 ms",

@@ -2,7 +2,11 @@
 // serves one device, many devices and many processes; changing between them is a change of the VariableUpdate alone.
 //
 // In a step, each replica's thread calls, in this order: forward and backward on parameters(replica), reduce(replica),
-// update(replica, state). reduce() and update() are collective over all replicas.
+// update(replica, state). reduce() and update() are collective over all replicas, but where a mode says otherwise.
+//
+// Several optimizers, each of a part of the parameters (OptimizerOptions::parameters), train models that take turns, as
+// the generator and the discriminator of a GAN do: after a backward of the one's loss come reduce(replica) and
+// update(replica, state, 0), after that of the other's reduce(replica) and update(replica, state, 1).
 #pragma once
 
 #include <chrono>
@@ -34,7 +38,8 @@ struct VariableUpdateOptions {
   // Makes one communicator for each replica here, between these replicas and, in modes with several processes, with
   // those of the others. Called where gradients are exchanged. None: make_thread_communicators(replicas).
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
-  std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
+  // Make the optimizers, which share no parameter. Most trainings have one: {make}.
+  std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> make_optimizers;
   std::optional<GradientReduction> reduction;  // overrides the mode's own
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start;                   // changes initial values before others get them
@@ -49,11 +54,13 @@ class VariableUpdate : public core::Stateful {
 
   // Call it after all executors have declared. Allocates and initialises, gives replica 0's values to all others, and
   // makes the optimizers. The weight decay of an optimizer counts once in the loss whatever the reduction is: where
-  // gradients are summed over n replicas it is applied n times, as tf_cnn_benchmarks does.
+  // gradients are summed over n replicas it is applied n times, as tf_cnn_benchmarks does. Throws kInvalidArgument
+  // where two optimizers own one parameter.
   virtual void allocate() = 0;
 
   virtual void reduce(int replica) = 0;
-  virtual void update(int replica, const optim::StepState& state) = 0;
+  // Applies the gradients of parameters(replica) with the optimizer of this index in make_optimizers.
+  virtual void update(int replica, const optim::StepState& state, int optimizer = 0) = 0;
   // Called instead of reduce() and update(), by the replica's thread, each time that a recording of them was handed to
   // the device.
   virtual void replayed(int) {}
@@ -64,10 +71,12 @@ class VariableUpdate : public core::Stateful {
   virtual void check() {}
   virtual void wait() {}
 
-  // Returns the set that is saved, evaluated and exported: replica 0's.
-  nn::ParameterSet& saved_parameters() { return parameters(0); }
-  // Returns the optimizer that updates parameters(replica); null where another replica's does. After allocate().
-  virtual optim::Optimizer* optimizer(int replica) const = 0;
+  // Returns the set that is saved, evaluated and exported: replica 0's, unless the mode keeps one beside those of the
+  // replicas. Between steps.
+  virtual nn::ParameterSet& saved_parameters() { return parameters(0); }
+  // Returns the optimizer, by its index in make_optimizers, that updates parameters(replica); null where another
+  // replica's does. After allocate().
+  virtual optim::Optimizer* optimizer(int replica, int index = 0) const = 0;
   // Returns the bytes of the slots of all optimizers here.
   virtual int64_t optimizer_bytes() const = 0;
   // Returns how gradients are reduced, and kMean where they are not.
@@ -79,7 +88,8 @@ class VariableUpdate : public core::Stateful {
   // Returns the seconds that `replica` has spent waiting for others and moving gradients.
   virtual double communication_seconds(int replica) const = 0;
 
-  // Saves "model/<parameter or buffer>" and "optimizer/<slot>" of replica 0. Loading gives them to every replica.
+  // Saves "model/<parameter or buffer>" and "optimizer/<slot>", of all optimizers, of replica 0. Loading gives them to
+  // every replica.
   void save(core::StateWriter& writer) const override = 0;
   void load(const core::StateReader& reader) override = 0;
 };
@@ -90,6 +100,8 @@ class VariableUpdate : public core::Stateful {
 //   replicated         a copy each; gradients are summed, as in tf_cnn_benchmarks
 //   independent        a copy each, no exchange; the others' copies are saved behind "replica/<r>/"
 //   horovod            one replica a process, a copy each; gradients are averaged
+//   asynchronous       a copy each beside a server's, which applies each replica's gradients as they come
+//   (asynchronous.h)
 using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;
 using VariableUpdateRegistry = core::Registry<VariableUpdateFactory>;
 VariableUpdateRegistry& variable_updates();

@@ -16,10 +16,9 @@ namespace {
 VariableUpdateOptions options_for(int replicas, const std::string& optimizer = "nesterov", double weight_decay = 0.0) {
   return {.replicas = replicas,
           .parameters = {.dtype = at::kDouble},
-          .make_optimizer =
-              [=](nn::ParameterSet& set) {
-                return optim::optimizers().get(optimizer)(set, {.weight_decay = weight_decay});
-              },
+          .make_optimizers = {[=](nn::ParameterSet& set) {
+            return optim::optimizers().get(optimizer)(set, {.weight_decay = weight_decay});
+          }},
           .seed = 3,
           .deadline = std::chrono::seconds(20)};
 }
@@ -226,7 +225,9 @@ TEST(VariableUpdate, RefusesBadOptions) {
   VariableUpdateOptions options = options_for(0);
   EXPECT_THROW(make_update("replicated", options), core::Error);
   options = options_for(2);
-  options.make_optimizer = nullptr;
+  options.make_optimizers.emplace_back();
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  options.make_optimizers.clear();
   EXPECT_THROW(make_update("replicated", options), core::Error);
   options = options_for(2);
   options.deadline = std::chrono::milliseconds(0);

@@ -63,8 +63,9 @@ void SingleCostOptions::validate() const {
           "none, or one a replica", std::to_string(accelerators.size()));
   require(!accelerators.empty() || !capture_steps, "capturing steps", "an accelerator", "none");
   // Each replica would go on with a scale of its own, of which one is saved.
-  require(!loss_scale || !loss_scale->automatic || replicas == 1 || variable_update != "independent",
-          "an automatic loss scale", "replicas that exchange gradients", variable_update);
+  const bool exchanges = variable_update != "independent" && variable_update != "asynchronous";
+  require(!loss_scale || !loss_scale->automatic || replicas == 1 || exchanges, "an automatic loss scale",
+          "replicas that exchange gradients", variable_update);
   if (loss_scale) loss_scale->validate();
   if (on_nan == OnNan::kSkip && !accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, {.problem = "steps that are not finite are not skipped on accelerators yet",

@@ -244,14 +244,16 @@ TEST(SingleCostTrainer, HooksChangeTheStep) {
 // What the wake-up is for: without it the other replica sits until its deadline.
 class DeafUpdate : public parallel::VariableUpdate {
  public:
-  optim::Optimizer* optimizer(int replica) const override { return update_->optimizer(replica); }
+  optim::Optimizer* optimizer(int replica, int index) const override { return update_->optimizer(replica, index); }
   int64_t optimizer_bytes() const override { return 0; }
   explicit DeafUpdate(const parallel::VariableUpdateOptions& options)
       : update_(parallel::variable_updates().get("parameter_server")(options)) {}
   nn::ParameterSet& parameters(int replica) override { return update_->parameters(replica); }
   void allocate() override { update_->allocate(); }
   void reduce(int replica) override { update_->reduce(replica); }
-  void update(int replica, const optim::StepState& state) override { update_->update(replica, state); }
+  void update(int replica, const optim::StepState& state, int optimizer) override {
+    update_->update(replica, state, optimizer);
+  }
   parallel::GradientReduction reduction() const override { return update_->reduction(); }
   void abort(const core::Error&) override {}
   double communication_seconds(int replica) const override { return update_->communication_seconds(replica); }

@@ -70,7 +70,8 @@ bool draws_from_aten(const SingleCostOptions& options) {
 }
 
 bool exchange_gradients(const SingleCostOptions& options) {
-  return options.variable_update != "independent" && (options.replicas > 1 || options.make_communicators);
+  return options.variable_update != "independent" && options.variable_update != "asynchronous" &&
+         (options.replicas > 1 || options.make_communicators);
 }
 
 SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const optim::Hyperparameters& hyperparameters)
@@ -86,7 +87,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
                                                                        .parameters = {.dtype = parameters},
                                                                        .accelerators = options.accelerators,
                                                                        .make_communicators = options.make_communicators,
-                                                                       .make_optimizer = options.make_optimizer,
+                                                                       .make_optimizers = {options.make_optimizer},
                                                                        .reduction = options.reduction,
                                                                        .seed = options.seed,
                                                                        .start = options.start,

@@ -1,0 +1,130 @@
+#include "trainyard/parallel/exchange/asynchronous.h"
+
+#include <chrono>
+#include <mutex>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/scoped_state.h"
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+constexpr const char* kUpdates = "asynchronous/updates";
+
+}  // namespace
+
+struct AsynchronousUpdate::Server {
+  std::mutex mutex;  // guards all that follows
+  nn::ParameterSet parameters;
+  Optimizers optimizers;  // bound to `parameters`
+  int64_t updates = 0;
+  uint64_t seen_trainable = 0;  // ParameterSet::trainable_version() of replica 0, whose flags `parameters` has
+};
+
+AsynchronousUpdate::AsynchronousUpdate(const VariableUpdateOptions& options)
+    : LocalVariableUpdate(options, GradientReduction::kMean, Exchange::kNone), server_(std::make_unique<Server>()) {
+  if (options.reduction) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "asynchronous replicas exchange no gradients, so there is no reduction to choose",
+                 .remedy = "leave the reduction out, or use replicated or parameter_server"});
+  }
+  if (!one_memory() || !options.parameters.device.is_cpu()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "asynchronous updates do not work on devices yet",
+                                          .expected = "replicas in the host's memory",
+                                          .remedy = "use replicated or parameter_server"});
+  }
+}
+
+AsynchronousUpdate::~AsynchronousUpdate() = default;
+
+void AsynchronousUpdate::allocate() {
+  LocalVariableUpdate::allocate();
+  const std::lock_guard lock(server_->mutex);
+  server_->parameters = parameters(0).clone();
+  server_->seen_trainable = parameters(0).trainable_version();
+  server_->optimizers = make_optimizers(server_->parameters);
+}
+
+void AsynchronousUpdate::allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) {
+  set.allocate();
+  set.copy_from(first);
+}
+
+void AsynchronousUpdate::follow_replica_0() const {
+  const nn::ParameterSet& first = replica_parameters(0);
+  nn::ParameterSet& own = server_->parameters;
+  for (int b = 0; b < static_cast<int>(own.buffer_count()); ++b) own.buffer(b).copy_(first.buffer(b));
+  if (server_->seen_trainable == first.trainable_version()) return;
+  server_->seen_trainable = first.trainable_version();
+  for (const nn::Segment& segment : own.segments()) own.set_trainable(segment.id, first.trainable(segment.id));
+}
+
+void AsynchronousUpdate::update(int replica, const optim::StepState& state, int optimizer) {
+  nn::ParameterSet& own = parameters(replica);
+  const auto came = std::chrono::steady_clock::now();
+  const std::lock_guard lock(server_->mutex);
+  add_communication(replica, came);
+  // Statistics and flags of replica 0 are not read while it runs, but by itself.
+  if (replica == 0) follow_replica_0();
+  server_->optimizers.at(static_cast<size_t>(optimizer))->apply(state, own.gradients());
+  ++server_->updates;
+  const auto applied = std::chrono::steady_clock::now();
+  own.values().copy_(server_->parameters.values());
+  own.values_changed();
+  add_communication(replica, applied);
+}
+
+nn::ParameterSet& AsynchronousUpdate::saved_parameters() {
+  const std::lock_guard lock(server_->mutex);
+  follow_replica_0();
+  return server_->parameters;
+}
+
+optim::Optimizer* AsynchronousUpdate::optimizer(int replica, int index) const {
+  if (replica != 0) return nullptr;
+  const std::lock_guard lock(server_->mutex);
+  follow_replica_0();
+  return server_->optimizers.at(static_cast<size_t>(index)).get();
+}
+
+int64_t AsynchronousUpdate::optimizer_bytes() const {
+  const std::lock_guard lock(server_->mutex);
+  int64_t bytes = 0;
+  for (const auto& optimizer : server_->optimizers) bytes += slot_bytes(*optimizer);
+  return bytes;
+}
+
+int64_t AsynchronousUpdate::updates_applied() const {
+  const std::lock_guard lock(server_->mutex);
+  return server_->updates;
+}
+
+void AsynchronousUpdate::save(core::StateWriter& writer) const {
+  const std::lock_guard lock(server_->mutex);
+  follow_replica_0();
+  core::ScopedWriter model(writer, "model/"), optimizer(writer, "optimizer/");
+  server_->parameters.save(model);
+  for (const auto& each : server_->optimizers) each->save(optimizer);
+  writer.integer(kUpdates, server_->updates);
+}
+
+void AsynchronousUpdate::load(const core::StateReader& reader) {
+  const std::lock_guard lock(server_->mutex);
+  server_->parameters.load(core::ScopedReader(reader, "model/"));
+  for (const auto& each : server_->optimizers) each->load(core::ScopedReader(reader, "optimizer/"));
+  server_->updates = reader.has(kUpdates) ? reader.integer(kUpdates) : 0;
+  for (int r = 0; r < replicas(); ++r) parameters(r).copy_from(server_->parameters);
+}
+
+namespace {
+
+const core::Registration kAsynchronous(variable_updates(), "asynchronous", [](const VariableUpdateOptions& options) {
+  return std::make_unique<AsynchronousUpdate>(options);
+});
+
+}  // namespace
+}  // namespace trainyard::parallel
