@@ -48,9 +48,9 @@ double factor_of(RegularizationKind kind) {
 
 }  // namespace
 
-RegularizationLoss::RegularizationLoss(const Optimizer& optimizer)
-    : parameters_(&optimizer.parameters()),
-      parts_(segment_part_table(optimizer.own_segments(), optimizer.parameters().values().device())),
+RegularizationLoss::RegularizationLoss(const Optimizer& optimizer, const nn::ParameterSet& values)
+    : parameters_(&values),
+      parts_(segment_part_table(optimizer.own_segments(), values.values().device())),
       device_(optimizer.device()) {
   const std::vector<nn::Segment>& segments = parameters_->segments();
   for (const Optimizer::Regularizer& regularizer : optimizer.regularizers()) {

@@ -22,9 +22,10 @@ namespace trainyard::optim {
 
 class RegularizationLoss {
  public:
-  // Takes the terms and coefficients that the optimizer has now; frozen parameters count, too. The optimizer's
-  // parameters outlive it.
-  explicit RegularizationLoss(const Optimizer& optimizer);
+  // Takes the terms and coefficients that the optimizer has now; frozen parameters count, too. The values are those of
+  // the optimizer's parameters, or of `values`, which has the same declarations in the same memory. They outlive it.
+  explicit RegularizationLoss(const Optimizer& optimizer) : RegularizationLoss(optimizer, optimizer.parameters()) {}
+  RegularizationLoss(const Optimizer& optimizer, const nn::ParameterSet& values);
 
   // Return the sum of all terms, and each under its name, of the values as they are: [] float64 on their device. The
   // same bits on any number of threads.

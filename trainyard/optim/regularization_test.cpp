@@ -85,6 +85,9 @@ TEST(Regularization, IsReportedByTermAndInTotal) {
     total += expected[t].second;
   }
   EXPECT_NEAR(loss().item<double>(), total, 1e-12);
+  nn::ParameterSet twice = set.clone();
+  twice.values().mul_(2);
+  EXPECT_NEAR(RegularizationLoss(*optimizer, twice).by_term()[1].second.item<double>(), 4 * expected[1].second, 1e-12);
   EXPECT_EQ(RegularizationLoss(*optimizers().get("sgd")(set, {}))().item<double>(), 0);
   EXPECT_TRUE(RegularizationLoss(*optimizers().get("sgd")(set, {})).by_term().empty());
 }

@@ -32,7 +32,7 @@ class AsynchronousUpdate : public LocalVariableUpdate {
   void reduce(int /*replica*/) override {}
   void update(int replica, const optim::StepState& state, int optimizer) override;
   nn::ParameterSet& saved_parameters() override;
-  // The server's for replica 0, null for the others.
+  // Returns the server's for replica 0, null for the others. Between steps.
   optim::Optimizer* optimizer(int replica, int index) const override;
   int64_t optimizer_bytes() const override;
 

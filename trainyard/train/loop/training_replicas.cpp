@@ -141,7 +141,7 @@ void SingleCostTrainer::Replicas::report_l2_loss() {
   const optim::Optimizer& optimizer = *update_->optimizer(0);
   l2_of_values_.reset();
   l2_loss_ = at::Tensor();
-  if (!optimizer.regularizers().empty()) l2_of_values_.emplace(optimizer);
+  if (!optimizer.regularizers().empty()) l2_of_values_.emplace(optimizer, update_->parameters(0));
 }
 
 void SingleCostTrainer::Replicas::obey(const optim::Hyperparameters& hyperparameters) {
