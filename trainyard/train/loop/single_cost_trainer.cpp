@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -77,8 +78,32 @@ void SingleCostOptions::validate() const {
   require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
           "none, or one a replica", std::to_string(placement.size()));
   require(intra_op_threads >= 0, "the number of intra-op threads", "at least 0", std::to_string(intra_op_threads));
-  require(static_cast<bool>(learning_rate), "the learning rate", "a function of the step", "none");
-  require(static_cast<bool>(make_optimizer), "the optimizer", "a way to make one", "none");
+  require(costs.empty() || (!learning_rate && !make_optimizer), "an optimizer or a learning rate beside several costs",
+          "those of the costs alone", "both");
+  require(costs.empty() || std::any_of(costs.begin(), costs.end(), [](const CostOptions& c) { return c.every == 1; }),
+          "the periods of the costs", "one of 1 among them", "longer ones");
+  std::set<std::string> losses;
+  for (const CostOptions& cost : all_costs()) {
+    require(static_cast<bool>(cost.learning_rate), "the learning rate", "a function of the step", "none");
+    require(static_cast<bool>(cost.make_optimizer), "the optimizer", "a way to make one", "none");
+    require(cost.every >= 1, "the period of a cost", "at least 1 step", std::to_string(cost.every));
+    require(losses.insert(cost.loss).second && (costs.empty() || !cost.loss.empty()), "the loss of a cost",
+            "a name that no other cost has", fmt::format("'{}'", cost.loss));
+  }
+  if (hooks.update_pre && variable_update == "asynchronous") {
+    throw Error(ErrorCode::kUnsupported, {.problem = "update_pre is not called where a server applies gradients",
+                                          .expected = "replicas that exchange gradients",
+                                          .actual = variable_update});
+  }
+}
+
+std::vector<CostOptions> SingleCostOptions::all_costs() const {
+  if (!costs.empty()) return costs;
+  return {{.loss = "", .make_optimizer = make_optimizer, .learning_rate = learning_rate}};
+}
+
+std::string SingleCostOptions::hyperparameter_name(const CostOptions& cost, const std::string& name) const {
+  return costs.empty() ? name : cost.loss + "/" + name;
 }
 
 SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source)
@@ -95,10 +120,14 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
   if (draws_from_aten(options_)) seed_aten_random(options_.seed);
   replicas_ = std::make_unique<Replicas>(options_, hyperparameters());
   constexpr double kMost = std::numeric_limits<double>::max();
-  hyperparameters().add("learning_rate", options_.learning_rate, {0, kMost});
-  const optim::Optimizer& optimizer = *replicas_->update().optimizer(0);
-  for (const std::string& name : optimizer.hyperparameter_names()) {
-    hyperparameters().add(name, optimizer.hyperparameter(name), {0, name == "momentum" ? 1 : kMost});
+  int index = 0;
+  for (const CostOptions& cost : options_.all_costs()) {
+    hyperparameters().add(options_.hyperparameter_name(cost, "learning_rate"), cost.learning_rate, {0, kMost});
+    const optim::Optimizer& optimizer = *replicas_->update().optimizer(0, index++);
+    for (const std::string& name : optimizer.hyperparameter_names()) {
+      hyperparameters().add(options_.hyperparameter_name(cost, name), optimizer.hyperparameter(name),
+                            {0, name == "momentum" ? 1 : kMost});
+    }
   }
 }
 
@@ -125,6 +154,10 @@ int64_t SingleCostTrainer::skipped_steps() const {
   return replicas_->skipped_steps();
 }
 
+double SingleCostTrainer::current_learning_rate() const {
+  return hyperparameters().get(options_.hyperparameter_name(options_.all_costs().front(), "learning_rate"));
+}
+
 double SingleCostTrainer::last_base_loss() const {
   return replicas_->base_loss();
 }
@@ -144,7 +177,7 @@ void SingleCostTrainer::set_trainable(const std::string& pattern, bool trainable
 }
 
 std::vector<std::string> SingleCostTrainer::frozen_parameters() {
-  return frozen_in(parameters());
+  return frozen_in(replicas_->update().parameters(0));
 }
 
 void SingleCostTrainer::record(StepRecorder* recorder) {
@@ -184,7 +217,7 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   core::ScopedWriter scaler(writer, kLossScaler);
   replicas_->save_loss_scale(scaler);
   if (draws_from_aten(options_)) writer.tensor(kAtenGeneratorState, aten_random_state());
-  const std::vector<std::string> frozen = frozen_in(replicas_->update().saved_parameters());
+  const std::vector<std::string> frozen = frozen_in(replicas_->update().parameters(0));
   if (!frozen.empty()) writer.text(kFrozen, fmt::format("{}", fmt::join(frozen, "\n")));
 }
 

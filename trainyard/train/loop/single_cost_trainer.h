@@ -51,6 +51,17 @@ struct StepHooks {
   std::function<void(int replica, nn::ParameterSet& parameters)> update_pre;
 };
 
+// One of several costs that a training lowers in turns, as a GAN's two are: a loss of the tower, and an optimizer for
+// the parameters that it is to change.
+struct CostOptions {
+  std::string
+      loss;  // its name in TowerOutput::losses. The tower is told in TowerInput::cost, and may leave out others.
+  // Makes the optimizer, whose OptimizerOptions::parameters say what it changes: no two may share any.
+  std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
+  optim::LearningRate learning_rate;
+  int64_t every = 1;  // in steps whose number, from 0, is a multiple
+};
+
 struct SingleCostOptions {
   // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
   // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as foreign modules
@@ -85,8 +96,17 @@ struct SingleCostOptions {
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   optim::LearningRate learning_rate;  // the schedule of the hyperparameter of that name
+  // Instead of those two: costs that take turns within a step, on the same batches, each with a forward, a backward, a
+  // reduction and an update of its own, in this order. Hyperparameters are then called "<loss>/learning_rate" and so
+  // on.
+  std::vector<CostOptions> costs{};
   StepHooks hooks{};
   void validate() const;  // throws kInvalidArgument
+
+  // Returns `costs`, or make_optimizer and learning_rate as the only one, whose loss has no name: it is the first.
+  std::vector<CostOptions> all_costs() const;
+  // Returns the name that a number has among the trainer's hyperparameters.
+  std::string hyperparameter_name(const CostOptions& cost, const std::string& name) const;
 };
 
 // The trainer. Towers of one trainer may get batches of other sizes and shapes; their parameters must be the same.
@@ -116,12 +136,12 @@ class SingleCostTrainer : public Trainer {
   // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
   const TowerStep& inference_tower();
   data::BatchSource& source() { return *source_; }
-  // Returns the learning rate of the last step; before the first one, that of the next.
-  double current_learning_rate() const { return hyperparameters().get("learning_rate"); }
-  // Returns the replicas' mean loss of the last step, before its update, with the L2 term. Reads it back, which waits
-  // for the device. Not a number before the first step.
+  // Returns the learning rate of the last step, of the first cost; before the first one, that of the next.
+  double current_learning_rate() const;
+  // Returns the replicas' mean of the first cost in the last step, before its update, with the regularization of its
+  // optimizer. Reads it back, which waits for the device. Not a number before the first step.
   double last_total_loss() const;
-  // Returns the same without the L2 term.
+  // Returns the same without the regularization.
   double last_base_loss() const;
   // Returns what the next step's loss is multiplied by; nullopt without options().loss_scale.
   std::optional<double> loss_scale() const;

@@ -27,6 +27,7 @@ double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono:
 std::string capture_obstacle(const SingleCostOptions& options) {
   if (options.micro_steps > 1) return "micro-steps are handed over one by one";
   if (options.hooks.input_pre || options.hooks.update_pre) return "hooks run in the middle of the step";
+  if (options.costs.size() > 1) return "several costs take turns";
   if (options.tower) return "nobody knows what a tower of one's own does on the host";
   for (const nn::Node& node : options.graph.nodes) {
     if (std::holds_alternative<nn::Foreign>(node.op)) {
@@ -34,6 +35,13 @@ std::string capture_obstacle(const SingleCostOptions& options) {
     }
   }
   return "";
+}
+
+std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> optimizers_of(
+    const SingleCostOptions& options) {
+  std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> all;
+  for (const CostOptions& cost : options.all_costs()) all.push_back(cost.make_optimizer);
+  return all;
 }
 
 TowerFunction tower_function(const SingleCostOptions& options) {
@@ -47,13 +55,15 @@ void allow_any_uses(nn::GradientSink& sink) {
   }
 }
 
-at::Tensor cost_of(const TowerOutput& result) {
+// `wanted` is the cost's name; empty: the first loss.
+at::Tensor cost_of(const TowerOutput& result, const std::string& wanted) {
   if (result.losses.empty()) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "a tower gave no loss",
                                               .expected = "at least one: the first is the cost",
                                               .remedy = "return it in TowerOutput::losses"});
   }
-  const auto& [name, cost] = *result.losses.begin();
+  const std::string& name = wanted.empty() ? result.losses.begin()->name : wanted;
+  const at::Tensor& cost = result.losses[name];
   if (cost.defined() && cost.numel() == 1 && cost.requires_grad()) return cost;
   throw Error(ErrorCode::kInvalidArgument,
               {.problem = fmt::format("the loss '{}' cannot be differentiated", name),
@@ -80,14 +90,16 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
       nan_guard_({.on_nan = options.on_nan,
                   .replicas = options.replicas,
                   .exchange = exchange_gradients(options),
-                  .scaler_owns_gradients = options.loss_scale && options.loss_scale->automatic}) {
+                  .scaler_owns_gradients = options.loss_scale && options.loss_scale->automatic}),
+      costs_(options.all_costs()),
+      learning_rates_(costs_.size()) {
   const std::shared_ptr<void> on_devices = use_devices();
   const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
   update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
                                                                        .parameters = {.dtype = parameters},
                                                                        .accelerators = options.accelerators,
                                                                        .make_communicators = options.make_communicators,
-                                                                       .make_optimizers = {options.make_optimizer},
+                                                                       .make_optimizers = optimizers_of(options),
                                                                        .reduction = options.reduction,
                                                                        .seed = options.seed,
                                                                        .start = options.start,
@@ -145,23 +157,43 @@ void SingleCostTrainer::Replicas::report_l2_loss() {
 }
 
 void SingleCostTrainer::Replicas::obey(const optim::Hyperparameters& hyperparameters) {
-  learning_rate_ = hyperparameters.get("learning_rate");
   bool changed = false;
-  for (int r = 0; r < options_.replicas; ++r) {
-    optim::Optimizer* const optimizer = update_->optimizer(r);
-    if (optimizer == nullptr) continue;
-    for (const std::string& name : optimizer->hyperparameter_names()) {
-      const double value = hyperparameters.get(name);
-      if (optimizer->hyperparameter(name) == value) continue;
-      optimizer->set_hyperparameter(name, value);
-      changed = true;
+  for (size_t c = 0; c < costs_.size(); ++c) {
+    const auto value_of = [&](const std::string& name) {
+      return hyperparameters.get(options_.hyperparameter_name(costs_[c], name));
+    };
+    learning_rates_[c] = value_of("learning_rate");
+    for (int r = 0; r < options_.replicas; ++r) {
+      optim::Optimizer* const optimizer = update_->optimizer(r, static_cast<int>(c));
+      if (optimizer == nullptr) continue;
+      for (const std::string& name : optimizer->hyperparameter_names()) {
+        if (optimizer->hyperparameter(name) == value_of(name)) continue;
+        optimizer->set_hyperparameter(name, value_of(name));
+        changed = true;
+      }
     }
   }
+  require_trainable();
   if (!changed) return;
   const std::shared_ptr<void> on_devices = use_devices();
   report_l2_loss();
   // Recorded steps hold the old values.
   for (Replica& replica : replicas_) replica.device_step.reset();
+}
+
+void SingleCostTrainer::Replicas::require_trainable() const {
+  const nn::ParameterSet& set = update_->parameters(0);
+  if (set.all_trainable()) return;
+  for (size_t c = 0; c < costs_.size(); ++c) {
+    const optim::Optimizer& optimizer = *update_->optimizer(0, static_cast<int>(c));
+    bool any = false;
+    for (size_t i = 0; i < set.segments().size(); ++i) any |= optimizer.trainable(i);
+    if (any) continue;
+    const std::string which = costs_[c].loss.empty() ? "" : fmt::format(" for the cost '{}'", costs_[c].loss);
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("there is nothing to train{}: all parameters are frozen", which),
+                 .remedy = "thaw some, or evaluate the model instead"});
+  }
 }
 
 void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
@@ -303,31 +335,40 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(0);
   obey(hyperparameters);
-  if (const nn::ParameterSet& set = update_->parameters(0); !set.all_trainable()) {
-    bool any = false;
-    const optim::Optimizer& optimizer = *update_->optimizer(0);
-    for (size_t i = 0; i < set.segments().size(); ++i) any |= optimizer.trainable(i);
-    if (!any) {
-      throw Error(ErrorCode::kInvalidArgument, {.problem = "there is nothing to train: all parameters are frozen",
-                                                .remedy = "thaw some, or evaluate the model instead"});
-    }
-  }
   if (draws_from_aten(options_)) aten_random_ = aten_random_state();
 
   double input_seconds = 0;
-  for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
-    const Clock::time_point asked = Clock::now();
-    std::vector<data::Batch> batches;
-    {
-      const RecordedPart recorded(record, StepPart::kInput);
-      batches = next_batches(source);
+  update_seconds_ = 0;
+  bool finite = true;
+  std::vector<std::vector<data::Batch>> taken;  // by micro-step, where several costs share them
+  for (cost_ = 0; cost_ < costs_.size(); ++cost_) {
+    if (view.global_step % cost().every != 0) continue;
+    for (int micro_step = 0; micro_step < options_.micro_steps; ++micro_step) {
+      const auto place = static_cast<size_t>(micro_step);
+      std::vector<data::Batch> batches;
+      if (place < taken.size()) {
+        batches = taken[place];
+      } else {
+        const Clock::time_point asked = Clock::now();
+        {
+          const RecordedPart recorded(record, StepPart::kInput);
+          batches = next_batches(source);
+        }
+        // A wait that the device was busy through held nothing back.
+        const bool held_back = on_cpu() || accelerator(0)->idle();
+        if (held_back) input_seconds += seconds_between(asked, Clock::now());
+        if (costs_.size() > 1) taken.push_back(batches);
+      }
+      if (!memory_) prepare(batches);
+      threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
     }
-    // A wait that the device was busy through held nothing back.
-    const bool held_back = on_cpu() || accelerator(0)->idle();
-    if (held_back) input_seconds += seconds_between(asked, Clock::now());
-    if (!memory_) prepare(batches);
-    threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
+    if (on_cpu() && nan_guard_.found()) {
+      finite = false;
+      treat_non_finite(view.global_step);
+    }
   }
+  cost_ = 0;
+  if (finite) skipped_in_a_row_ = 0;
 
   for (const Replica& replica : replicas_) view.replicas.push_back(replica.view);
   for (const auto& accelerator : options_.accelerators) {
@@ -335,11 +376,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
     if (recorder_ != nullptr) accelerator->wait();
   }
   update_->check();
-  if (on_cpu() ? nan_guard_.found() : view.global_step % kStepsBetweenDeviceLooks == 0) {
-    treat_non_finite(view.global_step);
-  } else {
-    skipped_in_a_row_ = 0;
-  }
+  if (!on_cpu() && view.global_step % kStepsBetweenDeviceLooks == 0) look_at_devices(view.global_step);
   in_step_ = false;
   const Clock::time_point end = Clock::now();
   StepTimes& times = view.times;
@@ -383,7 +420,7 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
   };
   const std::shared_ptr<void> on_device = use(r);
   if (micro_step == 0) {
-    own.state.write({.learning_rate = learning_rate_, .step = step});
+    own.state.write({.learning_rate = learning_rates_[cost_], .step = step});
     own.batches.clear();
     if (on_cpu()) nan_guard_.begin_step(r, update_->parameters(r));
   }
@@ -396,7 +433,7 @@ void SingleCostTrainer::Replicas::run_on_device(int r, const data::Batch& batch,
   if (!replica.device_step) {
     replica.device_step.emplace(options_.accelerators[static_cast<size_t>(r)], device_step_options(r, batch));
   }
-  if (options_.micro_steps > 1) return replica.device_step->run_part(batch, work);
+  if (options_.micro_steps > 1 || costs_.size() > 1) return replica.device_step->run_part(batch, work);
   const DeviceStep::Done done = replica.device_step->run(batch, recorder_ != nullptr, work);
   if (done == DeviceStep::Done::kRecorded) replica.recorded = {replica.view, r == 0 ? l2_loss_ : at::Tensor()};
   if (done == DeviceStep::Done::kReplayed) {
@@ -421,18 +458,19 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
   const TowerOutput result = replica.step(
       {.batch = batch.tensors,
        .random = {.seed = options_.seed, .step = step, .micro_step = micro_step, .first_sample = batch.first_sample},
+       .cost = cost().loss,
        .record = record_of(r)});
-  at::Tensor cost = cost_of(result);
-  if (options_.micro_steps > 1) cost = cost.div(options_.micro_steps);
-  if (replica.loss_scaler) cost = cost.mul(replica.loss_scaler->scale());
+  at::Tensor loss = cost_of(result, cost().loss);
+  if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
+  if (replica.loss_scaler) loss = loss.mul(replica.loss_scaler->scale());
   {
     const RecordedPart recorded(record_of(r), StepPart::kBackward);
-    cost.backward();
+    loss.backward();
     replica.sink->finish();
   }
 
-  for (const auto& [name, loss] : result.losses) {
-    const at::Tensor share = loss.detach().div(options_.micro_steps);
+  for (const auto& [name, value] : result.losses) {
+    const at::Tensor share = value.detach().div(options_.micro_steps);
     replica.view.losses.set(name, micro_step == 0 ? share : replica.view.losses[name].add(share));
   }
   replica.view.outputs = {};
@@ -446,32 +484,34 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   nn::ParameterSet& parameters = update_->parameters(r);
   {
     const RecordedPart recorded(record_of(r), StepPart::kReduce);
-    if (on_cpu()) nan_guard_.look_at_loss(r, replica.view.loss(), parameters);
+    if (on_cpu()) nan_guard_.look_at_loss(r, loss_of_cost(replica), parameters);
     update_->reduce(r);
   }
-  if (r == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
+  if (r == 0 && cost_ == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
   if (replica.loss_scaler) {
     replica.loss_scaler->end_step(parameters.gradients(), replica.state);
     replica.view.inverse_loss_scale = replica.state.tensor()[optim::StepState::kInverseLossScale];
   }
-  if (optim::Optimizer* const optimizer = update_->optimizer(r)) {
-    if (options_.hooks.update_pre) {
-      optimizer->complete_gradients(replica.state);
-      replica.view.inverse_loss_scale = at::Tensor();
-      options_.hooks.update_pre(r, parameters);
-    }
-    if (on_cpu()) nan_guard_.look_at_gradients(r, parameters, replica.state);
+  const int own_optimizer = static_cast<int>(cost_);
+  optim::Optimizer* const optimizer = update_->optimizer(r, own_optimizer);
+  if (optimizer != nullptr && options_.hooks.update_pre) {
+    optimizer->complete_gradients(replica.state);
+    replica.view.inverse_loss_scale = at::Tensor();
+    options_.hooks.update_pre(r, parameters);
   }
+  // Where replicas exchange gradients, one that has no optimizer has the gradients of one that has, before its hook.
+  const bool looks = optimizer != nullptr || !exchange_gradients(options_);
+  if (on_cpu() && looks) nan_guard_.look_at_gradients(r, parameters, replica.state);
 
   const Clock::time_point begin = Clock::now();
   const double communication_before = update_->communication_seconds(r);
   {
     const RecordedPart recorded(record_of(r), StepPart::kUpdate);
-    update_->update(r, replica.state);
+    update_->update(r, replica.state, own_optimizer);
   }
   if (r != 0) return;
   replica_0_done_ = Clock::now();
-  update_seconds_ =
+  update_seconds_ +=
       seconds_between(begin, replica_0_done_) - (update_->communication_seconds(r) - communication_before);
 }
 

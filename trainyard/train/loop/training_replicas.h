@@ -84,9 +84,15 @@ class SingleCostTrainer::Replicas {
   // Does the same as use_devices() for one replica.
   std::shared_ptr<void> use(int replica) const { return on_cpu() ? nullptr : accelerator(replica)->use(); }
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
-  // Gives the optimizers the values that have changed.
+  const CostOptions& cost() const { return costs_[cost_]; }
+  // Gives the optimizers the values that have changed. Throws where all parameters are frozen.
   void obey(const optim::Hyperparameters& hyperparameters);
   void report_l2_loss();
+  void require_trainable() const;
+  // Returns the mean over micro-steps of the loss that is lowered now.
+  at::Tensor loss_of_cost(const Replica& replica) const {
+    return cost().loss.empty() ? replica.view.loss() : replica.view.losses[cost().loss];
+  }
   std::vector<data::Batch> next_batches(data::BatchSource& source) const;
   // Compiles before the first step, lets all ranks choose the kernels that the first one chose, and logs the memory.
   void prepare(const std::vector<data::Batch>& batches);
@@ -119,12 +125,14 @@ class SingleCostTrainer::Replicas {
   TowerStep inference_step_;
   NanGuard nan_guard_;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
-  at::Tensor aten_random_;                     // before this step, with foreign modules
-  double learning_rate_ = 0;                   // of this step
-  std::optional<RunMemory> memory_;            // once prepared
+  at::Tensor aten_random_;  // before this step, with foreign modules
+  std::vector<CostOptions> costs_;
+  size_t cost_ = 0;                                        // the one that is lowered now
+  std::vector<double> learning_rates_;                     // of this step, by cost
+  std::optional<RunMemory> memory_;                        // once prepared
   std::optional<optim::RegularizationLoss> l2_of_values_;  // with weight decay
-  at::Tensor l2_loss_;                         // [] float64 of the values before the last update
-  // Seconds that replica 0 spent in its update. Written by its thread; read after all replicas have met.
+  at::Tensor l2_loss_;                                     // [] float64 of the values before the last update
+  // Seconds that replica 0 spent in its updates of this step. Written by its thread; read after all replicas have met.
   double update_seconds_ = 0;
   Clock::time_point replica_0_done_;
   bool in_step_ = false;  // also after one that threw

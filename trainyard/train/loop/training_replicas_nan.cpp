@@ -41,7 +41,6 @@ std::string bad_input(const std::vector<data::Batch>& micro_steps) {
 }  // namespace
 
 void SingleCostTrainer::Replicas::treat_non_finite(int64_t step) {
-  if (!on_cpu()) return look_at_devices(step);
   const std::string where = fmt::format("global step {}", step + 1);
   if (options_.on_nan == OnNan::kIgnore) return warn_once(where, first_non_finite_result());
   for (int r = 0; r < options_.replicas; ++r) {
@@ -96,7 +95,7 @@ std::string SingleCostTrainer::Replicas::first_non_finite_result() const {
   const auto of_replica = [this](int r) { return options_.replicas == 1 ? "" : fmt::format(" of replica {}", r); };
   for (int r = 0; r < options_.replicas; ++r) {
     if (!nan_guard_.loss_found(r)) continue;
-    const double loss = replicas_[static_cast<size_t>(r)].view.loss().item<double>();
+    const double loss = loss_of_cost(replicas_[static_cast<size_t>(r)]).item<double>();
     return fmt::format("the loss{} is {}", of_replica(r), std::isnan(loss) ? "NaN" : "inf");
   }
   for (int r = 0; r < options_.replicas; ++r) {
