@@ -24,16 +24,25 @@ struct Call {
 };
 
 // The whole graph as one function of autograd. `anchor` is a scalar that wants a gradient, so that autograd asks for
-// the backward even where the images want none.
+// the backward even where no input wants one.
 struct PlanFunction : torch::autograd::Function<PlanFunction> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
-                            const at::Tensor& /*anchor*/, const Call& call, const StepRandom& random) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList inputs,
+                                                const at::Tensor& /*anchor*/, const Call& call,
+                                                const StepRandom& random) {
+    const cpu::Plan& plan = *call.compiled->plan;
     context->saved_data["call"] = c10::IValue::make_capsule(c10::make_intrusive<Holder>(call));
-    return call.compiled->plan->forward(*call.run, images, random, call.observer);
+    context->set_materialize_grads(false);
+    torch::autograd::variable_list outputs = plan.forward(*call.run, inputs.vec(), random, call.observer);
+    torch::autograd::variable_list constant;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!plan.has_backward(i)) constant.push_back(outputs[i]);
+    }
+    context->mark_non_differentiable(constant);
+    return outputs;
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
+                                                 const torch::autograd::variable_list& gradients) {
     const auto holder = context->saved_data["call"].toCapsule();
     Call& call = static_cast<Holder&>(*holder).call;
     if (call.run == nullptr) {
@@ -42,8 +51,9 @@ struct PlanFunction : torch::autograd::Function<PlanFunction> {
                          .remedy = "run forward again: the CPU plan gives its memory back after the backward"});
     }
     const std::shared_ptr<cpu::Run> run = std::exchange(call.run, nullptr);
-    const at::Tensor gradient = gradients[0].to(at::kFloat).contiguous();
-    return {call.compiled->plan->backward(*run, gradient, call.observer), at::Tensor(), at::Tensor(), at::Tensor()};
+    torch::autograd::variable_list results = call.compiled->plan->backward(*run, gradients, call.observer);
+    results.resize(results.size() + 3);  // the anchor, and what is no tensor
+    return results;
   }
 
   struct Holder : torch::CustomClassHolder {
@@ -71,7 +81,7 @@ CpuExecutor::CpuExecutor(const Graph& graph, const BuildContext& context) : Exec
   }
 }
 
-std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, bool image_gradient) {
+std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, std::vector<bool> input_gradients) {
   if (const auto& choices = context().kernels.choices; choices != nullptr && choices->version() != choices_version_) {
     plans_.clear();
     choices_version_ = choices->version();
@@ -82,7 +92,8 @@ std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, bool
     trainable_version_ = version;
   }
   const bool gradients = training && context().gradients != nullptr && c10::GradMode::is_enabled();
-  const cpu::PlanOptions wanted{.batch = batch, .gradients = gradients, .image_gradient = gradients && image_gradient};
+  if (!gradients) input_gradients.clear();
+  const cpu::PlanOptions wanted{.batch = batch, .gradients = gradients, .input_gradients = std::move(input_gradients)};
   const auto found =
       std::find_if(plans_.begin(), plans_.end(), [&](const auto& c) { return c->plan->options() == wanted; });
   if (found != plans_.end()) {
@@ -102,21 +113,30 @@ std::shared_ptr<CpuExecutor::Compiled> CpuExecutor::compiled(int64_t batch, bool
 }
 
 std::optional<ExecutorMemory> CpuExecutor::prepare(int64_t batch) {
-  const cpu::Plan& plan = *compiled(batch, false)->plan;
+  const cpu::Plan& plan = *compiled(batch, {})->plan;
   return ExecutorMemory{.activations = plan.arena_bytes(), .packed_weights = plan.packed_bytes()};
 }
 
-at::Tensor CpuExecutor::forward(const at::Tensor& images, const StepRandom& random) {
-  check_input(images);
-  const std::shared_ptr<Compiled> plan = compiled(images.size(0), images.requires_grad());
+core::NamedTensors CpuExecutor::run(const core::NamedTensors& inputs, const StepRandom& random) {
+  const std::vector<at::Tensor> given = checked_inputs(inputs);
+  std::vector<bool> input_gradients;
+  for (const at::Tensor& input : given) input_gradients.push_back(input.requires_grad());
+  if (std::find(input_gradients.begin(), input_gradients.end(), true) == input_gradients.end()) input_gradients.clear();
+  const std::shared_ptr<Compiled> plan = compiled(given.front().size(0), std::move(input_gradients));
   if (plan->run == nullptr || plan->run.use_count() > 1) plan->run = std::make_shared<cpu::Run>();
-  const at::Tensor input = images.to(at::kFloat).contiguous();
-  if (!plan->plan->has_backward()) {
+  std::vector<at::Tensor> values;
+  for (const at::Tensor& input : given) values.push_back(input.to(at::kFloat).contiguous());
+  if (plan->plan->has_backward()) {
+    const at::Tensor anchor = at::zeros({}, at::kFloat).requires_grad_(true);
+    values = PlanFunction::apply(at::TensorList(values), anchor, Call{plan, plan->run, observer()}, random);
+  } else {
     const at::NoGradGuard no_grad;
-    return plan->plan->forward(*plan->run, input.detach(), random, observer());
+    for (at::Tensor& value : values) value = value.detach();
+    values = plan->plan->forward(*plan->run, values, random, observer());
   }
-  const at::Tensor anchor = at::zeros({}, at::kFloat).requires_grad_(true);
-  return PlanFunction::apply(input, anchor, Call{plan, plan->run, observer()}, random);
+  core::NamedTensors outputs;
+  for (size_t i = 0; i < values.size(); ++i) outputs.set(graph().outputs[i].name, values[i]);
+  return outputs;
 }
 
 namespace {

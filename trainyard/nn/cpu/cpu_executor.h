@@ -19,7 +19,7 @@ class CpuExecutor : public Executor {
   CpuExecutor(const Graph& graph, const BuildContext& context);
 
   // Compiles a plan for a batch size that it has not seen yet. The plans of a few sizes are kept.
-  at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
+  core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
 
   // Returns the plan's memory; packed weights count once more for each batch size that the executor meets.
   std::optional<ExecutorMemory> prepare(int64_t batch) override;
@@ -32,7 +32,7 @@ class CpuExecutor : public Executor {
   };
 
  private:
-  std::shared_ptr<Compiled> compiled(int64_t batch, bool image_gradient);
+  std::shared_ptr<Compiled> compiled(int64_t batch, std::vector<bool> input_gradients);
 
   cpu::Plan::Layers layers_;
   std::vector<std::shared_ptr<Compiled>> plans_;  // the last used one last

@@ -55,6 +55,7 @@ CudaExecutor::CudaExecutor(const Graph& graph, const BuildContext& context)
                        .actual = std::string(toString(context.dtype)) + " on " + context.device.str(),
                        .remedy = "use the reference executor"});
   }
+  require_one_input_and_output("the CUDA executor");
   for (const Node& node : Executor::graph().nodes) {
     plain_.push_back(std::make_unique<BoundLayer>(node, Executor::context()));
   }
@@ -72,7 +73,7 @@ void CudaExecutor::make_layers() {
     layers_.push_back(std::move(layer));
   }
   for (size_t node = 0; node < last_reader.size(); ++node) {
-    if (last_reader[node] < 0 || static_cast<int>(node) == graph().output) continue;
+    if (last_reader[node] < 0 || static_cast<int>(node) == graph().output()) continue;
     layers_[static_cast<size_t>(last_reader[node])].last_uses.push_back(static_cast<int>(node));
   }
 }
@@ -94,7 +95,7 @@ void CudaExecutor::begin(const StepRandom& random) {
   weights_.refresh(captured);
 }
 
-at::Tensor CudaExecutor::run(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random) {
+at::Tensor CudaExecutor::run_layer(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random) {
   std::vector<at::Tensor> inputs;
   for (const int input : layer.inputs) inputs.push_back(values[static_cast<size_t>(input)]);
   for (const int input : layer.last_uses) values[static_cast<size_t>(input)].reset();
@@ -112,16 +113,17 @@ at::Tensor CudaExecutor::run(Layer& layer, std::vector<at::Tensor>& values, cons
   return output;
 }
 
-at::Tensor CudaExecutor::forward(const at::Tensor& images, const StepRandom& random) {
-  check_input(images);
+core::NamedTensors CudaExecutor::run(const core::NamedTensors& inputs, const StepRandom& random) {
+  const at::Tensor images = checked_inputs(inputs).front();
   require_allocated();
   require_all_trainable("the CUDA executor");
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   begin(random);
   std::vector<at::Tensor> values(graph().nodes.size());
   values[0] = cuda::channels_innermost(images.to(images.options().device(context().device).dtype(context().dtype)));
-  for (Layer& layer : layers_) values[static_cast<size_t>(layer.nodes.back())] = run(layer, values, random);
-  return values[static_cast<size_t>(graph().output)].to(at::kFloat);
+  for (Layer& layer : layers_) values[static_cast<size_t>(layer.nodes.back())] = run_layer(layer, values, random);
+  const GraphOutput& output = graph().outputs.front();
+  return {{output.name, values[static_cast<size_t>(output.node)].to(at::kFloat)}};
 }
 
 namespace {

@@ -21,7 +21,7 @@ class CudaExecutor : public Executor {
 
   // Work is handed to the calling thread's current stream. While that is captured, the step of `random` is not read:
   // the counter that masks are drawn with goes on by one at each replay, from the last forward before the capture.
-  at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
+  core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
 
  private:
   struct Layer {
@@ -32,7 +32,7 @@ class CudaExecutor : public Executor {
   };
   void make_layers();
   void begin(const StepRandom& random);
-  at::Tensor run(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random);
+  at::Tensor run_layer(Layer& layer, std::vector<at::Tensor>& values, const StepRandom& random);
 
   std::vector<std::unique_ptr<BoundLayer>> plain_;  // by node id
   cuda::Weights weights_;

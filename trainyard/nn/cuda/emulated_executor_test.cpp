@@ -62,6 +62,24 @@ TEST(CudaEmulation, RefusesFrozenParameters) {
   training->forward(images, {});
 }
 
+TEST(CudaEmulation, RefusesSeveralInputsOrOutputs) {
+  const auto message = [](const Graph& graph) {
+    ParameterSet set;
+    return core::message_of([&] { make_executor("cuda_emulation", graph, {.parameters = &set}); },
+                            core::ErrorCode::kUnsupported);
+  };
+  GraphBuilder b({.image = {3, 4, 4}, .name = "two"});
+  EXPECT_EQ(message(b.build(b.add("add", {b.input(), b.input("other", {3, 4, 4})}))),
+            "the CUDA executor cannot run a graph of several inputs or outputs yet: two: expected one input and one "
+            "output, got 2 and 1; use the reference executor, or the main output alone (nn::main_output_graph)");
+  GraphBuilder heads({.image = {3, 4, 4}, .name = "two"});
+  const auto x = heads.flatten("flat", heads.input());
+  const Graph graph = heads.build(x, {{"again", x.id}});
+  EXPECT_NE(message(graph).find("got 1 and 2"), std::string::npos);
+  ParameterSet set;
+  EXPECT_NO_THROW(make_executor("cuda_emulation", main_output_graph(graph), {.parameters = &set}));
+}
+
 // The fused kernels that are chosen otherwise, and the formula that repeats itself: of one step, the same.
 TEST(CudaEmulation, DeterministicAttentionIsTheSameAttention) {
   const auto step = [](const std::string& executor, const Attention& op, ConvolutionPolicy policy) {

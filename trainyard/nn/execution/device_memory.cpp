@@ -1,6 +1,7 @@
 #include "trainyard/nn/execution/device_memory.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include <fmt/format.h>
@@ -23,8 +24,11 @@ std::string gibibytes(int64_t bytes) {
 }
 
 int64_t activation_bytes_per_image(const Graph& graph, int64_t element_bytes, bool training) {
-  std::vector<int64_t> sizes{elements(graph.input_shape()) * element_bytes};
-  int64_t kept = sizes[0];
+  std::vector<int64_t> sizes;
+  for (const int input : graph.inputs()) {
+    sizes.push_back(elements(graph.nodes[static_cast<size_t>(input)].shape) * element_bytes);
+  }
+  int64_t kept = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   for (const Unit& unit : fuse(graph)) {
     const Node& tail = graph.nodes[static_cast<size_t>(unit.tail())];
     const int64_t count = elements(tail.shape);

@@ -1,11 +1,19 @@
 #include "trainyard/nn/execution/executor.h"
 
+#include <algorithm>
+
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
 
 namespace trainyard::nn {
 namespace {
+
+const Input& input_of(const Node& node) {
+  return std::get<Input>(node.op);
+}
 
 ParameterSet& set_of(const BuildContext& context) {
   if (context.parameters != nullptr) return *context.parameters;
@@ -27,18 +35,48 @@ int BuildContext::buffer(const BufferSpec& spec) const {
   return set_of(*this).declare_buffer(named);
 }
 
-void Executor::check_input(const at::Tensor& images) const {
-  const Shape& expected = graph().input_shape();
-  const bool fits = images.defined() && images.dim() == static_cast<int64_t>(expected.size()) + 1 &&
-                    images.sizes().slice(1) == at::IntArrayRef(expected) && images.size(0) > 0;
-  if (fits && images.is_floating_point()) return;
+at::Tensor Executor::forward(const at::Tensor& images, const StepRandom& random) {
+  return run({{input_of(graph().nodes.front()).name, images}}, random).begin()->tensor;
+}
+
+std::vector<at::Tensor> Executor::checked_inputs(const core::NamedTensors& inputs) const {
+  std::vector<std::string> names;
+  for (const int id : graph().inputs()) names.push_back(input_of(graph().nodes[static_cast<size_t>(id)]).name);
+  for (const auto& given : inputs) {
+    if (std::find(names.begin(), names.end(), given.name) != names.end()) continue;
+    throw core::unknown_name("input of " + graph().name, given.name, names);
+  }
+  std::vector<at::Tensor> result;
+  for (const int id : graph().inputs()) {
+    const Node& node = graph().nodes[static_cast<size_t>(id)];
+    const at::Tensor* const given = inputs.find(input_of(node).name);
+    if (given == nullptr) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = fmt::format("the input '{}' is missing", input_of(node).name),
+                         .where = graph().name,
+                         .expected = fmt::format("{}", fmt::join(names, ", ")),
+                         .actual = fmt::format("{}", fmt::join(inputs.names(), ", "))});
+    }
+    check_input(node, *given, result.empty() ? *given : result.front());
+    result.push_back(*given);
+  }
+  return result;
+}
+
+void Executor::check_input(const Node& node, const at::Tensor& given, const at::Tensor& first) const {
+  const bool fits = given.defined() && given.dim() == static_cast<int64_t>(node.shape.size()) + 1 &&
+                    given.sizes().slice(1) == at::IntArrayRef(node.shape) && given.size(0) > 0;
+  if (fits && given.is_floating_point() && given.size(0) == first.size(0)) return;
+  const bool other_batch = fits && given.size(0) != first.size(0);
   const std::string actual =
-      images.defined() ? fmt::format("{} of {}", to_string(images.sizes().vec()), toString(images.scalar_type()))
-                       : "an undefined tensor";
+      given.defined() ? fmt::format("{} of {}", to_string(given.sizes().vec()), toString(given.scalar_type()))
+                      : "an undefined tensor";
   throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = "the images do not fit the model",
+                    {.problem = fmt::format("the input '{}' does not fit {}", input_of(node).name,
+                                            other_batch ? "the others" : "the model"),
                      .where = graph().name,
-                     .expected = fmt::format("a batch of {} of a float type", to_string(expected)),
+                     .expected = other_batch ? fmt::format("a batch of {}", first.size(0))
+                                             : fmt::format("a batch of {} of a float type", to_string(node.shape)),
                      .actual = actual});
 }
 
@@ -56,6 +94,17 @@ void Executor::require_all_trainable(std::string_view executor) const {
                     {.problem = fmt::format("parameters cannot be frozen on {} yet", executor),
                      .where = graph().name,
                      .remedy = "train all parameters, or use the reference executor"});
+}
+
+void Executor::require_one_input_and_output(std::string_view executor) const {
+  const size_t inputs = graph().inputs().size(), outputs = graph().outputs.size();
+  if (inputs == 1 && outputs == 1) return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = fmt::format("{} cannot run a graph of several inputs or outputs yet", executor),
+                     .where = graph().name,
+                     .expected = "one input and one output",
+                     .actual = fmt::format("{} and {}", inputs, outputs),
+                     .remedy = "use the reference executor, or the main output alone (nn::main_output_graph)"});
 }
 
 ExecutorRegistry& executors() {

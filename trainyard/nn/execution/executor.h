@@ -7,6 +7,11 @@
 //   set.initialize(seed);
 //   at::Tensor logits = executor->forward(images, {.step = 0});
 //   loss.backward();                                              // gradients land in `sink`
+//
+// Graphs of several inputs or outputs run by name:
+//
+//   core::NamedTensors outputs = executor->run({{"images", images}, {"depth", depth}}, {.step = 0});
+//   outputs["auxiliary"];
 #pragma once
 
 #include <cstdint>
@@ -15,10 +20,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/kernel_choices.h"
@@ -89,11 +96,19 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Computes logits [N, classes], at least fp32, from images [N, C, H, W] of the graph's input shape and any float
-  // dtype. In training mode the result takes part in autograd, and its backward writes the sink. Parameters that
-  // ParameterSet::set_trainable() froze get no gradient; where nothing trains, and the images want no gradient, the
-  // result takes no part in autograd. Throws kInvalidArgument when the shape is not the graph's.
-  virtual at::Tensor forward(const at::Tensor& images, const StepRandom& random) = 0;
+  // Computes all outputs [N, ...], at least fp32, under their names, the main one first. `inputs` are all inputs of the
+  // graph by name, [N, ...] of the graph's shapes and any float dtypes, with one N.
+  //
+  // In training mode the outputs take part in autograd, and their backward writes the sink. One backward follows a
+  // forward: it begins at all outputs that matter, whose losses are added up. An output that it leaves out counts as
+  // one with a gradient of zero. Parameters that ParameterSet::set_trainable() froze get no gradient; an output for
+  // which nothing trains, and no input wants a gradient, takes no part in autograd.
+  //
+  // Throws kNotFound for an input that the graph does not have, and kInvalidArgument for one that is missing or does
+  // not fit.
+  virtual core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) = 0;
+  // Does the same for a graph of one input, and returns the main output: logits [N, classes] from images [N, C, H, W].
+  at::Tensor forward(const at::Tensor& images, const StepRandom& random);
 
   // Does what the first forward for batches of this size would do first, such as compiling and choosing kernels. Call
   // it on the same thread, with the same grad mode. Returns how much memory they take, or nullopt where that is not
@@ -110,13 +125,18 @@ class Executor {
  protected:
   Executor(Graph graph, BuildContext context) : graph_(std::move(graph)), context_(std::move(context)) {}
   NodeObserver* observer() const { return observer_; }
-  void check_input(const at::Tensor& images) const;
+  // Returns the inputs in the order of Graph::inputs(). Throws as run() does.
+  std::vector<at::Tensor> checked_inputs(const core::NamedTensors& inputs) const;
   void require_allocated() const;  // of the parameter set; throws kInvalidArgument
   // Throws kUnsupported where a parameter is frozen in training. For executors that cannot leave gradients out;
   // `executor` is their name for people.
   void require_all_trainable(std::string_view executor) const;
+  // Throws kUnsupported for a graph of several inputs or outputs. For executors that cannot run these.
+  void require_one_input_and_output(std::string_view executor) const;
 
  private:
+  void check_input(const Node& node, const at::Tensor& given, const at::Tensor& first) const;
+
   Graph graph_;
   BuildContext context_;
   NodeObserver* observer_ = nullptr;

@@ -79,12 +79,14 @@ bool ForeignBinding::trains() const {
                      [this](const Variable& parameter) { return context_.parameters->trainable({parameter.index}); });
 }
 
-at::Tensor ForeignBinding::forward(const at::Tensor& x) {
+at::Tensor ForeignBinding::forward(std::span<const at::Tensor> inputs) {
   if (!bound_) bind();
   follow_trainable();
-  at::Tensor y = module_->forward(x.to(context_.parameters->dtype()).contiguous());
+  std::vector<at::Tensor> own;
+  for (const at::Tensor& x : inputs) own.push_back(x.to(context_.parameters->dtype()).contiguous());
+  at::Tensor y = module_->forward(own);
   std::vector<int64_t> expected = output_shape_;
-  expected.insert(expected.begin(), x.size(0));
+  expected.insert(expected.begin(), inputs[0].size(0));
   if (y.sizes() == at::IntArrayRef(expected)) return y;
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = "a foreign module's result has another shape than its node says",

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,13 +20,13 @@ class ForeignBinding {
  public:
   ForeignBinding(const Node& node, const Foreign& op, const BuildContext& context);
 
-  // Runs the module on x [N, input...] of any float dtype. Returns [N, output...] of the set's dtype, in which the
+  // Runs the module on inputs [N, input...] of any float dtype. Returns [N, output...] of the set's dtype, in which the
   // module runs. The first call makes the module's tensors views of the set, which must be allocated. Throws
   // kInvalidArgument when the module's result has another shape than the node.
   //
   // Frozen parameters want no gradient. The module's buffers are its own affair, frozen or not: a batch norm in it goes
   // on to use and to update its statistics as the module does in training.
-  at::Tensor forward(const at::Tensor& x);
+  at::Tensor forward(std::span<const at::Tensor> inputs);
 
   // Returns whether one of the module's parameters is trainable now.
   bool trains() const;

@@ -30,7 +30,7 @@ NodeCosts::NodeCosts(const Graph& graph, const NodeCostOptions& options)
                                                     std::any_of(each.inputs.begin(), each.inputs.end(), wants);
     for (const int input : each.inputs) users_[static_cast<size_t>(input)].push_back(each.id);
   }
-  users_[static_cast<size_t>(graph.output)].push_back(-1);
+  for (const GraphOutput& output : graph.outputs) users_[static_cast<size_t>(output.node)].push_back(-1);
 }
 
 int64_t NodeCosts::value_bytes(int id) const {

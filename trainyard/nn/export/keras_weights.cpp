@@ -152,7 +152,8 @@ std::vector<int> keras_order(const Graph& graph) {
       depth[static_cast<size_t>(input)] = std::max(depth[static_cast<size_t>(input)], depth[id] + 1);
     }
   }
-  std::vector<int> stack{graph.output};
+  std::vector<int> stack;
+  for (const GraphOutput& output : graph.outputs) stack.insert(stack.begin(), output.node);
   while (!stack.empty()) {
     const int id = stack.back();
     stack.pop_back();

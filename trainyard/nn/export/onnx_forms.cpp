@@ -9,8 +9,8 @@
 
 namespace trainyard::nn {
 
-std::string onnx_form(const Input&, OnnxNodeBuilder&) {
-  return "input";
+std::string onnx_form(const Input&, OnnxNodeBuilder& b) {
+  return b.node().name;
 }
 
 std::string onnx_form(const BatchNorm& op, OnnxNodeBuilder& b) {

@@ -1,10 +1,14 @@
 #include "trainyard/nn/export/onnx_model.h"
 
+#include <algorithm>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include <fmt/core.h>
+
 #include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
 #include "trainyard/nn/export/onnx_forms.h"
 #include "trainyard/nn/export/onnx_node_builder.h"
 
@@ -29,6 +33,36 @@ void rename(formats::OnnxGraph& graph, const std::string& from, const std::strin
   }
 }
 
+bool has(const std::vector<formats::OnnxValue>& values, const std::string& name) {
+  return std::any_of(values.begin(), values.end(), [&](const auto& value) { return value.name == name; });
+}
+
+// A value has one name, so an output cannot have that of an input or a parameter.
+void check_names(const Graph& graph, const formats::OnnxGraph& model) {
+  for (const GraphOutput& output : graph.outputs) {
+    const bool is_constant = std::any_of(model.initializers.begin(), model.initializers.end(),
+                                         [&](const auto& tensor) { return tensor.name == output.name; });
+    if (!is_constant && !has(model.inputs, output.name)) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "an output has the name of an input or a parameter",
+                       .where = fmt::format("output '{}' of {}", output.name, graph.name),
+                       .remedy = "give the output another name"});
+  }
+}
+
+// `values` are the names of values by node.
+void add_output(formats::OnnxGraph& model, std::vector<std::string>& values, const GraphOutput& output,
+                const Shape& shape) {
+  const std::string value = values[static_cast<size_t>(output.node)];
+  if (has(model.inputs, value) || has(model.outputs, value)) {  // as where a graph is nothing but dropout
+    model.nodes.push_back({.op_type = "Identity", .name = output.name, .inputs = {value}, .outputs = {output.name}});
+  } else {
+    rename(model, value, output.name);
+    std::replace(values.begin(), values.end(), value, output.name);
+  }
+  model.outputs.push_back(batch_of(output.name, shape));
+}
+
 }  // namespace
 
 formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set) {
@@ -40,15 +74,13 @@ formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set) {
     OnnxNodeBuilder builder(model.graph, graph, node, set, values);
     values.push_back(std::visit([&](const auto& op) { return onnx_form(op, builder); }, node.op));
   }
-  const std::string input = values.front();
-  std::string& output = values[static_cast<size_t>(graph.output)];
-  if (output == input) {  // a graph of nothing but dropout
-    OnnxNodeBuilder builder(model.graph, graph, graph.nodes[static_cast<size_t>(graph.output)], set, values);
-    output = builder.emit("Identity", {input});
+  for (const int id : graph.inputs()) {
+    model.graph.inputs.push_back(batch_of(values[static_cast<size_t>(id)], graph.nodes[static_cast<size_t>(id)].shape));
   }
-  rename(model.graph, output, "logits");
-  model.graph.inputs = {batch_of(input, graph.input_shape())};
-  model.graph.outputs = {batch_of("logits", graph.output_shape())};
+  check_names(graph, model.graph);
+  for (const GraphOutput& output : graph.outputs) {
+    add_output(model.graph, values, output, graph.nodes[static_cast<size_t>(output.node)].shape);
+  }
   return model;
 }
 

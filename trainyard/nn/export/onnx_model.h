@@ -2,9 +2,11 @@
 //
 //   formats::write_onnx("resnet50.onnx", to_onnx(executor.graph(), set));
 //
-// The input is "input" [batch, C, H, W], the output "logits" [batch, classes], both float32; the batch is open. Weights
-// and statistics keep their names and stay apart: batch norms are BatchNormalization, not folded into convolutions, so
-// that other programs can go on training; runtimes fold them by themselves. Dropout and stochastic depth are gone.
+// The input is "input" [batch, C, H, W], the output "logits" [batch, classes], both float32; the batch is open. Further
+// inputs have the names of their nodes, and outputs those of Graph::outputs, the main one first. To export the main
+// output alone, hand main_output_graph(graph) over. Weights and statistics keep their names and stay apart: batch norms
+// are BatchNormalization, not folded into convolutions, so that other programs can go on training; runtimes fold them
+// by themselves. Dropout and stochastic depth are gone.
 #pragma once
 
 #include "trainyard/core/base/export.h"
@@ -16,7 +18,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the model. Borrows the numbers of `set`, which is allocated, in float32 on the CPU, and has what the graph
-// needs. Throws kUnsupported for a foreign module, and kInvalidArgument or kNotFound for a set of another kind.
+// needs. Throws kUnsupported for a foreign module, kInvalidArgument for an output that is named as an input or a
+// parameter, and kInvalidArgument or kNotFound for a set of another kind.
 formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
 
 }  // namespace trainyard::nn

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/nn/execution/executor.h"
@@ -46,7 +48,30 @@ void write_array(const std::string& path, const at::Tensor& tensor) {
   core::local_file_system().write_file_atomically(path, formats::encode_npy<float>(array.sizes().vec(), values));
 }
 
-// tests/onnx_runtime_runs_layers.py, which sets the folder, runs each model in ONNX Runtime and compares the logits.
+// Writes the model, and what goes in and comes out of it, each under its name in ONNX.
+void write_with_values(const std::string& stem, const Numbers& numbers, const core::NamedTensors& inputs) {
+  const Graph& graph = numbers.executor->graph();
+  formats::write_onnx(stem + ".onnx", to_onnx(graph, numbers.set));
+  for (const int id : graph.inputs()) {
+    const Node& node = graph.nodes[static_cast<size_t>(id)];
+    write_array(fmt::format("{}.{}.npy", stem, node.name), inputs[std::get<Input>(node.op).name]);
+  }
+  for (const auto& [name, output] : numbers.executor->run(inputs, {})) {
+    write_array(fmt::format("{}.{}.npy", stem, name), output);
+  }
+}
+
+// Outputs of each kind: one that others are made of, one value twice, an input, a dropout's.
+Graph graph_of_several_values() {
+  GraphBuilder b({.image = {3, 6, 5}, .name = "several"});
+  const auto depth = b.input("depth", {2, 6, 5});
+  const auto map = b.convolution("conv", b.concat("concat", {b.input(), depth}), {.out_channels = 4, .kernel = 3});
+  const auto logits = b.linear("fc", b.global_average_pool("pool", b.activation("relu", map)), {.out_features = 5});
+  const auto dropped = b.dropout("drop", logits);
+  return b.build(logits, {{"map", map.id}, {"again", dropped.id}, {"same_depth", depth.id}});
+}
+
+// tests/onnx_runtime_runs_layers.py, which sets the folder, runs each model in ONNX Runtime and compares the outputs.
 TEST(OnnxModel, WritesEachLayerForOnnxRuntime) {
   const core::TempDir temp;
   const char* given = std::getenv("TRAINYARD_ONNX_DIR");
@@ -57,15 +82,39 @@ TEST(OnnxModel, WritesEachLayerForOnnxRuntime) {
     const auto x = layer.build(b, b.input());
     const Graph graph = b.build(b.shape(x).size() == 1 ? x : b.flatten("flat_output", x));
     const Numbers numbers(graph);
-    const std::string stem = core::join_path(folder, layer.name);
-    formats::write_onnx(stem + ".onnx", to_onnx(graph, numbers.set));
     Shape batch = layer.image;
     batch.insert(batch.begin(), 3);
     const at::Tensor images = at::empty(batch, at::kFloat);
     const auto range = static_cast<float>(layer.range);
     fill(images, "images", -range, range);
-    write_array(stem + ".images.npy", images);
-    write_array(stem + ".logits.npy", numbers.executor->forward(images, {}));
+    write_with_values(core::join_path(folder, layer.name), numbers, {{"images", images}});
+  }
+  const Numbers numbers(graph_of_several_values());
+  const at::Tensor images = at::empty({3, 3, 6, 5}, at::kFloat), depth = at::empty({3, 2, 6, 5}, at::kFloat);
+  fill(images, "images", -2, 2);
+  fill(depth, "depth", -2, 2);
+  write_with_values(core::join_path(folder, "SeveralValues"), numbers, {{"images", images}, {"depth", depth}});
+}
+
+TEST(OnnxModel, NamesAllInputsAndOutputs) {
+  const Graph graph = graph_of_several_values();
+  const Numbers numbers(graph);
+  const formats::OnnxModel model = to_onnx(graph, numbers.set);
+  const auto names = [](const std::vector<formats::OnnxValue>& values) {
+    std::vector<std::string> result;
+    for (const formats::OnnxValue& value : values) result.push_back(value.name);
+    return result;
+  };
+  EXPECT_EQ(names(model.graph.inputs), (std::vector<std::string>{"input", "depth"}));
+  EXPECT_EQ(names(model.graph.outputs), (std::vector<std::string>{"logits", "map", "again", "same_depth"}));
+  EXPECT_EQ(model.graph.outputs[1].shape, (std::vector<int64_t>{-1, 4, 4, 3}));
+  EXPECT_EQ(names(to_onnx(main_output_graph(graph), numbers.set).graph.outputs), std::vector<std::string>{"logits"});
+  for (const std::string taken : {"depth", "conv.weight"}) {
+    Graph clash = graph;
+    clash.outputs[1].name = taken;
+    EXPECT_EQ(core::message_of([&] { to_onnx(clash, numbers.set); }),
+              "an output has the name of an input or a parameter: output '" + taken +
+                  "' of several; give the output another name");
   }
 }
 

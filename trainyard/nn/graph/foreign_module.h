@@ -1,7 +1,8 @@
-// A user's torch::nn module as a node of a graph: any module with Tensor forward(Tensor).
+// A user's torch::nn module as a node of a graph: any module with Tensor forward(Tensor), or with several tensors.
 //
 //   const auto make = [] { return std::make_shared<MyNet>(); };
 //   auto x = b.foreign("body", b.input(), foreign_op(make, {10}, "MyNet"));
+//   x = b.foreign("join", {x, b.input("depth", {1, 32, 32})}, foreign_op<2>(make_join, {10}, "MyJoin"));
 //
 // Its parameters and buffers move into the replica's ParameterSet: the module's tensors become views of the flat block,
 // so that optimizers, reductions and checkpoints see them as all others. Gradients reach the sink through a
@@ -14,6 +15,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,29 +34,36 @@ namespace trainyard::nn {
 
 class ForeignModule {
  public:
-  ForeignModule(std::shared_ptr<torch::nn::Module> module, std::function<at::Tensor(const at::Tensor&)> forward)
+  // Takes the values of the node's inputs, in their order.
+  using Forward = std::function<at::Tensor(std::span<const at::Tensor> inputs)>;
+  ForeignModule(std::shared_ptr<torch::nn::Module> module, Forward forward)
       : module_(std::move(module)), forward_(std::move(forward)) {}
 
   torch::nn::Module& module() const { return *module_; }
-  at::Tensor forward(const at::Tensor& x) const { return forward_(x); }
+  at::Tensor forward(std::span<const at::Tensor> inputs) const { return forward_(inputs); }
 
  private:
   std::shared_ptr<torch::nn::Module> module_;
-  std::function<at::Tensor(const at::Tensor&)> forward_;
+  Forward forward_;
 };
 
-// Returns the operation of such a node. `make` returns std::shared_ptr<M>, a new module each time; M::forward takes and
-// returns one tensor.
-template <typename Make>
+// Returns the operation of such a node. `make` returns std::shared_ptr<M>, a new module each time; M::forward takes
+// `inputs` tensors, one for each input of the node, and returns one.
+template <size_t inputs = 1, typename Make>
 Foreign foreign_op(Make make, const std::vector<int64_t>& output_shape, const std::string& description) {
   return {.description = description,
           .make =
               [make] {
                 auto module = make();
-                return std::make_shared<ForeignModule>(module,
-                                                       [module](const at::Tensor& x) { return module->forward(x); });
+                return std::make_shared<ForeignModule>(module, [module](std::span<const at::Tensor> x) {
+                  return [&]<size_t... index>(std::index_sequence<index...>) {
+                    return module->forward(x[index]...);
+                  }
+                  (std::make_index_sequence<inputs>());
+                });
               },
-          .output_shape = output_shape};
+          .output_shape = output_shape,
+          .input_count = inputs};
 }
 
 }  // namespace trainyard::nn

@@ -85,7 +85,7 @@ class Fuser {
   // The node that alone uses the output of `id`, once, if it is free.
   const Node* only_user(int id) const {
     const std::vector<int>& users = users_[static_cast<size_t>(id)];
-    if (id == graph_.output || users.size() != 1 || taken_[static_cast<size_t>(users[0])]) return nullptr;
+    if (graph_.is_output(id) || users.size() != 1 || taken_[static_cast<size_t>(users[0])]) return nullptr;
     return &graph_.nodes[static_cast<size_t>(users[0])];
   }
 

@@ -24,7 +24,7 @@ struct Unit {
   int activation = -1;  // the last node, if it is one
 };
 
-// Returns all nodes but the input, each in one unit, ordered by tail.
+// Returns all nodes but the inputs, each in one unit, ordered by tail.
 std::vector<Unit> fuse(const Graph& graph, bool frozen = false);
 
 }  // namespace trainyard::nn

@@ -38,7 +38,7 @@ std::vector<std::string> units_of(const Graph& graph, bool frozen = false) {
       ++seen[static_cast<size_t>(id)];
       name += (name.empty() ? "" : "+") + node.name;
       if (id == unit.tail()) break;
-      EXPECT_NE(id, graph.output) << "the output lies inside " << name;
+      EXPECT_FALSE(graph.is_output(id)) << "the output lies inside " << name;
       EXPECT_EQ(users[static_cast<size_t>(id)], 1) << "somebody else needs " << node.name;
     }
     EXPECT_TRUE(unit.activation < 0 || unit.activation == unit.tail());
@@ -150,13 +150,13 @@ TEST(Fusion, KeepsTheOutputOutside) {
   x = b.activation("relu2", b.add("add", {b.batch_norm("bn", x), b.input()}));
   Graph graph = b.build(b.global_average_pool("pool", x));
   EXPECT_THAT(units_of(graph), ElementsAre("conv+relu1", "bn+add+relu2", "pool"));
-  graph.output = graph.node("conv").id;
+  graph.outputs[0].node = graph.node("conv").id;
   EXPECT_THAT(units_of(graph), ElementsAre("conv", "relu1", "bn+add+relu2", "pool"));
-  graph.output = graph.node("bn").id;
+  graph.outputs[0].node = graph.node("bn").id;
   EXPECT_THAT(units_of(graph), ElementsAre("conv+relu1", "bn", "add+relu2", "pool"));
-  graph.output = graph.node("add").id;
+  graph.outputs[0].node = graph.node("add").id;
   EXPECT_THAT(units_of(graph), ElementsAre("conv+relu1", "bn+add", "relu2", "pool"));
-  graph.output = graph.node("relu2").id;
+  graph.outputs[0].node = graph.node("relu2").id;
   EXPECT_THAT(units_of(graph), ElementsAre("conv+relu1", "bn+add+relu2", "pool"));
 }
 

@@ -1,5 +1,6 @@
 #include "trainyard/nn/graph/graph.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include <fmt/core.h>
@@ -27,6 +28,37 @@ const Node& Graph::node(std::string_view node_name) const {
     names.push_back(candidate.name);
   }
   throw core::unknown_name("node of " + name, node_name, names);
+}
+
+bool Graph::is_output(int node_id) const {
+  return std::any_of(outputs.begin(), outputs.end(), [&](const GraphOutput& each) { return each.node == node_id; });
+}
+
+std::vector<int> Graph::inputs() const {
+  std::vector<int> ids;
+  for (const Node& each : nodes) {
+    if (std::holds_alternative<Input>(each.op)) ids.push_back(each.id);
+  }
+  return ids;
+}
+
+Graph main_output_graph(const Graph& graph) {
+  std::vector<bool> needed(graph.nodes.size(), false);
+  needed[static_cast<size_t>(graph.output())] = true;
+  for (size_t id = graph.nodes.size(); id-- > 0;) {
+    if (!needed[id]) continue;
+    for (int input : graph.nodes[id].inputs) needed[static_cast<size_t>(input)] = true;
+  }
+  Graph main{.name = graph.name, .outputs = {graph.outputs.front()}};
+  std::vector<int> new_ids(graph.nodes.size(), -1);
+  for (const Node& node : graph.nodes) {
+    if (!needed[static_cast<size_t>(node.id)]) continue;
+    Node& kept = main.nodes.emplace_back(node);
+    kept.id = new_ids[static_cast<size_t>(node.id)] = static_cast<int>(main.nodes.size()) - 1;
+    for (int& input : kept.inputs) input = new_ids[static_cast<size_t>(input)];
+  }
+  main.outputs.front().node = new_ids[static_cast<size_t>(graph.output())];
+  return main;
 }
 
 int64_t parameter_count(const Node& node) {

@@ -7,6 +7,12 @@
 //   x = b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10});
 //   Graph graph = b.build(x);
 //
+// A graph may have several inputs and outputs. All but the main output are for training only, or for who asks for them
+// by name (Executor::run):
+//
+//   auto depth = b.input("depth", {1, 32, 32});
+//   Graph graph = b.build(x, {{"auxiliary", head.id, 0.4}});
+//
 // Parameter names are "<node>.weight", "<node>.bias"; buffers "<node>.running_mean", "<node>.running_var"; ops.h names
 // the others.
 #pragma once
@@ -53,19 +59,35 @@ struct Node {
   std::string description() const;
 };
 
+// A value that a graph gives.
+struct GraphOutput {
+  std::string name;
+  int node = 0;              // id
+  double loss_weight = 1.0;  // of this output's loss in the cost of a training step
+};
+
 struct Graph {
   std::string name;
-  std::vector<Node> nodes;  // nodes[0] is the input
-  int output = 0;           // id of the logits, shape [classes]
+  std::vector<Node> nodes;           // nodes[0] is the first input
+  std::vector<GraphOutput> outputs;  // the main one first: the logits, shape [classes]
 
-  const Shape& input_shape() const { return nodes.front().shape; }
-  const Shape& output_shape() const { return nodes[static_cast<size_t>(output)].shape; }
-  const Node& node(std::string_view node_name) const;  // throws kNotFound with the nearest name
+  // Returns the id of the main output's node.
+  int output() const { return outputs.front().node; }
+  const Shape& output_shape() const { return nodes[static_cast<size_t>(output())].shape; }
+  bool is_output(int node_id) const;
+  // Returns the ids of the inputs, in the order of nodes.
+  std::vector<int> inputs() const;
+  const Shape& input_shape() const { return nodes.front().shape; }  // of the first input
+  const Node& node(std::string_view node_name) const;               // throws kNotFound with the nearest name
   // Returns how many elements all parameters have, except those of foreign modules, which only a ParameterSet knows.
   int64_t parameter_count() const;
   // Returns the multiply-accumulates, times two, of convolutions, linear layers and attention: forward, one sample.
   int64_t forward_flops() const;
 };
+
+// Returns the graph of the main output alone, for inference, evaluation and export: without the nodes and the inputs
+// that only other outputs need. Names stay, those of parameters among them; ids are counted anew.
+Graph main_output_graph(const Graph& graph);
 
 // Returns the multiply-accumulates, times two, of one node: forward, one sample; 0 for other operations.
 int64_t forward_flops(const Graph& graph, const Node& node);
@@ -78,7 +100,8 @@ class GraphBuilder {
   struct Options {
     Shape image;  // [C, H, W]
     std::string name;
-    BatchNorm batch_norm;  // defaults of batch_norm(name, x)
+    BatchNorm batch_norm;          // defaults of batch_norm(name, x)
+    std::string input = "images";  // the name of the first input
   };
   explicit GraphBuilder(Options options);
 
@@ -87,7 +110,10 @@ class GraphBuilder {
     int id;
   };
 
+  // Returns the first input, whose node is called "input".
   Value input() const { return {0}; }
+  // Adds another input, and a node of its name. `shape` is [C, H, W] or any other without the batch.
+  Value input(std::string name, Shape shape);
   Value convolution(std::string name, Value x, Convolution op);
   Value batch_norm(std::string name, Value x);
   Value batch_norm(std::string name, Value x, BatchNorm op);
@@ -115,12 +141,19 @@ class GraphBuilder {
   Value attention(std::string name, Value x, Attention op);
   Value patch_merge(std::string name, Value x);
   Value foreign(std::string name, Value x, Foreign op);
+  Value foreign(std::string name, const std::vector<Value>& inputs, Foreign op);
 
   const Shape& shape(Value value) const;
-  // Ends the building. A node that the output does not need is an error.
-  Graph build(Value output);
+  // Ends the building. The main output is "logits"; `others` have names of their own. A node that no output needs is an
+  // error.
+  Graph build(Value output, std::vector<GraphOutput> others = {});
+  // Does the same with a name of the main output, which is the first one.
+  Graph build(std::vector<GraphOutput> outputs);
 
  private:
+  void check_name(const std::string& node) const;
+  void check_outputs(const std::vector<GraphOutput>& outputs) const;
+  void add_input(std::string node, std::string name, Shape shape);
   Value append(std::string name, Op op, const std::vector<Value>& inputs);
   Graph graph_;
   BatchNorm batch_norm_;

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
@@ -6,38 +9,61 @@
 #include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
+namespace {
+
+core::Error node_error(const Graph& graph, std::string_view node, std::string problem) {
+  return {core::ErrorCode::kInvalidArgument,
+          {.problem = std::move(problem), .where = fmt::format("node '{}' of {}", node, graph.name)}};
+}
+
+}  // namespace
 
 GraphBuilder::GraphBuilder(Options options) : batch_norm_(options.batch_norm) {
-  if (options.image.empty()) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a graph needs the shape of its input",
-                                                          .where = options.name,
-                                                          .expected = "[C, H, W] or [F]",
-                                                          .actual = "[]"});
-  }
-  for (int64_t extent : options.image) {
-    if (extent > 0) continue;
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "a graph's input has an extent that is not positive",
-                       .where = options.name,
-                       .actual = to_string(options.image)});
-  }
   graph_.name = std::move(options.name);
-  graph_.nodes.push_back({.id = 0, .name = "input", .op = Input{}, .shape = std::move(options.image)});
+  add_input("input", std::move(options.input), std::move(options.image));
+}
+
+void GraphBuilder::check_name(const std::string& node) const {
+  if (node.empty()) throw node_error(graph_, node, "a node needs a name");
+  for (const Node& other : graph_.nodes) {
+    if (other.name == node) throw node_error(graph_, node, "a node of this name exists already");
+  }
+}
+
+void GraphBuilder::add_input(std::string node, std::string name, Shape shape) {
+  const auto fail = [&](std::string problem, std::string expected) {
+    const std::string where = node == "input" ? graph_.name : fmt::format("input '{}' of {}", name, graph_.name);
+    return core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = std::move(problem), .where = where, .expected = std::move(expected), .actual = to_string(shape)});
+  };
+  if (shape.empty()) throw fail("a graph needs the shape of its input", "[C, H, W] or [F]");
+  for (int64_t extent : shape) {
+    if (extent <= 0) throw fail("a graph's input has an extent that is not positive", "");
+  }
+  check_name(node);
+  if (name.empty()) throw node_error(graph_, node, "an input needs a name");
+  for (const Node& other : graph_.nodes) {
+    const auto* input = std::get_if<Input>(&other.op);
+    if (input != nullptr && input->name == name) throw node_error(graph_, node, "an input of this name exists already");
+  }
+  graph_.nodes.push_back({.id = static_cast<int>(graph_.nodes.size()),
+                          .name = std::move(node),
+                          .op = Input{std::move(name)},
+                          .shape = std::move(shape)});
+}
+
+GraphBuilder::Value GraphBuilder::input(std::string name, Shape shape) {
+  add_input(name, name, std::move(shape));
+  return {graph_.nodes.back().id};
 }
 
 GraphBuilder::Value GraphBuilder::append(std::string name, Op op, const std::vector<Value>& inputs) {
-  const auto fail = [&](std::string problem) {
-    return core::Error(core::ErrorCode::kInvalidArgument,
-                       {.problem = std::move(problem), .where = fmt::format("node '{}' of {}", name, graph_.name)});
-  };
-  if (name.empty()) throw fail("a node needs a name");
-  for (const Node& other : graph_.nodes) {
-    if (other.name == name) throw fail("a node of this name exists already");
-  }
+  check_name(name);
   Node node{.id = static_cast<int>(graph_.nodes.size()), .name = name, .op = std::move(op)};
   std::vector<Shape> shapes;
   for (Value input : inputs) {
-    if (input.id < 0 || input.id >= node.id) throw fail("an input is not a value of this builder");
+    if (input.id < 0 || input.id >= node.id) throw node_error(graph_, name, "an input is not a value of this builder");
     node.inputs.push_back(input.id);
     shapes.push_back(graph_.nodes[static_cast<size_t>(input.id)].shape);
   }
@@ -129,24 +155,52 @@ GraphBuilder::Value GraphBuilder::patch_merge(std::string name, Value x) {
 GraphBuilder::Value GraphBuilder::foreign(std::string name, Value x, Foreign op) {
   return append(std::move(name), std::move(op), {x});
 }
+GraphBuilder::Value GraphBuilder::foreign(std::string name, const std::vector<Value>& inputs, Foreign op) {
+  return append(std::move(name), std::move(op), inputs);
+}
 
 const Shape& GraphBuilder::shape(Value value) const {
   return graph_.nodes.at(static_cast<size_t>(value.id)).shape;
 }
 
-Graph GraphBuilder::build(Value output) {
+void GraphBuilder::check_outputs(const std::vector<GraphOutput>& outputs) const {
+  const auto fail = [&](std::string problem, const std::string& output) {
+    return core::Error(core::ErrorCode::kInvalidArgument,
+                       {.problem = std::move(problem), .where = fmt::format("output '{}' of {}", output, graph_.name)});
+  };
+  if (outputs.empty()) throw fail("a graph needs an output", "");
+  std::set<std::string_view> names;
+  for (const auto& [name, node, loss_weight] : outputs) {
+    if (name.empty()) throw fail("an output needs a name", name);
+    if (!names.insert(name).second) throw fail("an output of this name exists already", name);
+    if (node < 0 || static_cast<size_t>(node) >= graph_.nodes.size()) {
+      throw fail("an output is not a value of this builder", name);
+    }
+    if (!(loss_weight >= 0) || !std::isfinite(loss_weight)) {
+      throw fail(fmt::format("a loss has the weight {}", loss_weight), name);
+    }
+  }
+}
+
+Graph GraphBuilder::build(Value output, std::vector<GraphOutput> others) {
+  others.insert(others.begin(), {.name = "logits", .node = output.id});
+  return build(std::move(others));
+}
+
+Graph GraphBuilder::build(std::vector<GraphOutput> outputs) {
+  check_outputs(outputs);
   std::vector<bool> needed(graph_.nodes.size(), false);
-  needed.at(static_cast<size_t>(output.id)) = true;
+  for (const GraphOutput& output : outputs) needed[static_cast<size_t>(output.node)] = true;
   for (size_t id = graph_.nodes.size(); id-- > 0;) {
     const Node& node = graph_.nodes[id];
     if (!needed[id]) {
-      throw core::Error(core::ErrorCode::kInvalidArgument,
-                        {.problem = "the graph's output does not need this node",
-                         .where = fmt::format("node '{}' of {}", node.name, graph_.name)});
+      throw node_error(
+          graph_, node.name,
+          outputs.size() == 1 ? "the graph's output does not need this node" : "no output needs this node");
     }
     for (int input : node.inputs) needed[static_cast<size_t>(input)] = true;
   }
-  graph_.output = output.id;
+  graph_.outputs = std::move(outputs);
   return std::move(graph_);
 }
 

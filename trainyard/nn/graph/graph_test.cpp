@@ -153,6 +153,77 @@ TEST(GraphBuilder, RefusesNodesThatNothingNeeds) {
   const Value used = b.flatten("used", b.input());
   b.activation("unused", used);
   EXPECT_EQ(core::message_of([&] { b.build(used); }), "the graph's output does not need this node: node 'unused' of g");
+  EXPECT_EQ(core::message_of([&] {
+              b.build(used, {{"same", used.id}});
+            }),
+            "no output needs this node: node 'unused' of g");
+}
+
+// A head and an input that the main output does not need, in front of nodes that it does.
+Graph with_head() {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "g"});
+  const Value trunk = b.convolution("trunk", b.input(), {.out_channels = 4, .kernel = 3});
+  const Value hint = b.input("hint", {4, 6, 6});
+  const Value head = b.linear("head", b.flatten("flat", b.add("add", {trunk, hint})), {.out_features = 2});
+  const Value logits = b.linear("fc", b.global_average_pool("pool", trunk), {.out_features = 10});
+  return b.build(logits, {{"auxiliary", head.id, 0.3}});
+}
+
+TEST(Graph, HasNamedInputsAndOutputs) {
+  const Graph graph = with_head();
+  EXPECT_EQ(graph.inputs(), (std::vector<int>{0, 2}));
+  EXPECT_EQ(std::get<Input>(graph.nodes[0].op).name, "images");
+  EXPECT_EQ(std::get<Input>(graph.node("hint").op).name, "hint");
+  EXPECT_EQ(graph.input_shape(), (Shape{3, 8, 8}));
+  EXPECT_EQ(graph.output(), graph.node("fc").id);
+  EXPECT_EQ(graph.output_shape(), Shape{10});
+  ASSERT_EQ(graph.outputs.size(), 2u);
+  EXPECT_EQ(graph.outputs[0].name, "logits");
+  EXPECT_EQ(graph.outputs[0].loss_weight, 1.0);
+  EXPECT_EQ(graph.outputs[1].name, "auxiliary");
+  EXPECT_EQ(graph.outputs[1].loss_weight, 0.3);
+  EXPECT_TRUE(graph.is_output(graph.node("head").id));
+  EXPECT_FALSE(graph.is_output(graph.node("trunk").id));
+  EXPECT_TRUE(layer_table(graph).ends_with("outputs: fc as logits, head as auxiliary (loss weight 0.3)\n"))
+      << layer_table(graph);
+}
+
+TEST(Graph, OfTheMainOutputDropsWhatOnlyOthersNeed) {
+  const Graph main = main_output_graph(with_head());
+  std::vector<std::string> names;
+  for (const Node& node : main.nodes) {
+    EXPECT_EQ(node.id, static_cast<int>(names.size()));
+    names.push_back(node.name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"input", "trunk", "pool", "fc"}));
+  EXPECT_EQ(main.node("pool").inputs, std::vector<int>{1});
+  EXPECT_EQ(main.node("fc").parameters[0].name, "fc.weight");
+  ASSERT_EQ(main.outputs.size(), 1u);
+  EXPECT_EQ(main.outputs[0].name, "logits");
+  EXPECT_EQ(main.output(), 3);
+  EXPECT_EQ(layer_table(main_output_graph(tiny())), layer_table(tiny()));
+}
+
+TEST(GraphBuilder, ChecksNamesOfInputsAndOutputs) {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "g"});
+  EXPECT_EQ(core::message_of([&] { b.input("images", {1}); }),
+            "an input of this name exists already: node 'images' of g");
+  EXPECT_EQ(core::message_of([&] { b.input("input", {1}); }), "a node of this name exists already: node 'input' of g");
+  EXPECT_EQ(core::message_of([&] {
+              b.input("depth", {1, 0});
+            }),
+            "a graph's input has an extent that is not positive: input 'depth' of g: got [1, 0]");
+  EXPECT_EQ(core::message_of([&] { b.input("depth", {}); }),
+            "a graph needs the shape of its input: input 'depth' of g: expected [C, H, W] or [F], got []");
+  const Value x = b.flatten("flat", b.input());
+  const auto message = [&](const std::vector<GraphOutput>& outputs) {
+    return core::message_of([&] { b.build(outputs); });
+  };
+  EXPECT_EQ(message({}), "a graph needs an output: output '' of g");
+  EXPECT_EQ(message({{"", x.id}}), "an output needs a name: output '' of g");
+  EXPECT_EQ(message({{"y", x.id}, {"y", 0}}), "an output of this name exists already: output 'y' of g");
+  EXPECT_EQ(message({{"y", 7}}), "an output is not a value of this builder: output 'y' of g");
+  EXPECT_EQ(message({{"y", x.id, -0.5}}), "a loss has the weight -0.5: output 'y' of g");
 }
 
 }  // namespace

@@ -46,7 +46,14 @@ std::string layer_table(const Graph& graph) {
     }
     table += line + "\n";
   }
-  return table;
+  if (graph.outputs.size() == 1) return table;
+  table += "outputs: ";
+  for (const GraphOutput& output : graph.outputs) {
+    if (&output != &graph.outputs.front()) table += ", ";
+    table += fmt::format("{} as {}", graph.nodes[static_cast<size_t>(output.node)].name, output.name);
+    if (output.loss_weight != 1) table += fmt::format(" (loss weight {})", output.loss_weight);
+  }
+  return table + "\n";
 }
 
 }  // namespace trainyard::nn

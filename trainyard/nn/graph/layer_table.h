@@ -10,7 +10,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns one line for each node, with name, kind, attributes, output shape, parameters and forward flops of one
-// sample, and a line of totals.
+// sample, and a line of totals; where there are several outputs, a line that names them.
 std::string layer_table(const Graph& graph);
 
 }  // namespace trainyard::nn

@@ -43,8 +43,10 @@ struct Padding {
   bool operator==(const Padding&) const = default;
 };
 
-// The graph's input: images [C, H, W] in the normalization of the data pipeline.
-struct Input {};
+// An input of the graph: images [C, H, W] in the normalization of the data pipeline, or another batch of floats.
+struct Input {
+  std::string name = "images";  // of the tensor, in Executor::run()
+};
 
 // [C, H, W] -> [out_channels, H', W']: y[o] = sum_i w[o, i] * x[i] (+ b[o]); cross-correlation, as all frameworks.
 // Parameters: weight [out_channels, C / groups, kernel.height, kernel.width], bias [out_channels]. A linear layer at
@@ -212,13 +214,14 @@ struct Attention {
 // upper left, lower left, upper right, lower right; zeros beyond the edge (the patch merging of Liu et al.).
 struct PatchMerge {};
 
-// A foreign module: any torch::nn::Module whose forward maps one tensor [N, input...] to one of [N, output...]. It
-// trains and is saved; it cannot be exported, fused or planned.
+// A foreign module: any torch::nn::Module whose forward maps one tensor [N, input...], or several, to one of
+// [N, output...]. It trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
   std::string description;
   // Called once an executor, on the thread that builds it (nn/graph/foreign_module.h wraps a torch::nn::Module).
   std::function<std::shared_ptr<class ForeignModule>()> make;
   std::vector<int64_t> output_shape;  // logical
+  size_t input_count = 1;             // how many tensors its forward takes
 };
 
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,

@@ -15,7 +15,7 @@ class Inference {
  public:
   Inference(Node& node, const std::vector<Shape>& inputs) : node_(node), inputs_(inputs) {}
 
-  void infer(const Input&) { throw fail("an input cannot be added to a graph, it has one already"); }
+  void infer(const Input&) { throw fail("an input's shape is given, not inferred from others"); }
 
   void infer(const Convolution& op) {
     const Shape& x = image();
@@ -192,7 +192,8 @@ class Inference {
   }
 
   void infer(const Foreign& op) {
-    only();
+    require(inputs_.size() == op.input_count,
+            fmt::format("its module takes {} tensors, the node has {} inputs", op.input_count, inputs_.size()));
     require(static_cast<bool>(op.make), "has no module");
     node_.shape = op.output_shape;
   }

@@ -72,7 +72,7 @@ at::Tensor BoundLayer::run(std::span<const at::Tensor> inputs, bool reuse_input,
       [&](const auto& op) -> at::Tensor {
         using Operation = std::decay_t<decltype(op)>;
         if constexpr (std::is_same_v<Operation, Foreign>) {
-          return foreign_->forward(call.x()).to(call.x().scalar_type());
+          return foreign_->forward(call.inputs).to(call.x().scalar_type());
         } else if constexpr (std::is_same_v<Operation, Input>) {
           throw core::Error(core::ErrorCode::kInternal, {.problem = "an input is not run", .where = node_.name});
         } else {

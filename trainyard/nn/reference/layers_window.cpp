@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/constant_pad_nd.h>
+#include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>
 

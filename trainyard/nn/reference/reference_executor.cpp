@@ -49,15 +49,15 @@ void ReferenceExecutor::plan_memory() {
   }
   for (const Node& node : nodes) {
     const int user = last_user[static_cast<size_t>(node.id)];
-    if (user >= 0 && node.id != graph().output) layers_[static_cast<size_t>(user)].last_uses.push_back(node.id);
+    if (user >= 0 && !graph().is_output(node.id)) layers_[static_cast<size_t>(user)].last_uses.push_back(node.id);
     if (node.inputs.empty()) continue;
     const auto first = static_cast<size_t>(node.inputs[0]);
-    layers_[static_cast<size_t>(node.id)].reuse_input =
-        users[first] == 1 && can_overwrite(node.op) && forgets_output(nodes[first].op);
+    layers_[static_cast<size_t>(node.id)].reuse_input = users[first] == 1 && !graph().is_output(node.inputs[0]) &&
+                                                        can_overwrite(node.op) && forgets_output(nodes[first].op);
   }
 }
 
-at::Tensor ReferenceExecutor::run(size_t index, std::vector<at::Tensor>& values, const StepRandom& random) {
+at::Tensor ReferenceExecutor::run_node(size_t index, std::vector<at::Tensor>& values, const StepRandom& random) {
   const Node& node = graph().nodes[index];
   Layer& layer = layers_[index];
   std::vector<at::Tensor> inputs;
@@ -71,7 +71,7 @@ void ReferenceExecutor::run_observed(size_t index, std::vector<at::Tensor>& valu
   const reference::AutogradMark before = reference::autograd_mark();
   observer()->begins();
   const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
-  values[index] = run(index, values, random);
+  values[index] = run_node(index, values, random);
   const NodeRun ran{.nodes = {&node.id, 1}, .kernel = node.kind(), .begin = begin, .end = NodeRun::Clock::now()};
   observer()->ran(ran);
   if (auto* values_too = dynamic_cast<ValueObserver*>(observer()); values_too != nullptr) {
@@ -80,28 +80,37 @@ void ReferenceExecutor::run_observed(size_t index, std::vector<at::Tensor>& valu
   reference::observe_backward(values[index], before, node.id, *observer());
 }
 
-at::Tensor ReferenceExecutor::forward(const at::Tensor& images, const StepRandom& random) {
-  check_input(images);
+void ReferenceExecutor::enter(const Node& input, const at::Tensor& given, std::vector<at::Tensor>& values) {
+  if (observer() != nullptr) observer()->begins();
+  const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
+  values[static_cast<size_t>(input.id)] = given.to(given.options().device(context().device).dtype(context().dtype))
+                                              .contiguous(memory_format(context().dtype, given.dim()));
+  if (observer() == nullptr) return;
+  observer()->ran({.nodes = {&input.id, 1}, .kernel = input.kind(), .begin = begin, .end = NodeRun::Clock::now()});
+}
+
+core::NamedTensors ReferenceExecutor::run(const core::NamedTensors& inputs, const StepRandom& random) {
+  const std::vector<at::Tensor> given = checked_inputs(inputs);
   require_allocated();
   const at::AutoGradMode autograd(context().mode == Mode::kTraining && c10::GradMode::is_enabled());
   std::vector<at::Tensor> values(graph().nodes.size());
-  if (observer() != nullptr) observer()->begins();
-  const NodeRun::Clock::time_point begin = NodeRun::Clock::now();
-  values[0] = images.to(images.options().device(context().device).dtype(context().dtype))
-                  .contiguous(memory_format(context().dtype, images.dim()));
-  if (observer() != nullptr) {
-    const Node& input = graph().nodes[0];
-    observer()->ran({.nodes = {&input.id, 1}, .kernel = input.kind(), .begin = begin, .end = NodeRun::Clock::now()});
-  }
-  for (size_t index = 1; index < values.size(); ++index) {
-    if (observer() != nullptr) {
+  auto next = given.begin();
+  for (const Node& node : graph().nodes) {
+    const auto index = static_cast<size_t>(node.id);
+    if (std::holds_alternative<Input>(node.op)) {
+      enter(node, *next++, values);
+    } else if (observer() != nullptr) {
       run_observed(index, values, random);
     } else {
-      values[index] = run(index, values, random);
+      values[index] = run_node(index, values, random);
     }
   }
-  const at::Tensor& logits = values[static_cast<size_t>(graph().output)];
-  return at::isReducedFloatingType(logits.scalar_type()) ? logits.to(at::kFloat) : logits;
+  core::NamedTensors outputs;
+  for (const GraphOutput& output : graph().outputs) {
+    const at::Tensor& value = values[static_cast<size_t>(output.node)];
+    outputs.set(output.name, at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat) : value);
+  }
+  return outputs;
 }
 
 namespace {

@@ -16,7 +16,7 @@ class ReferenceExecutor : public Executor {
  public:
   ReferenceExecutor(const Graph& graph, const BuildContext& context);
 
-  at::Tensor forward(const at::Tensor& images, const StepRandom& random) override;
+  core::NamedTensors run(const core::NamedTensors& inputs, const StepRandom& random) override;
 
  private:
   struct Layer {
@@ -25,7 +25,8 @@ class ReferenceExecutor : public Executor {
     std::vector<int> last_uses;  // nodes whose output nobody needs after this one
   };
   void plan_memory();
-  at::Tensor run(size_t index, std::vector<at::Tensor>& values, const StepRandom& random);
+  void enter(const Node& input, const at::Tensor& given, std::vector<at::Tensor>& values);
+  at::Tensor run_node(size_t index, std::vector<at::Tensor>& values, const StepRandom& random);
   void run_observed(size_t index, std::vector<at::Tensor>& values, const StepRandom& random);
 
   std::vector<Layer> layers_;  // by node id

@@ -166,17 +166,19 @@ TEST(ReferenceExecutor, SaysWhatIsWrong) {
   EXPECT_EQ(core::message_of([&] {
               replica.executor->forward(at::zeros({2, 3, 6, 5}), {});
             }),
-            "the images do not fit the model: small: expected a batch of [3, 6, 6] of a float type, got [2, 3, 6, 5] "
+            "the input 'images' does not fit the model: small: expected a batch of [3, 6, 6] of a float type, got [2, "
+            "3, 6, 5] "
             "of Float");
   EXPECT_EQ(core::message_of([&] {
               replica.executor->forward(at::zeros({2, 3, 6, 6}, at::kByte), {});
             }),
-            "the images do not fit the model: small: expected a batch of [3, 6, 6] of a float type, got [2, 3, 6, 6] "
+            "the input 'images' does not fit the model: small: expected a batch of [3, 6, 6] of a float type, got [2, "
+            "3, 6, 6] "
             "of Byte");
   EXPECT_EQ(core::message_of([&] {
               replica.executor->forward(at::zeros({0, 3, 6, 6}), {});
-            }).substr(0, 31),
-            "the images do not fit the model");
+            }).substr(0, 41),
+            "the input 'images' does not fit the model");
   ParameterSet unallocated;
   const auto early = make_executor("reference", graph, {.parameters = &unallocated});
   EXPECT_EQ(core::message_of([&] { early->forward(images(1), {}); }).substr(0, 36),

@@ -266,7 +266,7 @@ Values forward(const Graph& graph, const ParameterSet& set, const at::Tensor& im
     }
     values.push_back(std::visit([&](const auto& op) { return run(op, call); }, node.op));
   }
-  return values[static_cast<size_t>(graph.output)];
+  return values[static_cast<size_t>(graph.output())];
 }
 
 Buffers buffers_of(const ParameterSet& set) {

@@ -12,7 +12,8 @@ namespace trainyard::train {
 void NonFiniteSearch::made(const nn::NodeRun& run, std::span<const at::Tensor> values) {
   // Neither the images nor a change of layout are a layer's work: the layer that reads them shows what is in them.
   const bool forward = run.phase == nn::NodeRun::Phase::kForward;
-  const bool no_layer = run.nodes.empty() || (run.nodes.size() == 1 && run.nodes[0] == 0);
+  const bool no_layer =
+      run.nodes.empty() || std::holds_alternative<nn::Input>(graph_->nodes[static_cast<size_t>(run.nodes[0])].op);
   if (found_ || (forward && no_layer)) return;
   const std::string what = kind(run, values);
   if (what.empty()) return;

@@ -36,7 +36,7 @@ class ConvolutionStep : public PlanStep {
   void prepare(PlanBuilder& builder) {
     const ValueId source = builder.value_of(source_node_);
     shape_.plain_input =
-        builder.is_image(source) && !builder.options().image_gradient && shape_.in_channels <= 4 && shape_.groups == 1;
+        builder.is_input(source) && !builder.needs_gradient(source) && shape_.in_channels <= 4 && shape_.groups == 1;
     if (choose(builder)) return;
     shape_.plain_input = false;
     if (choose(builder)) return;
@@ -78,7 +78,7 @@ class ConvolutionStep : public PlanStep {
   }
 
   void forward(Run& run) override {
-    if (rounded_) round_image(shape_, run.image, run.at(source_data_));
+    if (rounded_) round_image(shape_, run.inputs[static_cast<size_t>(source_)], run.at(source_data_));
     convolve(run, source_data_, output_data_, workspace_);
   }
 

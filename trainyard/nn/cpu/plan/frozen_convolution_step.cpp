@@ -38,7 +38,7 @@ class FrozenConvolutionStep : public PlanStep {
     const bool own_addition = unit_.residual >= 0 && !adds_in_place_;
     activates_ = !own_addition && ConvolutionKernel::is_fusable(activation_);
     shape_.plain_input =
-        builder.is_image(builder.value_of(node_.inputs[0])) && shape_.in_channels <= 4 && shape_.groups == 1;
+        builder.is_input(builder.value_of(node_.inputs[0])) && shape_.in_channels <= 4 && shape_.groups == 1;
     if (choose() || (std::exchange(shape_.plain_input, false) && choose())) return;
     activates_ = false;
     if (choose()) return;
@@ -86,7 +86,7 @@ class FrozenConvolutionStep : public PlanStep {
       guard_.set_weights(folded.const_data_ptr<float>(), bias());
       kernel_->pack(folded.const_data_ptr<float>(), target);
     });
-    if (rounded_) round_image(shape_, run.image, run.at(source_data_));
+    if (rounded_) round_image(shape_, run.inputs[static_cast<size_t>(source_)], run.at(source_data_));
     const bool safe = guard_.is_safe(run, {.source = source_,
                                            .source_data = run.at(source_data_),
                                            .residual = adds_in_place_ ? residual_ : -1,

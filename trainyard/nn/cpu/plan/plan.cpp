@@ -61,28 +61,48 @@ void Plan::bind(Run& run) const {
   run.kept.resize(steps_.size());
 }
 
-at::Tensor Plan::forward(Run& run, const at::Tensor& images, const StepRandom& random, NodeObserver* observer) const {
+bool Plan::has_backward() const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [](const Edge& output) { return output.gradient.valid(); });
+}
+
+std::vector<at::Tensor> Plan::forward(Run& run, const std::vector<at::Tensor>& inputs, const StepRandom& random,
+                                      NodeObserver* observer) const {
   bind(run);
   run.random = random;
-  run.image = images;
-  run.pointers[static_cast<size_t>(image_.index)] = reinterpret_cast<std::byte*>(images.data_ptr());
+  run.inputs = inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    run.pointers[static_cast<size_t>(inputs_[i].data.index)] = reinterpret_cast<std::byte*>(inputs[i].data_ptr());
+  }
   run.bounds.assign(value_count_, kUnbounded);
   for (size_t i = 0; i < steps_.size(); ++i) {
-    observed(run, observer, steps_[i].get(), NodeRun::Phase::kForward, {&outputs_[i], 1},
+    observed(run, observer, steps_[i].get(), NodeRun::Phase::kForward, {&made_[i], 1},
              [&] { steps_[i]->forward(run); });
     run.bounds[static_cast<size_t>(steps_[i]->output())] = steps_[i]->bound(run);
   }
-  return at::from_blob(run.at(logits_), logits_shape_, at::kFloat).clone();
+  std::vector<at::Tensor> outputs;
+  for (const Edge& output : outputs_) {
+    outputs.push_back(at::from_blob(run.at(output.data), output.shape, at::kFloat).clone());
+  }
+  return outputs;
 }
 
-at::Tensor Plan::backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const {
-  at::from_blob(run.at(logits_gradient_), logits_shape_, at::kFloat).copy_(logits_gradient);
+std::vector<at::Tensor> Plan::backward(Run& run, const std::vector<at::Tensor>& output_gradients,
+                                       NodeObserver* observer) const {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (!outputs_[i].gradient.valid()) continue;
+    at::Tensor place = at::from_blob(run.at(outputs_[i].gradient), outputs_[i].shape, at::kFloat);
+    output_gradients[i].defined() ? place.copy_(output_gradients[i]) : place.zero_();
+  }
   for (const BackwardEntry& entry : backward_) {
     const PlanStep* const step = entry.step == kNoStep ? nullptr : steps_[static_cast<size_t>(entry.step)].get();
     observed(run, observer, step, NodeRun::Phase::kBackward, entry.made, [&] { entry.run(run); });
   }
-  if (!image_gradient_.valid()) return {};
-  return at::from_blob(run.at(image_gradient_), image_shape_, at::kFloat).clone();
+  std::vector<at::Tensor> input_gradients;
+  for (const Edge& input : inputs_) {
+    at::Tensor& gradient = input_gradients.emplace_back();
+    if (input.gradient.valid()) gradient = at::from_blob(run.at(input.gradient), input.shape, at::kFloat).clone();
+  }
+  return input_gradients;
 }
 
 }  // namespace trainyard::nn::cpu

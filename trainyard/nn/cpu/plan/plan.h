@@ -30,7 +30,7 @@ struct Run {
   at::Tensor arena;
   std::vector<std::byte*> pointers;  // by BufferId
   StepRandom random;
-  at::Tensor image;                           // what the plan's input points to
+  std::vector<at::Tensor> inputs;             // what the plan's inputs point to, by ValueId
   std::vector<std::vector<at::Tensor>> kept;  // by step: tensors of steps that run through ATen
   // By ValueId: no element has a larger magnitude. Infinity or NaN: the bound is not known, or an element is not
   // finite.
@@ -90,8 +90,8 @@ class PlanStep {
 
 struct PlanOptions {
   int64_t batch = 1;
-  bool gradients = true;        // a backward will follow
-  bool image_gradient = false;  // the input's gradient is wanted too
+  bool gradients = true;              // a backward will follow
+  std::vector<bool> input_gradients;  // by input: its gradient is wanted too; empty: no input's
   bool operator==(const PlanOptions&) const = default;
 };
 
@@ -103,15 +103,19 @@ class Plan {
   Plan(const Graph& graph, const BuildContext& context, const Layers& layers, const PlanOptions& options);
   ~Plan();
 
-  // Runs the steps, one thread at a time. images: [N, C, H, W] float, contiguous. Returns logits [N, classes] float.
-  // `observer` may be null.
-  at::Tensor forward(Run& run, const at::Tensor& images, const StepRandom& random, NodeObserver* observer) const;
-  // Runs the backward of the pass in `run`. logits_gradient: [N, classes] float. Gradients go to the context's sink.
-  // Returns the images' gradient where it was asked for, else an undefined tensor.
-  at::Tensor backward(Run& run, const at::Tensor& logits_gradient, NodeObserver* observer) const;
+  // Runs the steps, one thread at a time. Inputs are [N, ...] float, contiguous, in the order of Graph::inputs().
+  // Returns the outputs, [N, ...] float, in the order of Graph::outputs. `observer` may be null.
+  std::vector<at::Tensor> forward(Run& run, const std::vector<at::Tensor>& inputs, const StepRandom& random,
+                                  NodeObserver* observer) const;
+  // Runs the backward of the pass in `run`. Takes the outputs' gradients, [N, ...] of any float dtype; an undefined one
+  // counts as zero. Gradients go to the context's sink. Returns the inputs' gradients: an undefined tensor for one that
+  // was not asked for.
+  std::vector<at::Tensor> backward(Run& run, const std::vector<at::Tensor>& output_gradients,
+                                   NodeObserver* observer) const;
 
-  // Returns false where no gradient was asked for, or where nothing before the logits wants one.
-  bool has_backward() const { return logits_gradient_.valid(); }
+  // Returns false where no gradient was asked for, or where nothing before the output wants one.
+  bool has_backward(size_t output) const { return outputs_[output].gradient.valid(); }
+  bool has_backward() const;  // of some output
   int64_t arena_bytes() const { return memory_.total_bytes(); }
   int64_t packed_bytes() const;
   const PlanOptions& options() const { return options_; }
@@ -140,10 +144,14 @@ class Plan {
   PlanOptions options_;
   MemoryPlan memory_;
   std::vector<std::unique_ptr<PlanStep>> steps_;
-  std::vector<Made> outputs_;  // by step, where its forward leaves them
+  std::vector<Made> made_;  // by step, where its forward leaves its output
   std::vector<BackwardEntry> backward_;
-  BufferId image_, logits_, logits_gradient_, image_gradient_;
-  std::vector<int64_t> image_shape_, logits_shape_;
+  // A value at the plan's edge. The gradient's buffer is not valid where nobody wants it.
+  struct Edge {
+    BufferId data, gradient;
+    std::vector<int64_t> shape;  // [N, ...]
+  };
+  std::vector<Edge> inputs_, outputs_;
   size_t value_count_ = 0;
 };
 

@@ -56,29 +56,47 @@ DataType PlanBuilder::dtype() const {
 
 void PlanBuilder::build() {
   node_values_.assign(graph_.nodes.size(), -1);
-  image_ = new_plain(graph_.input_shape(), options().image_gradient);
-  plan_.image_ = values_[static_cast<size_t>(image_)].data = plan_.memory_.add(0);
-  holders_.resize(static_cast<size_t>(plan_.memory_.size()));
-  set_value(0, image_);
+  add_inputs();
   const std::vector<Unit> units = fuse(graph_, context_.frozen);
   find_last_readers(units);
   for (const Unit& unit : units) {
     make_step(*this, unit);
     ++unit_;
   }
-  const ValueId logits = plain_of(graph_.output);
-  use_value(logits);
-  plan_.logits_ = value(logits).data;
-  plan_.logits_shape_ = value(logits).shape;
-  plan_.image_shape_ = value(image_).shape;
-  if (options().gradients && needs_gradient(logits)) {
-    ++moment_;
-    plan_.logits_gradient_ = acquire(bytes_of(logits));
-    give_gradient(logits, plan_.logits_gradient_);
-    plan_backward();
-  }
+  add_outputs();
+  if (plan_.has_backward()) plan_backward();
   plan_.value_count_ = values_.size();
   plan_.memory_.place();
+}
+
+// Inputs are the first values: Run::inputs has them by ValueId.
+void PlanBuilder::add_inputs() {
+  const std::vector<bool>& wanted = options().input_gradients;
+  for (const int node : graph_.inputs()) {
+    const size_t index = plan_.inputs_.size();
+    const ValueId id = new_plain(graph_.nodes[static_cast<size_t>(node)].shape, index < wanted.size() && wanted[index]);
+    Value& input = values_[static_cast<size_t>(id)];
+    input.data = plan_.memory_.add(0);
+    holders_.resize(static_cast<size_t>(plan_.memory_.size()));
+    plan_.inputs_.push_back({.data = input.data, .shape = input.shape});
+    set_value(node, id);
+  }
+}
+
+// All outputs are there at the end of the forward, and all their gradients at the start of the backward.
+void PlanBuilder::add_outputs() {
+  std::vector<ValueId> ids;
+  for (const GraphOutput& output : graph_.outputs) ids.push_back(plain_of(output.node));
+  for (const ValueId id : ids) {
+    use_value(id);
+    plan_.outputs_.push_back({.data = value(id).data, .shape = value(id).shape});
+  }
+  ++moment_;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!needs_gradient(ids[i])) continue;
+    const BufferId gradient = plan_.outputs_[i].gradient = acquire(bytes_of(ids[i]));
+    give_gradient(ids[i], gradient);
+  }
 }
 
 // Makes the sources of the value first. Each value is made again once, and stays until its last use.
@@ -126,10 +144,12 @@ void PlanBuilder::plan_backward() {
     planned->plan_backward(*this);
     plan_.backward_.push_back({step, [planned](Run& run) { planned->backward(run); }, given_});
   }
-  if (!options().image_gradient) return;
   ++moment_;
-  const std::vector<BufferId> gradients = take_gradients(image_, 1);
-  if (!gradients.empty()) plan_.image_gradient_ = gradients[0];
+  for (size_t i = 0; i < plan_.inputs_.size(); ++i) {
+    if (!needs_gradient(static_cast<ValueId>(i))) continue;
+    const std::vector<BufferId> gradients = take_gradients(static_cast<ValueId>(i), 1);
+    if (!gradients.empty()) plan_.inputs_[i].gradient = gradients[0];
+  }
 }
 
 ValueId PlanBuilder::new_map(const Shape& logical, bool needs_gradient) {
@@ -175,7 +195,9 @@ void PlanBuilder::find_last_readers(const std::vector<Unit>& units) {
       }
     }
   }
-  last_readers_[static_cast<size_t>(origin(graph_.output))] = static_cast<int>(units.size());
+  for (const GraphOutput& output : graph_.outputs) {
+    last_readers_[static_cast<size_t>(origin(output.node))] = static_cast<int>(units.size());
+  }
 }
 
 bool PlanBuilder::is_last_reader(int node) const {
@@ -306,7 +328,7 @@ void PlanBuilder::add_step(std::unique_ptr<PlanStep> step, std::vector<int> node
   step->nodes = std::move(nodes);
   step->kernel = std::move(kernel);
   step->index = static_cast<int>(plan_.steps_.size());
-  plan_.outputs_.push_back(made(step->output(), value(step->output()).data));
+  plan_.made_.push_back(made(step->output(), value(step->output()).data));
   plan_.steps_.push_back(std::move(step));
   ++moment_;
 }

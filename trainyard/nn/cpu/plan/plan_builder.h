@@ -50,7 +50,8 @@ class PlanBuilder {
   // Returns the output of a node as it is.
   ValueId value_of(int node) const { return node_values_[static_cast<size_t>(node)]; }
   void set_value(int node, ValueId value) { node_values_[static_cast<size_t>(node)] = value; }
-  bool is_image(ValueId id) const { return id == image_; }
+  // Returns whether it is an input of the graph, which lies outside of the plan's memory: [N, ...] float, contiguous.
+  bool is_input(ValueId id) const { return id < static_cast<ValueId>(plan_.inputs_.size()); }
   // Returns whether nobody reads the node's output after the unit that is made now. False in plans with gradients,
   // where a backward may.
   bool is_last_reader(int node) const;
@@ -100,6 +101,8 @@ class PlanBuilder {
   void add_step(std::unique_ptr<PlanStep> step, std::vector<int> nodes, std::string kernel);
 
  private:
+  void add_inputs();
+  void add_outputs();
   void plan_backward();
   void make_again(ValueId id);
   Plan::Made made(ValueId id, BufferId buffer) const;
@@ -115,13 +118,12 @@ class PlanBuilder {
   std::vector<Value> values_;
   std::vector<ValueId> node_values_, converted_;
   std::vector<bool> forgotten_;    // by ValueId, in the backward: what has to be made again before it is used
-  std::vector<int> producers_;     // by ValueId: the step; kNoStep for the image
+  std::vector<int> producers_;     // by ValueId: the step; kNoStep for inputs
   std::vector<Plan::Made> given_;  // gradients that the step whose backward is planned now gives
   std::vector<int> holders_;       // by BufferId: values whose gradient it contributes to and that did not take it yet
   std::vector<int> last_readers_;  // by node that is an origin(): the last unit that reads its output
   int unit_ = 0;                   // the unit that is made now
   int moment_ = 0;
-  ValueId image_ = -1;
 };
 
 }  // namespace trainyard::nn::cpu
