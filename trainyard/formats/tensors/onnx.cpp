@@ -29,8 +29,15 @@ constexpr uint32_t kOpsetVersion = 2;
 enum EntryField : uint32_t { kKey = 1, kValue = 2 };
 enum GraphField : uint32_t { kNode = 1, kGraphName = 2, kInitializer = 5, kGraphInput = 11, kGraphOutput = 12 };
 enum NodeField : uint32_t { kNodeInput = 1, kNodeOutput = 2, kNodeName = 3, kOpType = 4, kAttribute = 5 };
-enum AttributeField : uint32_t { kAttributeName = 1, kFloat = 2, kInt = 3, kInts = 8, kAttributeType = 20 };
-enum AttributeType : int32_t { kTypeFloat = 1, kTypeInt = 2, kTypeInts = 7 };
+enum AttributeField : uint32_t {
+  kAttributeName = 1,
+  kFloat = 2,
+  kInt = 3,
+  kString = 4,
+  kInts = 8,
+  kAttributeType = 20
+};
+enum AttributeType : int32_t { kTypeFloat = 1, kTypeInt = 2, kTypeString = 3, kTypeInts = 7 };
 enum TensorField : uint32_t { kDims = 1, kDataType = 2, kTensorName = 8, kRawData = 9 };
 enum DataType : int32_t { kElementFloat = 1, kElementInt64 = 7 };
 enum ValueField : uint32_t { kValueName = 1, kValueType = 2 };
@@ -48,6 +55,9 @@ void encode_attribute(const std::string& name, const OnnxAttribute& attribute, p
   } else if (const auto* real = std::get_if<float>(&attribute)) {
     message.add_float(kFloat, *real);
     message.add_enum(kAttributeType, kTypeFloat);
+  } else if (const auto* text = std::get_if<std::string>(&attribute)) {
+    message.add_bytes(kString, *text);
+    message.add_enum(kAttributeType, kTypeString);
   } else {
     for (const int64_t each : std::get<std::vector<int64_t>>(attribute)) message.add_int64(kInts, each);
     message.add_enum(kAttributeType, kTypeInts);

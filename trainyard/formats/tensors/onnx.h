@@ -20,7 +20,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
-using OnnxAttribute = std::variant<int64_t, float, std::vector<int64_t>>;
+using OnnxAttribute = std::variant<int64_t, float, std::vector<int64_t>, std::string>;
 
 struct OnnxNode {
   std::string op_type;  // of the standard domain: "Conv"

@@ -12,10 +12,11 @@ using Phase = NodeRun::Phase;
 
 bool needs_inputs_backward(const Op& op) {
   const auto* activation = std::get_if<Activation>(&op);
-  return std::holds_alternative<Convolution>(op) || std::holds_alternative<Linear>(op) ||
-         std::holds_alternative<BatchNorm>(op) || std::holds_alternative<Multiply>(op) ||
-         std::holds_alternative<LocalResponseNorm>(op) || std::holds_alternative<LayerNorm>(op) ||
-         std::holds_alternative<LayerScale>(op) || std::holds_alternative<Attention>(op) ||
+  return std::holds_alternative<Convolution>(op) || std::holds_alternative<TransposedConvolution>(op) ||
+         std::holds_alternative<Linear>(op) || std::holds_alternative<BatchNorm>(op) ||
+         std::holds_alternative<Multiply>(op) || std::holds_alternative<LocalResponseNorm>(op) ||
+         std::holds_alternative<LayerNorm>(op) || std::holds_alternative<LayerScale>(op) ||
+         std::holds_alternative<Attention>(op) ||
          (activation != nullptr && activation->function != Activation::Function::kRelu);
 }
 

@@ -53,6 +53,12 @@ class KerasForm {
     return with_bias({{"kernel", kernel}}, op.bias);
   }
 
+  // Conv2DTranspose's kernel is [height, width, out, in]. Keras has none with groups: those keep names and dimensions.
+  Weights operator()(const TransposedConvolution& op) const {
+    if (op.groups == 1) return with_bias({{"kernel", parameter(0).permute({2, 3, 1, 0})}}, op.bias);
+    return with_bias({{"weight", parameter(0)}}, op.bias);
+  }
+
   Weights operator()(const BatchNorm& op) const {
     Weights weights;
     if (op.scale) weights.push_back({"gamma", parameter(0)});

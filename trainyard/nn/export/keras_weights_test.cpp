@@ -94,6 +94,26 @@ TEST(KerasWeights, HaveKerasDimensions) {
   EXPECT_EQ(fc2[3 * 2 + 1], 1 * 5 + 3);
 }
 
+// Conv2DTranspose's kernel is [height, width, out, in]; outputs of heads are walked behind the main one's.
+TEST(KerasWeights, HaveTransposedConvolutionsAndHeads) {
+  GraphBuilder b({.image = {2, 3, 3}, .name = "heads"});
+  const Value trunk = b.transposed_convolution("up", b.input(), {.out_channels = 3, .kernel = {2, 1}, .bias = true});
+  const Value groups = b.transposed_convolution("groups", b.input(), {.out_channels = 4, .groups = 2});
+  const Value head = b.linear("head", b.global_average_pool("head_pool", groups), {.out_features = 2});
+  const Value logits =
+      b.linear("fc", b.global_average_pool("pool", b.upsample("wide", trunk, {})), {.out_features = 5});
+  const Graph graph = b.build(logits, {{"auxiliary", head.id, 0.4}});
+  const ParameterSet set = counting_set(graph);
+  const formats::Hdf5Group root = to_keras(graph, set);
+  EXPECT_EQ(texts_of(root, "layer_names"), (std::vector<std::string>{"up", "groups", "fc", "head"}));
+  EXPECT_EQ(dataset_of(root, "up", 0).name, "up/kernel");
+  EXPECT_EQ(dataset_of(root, "up", 0).shape, (Shape{2, 1, 3, 2}));
+  EXPECT_EQ(dataset_of(root, "up", 0).values()[(1 * 3 + 2) * 2 + 1], (1 * 3 + 2) * 2 + 1);  // ours at [1][2][1][0]
+  EXPECT_EQ(dataset_of(root, "up", 1).name, "up/bias");
+  EXPECT_EQ(dataset_of(root, "groups", 0).name, "groups/weight");
+  EXPECT_EQ(dataset_of(root, "groups", 0).shape, (Shape{2, 2, 1, 1}));
+}
+
 // Of transformers and ConvNeXt, as keras.layers.LayerNormalization, Dense and LayerScale call and shape them.
 TEST(KerasWeights, LayersOfTransformersHaveKerasNames) {
   GraphBuilder b({.image = {3, 2, 2}, .name = "transformer"});

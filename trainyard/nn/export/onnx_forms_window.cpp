@@ -1,4 +1,4 @@
-// Convolution and pooling, and the means over parts of an image.
+// Convolution, pooling and upsampling, and the means over parts of an image.
 
 #include <algorithm>
 #include <string>
@@ -57,6 +57,26 @@ std::string onnx_form(const Convolution& op, OnnxNodeBuilder& b) {
                  {"pads", pads(padding)},
                  {"dilations", both(op.dilation)},
                  {"group", op.groups}});
+}
+
+std::string onnx_form(const TransposedConvolution& op, OnnxNodeBuilder& b) {
+  std::vector<std::string> inputs{b.x(), b.parameter(0)};
+  if (op.bias) inputs.push_back(b.parameter(1));
+  return b.emit("ConvTranspose", std::move(inputs),
+                {{"kernel_shape", both(op.kernel)},
+                 {"strides", both(op.stride)},
+                 {"pads", pads(Padding::symmetric(op.padding.height, op.padding.width))},
+                 {"output_padding", both(op.output_padding)},
+                 {"dilations", both(op.dilation)},
+                 {"group", op.groups}});
+}
+
+// The coordinates are ONNX's defaults: half pixels, and the nearest of them.
+std::string onnx_form(const Upsample& op, OnnxNodeBuilder& b) {
+  const auto factor = static_cast<float>(op.factor);
+  const std::string region;  // none
+  return b.emit("Resize", {b.x(), region, b.floats("scales", {4}, {1, 1, factor, factor})},
+                {{"mode", std::string(op.kind == Upsample::Kind::kNearest ? "nearest" : "linear")}});
 }
 
 // ceil_mode is written as the padding that it comes to: what a window that hangs over the edge counts differs between

@@ -73,6 +73,11 @@ int64_t forward_flops(const Graph& graph, const Node& node) {
     return 2 * element_count(node.shape) * (channels / convolution->groups) * convolution->kernel.height *
            convolution->kernel.width;
   }
+  if (const auto* convolution = std::get_if<TransposedConvolution>(&node.op)) {
+    const Shape& image = graph.nodes[static_cast<size_t>(node.inputs[0])].shape;
+    return 2 * element_count(image) * (convolution->out_channels / convolution->groups) * convolution->kernel.height *
+           convolution->kernel.width;
+  }
   if (const auto* attention = std::get_if<Attention>(&node.op)) {
     const Shape& image = graph.nodes[static_cast<size_t>(node.inputs[0])].shape;
     const int64_t tokens = attention->window > 0 ? attention->window * attention->window : image[1] * image[2];

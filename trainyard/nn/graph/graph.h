@@ -140,6 +140,8 @@ class GraphBuilder {
   Value position_embedding(std::string name, Value x, PositionEmbedding op);
   Value attention(std::string name, Value x, Attention op);
   Value patch_merge(std::string name, Value x);
+  Value transposed_convolution(std::string name, Value x, TransposedConvolution op);
+  Value upsample(std::string name, Value x, Upsample op);
   Value foreign(std::string name, Value x, Foreign op);
   Value foreign(std::string name, const std::vector<Value>& inputs, Foreign op);
 

@@ -152,6 +152,12 @@ GraphBuilder::Value GraphBuilder::attention(std::string name, Value x, Attention
 GraphBuilder::Value GraphBuilder::patch_merge(std::string name, Value x) {
   return append(std::move(name), PatchMerge{}, {x});
 }
+GraphBuilder::Value GraphBuilder::transposed_convolution(std::string name, Value x, TransposedConvolution op) {
+  return append(std::move(name), op, {x});
+}
+GraphBuilder::Value GraphBuilder::upsample(std::string name, Value x, Upsample op) {
+  return append(std::move(name), op, {x});
+}
 GraphBuilder::Value GraphBuilder::foreign(std::string name, Value x, Foreign op) {
   return append(std::move(name), std::move(op), {x});
 }

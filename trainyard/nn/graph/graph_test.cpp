@@ -226,5 +226,53 @@ TEST(GraphBuilder, ChecksNamesOfInputsAndOutputs) {
   EXPECT_EQ(message({{"y", x.id, -0.5}}), "a loss has the weight -0.5: output 'y' of g");
 }
 
+TEST(Shapes, OfTransposedConvolutionsAreWhatAConvolutionTakes) {
+  for (const int64_t size : {5, 6, 9}) {
+    for (const int64_t stride : {1, 2, 3}) {
+      GraphBuilder b({.image = {3, size, size}, .name = "g"});
+      const Convolution forth{.out_channels = 4, .kernel = 3, .stride = stride, .padding = Padding::all(1)};
+      const Value y = b.convolution("forth", b.input(), forth);
+      const int64_t lost = (size + 2 - 3) % stride;
+      const Value x = b.transposed_convolution(
+          "back", y, {.out_channels = 3, .kernel = 3, .stride = stride, .padding = 1, .output_padding = lost});
+      EXPECT_EQ(b.shape(x), (Shape{3, size, size})) << size << " / " << stride;
+      const Graph graph = b.build(x);
+      EXPECT_EQ(graph.node("back").parameters[0].shape, graph.node("forth").parameters[0].shape);
+      EXPECT_EQ(forward_flops(graph, graph.node("back")), forward_flops(graph, graph.node("forth")));
+    }
+  }
+}
+
+TEST(GraphBuilder, ChecksAndDescribesUpsamplingLayers) {
+  GraphBuilder b({.image = {4, 3, 3}, .name = "g"});
+  const auto refused = [&](const TransposedConvolution& op) {
+    return core::message_of([&] { b.transposed_convolution("d", b.input(), op); });
+  };
+  EXPECT_EQ(refused({.out_channels = 6, .kernel = 2, .groups = 4}),
+            "4 groups do not divide 4 channels in and 6 out: transposed_convolution 'd'");
+  EXPECT_EQ(refused({.out_channels = 6, .kernel = 3, .stride = 2, .output_padding = 2}),
+            "output_padding 2 is not smaller than stride 2 or dilation 1: transposed_convolution 'd'");
+  EXPECT_EQ(refused({.out_channels = 6, .kernel = 1, .padding = 2}),
+            "padding leaves nothing of an image of 3x3: transposed_convolution 'd'");
+  EXPECT_EQ(core::message_of([&] { b.upsample("d", b.input(), {.factor = 0}); }),
+            "factor is not positive: upsample 'd'");
+  Value x = b.transposed_convolution("t", b.input(),
+                                     {.out_channels = 8,
+                                      .kernel = {3, 5},
+                                      .stride = 2,
+                                      .padding = {1, 2},
+                                      .output_padding = 1,
+                                      .dilation = {1, 2},
+                                      .groups = 2,
+                                      .bias = true});
+  x = b.upsample("u", x, {.kind = Upsample::Kind::kBilinear, .factor = 3});
+  const Graph graph = b.build(b.upsample("v", x, {}));
+  EXPECT_EQ(graph.node("t").description(), "8 x 3x5 / 2, pad 1x2, output pad 1, dilation 1x2, groups 2, bias");
+  EXPECT_EQ(graph.node("t").shape, (Shape{8, 6, 10}));
+  EXPECT_EQ(graph.node("u").description(), "bilinear x 3");
+  EXPECT_EQ(graph.node("v").description(), "nearest x 2");
+  EXPECT_EQ(graph.node("v").shape, (Shape{8, 36, 60}));
+}
+
 }  // namespace
 }  // namespace trainyard::nn

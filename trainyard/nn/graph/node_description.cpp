@@ -85,6 +85,8 @@ std::string_view Node::kind() const {
                         [](const PositionEmbedding&) { return "position_embedding"; },
                         [](const Attention&) { return "attention"; },
                         [](const PatchMerge&) { return "patch_merge"; },
+                        [](const TransposedConvolution&) { return "transposed_convolution"; },
+                        [](const Upsample&) { return "upsample"; },
                         [](const Foreign&) { return "foreign"; },
                     },
                     op);
@@ -132,6 +134,20 @@ std::string Node::description() const {
             if (attention.shift > 0) text += fmt::format(", shift {}", attention.shift);
             if (attention.queries > 0) text += fmt::format(", {} queries", attention.queries);
             return text;
+          },
+          [](const TransposedConvolution& convolution) {
+            const Padding padding = Padding::symmetric(convolution.padding.height, convolution.padding.width);
+            std::string text = fmt::format("{} x ", convolution.out_channels) +
+                               window_text(convolution.kernel, convolution.stride, padding);
+            if (convolution.output_padding != Size2d{0}) text += ", output pad " + both(convolution.output_padding);
+            if (convolution.dilation != Size2d{1}) text += ", dilation " + both(convolution.dilation);
+            if (convolution.groups != 1) text += fmt::format(", groups {}", convolution.groups);
+            if (convolution.bias) text += ", bias";
+            return text;
+          },
+          [](const Upsample& upsample) {
+            return fmt::format("{} x {}", upsample.kind == Upsample::Kind::kNearest ? "nearest" : "bilinear",
+                               upsample.factor);
           },
           [](const Foreign& foreign) { return foreign.description; },
           [](const auto&) { return std::string(); },

@@ -70,6 +70,37 @@ struct Convolution {
   Form form = Form::kConvolution;
 };
 
+// [C, H, W] -> [out_channels, H', W']: what a convolution of this weight does to a gradient on its way back, as a layer
+// (torch.nn.ConvTranspose2d; "deconvolution"). y is zero (or b[o]), and each pixel of x adds to a window of it:
+//   y[o, h * stride + kh * dilation - padding, ...] += w[i, o, kh, kw] * x[i, h, w]
+// H' = (H - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1, W' alike: padding cuts rows and
+// columns off on both sides, output_padding, which is smaller than the stride or the dilation, adds some at the bottom
+// and at the right.
+// Parameters: weight [C, out_channels / groups, kernel.height, kernel.width], bias [out_channels]. The fan in of the
+// weight's initializer is counted as torch.nn.init does, as that of the convolution.
+struct TransposedConvolution {
+  int64_t out_channels = 0;
+  Size2d kernel;
+  Size2d stride;
+  Size2d padding = 0;
+  Size2d output_padding = 0;
+  Size2d dilation;
+  int64_t groups = 1;
+  bool bias = false;
+  Initializer weight_init = Initializer::he_normal();
+  Initializer bias_init;
+};
+
+// [C, H, W] -> [C, factor * H, factor * W].
+// Nearest: y[c, h, w] = x[c, floor(h / factor), floor(w / factor)].
+// Bilinear: with s = max((h + 0.5) / factor - 0.5, 0) and r = floor(s), y's row h is (1 - s + r) * row r + (s - r) *
+// row min(r + 1, H - 1), columns alike (torch.nn.Upsample with align_corners=False).
+struct Upsample {
+  enum class Kind { kNearest, kBilinear };
+  Kind kind = Kind::kNearest;
+  int64_t factor = 2;
+};
+
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias over (N, H, W) for each channel; biased variance.
 // Training: batch statistics, and running = decay * running + (1 - decay) * batch (unbiased variance).
 // Inference, and training where all its parameters are frozen (ParameterSet::set_trainable): running statistics, which
@@ -227,7 +258,7 @@ struct Foreign {
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,
                         Flatten, Add, Multiply, Concat, ChannelPad, SpatialPad, ChannelSlice, ChannelShuffle, Dropout,
                         StochasticDepth, LocalResponseNorm, LayerNorm, LayerScale, ClassToken, PositionEmbedding,
-                        Attention, PatchMerge, Foreign>;
+                        Attention, PatchMerge, TransposedConvolution, Upsample, Foreign>;
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

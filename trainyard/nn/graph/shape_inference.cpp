@@ -191,6 +191,31 @@ class Inference {
     node_.shape = {4 * x[0], (x[1] + 1) / 2, (x[2] + 1) / 2};
   }
 
+  void infer(const TransposedConvolution& op) {
+    const Shape& x = image();
+    require(op.out_channels > 0, "out_channels is not positive");
+    require(op.groups > 0 && x[0] % op.groups == 0 && op.out_channels % op.groups == 0,
+            fmt::format("{} groups do not divide {} channels in and {} out", op.groups, x[0], op.out_channels));
+    check_window(op.kernel, op.stride, Padding::symmetric(op.padding.height, op.padding.width), op.dilation);
+    const auto widened = [&](int64_t in, int64_t Size2d::*side) {
+      const int64_t extra = op.output_padding.*side, stride = op.stride.*side, dilation = op.dilation.*side;
+      require(extra >= 0 && extra < std::max(stride, dilation),
+              fmt::format("output_padding {} is not smaller than stride {} or dilation {}", extra, stride, dilation));
+      return (in - 1) * stride - 2 * op.padding.*side + dilation * (op.kernel.*side - 1) + extra + 1;
+    };
+    node_.shape = {op.out_channels, widened(x[1], &Size2d::height), widened(x[2], &Size2d::width)};
+    require(node_.shape[1] > 0 && node_.shape[2] > 0,
+            fmt::format("padding leaves nothing of an image of {}x{}", x[1], x[2]));
+    parameter("weight", {x[0], op.out_channels / op.groups, op.kernel.height, op.kernel.width}, op.weight_init, true);
+    if (op.bias) parameter("bias", {op.out_channels}, op.bias_init, true);
+  }
+
+  void infer(const Upsample& op) {
+    const Shape& x = image();
+    require(op.factor > 0, "factor is not positive");
+    node_.shape = {x[0], op.factor * x[1], op.factor * x[2]};
+  }
+
   void infer(const Foreign& op) {
     require(inputs_.size() == op.input_count,
             fmt::format("its module takes {} tensors, the node has {} inputs", op.input_count, inputs_.size()));

@@ -56,6 +56,8 @@ at::Tensor run(const ClassToken& op, const LayerCall& call);
 at::Tensor run(const PositionEmbedding& op, const LayerCall& call);
 at::Tensor run(const Attention& op, const LayerCall& call);
 at::Tensor run(const PatchMerge& op, const LayerCall& call);
+at::Tensor run(const TransposedConvolution& op, const LayerCall& call);
+at::Tensor run(const Upsample& op, const LayerCall& call);
 
 }  // namespace trainyard::nn::reference
 TRAINYARD_EXPORT_END

@@ -1,5 +1,5 @@
-// Convolution and pooling: operations with a window, stride and padding. ATen pads symmetrically only, and by no more
-// than half a pooling window, so all other padding is made explicit first.
+// Convolution, pooling and upsampling: operations with a window, stride and padding. ATen pads symmetrically only, and
+// by no more than half a pooling window, so all other padding is made explicit first.
 
 #include <algorithm>
 #include <limits>
@@ -11,6 +11,8 @@
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/upsample_bilinear2d.h>
+#include <ATen/ops/upsample_nearest2d.h>
 
 #include "trainyard/nn/execution/libtorch_convolution.h"
 #include "trainyard/nn/reference/layers.h"
@@ -85,6 +87,19 @@ at::Tensor run(const Pool& op, const LayerCall& call) {
   reach.bottom = hang(call.node.shape[1], stride[0], kernel[0], x.size(2), padding.top, padding.bottom);
   reach.right = hang(call.node.shape[2], stride[1], kernel[1], x.size(3), padding.left, padding.right);
   return op.kind == Pool::Kind::kMax ? max_pool(op, x, reach) : average_pool(op, x, padding, reach);
+}
+
+at::Tensor run(const TransposedConvolution& op, const LayerCall& call) {
+  const auto both = [](Size2d size) { return std::vector<int64_t>{size.height, size.width}; };
+  return at::conv_transpose2d(call.x(), call.variable(0), call.variable(1), both(op.stride), both(op.padding),
+                              both(op.output_padding), op.groups, both(op.dilation));
+}
+
+at::Tensor run(const Upsample& op, const LayerCall& call) {
+  const at::Tensor& x = call.x();
+  const std::vector<int64_t> size{op.factor * x.size(2), op.factor * x.size(3)};
+  if (op.kind == Upsample::Kind::kNearest) return at::upsample_nearest2d(x, size);
+  return at::upsample_bilinear2d(x, size, /*align_corners=*/false);
 }
 
 }  // namespace trainyard::nn::reference

@@ -27,6 +27,27 @@ LayerCase convolution(std::string name, Shape image, Convolution op) {
           .padded = [op](GraphBuilder& b, Value x) { return convolution_of_padded(b, "layer", x, op); }};
 }
 
+// Padding cuts rows and columns off: as a layer of its own, it gives them a gradient of zero.
+LayerCase transposed(std::string name, Shape image, TransposedConvolution op) {
+  op.weight_init = Initializer::normal(0.5);
+  op.bias_init = Initializer::normal(0.5);
+  return {.name = std::move(name),
+          .image = std::move(image),
+          .build = [op](GraphBuilder& b, Value x) { return b.transposed_convolution("layer", x, op); },
+          .padded =
+              [op](GraphBuilder& b, Value x) {
+                TransposedConvolution whole = op;
+                whole.padding = 0;
+                const int64_t rows = -op.padding.height, columns = -op.padding.width;
+                return b.spatial_pad("layer.padding", b.transposed_convolution("layer", x, whole),
+                                     {.top = rows, .bottom = rows, .left = columns, .right = columns});
+              }};
+}
+
+LayerCase upsample(std::string name, Shape image, Upsample op) {
+  return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.upsample("layer", x, op); }};
+}
+
 LayerCase norm(std::string name, Shape image, BatchNorm op) {
   op.scale_init = Initializer::uniform(2);
   return {std::move(name), std::move(image), [op](GraphBuilder& b, Value x) { return b.batch_norm("layer", x, op); }};
@@ -303,6 +324,19 @@ std::vector<LayerCase> layer_cases() {
       attention("AttentionOfSomePixels", {96, 3, 6}, {.heads = 2, .queries = 5}),
       attention("AttentionOfSomeNarrow", {12, 3, 2}, {.heads = 2, .queries = 2}),
       other("PatchMerge", {3, 5, 4}, [](auto& b, Value x) { return b.patch_merge("layer", x); }),
+      transposed("TransposedConvolution2x2", {19, 4, 5}, {.out_channels = 7, .kernel = 2, .stride = 2, .bias = true}),
+      transposed("TransposedConvolution4x4", {5, 3, 4}, {.out_channels = 6, .kernel = 4, .stride = 2, .padding = 1}),
+      transposed("TransposedConvolutionOutputPadding", {3, 5, 4},
+                 {.out_channels = 4, .kernel = 3, .stride = {3, 2}, .padding = 1, .output_padding = {2, 1}}),
+      transposed("TransposedConvolutionGroups", {6, 3, 4},
+                 {.out_channels = 9, .kernel = {2, 3}, .stride = 2, .padding = {0, 1}, .groups = 3, .bias = true}),
+      transposed("TransposedConvolutionDilated", {3, 4, 3},
+                 {.out_channels = 2, .kernel = 3, .padding = {1, 2}, .output_padding = {1, 2}, .dilation = {2, 3}}),
+      upsample("UpsampleNearest", {5, 3, 4}, {Upsample::Kind::kNearest, 2}),
+      upsample("UpsampleNearestThreefold", {19, 2, 3}, {Upsample::Kind::kNearest, 3}),
+      upsample("UpsampleBilinear", {5, 3, 4}, {Upsample::Kind::kBilinear, 2}),
+      upsample("UpsampleBilinearThreefold", {3, 2, 3}, {Upsample::Kind::kBilinear, 3}),
+      upsample("UpsampleBilinearOnePixel", {4, 1, 1}, {Upsample::Kind::kBilinear, 4}),
       {.name = "ResidualBlock",
        .image = {4, 5, 6},
        .build = residual_block,

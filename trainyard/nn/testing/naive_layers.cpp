@@ -244,6 +244,52 @@ Values run(const LocalResponseNorm& op, const Call& call) {
   });
 }
 
+Values run(const TransposedConvolution& op, const Call& call) {
+  const Shape& in = call.x().shape;
+  const int64_t group_in = in[0] / op.groups, group_out = op.out_channels / op.groups;
+  Values y = each_pixel(call, [&](int64_t, int64_t o, int64_t, int64_t) {
+    return op.bias ? call.parameters[1][static_cast<size_t>(o)] : 0;
+  });
+  const int64_t positions = in[1] * in[2], taps = op.kernel.height * op.kernel.width;
+  for (int64_t n = 0; n < y.batch; ++n) {
+    for (int64_t i = 0; i < in[0]; ++i) {
+      for (int64_t o = 0; o < group_out; ++o) {
+        for (int64_t at = 0; at < positions * taps; ++at) {
+          const int64_t h = at / taps / in[2], w = at / taps % in[2];
+          const int64_t kh = at % taps / op.kernel.width, kw = at % taps % op.kernel.width;
+          const int64_t row = h * op.stride.height + kh * op.dilation.height - op.padding.height;
+          const int64_t column = w * op.stride.width + kw * op.dilation.width - op.padding.width;
+          if (row < 0 || row >= y.shape[1] || column < 0 || column >= y.shape[2]) continue;
+          const int64_t channel = i / group_in * group_out + o;
+          const int64_t target = ((n * y.shape[0] + channel) * y.shape[1] + row) * y.shape[2] + column;
+          const int64_t weight = (i * group_out + o) * taps + kh * op.kernel.width + kw;
+          y.data[static_cast<size_t>(target)] +=
+              call.parameters[0][static_cast<size_t>(weight)] * call.pixel(n, i, h, w);
+        }
+      }
+    }
+  }
+  return y;
+}
+
+Values run(const Upsample& op, const Call& call) {
+  const auto f = static_cast<double>(op.factor);
+  if (op.kind == Upsample::Kind::kNearest) {
+    return each_pixel(call, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
+      return call.pixel(n, c, h / op.factor, w / op.factor);
+    });
+  }
+  const auto source = [&](int64_t place) { return std::max((static_cast<double>(place) + 0.5) / f - 0.5, 0.0); };
+  return each_pixel(call, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
+    const double row = source(h), column = source(w);
+    const auto r = static_cast<int64_t>(row), q = static_cast<int64_t>(column);
+    const int64_t below = std::min(r + 1, call.x().shape[1] - 1), right = std::min(q + 1, call.x().shape[2] - 1);
+    const double down = row - static_cast<double>(r), across = column - static_cast<double>(q);
+    return (1 - down) * ((1 - across) * call.pixel(n, c, r, q) + across * call.pixel(n, c, r, right)) +
+           down * ((1 - across) * call.pixel(n, c, below, q) + across * call.pixel(n, c, below, right));
+  });
+}
+
 Values run(const Input&, const Call&) {
   throw std::logic_error("an input is not run");
 }
