@@ -8,6 +8,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/record_image.h"
@@ -69,6 +70,27 @@ TEST(DecodedDataset, FilesServeTheNextRun) {
                                {.memory_bytes = 1'000'000, .directory = options.directory, .identity = "data 1"});
   expect_all_decoded(dataset);
   EXPECT_EQ(source->reads, 0);
+}
+
+// Whole images are kept, so that one folder serves models that take images of different sizes.
+TEST(DecodedDataset, FilesServeImagesOfEverySize) {
+  const core::TempDir temp;
+  const JpegDataset plain;
+  for (const ImageSize size : {ImageSize{16, 16}, ImageSize{10, 24}, ImageSize{24, 10}}) {
+    const auto source = std::make_shared<JpegDataset>();
+    const DecodedDataset cached(source, {.directory = temp.file("cache"), .identity = "data 1"});
+    for (const bool training : {false, true}) {
+      const auto transform = transforms().get("imagenet")(
+          TransformOptions{.height = size.height, .width = size.width, .training = training});
+      for (int64_t i = 0; i < kSize; ++i) {
+        std::vector<float> out(size_t{3} * size.height * size.width), expected(out.size());
+        transform->apply(cached.read(i).value(), {.sample = i}, out.data()).value();
+        transform->apply(plain.read(i).value(), {.sample = i}, expected.data()).value();
+        EXPECT_EQ(out, expected) << size.height << "x" << size.width << " of " << i;
+      }
+    }
+    EXPECT_EQ(source->reads, size.height == size.width ? kSize : 0) << "the first size decodes for the others";
+  }
 }
 
 TEST(DecodedDataset, FilesOfOtherDataAreRefused) {
