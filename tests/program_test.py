@@ -224,6 +224,38 @@ class Program(unittest.TestCase):
         numpy.testing.assert_array_equal(weights["bn1/moving_variance"], initializers["bn1.running_var"])
         numpy.testing.assert_array_equal(weights["fc/kernel"], initializers["fc.weight"].T)
 
+    def test_images_of_another_size(self):
+        """Trained, evaluated, predicted and exported at 24 x 40, which the checkpoint remembers; then at 40 x 16."""
+        model = f"--train_dir={self.root / 'wide'}"
+        trained = run(*self.flags("wide", "--image_size=24x40", "--num_batches=2"))
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertIn("Image size:  24x40", trained.stdout)
+        resumed = run(*self.flags("wide", "--num_batches=3"))
+        self.assertIn("Image size:  24x40", resumed.stdout, resumed.stderr)
+        evaluated = run("eval", "--model=resnet20", f"--data_dir={self.data}", "--device=cpu", model)
+        self.assertIn("Image size:  24x40", evaluated.stdout, evaluated.stderr)
+        Image.new("RGB", (57, 31), (10, 200, 30)).save(self.root / "field.png")
+        self.assertEqual(run("predict", model, str(self.root / "field.png")).returncode, 0)
+
+        for more, height, width in (((), 24, 40), (("--image_size=40x16",), 40, 16)):
+            images = numpy.random.default_rng(2).standard_normal((2, 3, height, width), dtype=numpy.float32)
+            numpy.save(self.root / "wide.npy", images)
+            predicted = run("predict", model, *more, f"--input={self.root / 'wide.npy'}",
+                            f"--output={self.root / 'wide_logits.npy'}")
+            self.assertEqual(predicted.returncode, 0, predicted.stderr)
+            expected = numpy.load(self.root / "wide_logits.npy")
+            done = run("export", model, *more, "--format=onnx", f"--output={self.root}/wide.onnx")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            session = onnxruntime.InferenceSession(str(self.root / "wide.onnx"), providers=["CPUExecutionProvider"])
+            self.assertEqual(session.get_inputs()[0].shape[1:], [3, height, width])
+            (logits,) = session.run(["logits"], {"input": images})
+            self.assertLess(numpy.abs(logits - expected).max(), 1e-5 * numpy.abs(expected).max())
+            how = json.loads(session.get_modelmeta().custom_metadata_map["trainyard.input"])
+            self.assertEqual((how["height"], how["width"]), (height, width))
+        refused = run("predict", model, f"--input={self.root / 'wide.npy'}", f"--output={self.root / 'x.npy'}")
+        self.assertIn("expected [N, 3, 24, 40]", refused.stderr)
+        self.assertNotEqual(refused.returncode, 0)
+
     def test_exported_models_say_what_they_are(self):
         folder = self.root / "colours"
         colours = {"caf\u00e9": (120, 60, 20), "grass": (20, 200, 20), "line\nbreak": (200, 20, 200)}

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Runs what `trainyard export --format=onnx` writes in ONNX Runtime: check_onnx_export.py BUILD_FOLDER [MODEL...]
+"""Runs what `trainyard export --format=onnx` writes in ONNX Runtime:
+
+check_onnx_export.py BUILD_FOLDER [--image_size=HxW] [MODEL...]
 
 Needs onnx and onnxruntime. Every model of `trainyard models` by default, with random weights and statistics: ONNX's
 checker in full, then the logits of one and of two images against `trainyard predict`. Ends with 1 when they differ by more
@@ -18,16 +20,18 @@ import random_weights
 
 def main(build, names):
     program = os.path.join(build, "trainyard")
+    sized = [names.pop(0)] if names and names[0].startswith("--image_size=") else []
+    sides = [int(side) for side in sized[0].split("=")[1].split("x")] if sized else []
     worst = 0
     for model, dataset, size in random_weights.models(program, names):
         with tempfile.TemporaryDirectory() as folder:
             path = lambda name: os.path.join(folder, name)
             random_weights.write(build, model, dataset, path("w.safetensors"))
-            x = random_weights.images(size)
+            x = random_weights.images(*(sides or [size]))
             np.save(path("x.npy"), x)
-            random_weights.run(program, "predict", model, dataset, path("w.safetensors"), f"--input={path('x.npy')}",
+            random_weights.run(program, "predict", model, dataset, path("w.safetensors"), *sized, f"--input={path('x.npy')}",
                                f"--output={path('y.npy')}")
-            random_weights.run(program, "export", model, dataset, path("w.safetensors"), "--format=onnx",
+            random_weights.run(program, "export", model, dataset, path("w.safetensors"), *sized, "--format=onnx",
                                f"--output={path('m.onnx')}")
             expected = np.load(path("y.npy"))
             onnx.checker.check_model(path("m.onnx"), full_check=True)

@@ -19,9 +19,9 @@ def write(build, model, dataset, path):
                    env={**os.environ, "TRAINYARD_WEIGHTS_MODEL": f"{model} {dataset}", "TRAINYARD_WEIGHTS_FILE": path})
 
 
-def images(size):
-    """Two of them, as a model takes them."""
-    return np.random.default_rng(1).standard_normal((2, 3, size, size), dtype=np.float32)
+def images(height, width=None):
+    """Two of them, as a model takes them; squares without a width."""
+    return np.random.default_rng(1).standard_normal((2, 3, height, width or height), dtype=np.float32)
 
 
 def run(program, command, model, dataset, weights, *arguments):

@@ -14,6 +14,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/core/threads/thread_limit.h"
+#include "trainyard/models/flags.h"
 #include "trainyard/recipes/tools/bench_data.h"
 #include "trainyard/recipes/tools/bench_layers.h"
 
@@ -34,6 +35,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   table.text("model", std::nullopt, "the model, as in `trainyard models`").group(kGroup);
   table.text("data_name", std::nullopt, "imagenet or cifar10; unset: the first that has the model").group(kGroup);
+  models::declare_image_size_flag(table, kGroup, "the model's own");
   table.integer("batch_size", 0, "images a step; 0: the model's").bounds(0, 1 << 20).group(kGroup);
   table.choice("device", "cpu", {"cpu", "gpu"}, "where it runs; unset: a GPU where there is one").group(kGroup);
   table
@@ -67,6 +69,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   const train::LayerReport report =
       recipes::bench_layers({.model = values.text("model"),
                              .dataset = values.text("data_name"),
+                             .image_size = models::read_image_size(values),
                              .batch_size = values.integer("batch_size"),
                              .device = values.given("device") ? values.text("device") : "",
                              .executor = values.text("executor"),

@@ -10,6 +10,7 @@
 #include "trainyard/data/flags.h"
 #include "trainyard/data/image_flags.h"
 #include "trainyard/data/tools/contact_sheet.h"
+#include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
 #include "trainyard/recipes/shared/image_flags.h"
@@ -27,7 +28,7 @@ void declare_show_flags(core::FlagTable& table) {
   table.integer("batch_size", 32, "of a device: some choices follow the place in the batch")
       .bounds(1, 1 << 20)
       .group(kGroup);
-  table.integer("image_size", 0, "pixels a side; 0: 224 for imagenet, else 32").bounds(0, 4096).group(kGroup);
+  models::declare_image_size_flag(table, kGroup, "224 for imagenet, else 32");
   table.integer("tf_random_seed", 1234, "the run's seed").group(kGroup);
 }
 
@@ -64,9 +65,10 @@ int run_data_show(const Arguments& arguments, Console& console) {
   }
   const auto dataset = data::datasets().get(name)(source);
   const bool any_size = models::find_dataset(name).family == models::DatasetFamily::kImagenet;
-  const int64_t side = values.integer("image_size") > 0 ? values.integer("image_size") : any_size ? 224 : 32;
+  const nn::Size2d given = models::read_image_size(values);
+  const nn::Size2d size = given != nn::Size2d(0) ? given : any_size ? 224 : 32;
   data::ContactSheetOptions options;
-  options.transform = recipes::read_image_options(values).transform(name, side);
+  options.transform = recipes::read_image_options(values).transform(name, size);
   options.transform.training = training;
   options.order.shuffle = training;
   options.count = std::min(values.integer("count"), dataset->size());

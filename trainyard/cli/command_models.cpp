@@ -13,6 +13,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph_drawing.h"
 #include "trainyard/nn/graph/layer_table.h"
+#include "trainyard/recipes/shared/image_size.h"
 
 namespace trainyard::cli {
 namespace {
@@ -20,12 +21,13 @@ namespace {
 struct ListedModel {
   const models::ModelInfo* info;
   std::string dataset;
+  nn::Size2d image;
   int64_t parameters = 0;
   double gflops = 0;  // an image, forward
 };
 
 ListedModel listed(const models::ModelInfo& info, const nn::Graph& graph) {
-  return {&info, std::string(models::family_name(info.family)), graph.parameter_count(),
+  return {&info, std::string(models::family_name(info.family)), recipes::image_size_of(graph), graph.parameter_count(),
           static_cast<double>(graph.forward_flops()) * 1e-9};
 }
 
@@ -46,7 +48,7 @@ void print_table(const std::vector<ListedModel>& rows, std::ostream& out) {
   fmt::print(out, "{:21} {:10} {:>6} {:>12} {:>9} {:>6}  {}\n", "model", "data set", "image", "parameters", "GFLOP",
              "batch", "equals");
   for (const ListedModel& row : rows) {
-    fmt::print(out, "{:21} {:10} {:6} {:12} {:9.3f} {:6}  {}\n", row.info->name, row.dataset, row.info->image_size,
+    fmt::print(out, "{:21} {:10} {:6} {:12} {:9.3f} {:6}  {}\n", row.info->name, row.dataset, row.image.height,
                row.parameters, row.gflops, row.info->default_batch_size, row.info->equals);
   }
   out << "\nA name that tf_cnn_benchmarks has means its network; torchvision/NAME is always torchvision's,\nkeras/NAME "
@@ -63,9 +65,13 @@ std::string as_path(std::string equals) {
 void print_json(const std::vector<ListedModel>& rows, std::ostream& out) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const ListedModel& row : rows) {
+    // A number for squares, which all are by themselves.
+    const nlohmann::ordered_json image = row.image.height == row.image.width
+                                             ? nlohmann::ordered_json(row.image.height)
+                                             : nlohmann::ordered_json(models::image_size_text(row.image));
     list.push_back({{"name", row.info->name},
                     {"dataset", row.dataset},
-                    {"image_size", row.info->image_size},
+                    {"image_size", image},
                     {"parameters", row.parameters},
                     {"gflops", row.gflops},
                     {"default_batch_size", row.info->default_batch_size},
@@ -100,6 +106,7 @@ int run_models(const Arguments& arguments, Console& console) {
   table.integer("num_classes", std::nullopt, "size of the last layer; unset: the data set's")
       .bounds(1, models::kMostClasses)
       .group("Model");
+  models::declare_image_size_flag(table, "Model", "the model's own");
   table.boolean("json", false, "a JSON list with an object a model instead of text").group("Output");
   table.text("graph", std::nullopt, "with NAME: draw its graph into this file, FILE.svg or FILE.dot").group("Output");
   const auto parsed =
@@ -114,6 +121,10 @@ int run_models(const Arguments& arguments, Console& console) {
       throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--graph draws one model",
                                                             .remedy = "name it: trainyard models NAME --graph=FILE"});
     }
+    if (values.given("image_size")) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "--image_size is of one model", .remedy = "name it: trainyard models NAME"});
+    }
     json ? print_json(all_models(), console.out) : print_table(all_models(), console.out);
     return kSuccess;
   }
@@ -123,7 +134,8 @@ int run_models(const Arguments& arguments, Console& console) {
   const std::string& name = parsed->positional[0];
   const std::string dataset = values.text("data_name").empty() ? first_dataset_with(name) : values.text("data_name");
   const int64_t classes = values.optional_integer("num_classes").value_or(models::find_dataset(dataset).num_classes);
-  const nn::Graph graph = models::build_model(name, dataset, {.num_classes = classes});
+  const nn::Graph graph =
+      models::build_model(name, dataset, {.num_classes = classes, .image_size = models::read_image_size(values)});
   if (!drawing.empty()) write_graph(graph, drawing);
   if (json) {
     print_json({listed(models::find_model(name, dataset), graph)}, console.out);

@@ -59,6 +59,17 @@ TEST(Commands, ModelsShowsTheLayersOfOne) {
   EXPECT_NE(unknown.err.find("resnet20"), std::string::npos) << unknown.err;
 }
 
+TEST(Commands, ModelsAreShownAtTheSizeOfImagesThatIsAskedFor) {
+  const CommandResult wide = run_command({"models", "lenet", "--json", "--image_size=28x32"});
+  const Json model = Json::parse(wide.out)[0];
+  EXPECT_EQ(model["image_size"], "28x32");
+  // Its first linear layer takes 64 channels of 7 x 8 instead of 7 x 7 pixels.
+  const Json own = Json::parse(run_command({"models", "lenet", "--json"}).out)[0];
+  EXPECT_EQ(own["image_size"], 28);
+  EXPECT_EQ(model["parameters"].get<int64_t>() - own["parameters"].get<int64_t>(), 64 * 7 * 512);
+  EXPECT_NE(run_command({"models", "--image_size=28"}).err.find("name it"), std::string::npos);
+}
+
 TEST(Commands, ModelsAreAListInJson) {
   const Json list = Json::parse(run_command({"models", "--json"}).out);
   ASSERT_GT(list.size(), 80u);

@@ -17,6 +17,7 @@ void declare_trained_model_flags(core::FlagTable& table) {
   table.integer("num_classes", 0, "of a file of weights; 0: the data set's")
       .bounds(0, models::kMostClasses)
       .group(kGroup);
+  models::declare_image_size_flag(table, kGroup, "that of the checkpoint or file, else the model's own");
   table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group(kGroup);
   table
       .boolean("ignore_damaged_checkpoints", false,
@@ -32,6 +33,7 @@ recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& 
           .model = values.text("model"),
           .dataset = values.text("data_name"),
           .num_classes = values.integer("num_classes"),
+          .image_size = models::read_image_size(values),
           .damaged = values.boolean("ignore_damaged_checkpoints") ? train::DamagedCheckpoints::kPassOver
                                                                   : train::DamagedCheckpoints::kStop};
 }

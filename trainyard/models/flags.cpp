@@ -51,6 +51,7 @@ void declare_flags(core::FlagTable& table) {
                "numbers only, and in the dialect of tf_cnn_benchmarks for whole data sets, ImageNet 1001, CIFAR-10 11")
       .bounds(1, kMostClasses)
       .group(kGroup);
+  declare_image_size_flag(table, kGroup, "the checkpoint's, else the model's own");
   table.real("resnet_base_lr", std::nullopt, "base learning rate of ResNets at a batch of 256, instead of 0.128")
       .group(kGroup);
   table.text("backbone_model_path", std::nullopt, "checkpoint of ssd300's backbone")

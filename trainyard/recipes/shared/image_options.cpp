@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/data/augment/input_preset.h"
+#include "trainyard/recipes/shared/image_size.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -64,7 +65,7 @@ void augment(const ImageOptions& asked, data::TransformOptions& options) {
   require(asked.random_erasing > 0, asked.random_erasing_noise, "random_erasing_value", "--random_erasing above 0");
 }
 
-// Images of CIFAR and shapes are not resized, and their windows have one size.
+// Images of CIFAR and shapes are resized in one way only, and their windows have one size.
 bool has_small_images(const std::string& dataset) {
   return dataset == "cifar10" || dataset == "shapes";
 }
@@ -122,11 +123,12 @@ void EvaluationImageOptions::apply_to(data::TransformOptions& options) const {
   }
 }
 
-data::TransformOptions ImageOptions::transform(const std::string& dataset, int64_t image_size) const {
+data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::Size2d image_size) const {
   check(dataset);
   check_crops(*this, dataset);
   data::TransformOptions options = data::input_presets().get(input_preprocessor);
-  options.height = options.width = image_size;
+  options.height = image_size.height;
+  options.width = image_size.width;
   if (ml_perf) {
     options.use_boxes = false;
     options.normalization = data::Normalization::minus_mean(data::kImagenetChannelMeans);
@@ -144,6 +146,7 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, int64
 }
 
 void save_evaluation_options(const data::TransformOptions& options, core::StateWriter& writer) {
+  save_image_size({options.height, options.width}, writer);
   core::ScopedWriter input(writer, kSavedAs);
   input.text("resize_method", options.resize_method);
   input.integer("resize_antialias", options.resize_antialias ? 1 : 0);

@@ -9,6 +9,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/nn/graph/ops.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
@@ -21,8 +22,8 @@ struct EvaluationImageOptions {
   std::optional<std::string> normalization;  // "symmetric", "mean", "mean_std"
   std::optional<data::Rgb> image_mean, image_std;
 
-  // Throws kInvalidArgument for an option that changes nothing on this data set: images of CIFAR-10 and shapes are
-  // never resized.
+  // Throws kInvalidArgument for an option that changes nothing on this data set: images of CIFAR-10 and shapes have one
+  // way of being resized.
   void check(const std::string& dataset) const;
   // Changes `options` to what is set here. Throws kInvalidArgument for a mean or a deviation that nothing would use.
   void apply_to(data::TransformOptions& options) const;
@@ -51,15 +52,15 @@ struct ImageOptions : EvaluationImageOptions {
   bool random_erasing_noise = false;
   bool ml_perf = false;  // MLPerf's input: no bounding boxes, and the mean is subtracted unless normalization is set
 
-  // Returns the options of the data set's transform, for square images of `image_size` pixels. Throws kInvalidArgument:
-  // a value out of range, one that the data set's transform has no use for, two that contradict each other.
-  data::TransformOptions transform(const std::string& dataset, int64_t image_size) const;
+  // Returns the options of the data set's transform, for images of `image_size`. Throws kInvalidArgument: a value out
+  // of range, one that the data set's transform has no use for, two that contradict each other.
+  data::TransformOptions transform(const std::string& dataset, nn::Size2d image_size) const;
 };
 
-// Saves the part of `options` that evaluation depends on.
+// Saves the part of `options` that evaluation depends on, the size of the images (image_size.h) included.
 void save_evaluation_options(const data::TransformOptions& options, core::StateWriter& writer);
 bool same_evaluation(const data::TransformOptions& a, const data::TransformOptions& b);
-// Leaves `options` as they are where an old checkpoint has none.
+// Leaves the size of the images as it is, and all of `options` where an old checkpoint has none.
 void load_evaluation_options(const core::StateReader& reader, data::TransformOptions& options);
 
 }  // namespace trainyard::recipes

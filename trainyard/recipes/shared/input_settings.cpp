@@ -66,7 +66,8 @@ void refuse_cache_inside_data(const InputSettings& settings) {
 
 }  // namespace
 
-InputSettings settle_input(const InputOptions& options, const std::string& dataset, int64_t image_size, int replicas) {
+InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
+                           int replicas) {
   InputSettings settings;
   settings.dataset = dataset;
   settings.data_dir = options.data_dir;

@@ -63,10 +63,11 @@ struct InputSettings {
   bool synthetic() const { return data_dir.empty(); }
 };
 
-// Returns what `options` come to for a data set, images of `image_size` pixels and so many replicas. Looks at the
+// Returns what `options` come to for a data set, images of `image_size` and so many replicas. Looks at the
 // memory that is free and at where folders lie; opens nothing. Throws kInvalidArgument and kUnsupported for what does
 // not go together.
-InputSettings settle_input(const InputOptions& options, const std::string& dataset, int64_t image_size, int replicas);
+InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
+                           int replicas);
 
 // Opens the data set in data_dir, behind the caches that are asked for. Throws what a data set's constructor does, and
 // kInvalidArgument for a cache of other data. The names of `classes`, if there are any, number the labels.

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -28,7 +29,7 @@ double rounded(double value) {
 // How an image of any size becomes one of the model's, in words: for readers that have other transforms.
 std::string resize_rule(const TrainedModel& trained) {
   const data::TransformOptions& input = trained.input;
-  if (trained.identity.dataset != "imagenet") return "none: images have the model's size";
+  if (trained.identity.dataset != "imagenet") return "both sides to the model's, ignoring proportions";
   if (input.eval_resize_size == 0) {
     return "both sides to 1.145 times the model's, ignoring proportions; then the centre";
   }
@@ -112,6 +113,16 @@ ClassNames classes_in(const ModelMetadata& metadata, const std::string& path) {
     if (classes.first_output < 0 || classes.first_output > 1) throw malformed(path, kClasses);
   });
   return classes;
+}
+
+nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& path) {
+  nn::Size2d size = 0;
+  read_entry(metadata, path, kInput, [&](const Json& json) {
+    size = {json.at("height").get<int64_t>(), json.at("width").get<int64_t>()};
+    const auto fits = [](int64_t side) { return side >= 1 && side <= models::kLongestImageSide; };
+    if (!fits(size.height) || !fits(size.width)) throw malformed(path, kInput);
+  });
+  return size;
 }
 
 void read_input(const ModelMetadata& metadata, const std::string& path, data::TransformOptions& input) {

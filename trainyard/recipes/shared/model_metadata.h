@@ -22,6 +22,8 @@ ModelMetadata metadata_of(const TrainedModel& trained);
 train::CheckpointIdentity identity_in(const ModelMetadata& metadata, const std::string& path);
 ClassNames classes_in(const ModelMetadata& metadata, const std::string& path);
 void read_input(const ModelMetadata& metadata, const std::string& path, data::TransformOptions& input);
+// Returns 0 where the metadata do not say it. read_input() leaves the size of the images as it is.
+nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& path);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

@@ -35,6 +35,7 @@ TEST(ModelMetadata, WhatIsWrittenIsRead) {
   EXPECT_EQ(input.eval_resize_size, 256);
   EXPECT_TRUE(input.resize_antialias);
   EXPECT_EQ(input.normalization, trained.input.normalization) << "to the bit";
+  EXPECT_EQ(image_size_in(metadata, ""), nn::Size2d(160, 224));
 }
 
 // The numbers that other programs' transforms take.
@@ -56,6 +57,7 @@ TEST(ModelMetadata, FilesOfOthersHaveNone) {
   EXPECT_EQ(identity_in(other, "").model, "");
   EXPECT_EQ(identity_in(other, "").num_classes, 0);
   EXPECT_EQ(classes_in(other, ""), ClassNames());
+  EXPECT_EQ(image_size_in(other, ""), nn::Size2d(0));
   data::TransformOptions input;
   read_input(other, "", input);
   EXPECT_EQ(input.normalization, data::Normalization());
@@ -71,6 +73,7 @@ TEST(ModelMetadata, MalformedEntriesAreNamed) {
           identity_in(metadata, "m.safetensors");
           classes_in(metadata, "m.safetensors");
           read_input(metadata, "m.safetensors", input);
+          image_size_in(metadata, "m.safetensors");
         },
         core::ErrorCode::kCorruptData);
   };
@@ -84,7 +87,9 @@ TEST(ModelMetadata, MalformedEntriesAreNamed) {
   std::string zero = metadata_of(model()).at("trainyard.input");
   auto json = nlohmann::json::parse(zero);
   json["scale"][1] = 0;
-  for (const std::string& text : {std::string("null"), json.dump()}) {
+  auto flat = nlohmann::json::parse(zero);
+  flat["height"] = 0;
+  for (const std::string& text : {std::string("null"), json.dump(), flat.dump()}) {
     EXPECT_THAT(fails("trainyard.input", text), ::testing::HasSubstr("m.safetensors, trainyard.input")) << text;
   }
 }

@@ -7,16 +7,20 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/shared/image_options.h"
+#include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/recipes/shared/model_metadata.h"
+#include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::recipes {
 namespace {
 
-// Makes the graph of the identity and what runs it.
-void make_executor(TrainedModel& trained, const TrainedModelOptions& options) {
-  const nn::Graph graph = models::build_model(trained.identity.model, trained.identity.dataset,
-                                              {.num_classes = trained.identity.num_classes});
+// Makes the graph of the identity and what runs it. `trained_on`: the size of the images that it was trained on, or 0.
+void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn::Size2d trained_on) {
+  const nn::Graph graph =
+      models::build_model(trained.identity.model, trained.identity.dataset,
+                          {.num_classes = trained.identity.num_classes,
+                           .image_size = options.image_size == nn::Size2d(0) ? trained_on : options.image_size});
   trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
   trained.executor = nn::make_executor("auto", graph,
                                        {.device = options.device,
@@ -52,11 +56,12 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   }
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();
-  make_executor(trained, options);
+  make_executor(trained, options, opened.image_size);
   read_input(file.metadata(), options.path, trained.input);
   const train::LoadedWeights loaded =
       train::load_weights(file, *trained.parameters, trained.identity.num_classes,
-                          models::find_model(trained.identity.model, trained.identity.dataset).auxiliary);
+                          models::find_model(trained.identity.model, trained.identity.dataset).auxiliary,
+                          train::position_grids(trained.executor->graph(), opened.image_size));
   if (!loaded.head.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the weights are for another number of classes",
@@ -89,10 +94,12 @@ OpenedModel open_model(const TrainedModelOptions& options) {
     opened.checkpoint.path = options.path;
     opened.identity = identity_in(opened.weights->metadata(), options.path);
     opened.classes = classes_in(opened.weights->metadata(), options.path);
+    opened.image_size = image_size_in(opened.weights->metadata(), options.path);
     return opened;
   }
   train::OpenedCheckpoint checkpoint = open_checkpoint(options);
   static_cast<SavedClasses&>(opened) = saved_classes_in(*checkpoint.reader, checkpoint.info, checkpoint.identity);
+  opened.image_size = saved_image_size(*checkpoint.reader);
   opened.reader = std::move(checkpoint.reader);
   return opened;
 }
@@ -102,8 +109,12 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   TrainedModel trained;
   trained.checkpoint = opened.checkpoint;
   trained.identity = opened.identity;
-  make_executor(trained, options);
-  trained.parameters->load(core::ScopedReader(*opened.reader, "model/"));
+  make_executor(trained, options, opened.image_size);
+  const nn::Graph& graph = trained.executor->graph();
+  const nn::Size2d trained_on = check_image_size(
+      {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});
+  trained.parameters->load(
+      *train::interpolating_reader(*opened.reader, "model/", train::position_grids(graph, trained_on)));
   if (options.kernels.choices != nullptr) {
     options.kernels.choices->load(core::ScopedReader(*opened.reader, "kernels/"));
   }

@@ -22,6 +22,7 @@ namespace trainyard::recipes {
 struct OpenedModel : SavedClasses {
   std::shared_ptr<const core::StateReader> reader;     // of a checkpoint; null: it is a file of weights
   std::shared_ptr<const formats::TensorFile> weights;  // null: it is a checkpoint
+  nn::Size2d image_size = 0;                           // of the images it was trained on; 0: it does not say
 };
 
 struct TrainedModel {
@@ -43,6 +44,9 @@ struct TrainedModelOptions {
   // both.
   std::string model, dataset;
   int64_t num_classes = 0;  // of weights; 0: the data set's
+  // Of the images; 0: of those that the model was trained on, else the model's own. Position embeddings are
+  // interpolated for another size, all other weights must have the shapes that the model then has.
+  nn::Size2d image_size = 0;
   // Where the newest checkpoint of a train directory is damaged; not kSetAside.
   train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
   // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
@@ -55,8 +59,8 @@ struct TrainedModelOptions {
 // another model or data set.
 OpenedModel open_model(const TrainedModelOptions& options);
 
-// Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one or
-// another number of classes.
+// Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one,
+// another number of classes or images of another size.
 TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options);
 TrainedModel load_trained_model(const TrainedModelOptions& options);  // opens it first
 

@@ -49,11 +49,13 @@ class EvaluationDisplay {
   core::ProgressBar bar_;
 };
 
-// Takes the newest checkpoint. The data were opened for the classes of the one before: another one may number others.
+// Takes the newest checkpoint. The data were opened for the classes of the one before: another one may number others,
+// or come from a training that went on with images of another size.
 void take_newest(PreparedRun& run) {
   std::shared_ptr<const OpenedModel> before = run.checkpoint;
   run.checkpoint = open_evaluated_model(run);
-  const bool same = before != nullptr && run.checkpoint != nullptr && run.checkpoint->same_classes(*before);
+  const bool same = before != nullptr && run.checkpoint != nullptr && run.checkpoint->same_classes(*before) &&
+                    run.checkpoint->image_size == before->image_size;
   if (run.checkpoint != nullptr && !same) open_data(run);
 }
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/nn/graph/ops.h"
 #include "trainyard/optim/learning_rate.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
@@ -86,6 +87,7 @@ struct TfCnnOptions {
   RunMode mode = RunMode::kTraining;
   std::string model = "trivial";
   std::optional<int64_t> num_classes;  // outputs; unset: as many as the data name
+  nn::Size2d image_size = 0;           // of the model's images, pixels; 0: the checkpoint's, else the model's own
   std::string weights;                 // a file to start from, or a checkpoint or file to evaluate; empty: none
   int64_t batch_size = 0;              // a device; 0: the model's
   int64_t eval_batch_size = 0;         // a device; 0: batch_size

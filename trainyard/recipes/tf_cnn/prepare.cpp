@@ -1,11 +1,13 @@
 #include "trainyard/recipes/tf_cnn/prepare.h"
 
 #include <utility>
+#include <vector>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/listing_cache.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
+#include "trainyard/recipes/shared/image_size.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -40,7 +42,9 @@ PreparedRun prepare(const TfCnnOptions& options) {
   run.options = options;
   run.model = &models::find_model(options.model, dataset.name);
   run.replicas = static_cast<int>(options.device.replicas);
-  run.input = settle_input(options.input, dataset.name, run.model->image_size, run.replicas);
+  run.input.dataset = dataset.name;
+  if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
+  run.input = settle_input(options.input, dataset.name, choose_image_size(run), run.replicas);
   run.input.files = files;
   run.dataset_label = label_of(options, dataset, *files);
   run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
@@ -52,12 +56,28 @@ PreparedRun prepare(const TfCnnOptions& options) {
   run.eval_batch_size = value_or(options.eval_batch_size, run.batch_size);
   run.eval_exact = evaluates_exactly(options, run.input.synthetic());
   run.threads = place_threads(options.threads, run.replicas, run.input.input_threads);
-  if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
   open_data(run);
   if (run.plan.warmup_was_rounded && run.own_dialect()) {
     core::log::info("Round up warm up steps to {} to match batch_group_size", run.plan.num_warmup_batches);
   }
   return run;
+}
+
+nn::Size2d choose_image_size(const PreparedRun& run) {
+  const nn::Size2d none = 0;
+  if (run.options.image_size != none) return run.options.image_size;
+  if (run.mode() == RunMode::kEvaluation) {
+    const bool says = run.checkpoint != nullptr && run.checkpoint->image_size != none;
+    return says ? run.checkpoint->image_size : run.model->image_size;
+  }
+  if (run.train_dir().empty()) return run.model->image_size;
+  // One of another model is refused when the run goes on from it.
+  const std::vector<train::CheckpointInfo> saved = train::CheckpointStore(run.train_dir()).list();
+  if (saved.empty() || train::read_checkpoint_identity(saved.back()).model != run.model->name) {
+    return run.model->image_size;
+  }
+  const nn::Size2d size = saved_image_size(saved.back());
+  return size == none ? run.model->image_size : size;
 }
 
 TrainedModelOptions evaluated_model(const PreparedRun& run) {
@@ -67,6 +87,7 @@ TrainedModelOptions evaluated_model(const PreparedRun& run) {
           .model = run.model->name,
           .dataset = run.input.dataset,
           .num_classes = file ? run.num_classes : 0,
+          .image_size = options.image_size,
           .damaged = options.saving.ignore_damaged_checkpoints ? train::DamagedCheckpoints::kPassOver
                                                                : train::DamagedCheckpoints::kStop,
           .kernels = run.device.kernels,

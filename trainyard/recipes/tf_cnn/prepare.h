@@ -63,9 +63,13 @@ struct PreparedRun {
 PreparedRun prepare(const TfCnnOptions& options);
 
 // Opens the data that the mode needs and decides what depends on them: the number of classes, the graph, the plan. Of
-// an evaluation, for the classes of run.checkpoint. A part of prepare(); again when an evaluation finds another
-// checkpoint.
+// an evaluation, for the classes and the size of images of run.checkpoint. A part of prepare(); again when an
+// evaluation finds another checkpoint.
 void open_data(PreparedRun& run);
+
+// Returns the size of the images: what is asked for; else that of the checkpoint which is evaluated or gone on from;
+// else the model's own. Looks into the train directory of a training.
+nn::Size2d choose_image_size(const PreparedRun& run);
 
 // Returns how run.checkpoint is opened, or the newest one after it.
 TrainedModelOptions evaluated_model(const PreparedRun& run);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "trainyard/core/flags/flag_value.h"
+#include "trainyard/models/flags.h"
 #include "trainyard/recipes/shared/device_flags.h"
 #include "trainyard/recipes/shared/input_flags.h"
 #include "trainyard/recipes/shared/number_list.h"
@@ -112,6 +113,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.mode = mode_of(values, options.steps);
   options.model = values.text("model");
   options.num_classes = values.optional_integer("num_classes");
+  options.image_size = models::read_image_size(values);
   options.weights = values.text("weights");
   options.batch_size = values.integer("batch_size");
   options.eval_batch_size = values.integer("eval_batch_size");

@@ -49,6 +49,10 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
       {"Data format:", run.options.data_format},
       {"Optimizer:", run.options.update.optimizer},
       {"Variables:", run.options.device.variable_update}};
+  if (const auto* image = &run.input.transform;
+      !tf && (image->height != run.model->image_size || image->width != run.model->image_size)) {
+    rows.insert(rows.begin() + 3, {"Image size:", models::image_size_text({image->height, image->width})});
+  }
   if (tf && run.options.steps.batch_group_size > 1) {
     // The spelling is tf_cnn_benchmarks'.
     rows.insert(rows.begin() + 7,

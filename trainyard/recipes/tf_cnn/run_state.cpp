@@ -6,6 +6,7 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/recipes/shared/image_options.h"
+#include "trainyard/recipes/shared/image_size.h"
 
 namespace trainyard::recipes {
 
@@ -23,6 +24,10 @@ void RunState::load(const core::StateReader& reader) {
   trainer_->load(reader);
   data::TransformOptions input = input_;
   load_evaluation_options(reader, input);
+  if (const nn::Size2d size = saved_image_size(reader); size != nn::Size2d(0)) {
+    input.height = size.height;
+    input.width = size.width;
+  }
   if (trains_ && !same_evaluation(input, input_)) {
     core::log::warning(
         "the checkpoint was trained with another --normalization, --resize_method or --eval_resize_size");
@@ -52,6 +57,25 @@ void check_classes(const PreparedRun& run, const train::CheckpointInfo& checkpoi
                      "start from this one's");
 }
 
+// Looks at the size of the images before load_checkpoint() compares shapes. An optimizer's state cannot be
+// interpolated.
+void check_images(const PreparedRun& run, const train::CheckpointInfo& checkpoint) {
+  const train::CheckpointIdentity identity = train::read_checkpoint_identity(checkpoint);
+  if (identity.model != run.model->name || identity.dataset != run.input.dataset) return;
+  const nn::Size2d before =
+      check_image_size({.identity = identity,
+                        .saved = saved_image_size(checkpoint),
+                        .graph = run.graph,
+                        .where = checkpoint.path,
+                        .interpolates_positions = false,
+                        .remedy = "or begin another run of that size: another --train_dir, with --weights=FILE to "
+                                  "start from an export of this one"});
+  if (const nn::Size2d now = image_size_of(run.graph); now != before) {
+    core::log::info("{} was trained on images of {}; this run takes {}", checkpoint.path,
+                    models::image_size_text(before), models::image_size_text(now));
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<core::LockFile> lock_train_dir(const PreparedRun& run) {
@@ -65,7 +89,10 @@ void resume(const PreparedRun& run, RunState& state) {
   const train::CheckpointIdentity expected = identity_of(run);
   const auto newest =
       train::resume_newest_checkpoint(store, &expected, state, damaged_checkpoints(run, run.device.is_chief()),
-                                      [&](const train::CheckpointInfo& found) { check_classes(run, found); });
+                                      [&](const train::CheckpointInfo& found) {
+                                        check_classes(run, found);
+                                        check_images(run, found);
+                                      });
   if (newest) core::log::info("continuing from {}", newest->path);
 }
 

@@ -7,7 +7,9 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
+#include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::recipes {
@@ -32,9 +34,12 @@ std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& opti
 
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
   if (run.options.weights.empty()) return {};
-  return [path = run.options.weights, classes = run.num_classes, model = run.model](nn::ParameterSet& parameters) {
+  return [path = run.options.weights, classes = run.num_classes, model = run.model,
+          graph = run.graph](nn::ParameterSet& parameters) {
+    const formats::TensorFile file = formats::open_tensor_file(path);
     const train::LoadedWeights loaded =
-        train::load_weights(formats::open_tensor_file(path), parameters, classes, model->auxiliary);
+        train::load_weights(file, parameters, classes, model->auxiliary,
+                            train::position_grids(graph, image_size_in(file.metadata(), path)));
     if (!loaded.head.empty()) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
                          fmt::join(loaded.head, ", "));

@@ -11,9 +11,11 @@
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/flags.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
+#include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
 #include "trainyard/recipes/shared/flag_ranges.h"
+#include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/recipes/shared/input_flags.h"
 
 namespace trainyard::recipes {
@@ -64,9 +66,12 @@ int64_t peak_memory_bytes() {
   return int64_t{usage.ru_maxrss} << 10;
 }
 
-int64_t image_size_of(const DataBenchOptions& options, const std::string& dataset) {
-  if (options.image_size > 0) return options.image_size;
-  if (!options.model.empty()) return models::find_model(options.model, dataset).image_size;
+// Throws kInvalidArgument for a size that the model, if one is named, cannot have.
+nn::Size2d choose_image_size(const DataBenchOptions& options, const std::string& dataset) {
+  if (!options.model.empty()) {
+    return image_size_of(models::build_model(options.model, dataset, {.image_size = options.image_size}));
+  }
+  if (options.image_size != nn::Size2d(0)) return options.image_size;
   return dataset == "imagenet" ? 224 : 32;
 }
 
@@ -85,9 +90,7 @@ void declare_bench_data_flags(core::FlagTable& table) {
       .bounds(0, 86'400)
       .group(kGroup);
   table.integer("warmup_epochs", 0, "passes over the data before that, to fill a cache").bounds(0, 1000).group(kGroup);
-  table.integer("image_size", 0, "side of the images in pixels; 0: the model's, or 224 (CIFAR-10 and shapes: 32)")
-      .bounds(0, 16384)
-      .group(kGroup);
+  models::declare_image_size_flag(table, kGroup, "the model's, or 224 (CIFAR-10 and shapes: 32)");
   table.text("model", std::nullopt, "the model whose image size to take").group(kGroup);
   table.integer("tf_random_seed", 1234, "of order and augmentation").group(kGroup);
   data::declare_input_flags(table);
@@ -98,7 +101,7 @@ DataBenchOptions read_bench_data_options(const core::FlagValues& values) {
   DataBenchOptions options;
   options.input = read_input_options(values);
   options.model = values.text("model");
-  options.image_size = values.integer("image_size");
+  options.image_size = models::read_image_size(values);
   options.batch_size = values.integer("batch_size");
   if (const auto threads = values.optional_integer("num_threads")) options.threads = static_cast<int>(*threads);
   options.seconds = values.real("seconds");
@@ -118,7 +121,7 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
                       {.problem = "--dali_mode=GPU cannot be used: bench data measures the input of the CPU",
                        .remedy = "leave it out"});
   }
-  InputSettings settings = settle_input(asked.input, dataset_name, image_size_of(asked, dataset_name), 1);
+  InputSettings settings = settle_input(asked.input, dataset_name, choose_image_size(asked, dataset_name), 1);
   if (asked.threads) {
     settings.input_threads = *asked.threads;
   } else if (!asked.input.threads) {

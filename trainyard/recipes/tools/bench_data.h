@@ -16,8 +16,8 @@ namespace trainyard::recipes {
 
 struct DataBenchOptions {
   InputOptions input;
-  std::string model;       // whose image size to take; empty: none's
-  int64_t image_size = 0;  // pixels a side; 0: the model's, or 224 (CIFAR-10 and shapes: 32)
+  std::string model;          // whose image size to take; empty: none's
+  nn::Size2d image_size = 0;  // pixels; 0: the model's, or 224 (CIFAR-10 and shapes: 32)
   int64_t batch_size = 64;
   std::optional<int> threads;  // that work on input; unset: input.threads, else all cores
   double seconds = 10;         // how long it is timed; a quarter of that for each comparison

@@ -12,6 +12,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/loop/forward_trainer.h"
 #include "trainyard/train/loop/run_devices.h"
@@ -45,6 +46,9 @@ train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options,
                                                 report = train::layer_report(steps, graph, options.executor, cost);
                                               }}}}));
   trainer.train({.steps_per_epoch = options.warmup_steps + options.steps});
+  if (options.image_size != nn::Size2d(0)) {
+    report.conditions.push_back("images of " + models::image_size_text(options.image_size));
+  }
   if (options.dtype == at::kBFloat16) report.conditions.emplace_back("bfloat16");
   if (options.dtype == at::kHalf) report.conditions.emplace_back("float16");
   if (options.forward_only) report.conditions.emplace_back(options.frozen ? "forward only, frozen" : "forward only");
@@ -68,10 +72,12 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   const std::string dataset = dataset_of(options);
   const models::ModelInfo& model = models::find_model(options.model, dataset);
   const int64_t classes = models::find_dataset(dataset).benchmark_classes;
-  nn::Graph graph = models::build_model(options.model, dataset, {.num_classes = classes});
+  nn::Graph graph =
+      models::build_model(options.model, dataset, {.num_classes = classes, .image_size = options.image_size});
+  const nn::Size2d image = image_size_of(graph);
   const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
   const auto source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
-      .batch_size = batch_size, .height = model.image_size, .width = model.image_size, .classes = classes});
+      .batch_size = batch_size, .height = image.height, .width = image.width, .classes = classes});
   const train::RunDevices devices = open(options.device);
   const std::shared_ptr<nn::Accelerator> accelerator = devices.accelerator();
   const std::shared_ptr<void> on_device = devices.use();

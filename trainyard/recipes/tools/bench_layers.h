@@ -7,6 +7,7 @@
 #include <c10/core/ScalarType.h>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/profile/layer_report.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -14,9 +15,10 @@ namespace trainyard::recipes {
 
 struct LayerBenchOptions {
   std::string model;
-  std::string dataset;     // "imagenet", "cifar10"; empty: the first that has the model
-  int64_t batch_size = 0;  // 0: the model's
-  std::string device;      // "cpu", "gpu"; empty: a GPU where there is one
+  std::string dataset;        // "imagenet", "cifar10"; empty: the first that has the model
+  nn::Size2d image_size = 0;  // pixels; 0: the model's own
+  int64_t batch_size = 0;     // 0: the model's
+  std::string device;         // "cpu", "gpu"; empty: a GPU where there is one
   std::string executor = "auto";
   bool forward_only = false;
   bool frozen = false;                // forward only: batch norms folded into the convolutions

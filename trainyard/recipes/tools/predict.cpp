@@ -117,7 +117,8 @@ void predict_array(const PredictOptions& options, TrainedModel& trained, std::os
                       {.problem = "the array does not fit the model " + trained.identity.model,
                        .where = options.array_input,
                        .expected = fmt::format("[N, {}, {}, {}]", shape[0], shape[1], shape[2]),
-                       .actual = nn::to_string(array.shape)});
+                       .actual = nn::to_string(array.shape),
+                       .remedy = "--image_size=HxW makes the model one for other images"});
   }
   const int64_t count = array.shape[0], classes = trained.identity.num_classes;
   auto values = array.values<float>();
