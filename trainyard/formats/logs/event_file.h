@@ -1,4 +1,5 @@
-// TensorBoard event files (docs/formats/event_file.md): scalars, histograms and images by step, and a reader of them.
+// TensorBoard event files (docs/formats/event_file.md): scalars, histograms, images and texts by step, and a reader of
+// them.
 //
 //   formats::EventFileWriter events(core::local_file_system(), train_dir);
 //   events.write({.step = 100, .values = {{"loss", 2.25F}, {"gradient", formats::make_histogram(gradient)}}});
@@ -64,9 +65,17 @@ struct EncodedImage {
   bool operator==(const EncodedImage&) const = default;
 };
 
+// What TensorBoard's text plugin shows, as Markdown.
+struct SummaryText {
+  std::string markdown;  // UTF-8
+
+  bool operator==(const SummaryText&) const = default;
+};
+
 struct SummaryValue {
   std::string tag;
-  std::variant<std::monostate, float, Histogram, EncodedImage> value;  // monostate: of a kind that is not read
+  // monostate: of a kind that is not read
+  std::variant<std::monostate, float, Histogram, EncodedImage, SummaryText> value;
 
   bool operator==(const SummaryValue&) const = default;
 };

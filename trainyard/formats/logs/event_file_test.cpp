@@ -28,7 +28,8 @@ Event sample_event() {
           .step = 100,
           .values = {{"loss", 2.25F},
                      {"gradient", make_histogram(std::vector<float>{-1, 0, 0.5, 0.5, 2})},
-                     {"input", EncodedImage{.height = 2, .width = 3, .channels = 1, .data = "\x89PNG\0"s}}}};
+                     {"input", EncodedImage{.height = 2, .width = 3, .channels = 1, .data = "\x89PNG\0"s}},
+                     {"note", SummaryText{"**bold**"}}}};
 }
 
 EventFileOptions fixed_clock(double& now) {

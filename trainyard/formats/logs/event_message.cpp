@@ -1,5 +1,6 @@
 // Events as protocol buffer messages: tensorflow/core/util/event.proto, framework/summary.proto,
-// framework/histogram.proto.
+// framework/histogram.proto, framework/tensor.proto.
+#include <optional>
 #include <utility>
 
 #include <protozero/pbf_reader.hpp>
@@ -12,7 +13,13 @@ namespace {
 
 enum EventField : uint32_t { kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7 };
 constexpr uint32_t kSummaryValue = 1;
-enum ValueField : uint32_t { kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5 };
+enum ValueField : uint32_t { kTag = 1, kSimpleValue = 2, kImage = 4, kHistogram = 5, kTensor = 8, kMetadata = 9 };
+enum MetadataField : uint32_t { kPluginData = 1, kDataClass = 4 };
+constexpr uint32_t kPluginName = 1;
+constexpr int32_t kDataClassTensor = 2;
+constexpr const char* kTextPlugin = "text";
+enum TensorField : uint32_t { kDtype = 1, kShape = 2, kStringValue = 8 };
+constexpr int32_t kDtypeString = 7;
 enum ImageField : uint32_t { kHeight = 1, kWidth = 2, kColorspace = 3, kEncodedImage = 4 };
 enum HistogramField : uint32_t { kMin = 1, kMax = 2, kNum = 3, kSum = 4, kSumSquares = 5, kLimits = 6, kBuckets = 7 };
 constexpr uint32_t kSessionStatus = 1;
@@ -40,6 +47,22 @@ void encode_image(const EncodedImage& image, protozero::pbf_writer& value) {
   message.add_int32(kWidth, image.width);
   message.add_int32(kColorspace, image.channels);
   message.add_bytes(kEncodedImage, image.data);
+}
+
+// As TensorFlow's tf.summary.text: a string in a tensor without dimensions, for the plugin "text".
+void encode_text(const SummaryText& text, protozero::pbf_writer& value) {
+  {
+    protozero::pbf_writer tensor(value, kTensor);
+    tensor.add_enum(kDtype, kDtypeString);
+    tensor.add_message(kShape, std::string());
+    tensor.add_bytes(kStringValue, text.markdown);
+  }
+  protozero::pbf_writer metadata(value, kMetadata);
+  {
+    protozero::pbf_writer plugin(metadata, kPluginData);
+    plugin.add_string(kPluginName, kTextPlugin);
+  }
+  metadata.add_enum(kDataClass, kDataClassTensor);
 }
 
 // Doubles of a packed or a single unpacked field.
@@ -108,8 +131,22 @@ EncodedImage decode_image(protozero::pbf_reader message) {
   return image;
 }
 
+// Returns the first of a field's strings in a message, and nothing where there is none.
+std::optional<std::string> first_string(protozero::pbf_reader message, uint32_t field) {
+  std::optional<std::string> found;
+  while (message.next()) {
+    if (!found && message.tag_and_type() == tag_and_type(field, kDelimited)) {
+      found = message.get_string();
+    } else {
+      message.skip();
+    }
+  }
+  return found;
+}
+
 SummaryValue decode_value(protozero::pbf_reader message) {
   SummaryValue value;
+  std::optional<std::string> text, plugin_data;
   while (message.next()) {
     switch (message.tag_and_type()) {
       case tag_and_type(kTag, kDelimited):
@@ -124,9 +161,18 @@ SummaryValue decode_value(protozero::pbf_reader message) {
       case tag_and_type(kHistogram, kDelimited):
         value.value = decode_histogram(message.get_message());
         break;
+      case tag_and_type(kTensor, kDelimited):
+        text = first_string(message.get_message(), kStringValue);
+        break;
+      case tag_and_type(kMetadata, kDelimited):
+        plugin_data = first_string(message.get_message(), kPluginData);
+        break;
       default:
         message.skip();
     }
+  }
+  if (text && plugin_data && first_string(protozero::pbf_reader(*plugin_data), kPluginName) == kTextPlugin) {
+    value.value = SummaryText{*text};
   }
   return value;
 }
@@ -163,6 +209,7 @@ std::string encode_event(const Event& event) {
     if (const auto* scalar = std::get_if<float>(&item.value)) value.add_float(kSimpleValue, *scalar);
     if (const auto* histogram = std::get_if<Histogram>(&item.value)) encode_histogram(*histogram, value);
     if (const auto* image = std::get_if<EncodedImage>(&item.value)) encode_image(*image, value);
+    if (const auto* text = std::get_if<SummaryText>(&item.value)) encode_text(*text, value);
   }
   summary.commit();
   return encoded;

@@ -5,13 +5,22 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/train/monitors/encode_images.h"
 
 namespace trainyard::train {
 
+std::string full_name(std::string_view phase, std::string_view name) {
+  return phase == "train" ? std::string(name) : fmt::format("{}/{}", phase, name);
+}
+
+void MonitorSet::write_images(const Images& images) {
+  for (const auto& [name, image] : images.values) check_image(name, image);
+  for (auto& monitor : monitors_) monitor->write_images(images);
+}
+
 void MonitorSet::write(const Scalars& scalars) {
   for (const auto& [name, value] : scalars.values) {
-    const std::string full = scalars.phase == "train" ? name : scalars.phase + "/" + name;
-    histories_[full].emplace_back(scalars.global_step, value);
+    histories_[full_name(scalars.phase, name)].emplace_back(scalars.global_step, value);
   }
   for (auto& monitor : monitors_) monitor->write(scalars);
 }

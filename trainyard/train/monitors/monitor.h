@@ -1,5 +1,5 @@
 // Where numbers go. Each monitor gets the same named values at the same steps. Implementations: JSON lines, CSV,
-// TensorBoard event files.
+// stats.json, TensorBoard event files, a printer.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
@@ -35,13 +37,35 @@ struct Histograms {
   std::vector<std::pair<std::string, formats::Histogram>> values;
 };
 
+// Pictures of one moment: {"input", images}. Each [H, W, 3] or [N, 3, H, W], uint8, or of a float type in [0, 1].
+struct Images {
+  int64_t global_step = 0;
+  double wall_time = 0;  // seconds since the Unix epoch
+  std::vector<std::pair<std::string, at::Tensor>> values;
+};
+
+// Texts of one moment, in Markdown: {"val/confusion_matrix", "| ..."}.
+struct Texts {
+  int64_t global_step = 0;
+  double wall_time = 0;  // seconds since the Unix epoch
+  std::vector<std::pair<std::string, std::string>> values;
+};
+
+// Returns how a scalar is called where phases are not apart: in the phase "train" by its name alone, in others with the
+// phase in front, "eval/loss".
+std::string full_name(std::string_view phase, std::string_view name);
+
 // Takes values. One thread at a time. A write that fails throws, so that nothing is lost silently.
 class Monitor {
  public:
   virtual ~Monitor() = default;
   virtual void write(const Scalars& scalars) = 0;
-  // Monitors of tables of numbers have no place for distributions and leave them out.
+  // Monitors of tables of numbers have no place for the other kinds and leave them out.
   virtual void write_histograms(const Histograms&) {}
+  virtual void write_images(const Images&) {}
+  virtual void write_texts(const Texts&) {}
+  // An epoch, counted from 1, is complete, and all callbacks have had their turn.
+  virtual void end_epoch(int64_t /*epoch*/, int64_t /*global_step*/) {}
   virtual void flush() {}
   virtual void close() {}
 };
@@ -57,6 +81,14 @@ class MonitorSet : public core::Stateful {
   void write_histograms(const Histograms& histograms) {
     for (auto& monitor : monitors_) monitor->write_histograms(histograms);
   }
+  // Throws kInvalidArgument, with the name, for a picture of another shape or dtype.
+  void write_images(const Images& images);
+  void write_texts(const Texts& texts) {
+    for (auto& monitor : monitors_) monitor->write_texts(texts);
+  }
+  void end_epoch(int64_t epoch, int64_t global_step) {
+    for (auto& monitor : monitors_) monitor->end_epoch(epoch, global_step);
+  }
   void flush() {
     for (auto& monitor : monitors_) monitor->flush();
   }
@@ -65,8 +97,8 @@ class MonitorSet : public core::Stateful {
     monitors_.clear();
   }
 
-  // Return the values of a name so far and the last one. Of the phase "train" a name stands as it is, of another behind
-  // it: "eval/loss". Empty and nothing for a name that nobody has written.
+  // Return the values of a name (full_name()) so far and the last one. Empty and nothing for a name that nobody has
+  // written.
   const History& history(std::string_view name) const;
   std::optional<double> latest(std::string_view name) const;
 

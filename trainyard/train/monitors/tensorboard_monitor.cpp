@@ -2,13 +2,16 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "trainyard/train/monitors/encode_images.h"
+
 namespace trainyard::train {
 
 std::string tensorboard_tag(std::string_view phase, std::string_view name) {
-  if (phase == "train") return std::string(name);
-  if (name == "top_1_accuracy") name = "Accuracy@1";
-  if (name == "top_5_accuracy") name = "Accuracy@5";
-  return std::string(phase) + "/" + std::string(name);
+  if (phase == "eval" && name == "top_1_accuracy") name = "Accuracy@1";
+  if (phase == "eval" && name == "top_5_accuracy") name = "Accuracy@5";
+  return full_name(phase, name);
 }
 
 TensorBoardMonitor::TensorBoardMonitor(std::string directory, int64_t start_step, core::FileSystem& files,
@@ -34,6 +37,26 @@ void TensorBoardMonitor::write(const Scalars& scalars) {
 void TensorBoardMonitor::write_histograms(const Histograms& histograms) {
   formats::Event event{.wall_time = histograms.wall_time, .step = histograms.global_step};
   for (const auto& [name, histogram] : histograms.values) event.values.push_back({.tag = name, .value = histogram});
+  write_event(std::move(event));
+}
+
+void TensorBoardMonitor::write_images(const Images& images) {
+  formats::Event event{.wall_time = images.wall_time, .step = images.global_step};
+  for (const auto& [name, image] : images.values) {
+    std::vector<formats::EncodedImage> encoded = encode_images(image);
+    for (size_t i = 0; i < encoded.size(); ++i) {
+      const std::string tag = image.dim() == 4 ? fmt::format("{}/image/{}", name, i) : name;
+      event.values.push_back({.tag = tag, .value = std::move(encoded[i])});
+    }
+  }
+  write_event(std::move(event));
+}
+
+void TensorBoardMonitor::write_texts(const Texts& texts) {
+  formats::Event event{.wall_time = texts.wall_time, .step = texts.global_step};
+  for (const auto& [name, text] : texts.values) {
+    event.values.push_back({.tag = name, .value = formats::SummaryText{text}});
+  }
   write_event(std::move(event));
 }
 

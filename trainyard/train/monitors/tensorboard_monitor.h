@@ -1,4 +1,4 @@
-// TensorBoard: values as scalars, distributions as histograms, in an event file of the train directory
+// TensorBoard: scalars, histograms, images and texts, in an event file of the train directory
 // (docs/formats/event_file.md).
 #pragma once
 
@@ -25,6 +25,9 @@ class TensorBoardMonitor : public Monitor {
 
   void write(const Scalars& scalars) override;
   void write_histograms(const Histograms& histograms) override;
+  // As PNG. Several of one name, [N, 3, H, W], get the tags "name/image/0", "name/image/1", as in TensorFlow.
+  void write_images(const Images& images) override;
+  void write_texts(const Texts& texts) override;
   void flush() override;
   void close() override;
 
@@ -38,8 +41,8 @@ class TensorBoardMonitor : public Monitor {
   std::optional<formats::EventFileWriter> events_;
 };
 
-// Returns the names of the train phase as they are. Those of the eval phase stand under "eval/", with top-k accuracies
-// as tf_cnn_benchmarks calls them: "eval/Accuracy@1".
+// Returns full_name(), with the top-k accuracies of the phase "eval" as tf_cnn_benchmarks calls them:
+// "eval/Accuracy@1".
 std::string tensorboard_tag(std::string_view phase, std::string_view name);
 
 }  // namespace trainyard::train
