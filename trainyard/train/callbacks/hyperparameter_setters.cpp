@@ -60,7 +60,7 @@ void HyperParamSetter::before_train(Trainer& trainer) {
   if (trainer.global_step() == 0) set(trainer, 0);
 }
 
-void HyperParamSetter::after_epoch(Trainer& trainer) {
+void HyperParamSetter::trigger(Trainer& trainer) {
   set(trainer, trainer.epoch());
 }
 
@@ -115,8 +115,8 @@ void ScheduledHyperParamSetter::after_step(Trainer& trainer, const StepView&) {
   if (unit_ == ScheduleUnit::kSteps) set(trainer, 0);
 }
 
-void ScheduledHyperParamSetter::after_epoch(Trainer& trainer) {
-  if (unit_ == ScheduleUnit::kEpochs) HyperParamSetter::after_epoch(trainer);
+void ScheduledHyperParamSetter::trigger(Trainer& trainer) {
+  if (unit_ == ScheduleUnit::kEpochs) HyperParamSetter::trigger(trainer);
 }
 
 HyperParamSetterWithFunc::HyperParamSetterWithFunc(const std::string& parameter, Function function)
@@ -132,7 +132,11 @@ HumanHyperParamSetter::HumanHyperParamSetter(const std::string& parameter, std::
 std::optional<double> HumanHyperParamSetter::value_to_set(Trainer& trainer, int64_t) {
   optim::Hyperparameters& numbers = trainer.hyperparameters();
   try {
-    if (!files_->exists(path_)) return std::nullopt;
+    if (!files_->exists(path_)) {
+      if (!seen_) return std::nullopt;
+      throw Error(ErrorCode::kNotFound, "the file is gone");
+    }
+    seen_ = true;
     const double value = value_in(files_->read_file(path_, kMostBytes), parameter());
     if (value != numbers.get(parameter())) {
       numbers.set(parameter(), value);

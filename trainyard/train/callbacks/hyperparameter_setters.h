@@ -28,7 +28,7 @@ class HyperParamSetter : public Callback {
   void setup(Trainer& trainer) override;
   // Sets the value once before the first step of a training, not of a resumed run.
   void before_train(Trainer& trainer) override;
-  void after_epoch(Trainer& trainer) override;
+  void trigger(Trainer& trainer) override;
 
  protected:
   HyperParamSetter(std::string kind, std::string parameter);
@@ -62,7 +62,7 @@ class ScheduledHyperParamSetter : public HyperParamSetter {
 
   void before_train(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepView& view) override;
-  void after_epoch(Trainer& trainer) override;
+  void trigger(Trainer& trainer) override;
 
  protected:
   std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) override;
@@ -91,7 +91,7 @@ class HyperParamSetterWithFunc : public HyperParamSetter {
 
 // Reads the value from a file that a person edits while the training runs: lines "name: value". A file that is not
 // there changes nothing. A file, or a line of this name, that cannot be read leaves the last good value in force, with
-// one warning until it is good again.
+// one warning until it is good again. So does one that was there and is gone.
 class HumanHyperParamSetter : public HyperParamSetter {
  public:
   explicit HumanHyperParamSetter(const std::string& parameter, std::string path = "hyper.txt",
@@ -103,6 +103,7 @@ class HumanHyperParamSetter : public HyperParamSetter {
  private:
   std::string path_;
   core::FileSystem* files_;
+  bool seen_ = false;      // the file was there once
   std::string warned_of_;  // the problem that was told last; empty: none
 };
 

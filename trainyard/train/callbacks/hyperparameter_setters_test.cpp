@@ -159,7 +159,8 @@ TEST(HumanHyperParamSetter, FollowsAFileThatSomebodyEdits) {
   EXPECT_THAT(log, HasSubstr("the value of x is no number: got 2e400"));
   size_t warnings = 0;
   for (size_t at = log.find("warning"); at != std::string::npos; at = log.find("warning", at + 1)) ++warnings;
-  EXPECT_EQ(warnings, 2u) << "the empty and the binary file have one problem\n" << log;
+  EXPECT_THAT(log, HasSubstr("x stays 8: the file is gone"));
+  EXPECT_EQ(warnings, 3u) << "the empty and the binary file have one problem, and the file stays gone\n" << log;
 }
 
 TEST(StatMonitorParamSetter, ActsWhereAStatisticDoesNotImprove) {

@@ -18,6 +18,8 @@ std::string_view event_name(Event event) {
       return "after_step";
     case Event::kAfterEpoch:
       return "after_epoch";
+    case Event::kTriggerEpoch:
+      return "trigger_epoch";
     case Event::kAfterTrain:
       return "after_train";
   }

@@ -8,10 +8,12 @@
 //       before_step
 //       (the step runs, all replicas meet)
 //       after_step(view)
-//     after_epoch                      after the epoch's last step; checkpoints and evaluations happen here
+//     after_epoch                      after the epoch's last step
+//     trigger_epoch                    when all have had after_epoch; calls trigger(): checkpoints, evaluations
 //   after_train                        also when the loop was stopped or threw
 //
-// All run on the trainer's thread. A callback is saved with the run if it overrides save and load.
+// All run on the trainer's thread. A callback is saved with the run if it overrides save and load. One that throws ends
+// the training with an error that names the callback and the hook.
 #pragma once
 
 #include <string>
@@ -31,7 +33,16 @@ namespace trainyard::train {
 
 class Trainer;
 
-enum class Event { kSetup, kBeforeTrain, kBeforeEpoch, kBeforeStep, kAfterStep, kAfterEpoch, kAfterTrain };
+enum class Event {
+  kSetup,
+  kBeforeTrain,
+  kBeforeEpoch,
+  kBeforeStep,
+  kAfterStep,
+  kAfterEpoch,
+  kTriggerEpoch,
+  kAfterTrain
+};
 std::string_view event_name(Event event);  // "before_step"
 
 // Seconds of a step, by what held it: they add up to `total` (replica 0's). An accelerator runs behind the thread that
@@ -78,7 +89,12 @@ class Callback : public core::Stateful {
   virtual void before_step(Trainer&) {}
   virtual void after_step(Trainer&, const StepView&) {}
   virtual void after_epoch(Trainer&) {}
+  virtual void trigger_epoch(Trainer& trainer) { trigger(trainer); }
   virtual void after_train(Trainer&) {}
+
+  // Does what the callback does when its period comes: after each epoch, unless a PeriodicTrigger
+  // (train/callbacks/callback_wrappers.h) says otherwise.
+  virtual void trigger(Trainer&) {}
 
   void save(core::StateWriter&) const override {}
   void load(const core::StateReader&) override {}

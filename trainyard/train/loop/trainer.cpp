@@ -39,6 +39,8 @@ void call(Callback& callback, Trainer& trainer, Event event, const StepView* vie
       return callback.after_step(trainer, *view);
     case Event::kAfterEpoch:
       return callback.after_epoch(trainer);
+    case Event::kTriggerEpoch:
+      return callback.trigger_epoch(trainer);
     case Event::kAfterTrain:
       return callback.after_train(trainer);
   }
@@ -72,7 +74,11 @@ void LoopOptions::validate() const {
 }
 
 void Trainer::add(std::shared_ptr<Callback> callback) {
-  if (training_) throw Error(ErrorCode::kInvalidArgument, "callbacks are added before the training, not during it");
+  if (training_) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("callback '{}' comes too late: the training has begun", callback->name()),
+                 .remedy = "add it before train(), or in the setup of another callback"});
+  }
   for (const auto& other : callbacks_) {
     if (other->name() != callback->name()) continue;
     throw Error(ErrorCode::kInvalidArgument,
@@ -87,6 +93,14 @@ void Trainer::set_stop_token(core::StopToken token) {
 
 void Trainer::stop(const std::string& reason) {
   own_stop_.request_stop(core::StopReason::kRequested, reason);
+}
+
+void Trainer::fail(const Error& error) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (!failure_) failure_ = error;
+  }
+  own_stop_.request_stop(core::StopReason::kError, error.what());
 }
 
 bool Trainer::stopping() const {
@@ -117,6 +131,10 @@ void Trainer::train(const LoopOptions& options) {
   step_in_epoch_ = options.starting_step;
   own_stop_ = core::StopSource();
   stop_reason_.clear();
+  {
+    const std::lock_guard lock(failure_mutex_);
+    failure_.reset();
+  }
   // By index: a callback's setup may add others, whose turn then comes.
   for (; callbacks_set_up_ < callbacks_.size(); ++callbacks_set_up_) {
     const std::shared_ptr<Callback> callback = callbacks_[callbacks_set_up_];
@@ -136,6 +154,11 @@ void Trainer::train(const LoopOptions& options) {
     }
   };
   attempt([&] { run_loop(); });
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_ && first_error) core::log::error("{}: behind this came: {}", failure_->what(), first_error->what());
+    if (failure_) first_error = failure_;
+  }
   for (const auto& callback : callbacks_) attempt([&] { notify(*callback, Event::kAfterTrain); });
   training_ = false;
   attempt([&] { end_training(); });
@@ -148,7 +171,11 @@ void Trainer::run_loop() {
     in_step(epoch_, step_in_epoch_ + 1, [&] { notify_all(Event::kBeforeEpoch); });
     while (step_in_epoch_ < loop_.steps_per_epoch && !stopping()) one_step();
     if (step_in_epoch_ < loop_.steps_per_epoch) break;
-    in_step(epoch_, step_in_epoch_, [&] { notify_all(Event::kAfterEpoch); });
+    in_step(epoch_, step_in_epoch_, [&] {
+      notify_all(Event::kAfterEpoch);
+      notify_all(Event::kTriggerEpoch);
+      monitors_.end_epoch(epoch_, global_step_);
+    });
   }
   note_stop_reason();
 }

@@ -9,10 +9,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/threads/stop_token.h"
@@ -36,14 +39,14 @@ class Trainer : public core::Stateful {
   ~Trainer() override = default;
 
   // Adds a callback, before train() or in a callback's setup. Callbacks run in the order of adding; so do their after_*
-  // hooks. Throws kInvalidArgument for a second one of the same name.
+  // hooks. Throws kInvalidArgument for a second one of the same name, and while train() runs.
   void add(std::shared_ptr<Callback> callback);
   // Sets a token that ends the running train() and all later ones. More than one may be set.
   void set_stop_token(core::StopToken token);
 
   // Runs the loop until its end, or until a stop is asked for, which is looked at between steps. An exception of a step
   // or a callback ends the loop, runs after_train of all callbacks, and is thrown as core::Error with epoch and step
-  // (from 1) in front.
+  // (from 1) in front. One of a callback's setup is thrown before anything has begun, without after_train.
   //
   // A starting_step equal to steps_per_epoch begins with the next epoch. So a run goes on, after load(), with
   // starting_epoch = epoch() and starting_step = step_in_epoch().
@@ -56,6 +59,9 @@ class Trainer : public core::Stateful {
   // Ends the running train() after this step; any thread may ask for it.
   void stop(const std::string& reason);
   bool stopping() const;
+  // Ends the running train() after this step with `error`, also where the step itself throws another one. The first
+  // error stays. Any thread: for those who watch the training from beside it.
+  void fail(const core::Error& error);
   // Returns why the last train() ended before its end; empty when it did not.
   const std::string& stop_reason() const { return stop_reason_; }
 
@@ -99,6 +105,8 @@ class Trainer : public core::Stateful {
   core::StopSource own_stop_;
   std::vector<core::StopToken> stop_tokens_;
   std::string stop_reason_;
+  std::mutex failure_mutex_;
+  std::optional<core::Error> failure_;
   int64_t global_step_ = 0, epoch_ = 1, step_in_epoch_ = 0;
 };
 
