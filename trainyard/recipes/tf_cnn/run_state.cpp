@@ -121,9 +121,10 @@ std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std:
   if (metric == "none") return nullptr;
   return std::make_unique<train::BestKeeper>(
       train::CheckpointStore(run.train_dir()),
-      train::BestKeeperOptions{.metric = metric == "loss" ? train::BestMetric::kLoss : train::BestMetric::kTop1,
-                               .identity = identity_of(run),
-                               .state = std::move(state)});
+      train::BestKeeperOptions{
+          .by = train::best_by(metric == "loss" ? train::BestMetric::kLoss : train::BestMetric::kTop1),
+          .identity = identity_of(run),
+          .state = std::move(state)});
 }
 
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step) {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
@@ -50,38 +52,40 @@ std::optional<BestCheckpoint> read_best(CheckpointStore& store, const Checkpoint
 
 }  // namespace
 
-std::string_view best_metric_name(BestMetric metric) {
-  return metric == BestMetric::kLoss ? "loss" : "top_1_accuracy";
+BestBy best_by(BestMetric metric) {
+  return metric == BestMetric::kLoss ? BestBy{"loss", true} : BestBy{"top_1_accuracy"};
 }
 
 BestKeeper::BestKeeper(CheckpointStore store, BestKeeperOptions options)
     : store_(std::move(store)), options_(std::move(options)), best_(read_best(store_, options_.identity)) {
   if (!best_) return;
-  if (best_->metric == best_metric_name(options_.metric)) {
+  if (best_->metric == options_.by.name) {
     core::log::info("the best checkpoint so far, of step {}: {} {:.4f}", best_->info.global_step, best_->metric,
                     best_->value);
   } else {
     core::log::warning("{} is the best by {}: the next evaluation replaces it by the best by {}", best_->info.path,
-                       best_->metric, best_metric_name(options_.metric));
+                       best_->metric, options_.by.name);
     best_.reset();
   }
 }
 
 void BestKeeper::offer(const Evaluation& evaluation, int64_t global_step) {
-  const bool lower = options_.metric == BestMetric::kLoss;
-  if (!lower && !evaluation.has_accuracies) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "the best checkpoint by accuracy needs evaluations that count accuracies",
-                       .actual = "an evaluation with a loss alone",
-                       .remedy = "keep the best by BestMetric::kLoss"});
-  }
-  const double value = lower ? evaluation.loss : evaluation.top_1;
+  const auto is_by = [&](BestMetric metric) { return options_.by.name == best_by(metric).name; };
+  if (is_by(BestMetric::kLoss)) return offer(evaluation.loss, global_step);
+  if (is_by(BestMetric::kTop1) && evaluation.has_accuracies) return offer(evaluation.top_1, global_step);
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = fmt::format("an evaluation has no {} to keep the best checkpoint by", options_.by.name),
+                     .actual = evaluation.has_accuracies ? "loss and top_1_accuracy" : "a loss alone",
+                     .remedy = "keep the best by BestMetric::kLoss"});
+}
+
+void BestKeeper::offer(double value, int64_t global_step) {
   if (!std::isfinite(value)) return;
-  if (best_ && (lower ? value >= best_->value : value <= best_->value)) return;
-  const std::string metric(best_metric_name(options_.metric));
+  if (best_ && (options_.by.lowest ? value >= best_->value : value <= best_->value)) return;
+  const std::string& name = options_.by.name;
   try {
-    CheckpointInfo saved = store_.save_best(global_step, options_.identity, BestState(*options_.state, metric, value));
-    best_ = {.info = std::move(saved), .metric = metric, .value = value};
+    CheckpointInfo saved = store_.save_best(global_step, options_.identity, BestState(*options_.state, name, value));
+    best_ = {.info = std::move(saved), .metric = name, .value = value};
   } catch (const NonFiniteState& error) {
     core::log::warning("{}", error.what());
   }

@@ -1,7 +1,7 @@
 // The best checkpoint by validation, beside those from which a run goes on: a complete one in <train_dir>/best, which
 // no pruning touches. It holds what it is best by, and that value, so a later run compares with them.
 //
-//   BestKeeper keeper(store, {.metric = BestMetric::kTop1, .identity = identity, .state = state});
+//   BestKeeper keeper(store, {.by = best_by(BestMetric::kTop1), .identity = identity, .state = state});
 //   evaluation.on_evaluation = [&](const Evaluation& result, int64_t step) { keeper.offer(result, step); };
 #pragma once
 
@@ -20,8 +20,14 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
-// Returns "top_1_accuracy" or "loss".
-std::string_view best_metric_name(BestMetric metric);
+
+// What a checkpoint is the best by: the highest or the lowest of the values of that name.
+struct BestBy {
+  std::string name;
+  bool lowest = false;
+};
+// Returns {"top_1_accuracy"} or {"loss", true}.
+BestBy best_by(BestMetric metric);
 
 struct BestCheckpoint {
   CheckpointInfo info;
@@ -30,7 +36,7 @@ struct BestCheckpoint {
 };
 
 struct BestKeeperOptions {
-  BestMetric metric = BestMetric::kTop1;
+  BestBy by = best_by(BestMetric::kTop1);
   CheckpointIdentity identity{};
   std::shared_ptr<const core::Stateful> state;  // what is saved
 };
@@ -41,9 +47,11 @@ class BestKeeper {
   // way to the first evaluation, and a line says so. Throws kInvalidArgument for one of another model, kIo.
   BestKeeper(CheckpointStore store, BestKeeperOptions options);
 
-  // Saves the state if the evaluation is better than all so far. At any moment there is the old best or the new one,
-  // whole. A value that is not finite is never the best, and weights that are not finite are a warning. Throws what
+  // Saves the state if the value is better than all so far. At any moment there is the old best or the new one, whole.
+  // A value that is not finite is never the best, and weights that are not finite are a warning. Throws what
   // CheckpointStore::save() throws.
+  void offer(double value, int64_t global_step);
+  // Offers the evaluation's value of that name. Throws kInvalidArgument when it has none.
   void offer(const Evaluation& evaluation, int64_t global_step);
 
   // Returns the best of all runs in this directory.

@@ -33,7 +33,9 @@ class BestCheckpointTest : public ::testing::Test {
   static BestKeeper keeper_of(int64_t version, const std::string& directory, core::FileSystem& files,
                               BestMetric metric = BestMetric::kTop1) {
     return {CheckpointStore(directory, 2, files),
-            {.metric = metric, .identity = {.model = "lenet"}, .state = std::make_shared<VersionedState>(version, 20)}};
+            {.by = best_by(metric),
+             .identity = {.model = "lenet"},
+             .state = std::make_shared<VersionedState>(version, 20)}};
   }
   void offer(int64_t step, double top_1, double loss = 1, BestMetric metric = BestMetric::kTop1) {
     BestKeeper keeper = keeper_of(step, directory_.path(), files_, metric);

@@ -41,12 +41,14 @@ bool counts_classes(const EvaluatorOptions& options, const at::Tensor& output, c
 
 }  // namespace
 
-Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : options_(std::move(options)) {
+Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
+    : options_(std::move(options)), device_(at::kCPU) {
   if (!parameters.allocated()) {
     throw Error(ErrorCode::kInvalidArgument, "an evaluation needs a parameter set that is allocated");
   }
+  device_ = parameters.values().device();
   executor_ = nn::make_executor(options_.executor, options_.graph,
-                                {.device = parameters.values().device(),
+                                {.device = device_,
                                  .dtype = options_.dtype,
                                  .mode = nn::Mode::kInference,
                                  .kernels = options_.kernels,
@@ -54,14 +56,10 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters) : o
                                  .parameters = &parameters});
 }
 
-Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
-  using Clock = std::chrono::steady_clock;
+int64_t Evaluator::for_each_output(data::BatchSource& source, int64_t batches, bool may_be_empty,
+                                   const UseOutput& use) {
   const at::NoGradGuard without_gradients;
-  const auto begin = Clock::now();
-  const double waited_before = source.waited_seconds();
-  Evaluation result;
-  double loss_sum = 0;
-  int64_t top_1 = 0, top_5 = 0, done = 0;
+  int64_t samples = 0, done = 0;
   for (; batches == 0 || done < batches; ++done) {
     if (options_.stops && options_.stops()) throw Error(ErrorCode::kCancelled, "an evaluation was stopped");
     const std::vector<data::Batch> next = source.next();
@@ -69,29 +67,54 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
     for (const data::Batch& batch : next) {
       const int64_t count = batch.samples();
       if (count == 0) continue;
-      const at::Tensor output = executor_->forward(batch.images(), {});
-      const bool accuracies = counts_classes(options_, output, batch.labels());
-      result.has_accuracies = accuracies;
-      if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels(), output.size(1));
-      const at::Tensor labels = batch.labels().to(output.device());
-      const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
-      loss_sum += loss.item<double>() * static_cast<double>(count);
-      if (accuracies) {
-        const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
-        top_1 += count_classes(hits, batch.labels().contiguous(), output.size(1), result.classes);
-        top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
-      }
-      result.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
-      result.samples += count;
+      use(batch, executor_->forward(batch.images(), {}));
+      samples += count;
     }
   }
-  if (done < batches || result.samples == 0) {
+  if (done < batches || (samples == 0 && !may_be_empty)) {
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "the input of an evaluation ended early",
                  .expected = batches == 0 ? "at least one sample" : fmt::format("{} batches", batches),
-                 .actual = fmt::format("{} batches with {} samples", done, result.samples),
+                 .actual = fmt::format("{} batches with {} samples", done, samples),
                  .remedy = "evaluate fewer batches, or let the input repeat"});
   }
+  return samples;
+}
+
+void Evaluator::measure(data::BatchSource& source, std::span<const std::shared_ptr<Metric>> metrics, int64_t batches,
+                        core::Communicator* ranks) {
+  for (const auto& metric : metrics) metric->begin();
+  for_each_output(source, batches, ranks != nullptr, [&](const data::Batch& batch, const at::Tensor& output) {
+    const MetricBatch seen{.outputs = {{"output", output}}, .labels = batch.labels.to(output.device())};
+    for (const auto& metric : metrics) metric->update(seen);
+  });
+  if (ranks == nullptr) return;
+  for (const auto& metric : metrics) metric->reduce(*ranks, device_);
+}
+
+Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const double waited_before = source.waited_seconds();
+  Evaluation result;
+  double loss_sum = 0;
+  int64_t top_1 = 0, top_5 = 0;
+  const auto count_batch = [&](const data::Batch& batch, const at::Tensor& output) {
+    const int64_t count = batch.labels.size(0);
+    const bool accuracies = counts_classes(options_, output, batch.labels);
+    result.has_accuracies = accuracies;
+    if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels, output.size(1));
+    const at::Tensor labels = batch.labels.to(output.device());
+    const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
+    loss_sum += loss.item<double>() * static_cast<double>(count);
+    if (accuracies) {
+      const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
+      top_1 += count_classes(hits, batch.labels.contiguous(), output.size(1), result.classes);
+      top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
+    }
+    result.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
+  };
+  result.samples = for_each_output(source, batches, false, count_batch);
   const auto samples = static_cast<double>(result.samples);
   result.loss = loss_sum / samples;
   result.top_1 = static_cast<double>(top_1) / samples;

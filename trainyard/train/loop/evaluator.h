@@ -4,12 +4,14 @@
 //
 //   Evaluator evaluator({.graph = graph}, trainer.parameters());
 //   Evaluation result = evaluator.run(validation_source);      // to the source's end: every sample once
+//   evaluator.measure(validation_source, metrics);             // the same with metrics of one's choice
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/loop/metric.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -69,9 +72,19 @@ class Evaluator {
   // kCancelled when it was stopped.
   Evaluation run(data::BatchSource& source, int64_t batches = 0);
 
+  // Measures each of `metrics` over the batches that run() would take, and throws what it throws. Collective with
+  // `ranks`: the results are then those of what all ranks' sources hold together, and a rank may have no sample.
+  void measure(data::BatchSource& source, std::span<const std::shared_ptr<Metric>> metrics, int64_t batches = 0,
+               core::Communicator* ranks = nullptr);
+
  private:
+  // Calls `use` with each batch that has samples and the model's output. Returns the number of samples.
+  using UseOutput = std::function<void(const data::Batch& batch, const at::Tensor& output)>;
+  int64_t for_each_output(data::BatchSource& source, int64_t batches, bool may_be_empty, const UseOutput& use);
+
   EvaluatorOptions options_;
   std::unique_ptr<nn::Executor> executor_;
+  at::Device device_;
 };
 
 }  // namespace trainyard::train

@@ -1,0 +1,96 @@
+// Callbacks that tell how a training gets on: moving averages, speed, the time that is left, memory of devices. They
+// save nothing, since speeds in checkpoints would make those of equal trainings differ.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/train/loop/callback.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+// Writes "<name>/moving_average" of scalars of the monitors when it is triggered: the exponential moving average of all
+// values so far, without the weight of the zero that it would begin with (Kingma and Ba 2014, section 3). A resumed run
+// goes on with the average where MonitorSet::keep() has the values saved, else it begins anew.
+class MovingAverageSummary : public Callback {
+ public:
+  // Names of MonitorSet::history(). Throws kInvalidArgument for none, and for a decay outside of [0, 1).
+  explicit MovingAverageSummary(std::vector<std::string> names, double decay = 0.95);
+
+  std::string name() const override { return "moving_average_summary"; }
+  void trigger(Trainer& trainer) override;
+
+ private:
+  std::vector<std::string> names_;
+  double decay_;
+};
+
+// Logs after each epoch how long the rest will take, by the median of the last epochs.
+class EstimatedTimeLeft : public Callback {
+ public:
+  // Throws kInvalidArgument for less than one epoch. The clock tells seconds; default: a steady one.
+  explicit EstimatedTimeLeft(int64_t last_k_epochs = 5, std::function<double()> clock = {});
+
+  std::string name() const override { return "estimated_time_left"; }
+  bool chief_only() const override { return true; }
+  void before_train(Trainer& trainer) override;
+  void trigger(Trainer& trainer) override;
+
+  // Seconds, as logged last; 0 before the first epoch has ended.
+  double seconds_left() const { return seconds_left_; }
+
+ private:
+  size_t last_k_epochs_;
+  std::function<double()> clock_;
+  double last_time_ = 0;
+  std::deque<double> seconds_;  // of the last epochs
+  double seconds_left_ = 0;
+};
+
+// Writes "samples_per_second", or "steps_per_second" where it does not know how many samples a step has, when it is
+// triggered: of the steps since the last time. What callbacks do between epochs does not count.
+class ThroughputTracker : public Callback {
+ public:
+  // samples_per_step: over all replicas and ranks; 0: steps are counted.
+  explicit ThroughputTracker(int64_t samples_per_step = 0, std::function<double()> clock = {});
+
+  std::string name() const override { return "throughput_tracker"; }
+  bool chief_only() const override { return true; }
+  void before_epoch(Trainer& trainer) override;
+  void after_epoch(Trainer& trainer) override;
+  void trigger(Trainer& trainer) override;
+
+ private:
+  void count(Trainer& trainer);
+
+  int64_t samples_per_step_;
+  std::function<double()> clock_;
+  bool in_epoch_ = false;
+  double since_ = 0, seconds_ = 0;
+  int64_t first_step_ = 0, steps_ = 0;
+};
+
+// Writes "device_<i>/memory_used_mib", in tensors, and "device_<i>/memory_held_mib" by this process when it is
+// triggered. It knows nothing of how busy a device is: `trainyard train --trace_file` shows that.
+class DeviceMemoryTracker : public Callback {
+ public:
+  explicit DeviceMemoryTracker(std::vector<std::shared_ptr<nn::Accelerator>> devices);
+
+  std::string name() const override { return "device_memory_tracker"; }
+  bool chief_only() const override { return true; }
+  void trigger(Trainer& trainer) override;
+
+ private:
+  std::vector<std::shared_ptr<nn::Accelerator>> devices_;
+};
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END

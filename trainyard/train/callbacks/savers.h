@@ -1,0 +1,79 @@
+// Callbacks that save when they are triggered, with the names of Tensorpack. Add them last, so that what others save is
+// their state after the epoch. A run that is to be saved every so many seconds or at its end takes a
+// CheckpointCallback.
+//
+//   trainer.add(std::make_shared<ModelSaver>(CheckpointStore("out/run1", 10)));
+//   trainer.add(std::make_shared<MaxSaver>("val/top_1_accuracy", CheckpointStore("out/run1")));   // out/run1/best
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/loop/callback.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+struct SaverOptions {
+  CheckpointIdentity identity{};
+  std::shared_ptr<const core::Stateful> state;  // what is saved; default: the trainer
+};
+
+// Saves a checkpoint after each epoch, or as a PeriodicTrigger says. The store says how many are kept.
+class ModelSaver : public Callback {
+ public:
+  explicit ModelSaver(CheckpointStore store, SaverOptions options = {});
+  std::string name() const override { return "model_saver"; }
+  bool chief_only() const override { return true; }
+  void trigger(Trainer& trainer) override;
+
+ private:
+  CheckpointStore store_;
+  SaverOptions options_;
+};
+
+// Keeps the checkpoint of the best value that a statistic of the monitors has had, as "best" in the store's directory,
+// over all runs there (BestKeeper). Stands behind the callback that writes the statistic. A statistic without a new
+// value is passed over, with one warning when there has been none at all. Two of them need two directories.
+class BestSaver : public Callback {
+ public:
+  std::string name() const override { return name_; }
+  bool chief_only() const override { return true; }
+  // Throws what BestKeeper's constructor throws.
+  void setup(Trainer& trainer) override;
+  void trigger(Trainer& trainer) override;
+
+  // Returns the best of all runs, nothing before the first.
+  std::optional<BestCheckpoint> best() const;
+
+ protected:
+  BestSaver(std::string name, BestBy by, CheckpointStore store, SaverOptions options);
+
+ private:
+  std::string name_;
+  BestBy by_;
+  CheckpointStore store_;
+  SaverOptions options_;
+  std::optional<BestKeeper> keeper_;
+  std::optional<int64_t> offered_;  // the global step of the value that was offered last
+  bool warned_ = false;
+};
+
+// By the lowest value of a statistic, a name of MonitorSet::history(): "val/loss".
+class MinSaver : public BestSaver {
+ public:
+  MinSaver(const std::string& statistic, CheckpointStore store, SaverOptions options = {});
+};
+
+// By the highest value.
+class MaxSaver : public BestSaver {
+ public:
+  MaxSaver(const std::string& statistic, CheckpointStore store, SaverOptions options = {});
+};
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -1,0 +1,56 @@
+// Callbacks that end a training which goes wrong: steps that take too long, numbers that are not finite.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/loop/callback.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+// Ends the training with kTimeout when a step takes longer than a limit. The error says which step, and it is logged at
+// once, because a step is not interrupted: the training ends when the step does. `wake` makes it end, where it waits
+// for something: it stops a source of batches, or aborts a communicator. Counted is the time from this callback's
+// before_step to its after_step. A thread watches while train() runs.
+class SessionRunTimeout : public Callback {
+ public:
+  // `wake` is called on the watching thread; none: nothing is woken. Throws kInvalidArgument for a limit that is not
+  // above zero.
+  explicit SessionRunTimeout(std::chrono::milliseconds limit, std::function<void()> wake = {});
+  ~SessionRunTimeout() override;  // ends the thread
+
+  std::string name() const override { return "session_run_timeout"; }
+  void before_train(Trainer& trainer) override;
+  void before_step(Trainer& trainer) override;
+  void after_step(Trainer& trainer, const StepView& view) override;
+  void after_train(Trainer& trainer) override;
+
+ private:
+  class Watcher;
+  std::chrono::milliseconds limit_;
+  std::function<void()> wake_;
+  std::unique_ptr<Watcher> watcher_;
+};
+
+// Ends the training, kCorruptData, when a loss is not finite, which it looks at after each step, or when a parameter or
+// a buffer is not, which it looks at when it is triggered. The error names it. Looking waits for the device.
+class CheckNumerics : public Callback {
+ public:
+  // `parameters` outlives it; null: only losses are looked at.
+  explicit CheckNumerics(const nn::ParameterSet* parameters = nullptr) : parameters_(parameters) {}
+
+  std::string name() const override { return "check_numerics"; }
+  void after_step(Trainer& trainer, const StepView& view) override;
+  void trigger(Trainer& trainer) override;
+
+ private:
+  const nn::ParameterSet* parameters_;
+};
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -1,0 +1,51 @@
+// A number that is measured over a validation set. It sees the set's batches one by one, then adds up what all ranks
+// have seen, so the result is that of the whole set, whatever the number of ranks and batches.
+//
+//   for (batch : set) metric.update({outputs, labels});
+//   metric.reduce(communicator, device);      // with several ranks
+//   metric.results();                         // {{"top_1_accuracy", 0.75}}
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+// A batch that the model has seen. The tensors are on the model's device.
+struct MetricBatch {
+  core::NamedTensors outputs;  // of the model in inference mode; the main one is "output"
+  at::Tensor labels;           // [N] int64, or as the data have them
+
+  const at::Tensor& output() const { return outputs["output"]; }
+};
+
+// One thread at a time.
+class Metric {
+ public:
+  virtual ~Metric() = default;
+
+  // Forgets all batches.
+  virtual void begin() = 0;
+  // Takes a batch of at least one sample in. Throws kInvalidArgument or kNotFound when it is not of the metric's form.
+  virtual void update(const MetricBatch& batch) = 0;
+  // Takes in what the other ranks have seen. Collective; tensors on `device` travel.
+  virtual void reduce(core::Communicator& ranks, at::Device device) = 0;
+
+  // Returns the results by name, always the same names. What cannot be told, because no sample says anything about it,
+  // is NaN.
+  virtual std::vector<std::pair<std::string, double>> results() const = 0;
+  // Returns a result that is no number, by name, in Markdown.
+  virtual std::optional<std::pair<std::string, std::string>> text() const { return std::nullopt; }
+};
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END
