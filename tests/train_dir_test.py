@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import socket
@@ -233,6 +234,108 @@ class TrainDirectory(unittest.TestCase):
             shutil.rmtree(self.dir)
             self.assertEqual(run(*command, "--num_batches=2", *flags).returncode, 0)
             self.assertEqual((self.dir / "best").is_dir(), expected)
+
+    def steps_in(self, directory):
+        rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
+        return [row["global_step"] for row in rows if row["phase"] == "train"]
+
+    def directories(self):
+        return sorted(path.name for path in self.root.iterdir())
+
+    def test_what_becomes_of_an_existing_run_by_flag(self):
+        self.assertEqual(run(*self.flags("--num_batches=2")).returncode, 0)
+        # Without a terminal it goes on, by default and where it would ask.
+        self.assertEqual(run(*self.flags("--num_batches=3")).returncode, 0)
+        self.assertEqual(run(*self.flags("--num_batches=4", "--existing_run=ask")).returncode, 0)
+        self.assertEqual(self.steps_in(self.dir), [1, 2, 3, 4])
+
+        done = run(*self.flags("--num_batches=1", "--existing_run=new_name"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.steps_in(self.root / "run-2"), [1])
+        summary = json.loads((self.root / "run-2" / "run_summary.json").read_text())
+        self.assertEqual(summary["flags"]["train_dir"], str(self.root / "run-2"))
+        self.assertEqual(self.steps_in(self.dir), [1, 2, 3, 4])
+
+        done = run(*self.flags("--num_batches=1", "--existing_run=back_up"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.steps_in(self.dir), [1])
+        (backup,) = self.root.glob("run.backup-20*")
+        self.assertRegex(backup.name, r"^run\.backup-\d{8}-\d{6}$")
+        self.assertEqual(self.steps_in(backup), [1, 2, 3, 4])
+
+        (self.dir / "notes.txt").write_text("mine")
+        before = self.content()
+        refused = run(*self.flags("--num_batches=1", "--existing_run=delete"))
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("a run is not deleted from a directory that holds other things", refused.stderr)
+        self.assertIn("got notes.txt", refused.stderr)
+        self.assertEqual(self.content(), before)
+        (self.dir / "notes.txt").unlink()
+        done = run(*self.flags("--num_batches=2", "--existing_run=delete"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.steps_in(self.dir), [1, 2])
+
+        # What cannot begin deletes nothing.
+        before = self.content()
+        failed = run(*self.flags("--num_batches=2", "--existing_run=delete", "--weights=/no/such/file"))
+        self.assertNotEqual(failed.returncode, 0)
+        for flags in (["--eval"], ["--forward_only"]):
+            refused = run(*FLAGS, f"--train_dir={self.dir}", "--num_batches=1", "--existing_run=delete", *flags)
+            self.assertEqual(refused.returncode, 2, refused.stderr)
+            self.assertIn("is for trainings", refused.stderr)
+        self.assertEqual(self.content(), before)
+
+    def on_a_terminal(self, keys, *command):
+        """Runs the program on a pseudo terminal and types `keys` when it asks. Returns its code, output and log."""
+        outer, inner = pty.openpty()
+        with tempfile.TemporaryFile("w+") as log:
+            process = subprocess.Popen([program, *command], stdin=inner, stdout=inner, stderr=log)
+            os.close(inner)
+            output, typed = b"", False
+            while True:
+                try:
+                    part = os.read(outer, 4096)
+                except OSError:  # the program has ended
+                    break
+                if not part:
+                    break
+                output += part
+                if not typed and b"(q)uit? " in output:
+                    os.write(outer, keys)
+                    typed = True
+            os.close(outer)
+            code = process.wait(timeout=60)
+            log.seek(0)
+            return code, output.decode(), log.read()
+
+    def test_somebody_on_a_terminal_is_asked_what_becomes_of_an_existing_run(self):
+        code, output, log = self.on_a_terminal(b"", *self.flags("--num_batches=2"))
+        self.assertEqual(code, 0, log)
+        self.assertNotIn("(q)uit", output)  # there was none
+        code, output, log = self.on_a_terminal(b"xk", *self.flags("--num_batches=3"))
+        self.assertEqual(code, 0, log)
+        self.assertIn(f"{self.dir} holds a run. (k)eep it and go on, (b)ack it up, (d)elete it, (n)ew name, (q)uit? k",
+                      output)
+        self.assertEqual(self.steps_in(self.dir), [1, 2, 3])
+        code, _, log = self.on_a_terminal(b"n", *self.flags("--num_batches=1"))
+        self.assertEqual((code, self.directories()), (0, ["run", "run-2"]), log)
+        before = self.content()
+        for key in (b"q", b"\x04"):
+            code, _, log = self.on_a_terminal(key, *self.flags("--num_batches=9"))
+            self.assertEqual(code, 75, log)  # stopped; the same command may be given again
+            self.assertIn("no run was started", log)
+        self.assertEqual(self.content(), before)
+        code, _, log = self.on_a_terminal(b"b", *self.flags("--num_batches=1"))
+        self.assertEqual((code, self.steps_in(self.dir), len(self.directories())), (0, [1], 3), log)
+        code, _, log = self.on_a_terminal(b"d", *self.flags("--num_batches=2"))
+        self.assertEqual((code, self.steps_in(self.dir), len(self.directories())), (0, [1, 2], 3), log)
+        # A flag answers in advance, and tf_cnn_benchmarks does not ask.
+        for command in (self.flags("--num_batches=3", "--existing_run=keep"),
+                        [*FLAGS, f"--train_dir={self.dir}", "--num_batches=1"]):
+            code, output, log = self.on_a_terminal(b"d", *command)
+            self.assertEqual(code, 0, log)
+            self.assertNotIn("(q)uit", output)
+        self.assertEqual(self.steps_in(self.dir), [1, 2, 3])
 
 
 if __name__ == "__main__":

@@ -78,6 +78,13 @@ void declare_output_flags(core::FlagTable& table) {
             "checkpoint in it")
       .group(kGroup);
   table
+      .choice(
+          "existing_run", "keep", {"ask", "keep", "back_up", "delete", "new_name"},
+          "what becomes of a run that train_dir holds when a training begins: keep goes on with it, back_up renames "
+          "the directory, delete deletes what the run has written, new_name takes another directory for the new run; "
+          "ask asks on a terminal, and is keep elsewhere")
+      .group(kGroup);
+  table
       .text("weights", std::nullopt,
             "start from these weights, or evaluate them: a safetensors file or a state dict of torch.save (.pth, .pt) "
             "with torchvision's names")

@@ -215,6 +215,16 @@ void check_named_schedule(const FlagValues& values) {
   }
 }
 
+void check_existing_run(const FlagValues& values) {
+  const std::string existing = values.text("existing_run");
+  if (existing == "keep" || existing == "ask") return;
+  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
+            "--existing_run=" + existing + " is for trainings: eval and forward_only use the run that is there");
+  refuse_if(!truthy(values, "train_dir"), "--existing_run=" + existing + " needs --train_dir");
+  refuse_if(values.text("variable_update") == "horovod",
+            "--existing_run=" + existing + " works with one process alone; move the directory away before the start");
+}
+
 }  // namespace
 
 CheckedFlags validate_flags(const FlagValues& values) {
@@ -233,6 +243,7 @@ CheckedFlags validate_flags(const FlagValues& values) {
             "Trained model directory not specified");
   refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),
             "Only one of --train_dir and --weights can be evaluated");
+  check_existing_run(values);
   checked.piecewise = check_piecewise_learning_rate(values);
   check_named_schedule(values);
   check_flag_ranges(values);

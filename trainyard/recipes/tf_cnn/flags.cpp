@@ -19,8 +19,9 @@ struct Default {
 };
 
 // What `trainyard train` and `trainyard eval` do otherwise than tf_cnn_benchmarks unless a flag says so.
-constexpr std::array<Default, 4> kTrainyardDefaults = {{
+constexpr std::array<Default, 5> kTrainyardDefaults = {{
     {"eval_exact", "true"},
+    {"existing_run", "ask"},
     {"keep_best", "top_1"},
     {"on_nan", "stop"},
     {"summary_verbosity", "1"},

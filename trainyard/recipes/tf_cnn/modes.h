@@ -12,7 +12,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 // Trains, with evaluations meanwhile where the mode has some: assembles trainer, callbacks, monitors and checkpoints.
-RunStatistics run_training(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);
+// Changes run.train_dir() where that holds a run and options.saving.existing_run asks for another one.
+RunStatistics run_training(PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 // Evaluates checkpoints: once, or every eval_interval_secs until stopped.
 RunStatistics run_evaluation(const PreparedRun& run, std::ostream& out, const core::StopToken& stop);

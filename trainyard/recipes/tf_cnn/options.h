@@ -22,6 +22,7 @@
 #include "trainyard/optim/learning_rate.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
+#include "trainyard/recipes/shared/run_directory.h"
 #include "trainyard/recipes/shared/thread_settings.h"
 #include "trainyard/recipes/tf_cnn/dialect.h"
 #include "trainyard/train/callbacks/run_record.h"
@@ -56,6 +57,8 @@ struct UpdateOptions {
 
 struct SavingOptions {
   std::string train_dir;  // empty: nothing is saved
+  // What becomes of a run that train_dir holds. None: somebody is asked on a terminal, and elsewhere it is kept.
+  std::optional<ExistingRun> existing_run = ExistingRun::kKeep;
   int64_t save_model_secs = 0;
   std::optional<int64_t> save_model_steps;
   int64_t max_ckpts_to_keep = 5;

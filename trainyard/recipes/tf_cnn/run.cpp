@@ -18,7 +18,7 @@ namespace trainyard::recipes {
 
 namespace {
 
-RunStatistics run_mode(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_mode(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   switch (run.mode()) {
     case RunMode::kEvaluation:
       return run_evaluation(run, out, stop);
@@ -31,7 +31,7 @@ RunStatistics run_mode(const PreparedRun& run, std::ostream& out, const core::St
   return run_training(run, out, stop);
 }
 
-RunStatistics run_prepared(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_prepared(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   const std::shared_ptr<void> on_device = run.device.use();
   if (!run.own_dialect()) {
     // Its lines do not say so.
@@ -57,7 +57,7 @@ RunStatistics run_prepared(const PreparedRun& run, std::ostream& out, const core
 
 RunStatistics run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop) {
   for (const std::string& warning : options.warnings) core::log::warning("{}", warning);
-  const PreparedRun run = prepare(options);
+  PreparedRun run = prepare(options);
   parallel::Rendezvous* const processes = run.device.processes.get();
   if (processes == nullptr) return run_prepared(run, out, stop);
   std::ostream nowhere(nullptr);

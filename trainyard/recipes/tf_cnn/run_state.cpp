@@ -7,6 +7,8 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/image_size.h"
+#include "trainyard/recipes/shared/run_directory.h"
+#include "trainyard/train/callbacks/summary_callback.h"
 
 namespace trainyard::recipes {
 
@@ -77,6 +79,21 @@ void check_images(const PreparedRun& run, const train::CheckpointInfo& checkpoin
 }
 
 }  // namespace
+
+void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  const std::optional<ExistingRun> wanted = run.options.saving.existing_run;
+  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
+  if (wanted == ExistingRun::kKeep || !trains || run.train_dir().empty() || run.device.processes != nullptr) return;
+  if (!holds_run(run.train_dir())) return;
+  ExistingRun existing = wanted.value_or(ExistingRun::kKeep);
+  if (!wanted && can_ask()) existing = ask_existing_run(run.train_dir(), out, stop);
+  const std::string settled = settle_existing_run(run.train_dir(), existing, train::system_wall_clock());
+  run.options.saving.train_dir = settled;
+  // The run's record says where it is.
+  for (auto& [name, value] : run.options.flags.all) {
+    if (name == "train_dir") value = settled;
+  }
+}
 
 std::unique_ptr<core::LockFile> lock_train_dir(const PreparedRun& run) {
   core::local_file_system().make_directories(run.train_dir());

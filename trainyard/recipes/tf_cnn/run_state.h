@@ -2,6 +2,7 @@
 // of the labels, for predictions), and how a run goes on from the newest.
 #pragma once
 
+#include <iosfwd>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/lock_file.h"
+#include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
@@ -38,6 +40,10 @@ class RunState : public core::Stateful {
   ClassNames classes_;
   train::CheckpointIdentity identity_;
 };
+
+// Does as --existing_run says with a run that train_dir holds when a training begins, which may change run.train_dir().
+// Throws what settle_existing_run() and ask_existing_run() throw.
+void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 // Makes train_dir and takes its lock, for the one process of a run that writes there; held until the run has closed its
 // files. Throws kInvalidArgument when another run has it.

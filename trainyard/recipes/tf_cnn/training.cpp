@@ -49,7 +49,7 @@ class ShareCounter : public train::Callback {
 // A training from what was prepared to its summary: the parts that look at each other while it runs.
 class TrainingRun {
  public:
-  TrainingRun(const PreparedRun& prepared, std::ostream& out, const core::StopToken& stop)
+  TrainingRun(PreparedRun& prepared, std::ostream& out, const core::StopToken& stop)
       : run_(prepared),
         out_(out),
         stop_(stop),
@@ -90,7 +90,7 @@ class TrainingRun {
   bool saves() const { return !run_.train_dir().empty() && run_.device.is_chief(); }
   std::string in_train_dir(const char* name) const { return core::join_path(run_.train_dir(), name); }
 
-  const PreparedRun& run_;
+  PreparedRun& run_;
   std::ostream& out_;
   const core::StopToken& stop_;
   std::unique_ptr<core::LockFile> lock_;  // of train_dir; outlives all that writes there
@@ -275,6 +275,8 @@ RunStatistics TrainingRun::statistics() const {
 }
 
 RunStatistics TrainingRun::run() {
+  // Behind all that may fail before a training: until here the run that is there is as it was.
+  settle_train_dir(run_, out_, stop_);
   // Before anything is read there that another run may be changing, and before anything is written.
   if (saves()) lock_ = lock_train_dir(run_);
   out_ << "Generating training model\n";
@@ -309,7 +311,7 @@ RunStatistics TrainingRun::run() {
 
 }  // namespace
 
-RunStatistics run_training(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+RunStatistics run_training(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   return TrainingRun(run, out, stop).run();
 }
 
