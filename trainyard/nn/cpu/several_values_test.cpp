@@ -81,7 +81,7 @@ Tensors step(Rig& rig, const core::NamedTensors& given, const StepRandom& random
   for (const auto& [name, tensor] : outputs) results["output " + name] = tensor.detach();
   for (const auto& [name, tensor] : leaves) results["gradient of " + name] = tensor.grad();
   for (const Segment& segment : rig.set.segments()) {
-    results["gradient of " + segment.spec.name] = rig.set.gradient(*rig.set.find(segment.spec.name)).clone();
+    results["gradient of " + segment.spec.name] = rig.set.gradient(segment.id).clone();
   }
   for (int i = 0; i < static_cast<int>(rig.set.buffer_count()); ++i) {
     results[rig.set.buffer_spec(i).name] = rig.set.buffer(i).clone();
@@ -146,7 +146,7 @@ TEST_P(SeveralValues, AddUpTheGradientsOfEachOutputAlone) {
       given.set(name, inputs()[name]);
     }
     for (const Segment& segment : own.set.segments()) {
-      own.set.value(*own.set.find(segment.spec.name)).copy_(rig.set.value(*rig.set.find(segment.spec.name)));
+      own.set.value(*own.set.find(segment.spec.name)).copy_(rig.set.value(segment.id));
     }
     own.set.values_changed();
     for (const auto& [name, tensor] : step(own, given)) {

@@ -97,7 +97,7 @@ void expect_golden(const std::string& executor_name, at::ScalarType dtype, doubl
     sink.finish();
     actual["input"] = images.grad();
     for (const Segment& segment : set.segments()) {
-      actual[segment.spec.name.substr(6)] = set.gradient(*set.find(segment.spec.name));
+      actual[segment.spec.name.substr(6)] = set.gradient(segment.id);
     }
     ASSERT_EQ(actual.size(), expected.at(name).size()) << name;
     for (const auto& [what, numbers] : expected.at(name)) {

@@ -75,7 +75,7 @@ TEST(CudaEmulation, UpdatesFollowTheCpu) {
   }
 }
 
-TEST(CudaEmulation, SumsOfSquaresAreTheL2Losss) {
+TEST(CudaEmulation, SumsOfSquaresAreTheRegularizationLosss) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
     nn::ParameterSet set = make_set(dtype);
     const double total =

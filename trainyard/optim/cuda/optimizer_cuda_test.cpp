@@ -6,7 +6,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/testing/gpu.h"
-#include "trainyard/optim/l2_loss.h"
+#include "trainyard/optim/regularization_loss.h"
 #include "trainyard/optim/loss_scaler.h"
 #include "trainyard/optim/optimizer.h"
 
@@ -57,7 +57,7 @@ TEST_P(CudaOptimizer, FollowsTheCpu) {
     const double allowed = dtype == at::kFloat ? 1e-6 : 1e-14;
     const at::Tensor difference = there.values().cpu() - here.values();
     EXPECT_LE(difference.norm().item<double>(), allowed * here.values().norm().item<double>());
-    EXPECT_NEAR(L2Loss(there, 0.5)().item<double>() / L2Loss(here, 0.5)().item<double>(), 1.0, 1e-6);
+    EXPECT_NEAR(RegularizationLoss(*gpu)().item<double>() / RegularizationLoss(*cpu)().item<double>(), 1.0, 1e-6);
   }
 }
 

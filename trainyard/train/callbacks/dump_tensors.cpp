@@ -8,7 +8,6 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/formats/tensors/safetensors.h"
-#include "trainyard/train/loop/step_tensors.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
@@ -17,7 +16,7 @@ namespace {
 constexpr std::string_view kGradient = "/gradient";
 
 at::Tensor named_tensor(const ReplicaView& replica, const std::string& name) {
-  const core::NamedTensors outputs = outputs_of(replica), losses = losses_of(replica);
+  const core::NamedTensors outputs = replica.outputs, losses = replica.losses;
   for (const core::NamedTensors* tensors : {&outputs, &losses}) {
     if (const at::Tensor* found = tensors->find(name)) return *found;
   }

@@ -13,7 +13,7 @@ namespace trainyard::train {
 
 // Writes <directory>/step-<global step>.safetensors after each step, of replica 0; a PeriodicCallback says after which.
 // Names are those of parameters, which have their values after the update, "<parameter>/gradient" as reduced, and those
-// of outputs and losses: "output", "loss". Numbers are written as float32.
+// of outputs and losses: "logits", "cost". Numbers are written as float32.
 class DumpTensors : public Callback {
  public:
   // Throws kInvalidArgument for no names. A name that a step does not have ends the training with kNotFound.

@@ -25,12 +25,12 @@ const core::TempDir& dump_directory() {
   return directory;
 }
 TRAINYARD_CALLBACK_CONFORMANCE(DumpTensors, [] {
-  return std::make_shared<DumpTensors>(dump_directory().path(), std::vector<std::string>{"loss"});
+  return std::make_shared<DumpTensors>(dump_directory().path(), std::vector<std::string>{"cost"});
 });
 
 TEST(DumpTensors, WritesParametersGradientsOutputsAndLosses) {
   const core::TempDir directory;
-  const std::vector<std::string> names{"fc.weight", "fc.weight/gradient", "output", "loss"};
+  const std::vector<std::string> names{"fc.weight", "fc.weight/gradient", "logits", "cost"};
   SingleCostTrainer trainer(tiny_options(), tiny_source(24, 4));
   // What the step gave, noted beside the callback.
   struct Note : Callback {
@@ -38,8 +38,8 @@ TEST(DumpTensors, WritesParametersGradientsOutputsAndLosses) {
     void after_step(Trainer&, const StepView& view) override {
       const ReplicaView& replica = view.replicas[0];
       const nn::ParameterId id = *replica.parameters->find("fc.weight");
-      values = {replica.parameters->value(id).clone(), replica.parameters->gradient(id).clone(), replica.output.clone(),
-                replica.loss.clone()};
+      values = {replica.parameters->value(id).clone(), replica.parameters->gradient(id).clone(), replica.output().clone(),
+                replica.loss().clone()};
     }
     std::vector<at::Tensor> values;
   };

@@ -11,7 +11,6 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/optim/finite.h"
-#include "trainyard/train/loop/step_tensors.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
@@ -127,7 +126,7 @@ void check_tensor(const std::string& what, const at::Tensor& values) {
 
 void CheckNumerics::after_step(Trainer&, const StepView& view) {
   for (size_t i = 0; i < view.replicas.size(); ++i) {
-    for (const auto& [name, loss] : losses_of(view.replicas[i]))
+    for (const auto& [name, loss] : view.replicas[i].losses)
       check_tensor(fmt::format("{} of replica {}", name, i), loss);
   }
 }
@@ -136,7 +135,7 @@ void CheckNumerics::trigger(Trainer&) {
   if (parameters_ == nullptr) return;
   for (const nn::Segment& segment : parameters_->segments()) {
     check_tensor(fmt::format("parameter '{}'", segment.spec.name),
-                 parameters_->value(*parameters_->find(segment.spec.name)));
+                 parameters_->value(segment.id));
   }
   for (size_t i = 0; i < parameters_->buffer_count(); ++i) {
     const auto index = static_cast<int>(i);

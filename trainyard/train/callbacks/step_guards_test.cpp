@@ -93,8 +93,8 @@ class LossTrainer : public Trainer {
  protected:
   void run_step(StepView& view) override {
     view.replicas.resize(2);
-    view.replicas[0].loss = at::full({}, 1.0, at::kFloat);
-    view.replicas[1].loss = at::full({}, view.global_step == 3 ? loss_of_step_3 : 1.0, at::kFloat);
+    view.replicas[0].losses.set("cost", at::full({}, 1.0, at::kFloat));
+    view.replicas[1].losses.set("cost", at::full({}, view.global_step == 3 ? loss_of_step_3 : 1.0, at::kFloat));
   }
 };
 

@@ -85,7 +85,7 @@ void Evaluator::measure(data::BatchSource& source, std::span<const std::shared_p
                         core::Communicator* ranks) {
   for (const auto& metric : metrics) metric->begin();
   for_each_output(source, batches, ranks != nullptr, [&](const data::Batch& batch, const at::Tensor& output) {
-    const MetricBatch seen{.outputs = {{"output", output}}, .labels = batch.labels.to(output.device())};
+    const MetricBatch seen{.outputs = {{"output", output}}, .labels = batch.labels().to(output.device())};
     for (const auto& metric : metrics) metric->update(seen);
   });
   if (ranks == nullptr) return;
@@ -100,16 +100,16 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
   double loss_sum = 0;
   int64_t top_1 = 0, top_5 = 0;
   const auto count_batch = [&](const data::Batch& batch, const at::Tensor& output) {
-    const int64_t count = batch.labels.size(0);
-    const bool accuracies = counts_classes(options_, output, batch.labels);
+    const int64_t count = batch.labels().size(0);
+    const bool accuracies = counts_classes(options_, output, batch.labels());
     result.has_accuracies = accuracies;
-    if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels, output.size(1));
-    const at::Tensor labels = batch.labels.to(output.device());
+    if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels(), output.size(1));
+    const at::Tensor labels = batch.labels().to(output.device());
     const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
     loss_sum += loss.item<double>() * static_cast<double>(count);
     if (accuracies) {
       const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
-      top_1 += count_classes(hits, batch.labels.contiguous(), output.size(1), result.classes);
+      top_1 += count_classes(hits, batch.labels().contiguous(), output.size(1), result.classes);
       top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
     }
     result.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
