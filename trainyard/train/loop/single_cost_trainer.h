@@ -6,7 +6,7 @@
 //
 // and then once:
 //
-//   reduce over replicas -> [update_pre] -> update
+//   [reduce_pre] -> reduce over replicas -> [update_pre] -> update
 //
 // Hooks, in brackets, run on the replica's thread and touch only what is that replica's own.
 #pragma once
@@ -44,6 +44,9 @@ class StepRecorder;
 
 struct StepHooks {
   std::function<void(int replica, data::Batch& batch)> input_pre;
+  // May change the replica's own gradients, which hold the loss scale, before they are reduced; with several costs, in
+  // each one's turn.
+  std::function<void(int replica, nn::ParameterSet& parameters)> reduce_pre;
   // May change the gradients that the optimizer is about to use: reduced, without the loss scale, with those of the
   // regularization, which are a pass over memory of their own only where somebody looks. Called on the replicas that
   // have an optimizer (with parameter_server: the first); where several have, all must do the same. A step that an

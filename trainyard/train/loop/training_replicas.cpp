@@ -26,7 +26,8 @@ double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono:
 // Why a step of this training cannot be recorded; empty: it can.
 std::string capture_obstacle(const SingleCostOptions& options) {
   if (options.micro_steps > 1) return "micro-steps are handed over one by one";
-  if (options.hooks.input_pre || options.hooks.update_pre) return "hooks run in the middle of the step";
+  if (options.hooks.input_pre || options.hooks.reduce_pre || options.hooks.update_pre)
+    return "hooks run in the middle of the step";
   if (options.costs.size() > 1) return "several costs take turns";
   if (options.tower) return "nobody knows what a tower of one's own does on the host";
   for (const nn::Node& node : options.graph.nodes) {
@@ -482,6 +483,7 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   const at::NoGradGuard without_gradients;
   Replica& replica = replicas_[static_cast<size_t>(r)];
   nn::ParameterSet& parameters = update_->parameters(r);
+  if (options_.hooks.reduce_pre) options_.hooks.reduce_pre(r, parameters);
   {
     const RecordedPart recorded(record_of(r), StepPart::kReduce);
     if (on_cpu()) nan_guard_.look_at_loss(r, loss_of_cost(replica), parameters);
