@@ -13,6 +13,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/named_tensors.h"
 #include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/sized_source.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -32,13 +33,14 @@ struct FunctionSourceOptions {
   void validate() const;          // throws kInvalidArgument
 };
 
-class FunctionSource : public BatchSource {
+class FunctionSource : public BatchSource, public SizedSource {
  public:
   // `make` is called on the thread that calls next(), for one replica after the other.
   FunctionSource(MakeBatch make, const FunctionSourceOptions& options);
 
   int64_t batch_size() const override { return options_.batch_size; }
   int replicas() const override { return options_.replicas; }
+  int64_t batches_per_epoch() const override { return options_.batches_per_epoch; }
   std::vector<Batch> next() override;
   double waited_seconds() const override { return waited_seconds_; }
   void stop() override {}

@@ -1,0 +1,97 @@
+// How devices share a training, by Tensorpack's names. To change from one to another is to change one line:
+//
+//   launch_train_with_config(config, SimpleTrainer());
+//   launch_train_with_config(config, SyncMultiGPUTrainerReplicated({"gpu:0", "gpu:1"}));
+//
+// Devices are named as in shared/device_names.h. On the CPU each is a replica on a thread of its own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/recipes/trainers/train_config.h"
+#include "trainyard/train/loop/trainer.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::recipes {
+
+class TrainerType {
+ public:
+  virtual ~TrainerType() = default;
+  // Makes the trainer of a config, which is valid: its towers and its source. Throws kInvalidArgument for devices that
+  // cannot be used, kUnsupported for what cannot be done on them.
+  virtual std::unique_ptr<train::Trainer> make(const TrainConfig& config) const = 0;
+};
+
+// One device.
+class SimpleTrainer : public TrainerType {
+ public:
+  explicit SimpleTrainer(std::string device = "cpu:0") : device_(std::move(device)) {}
+  std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+
+ private:
+  std::string device_;
+};
+
+// One copy of the parameters, to which the mean of all devices' gradients is applied.
+class SyncMultiGPUTrainerParameterServer : public TrainerType {
+ public:
+  explicit SyncMultiGPUTrainerParameterServer(std::vector<std::string> devices) : devices_(std::move(devices)) {}
+  std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+
+ private:
+  std::vector<std::string> devices_;
+};
+
+struct ReplicatedOptions {
+  bool average = true;  // the gradients of all devices; else they are summed
+  // Through what gradients are exchanged. Empty: cpu on CPUs, nccl on GPUs, which are what there is so far.
+  std::string mode;  // "nccl", "hierarchical", "cpu", "gpu"
+};
+
+// A copy of the parameters on each device, to which it applies the gradients of all.
+class SyncMultiGPUTrainerReplicated : public TrainerType {
+ public:
+  explicit SyncMultiGPUTrainerReplicated(std::vector<std::string> devices, ReplicatedOptions options = {})
+      : devices_(std::move(devices)), options_(std::move(options)) {}
+  // Throws kUnsupported for a mode that the devices do not have.
+  std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+
+ private:
+  std::vector<std::string> devices_;
+  ReplicatedOptions options_;
+};
+
+// Each device applies its own gradients to common parameters when they are ready, without waiting for the others. A
+// step is one of each device, n updates on n devices: the learning rate is that of one device's batch.
+class AsyncMultiGPUTrainer : public TrainerType {
+ public:
+  explicit AsyncMultiGPUTrainer(std::vector<std::string> devices) : devices_(std::move(devices)) {}
+  std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+
+ private:
+  std::vector<std::string> devices_;
+};
+
+// One process a device. As yet only the program starts processes that train together, on GPUs: make() throws
+// kUnsupported and says so.
+class HorovodTrainer : public TrainerType {
+ public:
+  std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+};
+
+// Steps that do nothing: for callbacks and monitors alone. It makes no tower, and neither model nor data need be there.
+class NoOpTrainer : public TrainerType {
+ public:
+  std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+};
+
+// Makes the trainer, adds callbacks and monitors, begins as the config says, trains, and returns the trainer: a
+// train::SingleCostTrainer for all but NoOpTrainer. Throws as TrainerType::make() does, and what the training throws.
+std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type);
+
+}  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END
