@@ -3,7 +3,8 @@
 usage: torchvision_models.py FOLDER [MODEL...]     (torch and torchvision; all models that the test lists by default)
 
 Weights, statistics and images are a formula of a tensor's name and an element's index (drawn.py; the test computes the same).
-For each model FOLDER/<model>.txt has
+MODEL_aux is that model with its auxiliary classifiers, whose outputs are multiplied by draw("cotangent <name>") and
+added to the loss with the weight that the network's authors give. For each model FOLDER/<model>.txt has
   parameters COUNT        at 1,000 classes
   logits NUMBER...        evaluation mode
   gradient NAME [SHAPE] NORM PROBE
@@ -22,13 +23,17 @@ import drawn
 
 CLASSES, BATCH = 10, 2
 SIZE = 64
-SIZES = {"inception_v3": 107, "squeezenet1_1": 66}  # larger than 64; so that ceil_mode matters
+# Larger than 64; so that the auxiliary classifier has a pixel left; so that ceil_mode matters.
+SIZES = {"inception_v3": 107, "inception_v3_aux": 299, "squeezenet1_1": 66}
+# By model: our output's name, torchvision's, the weight.
+AUXILIARY = {"googlenet_aux": [("aux1", "aux_logits1", 0.3), ("aux2", "aux_logits2", 0.3)],
+             "inception_v3_aux": [("AuxLogits", "aux_logits", 0.4)]}
 MODELS = """
     alexnet convnext_tiny convnext_small convnext_base densenet121 densenet161 densenet169 densenet201 efficientnet_b0
     efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4 efficientnet_v2_s googlenet inception_v3 mnasnet1_0 mobilenet_v2 mobilenet_v3_large
     mobilenet_v3_small regnet_y_1_6gf regnet_y_400mf resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d
     shufflenet_v2_x1_0 squeezenet1_1 swin_t wide_resnet50_2 vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn
-    vit_b_16
+    vit_b_16 googlenet_aux inception_v3_aux
 """.split()
 
 
@@ -37,9 +42,11 @@ def make(name, classes, size=224):
     options = {}
     if name.startswith("vit_"):
         options = {"image_size": size}
-    if name in ("inception_v3", "googlenet"):
-        options = {"aux_logits": False, "init_weights": False}
-    return getattr(torchvision.models, name)(num_classes=classes, **options)
+    auxiliary = name.endswith("_aux")
+    base = name.removesuffix("_aux")
+    if base in ("inception_v3", "googlenet"):
+        options = {"aux_logits": auxiliary, "init_weights": False}
+    return getattr(torchvision.models, base)(num_classes=classes, **options)
 
 
 def write(folder, name):
@@ -57,9 +64,14 @@ def write(folder, name):
     with torch.no_grad():
         logits = model.eval()(images)
     lines.append("logits " + " ".join("%.7g" % x for x in logits.flatten().tolist()))
-    logits = model.train()(images)
+    outputs = model.train()(images)
+    logits = outputs if torch.is_tensor(outputs) else outputs.logits
     cotangent = torch.from_numpy(drawn.draw("cotangent", tuple(logits.shape)))
-    (logits * cotangent).mean().backward()
+    loss = (logits * cotangent).mean()
+    for output_name, field, weight in AUXILIARY.get(name, []):
+        output = getattr(outputs, field)
+        loss += weight * (output * torch.from_numpy(drawn.draw("cotangent " + output_name, tuple(output.shape)))).mean()
+    loss.backward()
     for parameter_name, parameter in model.named_parameters():
         shape = tuple(parameter.shape)
         probe = (parameter.grad * torch.from_numpy(drawn.draw("probe " + parameter_name, shape))).sum().item()

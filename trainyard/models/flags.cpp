@@ -52,6 +52,11 @@ void declare_flags(core::FlagTable& table) {
       .bounds(1, kMostClasses)
       .group(kGroup);
   declare_image_size_flag(table, kGroup, "the checkpoint's, else the model's own");
+  table
+      .boolean("auxiliary_heads", false,
+               "train the auxiliary classifiers with which torchvision/googlenet (their losses count 0.3) and "
+               "torchvision/inception_v3 (0.4) were published; evaluation and export leave them out")
+      .group(kGroup);
   table.real("resnet_base_lr", std::nullopt, "base learning rate of ResNets at a batch of 256, instead of 0.128")
       .group(kGroup);
   table.text("backbone_model_path", std::nullopt, "checkpoint of ssd300's backbone")

@@ -170,6 +170,13 @@ nn::Graph build_model(const std::string& name, std::string_view dataset, const M
   ModelOptions complete = options;
   if (complete.image_size == nn::Size2d(0)) complete.image_size = info.image_size;
   check_image_size(info, complete.image_size);
+  if (complete.auxiliary_heads && info.auxiliary.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "this model has no auxiliary classifiers",
+                       .where = name,
+                       .expected = "one that has: torchvision/googlenet or torchvision/inception_v3",
+                       .remedy = "leave --auxiliary_heads out"});
+  }
   try {
     return info.build(complete);
   } catch (const core::Error& error) {

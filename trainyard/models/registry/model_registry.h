@@ -47,6 +47,10 @@ struct ModelOptions {
   int64_t num_classes = 1000;
   nn::Size2d image_size = 0;  // pixels; 0: the model's own. Builders get one that is not 0: call build_model()
 
+  // Whether the graph has the auxiliary classifiers that the network was published with, as outputs behind the logits:
+  // for training, which lowers their losses, too.
+  bool auxiliary_heads = false;
+
   // Returns the shape of one image, [3, height, width].
   nn::Shape image_shape() const { return {3, image_size.height, image_size.width}; }
 };
@@ -71,7 +75,8 @@ struct ModelInfo {
   int64_t image_size_multiple = 1;  // what height and width must be multiples of
   int64_t default_batch_size = 32;  // per device
   DefaultSchedule schedule;
-  // How names begin of what published weights have beside this network: auxiliary classifiers.
+  // How names begin of what published weights have beside this network: auxiliary classifiers, which are built where
+  // ModelOptions::auxiliary_heads asks for them.
   std::vector<std::string> auxiliary;
   std::function<nn::Graph(const ModelOptions&)> build;
 };

@@ -124,7 +124,7 @@ struct Rig {
     training = nn::make_executor("reference", without_randomness(graph),
                                  {.dtype = at::kDouble, .parameters = &set, .gradients = &sink});
     set.allocate();
-    evaluation = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
+    evaluation = nn::make_executor("reference", nn::main_output_graph(graph), {.mode = nn::Mode::kInference, .parameters = &set});
     for (const nn::Segment& segment : set.segments()) {
       set_start(set.value(segment.id), segment.spec.name);
     }
@@ -147,8 +147,15 @@ inline void expect_golden(const nn::Graph& graph, const Golden& golden) {
     EXPECT_LE((logits - expected).abs().max().item<double>(), 1e-4 * expected.abs().max().item<double>());
   }
   rig.sink.begin(0, 1);
-  const at::Tensor logits = rig.training->forward(images, {});
-  (logits * drawn("cotangent", logits.sizes())).mean().backward();
+  const core::NamedTensors outputs = rig.training->run({{"images", images}}, {});
+  at::Tensor loss;
+  for (const nn::GraphOutput& output : graph.outputs) {
+    const at::Tensor values = outputs[output.name];
+    const std::string cotangent = loss.defined() ? "cotangent " + output.name : "cotangent";
+    const at::Tensor term = (values * drawn(cotangent, values.sizes())).mean() * output.loss_weight;
+    loss = loss.defined() ? loss + term : term;
+  }
+  loss.backward();
   rig.sink.finish();
   double largest = 0;
   for (const auto& [name, gradient] : golden.gradients) largest = std::max(largest, gradient.norm);

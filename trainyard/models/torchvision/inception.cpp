@@ -1,5 +1,5 @@
-// torchvision's Inception v3 without the auxiliary classifier (aux_logits=False). Szegedy, Vanhoucke, Ioffe, Shlens,
-// Wojna, "Rethinking the Inception architecture for computer vision", 2015.
+// torchvision's Inception v3. Its auxiliary classifier is there where it is asked for (aux_logits=True). Szegedy,
+// Vanhoucke, Ioffe, Shlens, Wojna, "Rethinking the Inception architecture for computer vision", 2015.
 
 #include <vector>
 
@@ -97,6 +97,19 @@ Value mixed_e(nn::GraphBuilder& b, const std::string& name, Value x) {
   return m.concat("concat", {one, once, twice, m.pooled(192)});
 }
 
+// The auxiliary classifier, for images of 299 pixels or more. Its loss counts 0.4, as where the network comes from.
+nn::GraphOutput auxiliary(nn::GraphBuilder& b, Value x, int64_t classes) {
+  x = b.average_pool("AuxLogits.avgpool1", x, {.kernel = 5, .stride = 3, .count_padding = true});
+  x = append(b, "AuxLogits.conv0", x, valid(128, 1));
+  x = append(b, "AuxLogits.conv1", x, valid(768, 5));
+  x = b.global_average_pool("AuxLogits.avgpool2", x);
+  x = b.linear("AuxLogits.fc", x,
+               {.out_features = classes,
+                .weight_init = nn::Initializer::normal(0.001),
+                .bias_init = default_bias(b.shape(x)[0])});
+  return {.name = "AuxLogits", .node = x.id, .loss_weight = 0.4};
+}
+
 nn::Graph build(const ModelOptions& options, const std::string& name) {
   nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = 1e-3}});
   const nn::Pool pool{.kernel = 3, .stride = 2};
@@ -113,14 +126,17 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
   x = mixed_c(b, "Mixed_6c", x, 160);
   x = mixed_c(b, "Mixed_6d", x, 160);
   x = mixed_c(b, "Mixed_6e", x, 192);
+  std::vector<nn::GraphOutput> others;
+  if (options.auxiliary_heads) others.push_back(auxiliary(b, x, options.num_classes));
   x = mixed_d(b, "Mixed_7a", x);
   x = mixed_e(b, "Mixed_7b", x);
   x = mixed_e(b, "Mixed_7c", x);
   x = b.dropout("dropout", b.global_average_pool("avgpool", x));
-  return b.build(b.linear("fc", x,
-                          {.out_features = options.num_classes,
-                           .weight_init = nn::Initializer::normal(0.1),
-                           .bias_init = default_bias(b.shape(x)[0])}));
+  x = b.linear("fc", x,
+               {.out_features = options.num_classes,
+                .weight_init = nn::Initializer::normal(0.1),
+                .bias_init = default_bias(b.shape(x)[0])});
+  return b.build(x, std::move(others));
 }
 
 ModelInfo inception_v3() {

@@ -35,10 +35,14 @@ class Torchvision : public ::testing::TestWithParam<std::string> {
     at::set_num_threads(1);
   }
   static nn::Graph graph(int64_t classes, int64_t size) {
-    return build_model("torchvision/" + GetParam(), "imagenet", {.num_classes = classes, .image_size = size});
+    constexpr std::string_view kAuxiliary = "_aux";  // with its auxiliary classifiers
+    const bool heads = GetParam().ends_with(kAuxiliary);
+    const std::string name = GetParam().substr(0, GetParam().size() - (heads ? kAuxiliary.size() : 0));
+    return build_model("torchvision/" + name, "imagenet",
+                       {.num_classes = classes, .image_size = size, .auxiliary_heads = heads});
   }
   static int64_t size() {
-    const std::map<std::string, int64_t> sizes{{"inception_v3", 107}, {"squeezenet1_1", 66}};
+    const std::map<std::string, int64_t> sizes{{"inception_v3", 107}, {"inception_v3_aux", 299}, {"squeezenet1_1", 66}};
     const auto found = sizes.find(GetParam());
     return found == sizes.end() ? 64 : found->second;
   }

@@ -90,6 +90,7 @@ struct TfCnnOptions {
   RunMode mode = RunMode::kTraining;
   std::string model = "trivial";
   std::optional<int64_t> num_classes;  // outputs; unset: as many as the data name
+  bool auxiliary_heads = false;        // of the model, in training
   nn::Size2d image_size = 0;           // of the model's images, pixels; 0: the checkpoint's, else the model's own
   std::string weights;                 // a file to start from, or a checkpoint or file to evaluate; empty: none
   int64_t batch_size = 0;              // a device; 0: the model's

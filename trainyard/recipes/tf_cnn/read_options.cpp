@@ -115,6 +115,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.model = values.text("model");
   options.num_classes = values.optional_integer("num_classes");
   options.image_size = models::read_image_size(values);
+  options.auxiliary_heads = values.boolean("auxiliary_heads");
   options.weights = values.text("weights");
   options.batch_size = values.integer("batch_size");
   options.eval_batch_size = values.integer("eval_batch_size");

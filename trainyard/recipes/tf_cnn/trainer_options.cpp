@@ -34,12 +34,12 @@ std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& opti
 
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
   if (run.options.weights.empty()) return {};
-  return [path = run.options.weights, classes = run.num_classes, model = run.model,
-          graph = run.graph](nn::ParameterSet& parameters) {
+  return [path = run.options.weights, classes = run.num_classes, graph = run.graph,
+          left_out = run.options.auxiliary_heads ? std::vector<std::string>()
+                                                 : run.model->auxiliary](nn::ParameterSet& parameters) {
     const formats::TensorFile file = formats::open_tensor_file(path);
-    const train::LoadedWeights loaded =
-        train::load_weights(file, parameters, classes, model->auxiliary,
-                            train::position_grids(graph, image_size_in(file.metadata(), path)));
+    const train::LoadedWeights loaded = train::load_weights(
+        file, parameters, classes, left_out, train::position_grids(graph, image_size_in(file.metadata(), path)));
     if (!loaded.head.empty()) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
                          fmt::join(loaded.head, ", "));

@@ -47,7 +47,7 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
     throw Error(ErrorCode::kInvalidArgument, "an evaluation needs a parameter set that is allocated");
   }
   device_ = parameters.values().device();
-  executor_ = nn::make_executor(options_.executor, options_.graph,
+  executor_ = nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
                                 {.device = device_,
                                  .dtype = options_.dtype,
                                  .mode = nn::Mode::kInference,

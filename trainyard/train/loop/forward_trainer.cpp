@@ -27,7 +27,7 @@ ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::Bat
   if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
   const at::Device device = options_.accelerator == nullptr ? at::Device(at::kCPU) : options_.accelerator->device();
   parameters_ = nn::ParameterSet({.device = device});
-  executor_ = nn::make_executor(options_.executor, options_.graph,
+  executor_ = nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
                                 {.device = device,
                                  .dtype = options_.dtype,
                                  .mode = nn::Mode::kInference,

@@ -126,7 +126,7 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
     const optim::Optimizer& optimizer = *replicas_->update().optimizer(0, index++);
     for (const std::string& name : optimizer.hyperparameter_names()) {
       hyperparameters().add(options_.hyperparameter_name(cost, name), optimizer.hyperparameter(name),
-                            {0, name == "momentum" ? 1 : kMost});
+                            {0, name == "momentum" || name.starts_with("beta") ? 1 : kMost});
     }
   }
 }

@@ -1,4 +1,4 @@
-// The tower of most trainings: a graph, run once on the batch's images, and a loss.
+// The tower of most trainings: a graph, run once on the batch, and a loss.
 //
 //   graph_tower({.graph = graph})                                      // softmax cross-entropy with the batch's labels
 //   graph_tower({.graph = graph, .loss = loss_of(squared_error)})      // a function of output and labels
@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -20,9 +21,10 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// What a loss sees of a step: all outputs, by name, under autograd, and the whole batch.
+// What a loss sees of a step: all outputs, by name, under autograd, the main one first, and the whole batch.
 struct LossInput {
   const core::NamedTensors& outputs;
+  const std::vector<double>& weights;  // of the outputs' losses in the cost (nn::GraphOutput::loss_weight); main one: 1
   const core::NamedTensors& batch;
   const TowerInput& step;
 };
@@ -33,14 +35,15 @@ using LossModule = std::function<Loss(TowerContext&)>;
 
 // Returns the mean loss, [], of output [N, classes] fp32 and labels [N] int64.
 using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
-// Returns the loss that is `function` of the main output and the batch's "labels".
+// Returns the loss that is the weighted sum of `function` over the outputs, each with the batch's "labels".
 LossModule loss_of(LossFunction function);
 
 struct GraphTowerOptions {
   nn::Graph graph{};
-  LossModule loss{};  // none: softmax cross-entropy of the main output
+  LossModule loss{};  // none: loss_of() softmax cross-entropy
 };
-// Gives a loss named "cost" and the output "logits". Its batch has "images" [N, C, H, W].
+// Gives a loss named "cost" and the graph's outputs, of a batch with a tensor for each of the graph's inputs: "images"
+// [N, C, H, W] and any others. In inference it gives the main output alone, and no loss.
 TowerFunction graph_tower(GraphTowerOptions options);
 
 }  // namespace trainyard::train
