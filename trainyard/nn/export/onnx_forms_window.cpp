@@ -59,14 +59,21 @@ std::string onnx_form(const Convolution& op, OnnxNodeBuilder& b) {
                  {"group", op.groups}});
 }
 
+// What output_padding adds is left standing by the padding behind the image where there is enough of that: ONNX Runtime
+// refuses an output_padding that is not smaller than the stride.
 std::string onnx_form(const TransposedConvolution& op, OnnxNodeBuilder& b) {
   std::vector<std::string> inputs{b.x(), b.parameter(0)};
   if (op.bias) inputs.push_back(b.parameter(1));
+  const Size2d added(std::min(op.output_padding.height, op.padding.height),
+                     std::min(op.output_padding.width, op.padding.width));
+  const std::vector<int64_t> pads{op.padding.height, op.padding.width, op.padding.height - added.height,
+                                  op.padding.width - added.width};
+  const Size2d rest(op.output_padding.height - added.height, op.output_padding.width - added.width);
   return b.emit("ConvTranspose", std::move(inputs),
                 {{"kernel_shape", both(op.kernel)},
                  {"strides", both(op.stride)},
-                 {"pads", pads(Padding::symmetric(op.padding.height, op.padding.width))},
-                 {"output_padding", both(op.output_padding)},
+                 {"pads", pads},
+                 {"output_padding", both(rest)},
                  {"dilations", both(op.dilation)},
                  {"group", op.groups}});
 }
