@@ -171,7 +171,7 @@ std::string settle_existing_run(const std::string& directory, ExistingRun existi
       core::log::info("the run in {} is deleted", path);
       break;
     case ExistingRun::kNewName: {
-      const std::string fresh = unused_path(path, files);
+      std::string fresh = unused_path(path, files);
       core::log::info("{} holds a run: this one is {}", path, fresh);
       return fresh;
     }

@@ -33,7 +33,7 @@ class RunDirectory : public ::testing::Test {
   std::string settle(ExistingRun existing) {
     testing::internal::CaptureStderr();
     try {
-      const std::string settled = settle_existing_run(run_, existing, kNow);
+      std::string settled = settle_existing_run(run_, existing, kNow);
       log_ = testing::internal::GetCapturedStderr();
       return settled;
     } catch (const core::Error&) {
