@@ -71,7 +71,7 @@ TEST(SessionRunTimeout, StepsInTimeAndTheTimeBetweenThemAreNotCounted) {
     void before_epoch(Trainer&) override { std::this_thread::sleep_for(milliseconds(1500)); }
   };
   trainer.add(std::make_shared<Slow>());
-  EXPECT_NO_THROW(trainer.train({.steps_per_epoch = 200}));
+  EXPECT_NO_THROW(trainer.train({.steps_per_epoch = 100, .max_epoch = 2}));
   EXPECT_EQ(threads_of_this_process(), threads);
   EXPECT_NE(core::message_of([] { SessionRunTimeout(milliseconds(0)); }), "no error");
 }
