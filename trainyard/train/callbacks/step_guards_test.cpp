@@ -71,7 +71,9 @@ TEST(SessionRunTimeout, StepsInTimeAndTheTimeBetweenThemAreNotCounted) {
     void before_epoch(Trainer&) override { std::this_thread::sleep_for(milliseconds(1500)); }
   };
   trainer.add(std::make_shared<Slow>());
-  EXPECT_NO_THROW(trainer.train({.steps_per_epoch = 100, .max_epoch = 2}));
+  // So long that the watching thread sees each of them.
+  trainer.in_step = [](int64_t) { std::this_thread::sleep_for(milliseconds(5)); };
+  EXPECT_NO_THROW(trainer.train({.steps_per_epoch = 20, .max_epoch = 2}));
   EXPECT_EQ(threads_of_this_process(), threads);
   EXPECT_NE(core::message_of([] { SessionRunTimeout(milliseconds(0)); }), "no error");
 }
