@@ -11,7 +11,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
-#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/optim/optimizer.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
@@ -29,39 +29,25 @@ struct Images {
 };
 
 // Stripes without an end. With two classes the label says whether they are nearer to lying or to standing.
-class Stripes : public data::BatchSource {
- public:
-  explicit Stripes(Images images) : images_(images) {}
-  int64_t batch_size() const override { return kBatch; }
-  int replicas() const override { return 1; }
-  double waited_seconds() const override { return 0; }
-  void stop() override {}
-  data::Position position() const override { return position_; }
-  void seek(data::Position position) override { position_ = position; }
-
-  std::vector<data::Batch> next() override {
-    data::Batch batch{
-        .tensors = {{"images", at::empty({kBatch, 3, kSize, kSize})}, {"labels", at::empty({kBatch}, at::kLong)}}};
-    auto* pixel = batch.images().mutable_data_ptr<float>();
-    for (int64_t sample = 0; sample < kBatch; ++sample, ++position_.offset) {
-      core::RandomStream random(images_.seed, "stripes", {static_cast<uint64_t>(position_.offset)});
+std::shared_ptr<data::BatchSource> stripes(const Images& images) {
+  const auto make = [images](const data::BatchPlace& place) -> core::NamedTensors {
+    const at::Tensor pixels = at::empty({kBatch, 3, kSize, kSize}), labels = at::empty({kBatch}, at::kLong);
+    auto* pixel = pixels.mutable_data_ptr<float>();
+    for (int64_t sample = 0; sample < kBatch; ++sample) {
+      core::RandomStream random(images.seed, "stripes", {static_cast<uint64_t>(place.batch * kBatch + sample)});
       const auto direction = static_cast<int64_t>(random.below(kDirections));
       const float angle = 3.1416F * static_cast<float>(direction) / kDirections, phase = random.uniform(0, 6.28F);
       const bool stands = std::abs(std::cos(angle)) > 0.6F;
-      batch.labels().mutable_data_ptr<int64_t>()[sample] = images_.classes == 2 ? (stands ? 1 : 0) : direction;
+      labels.mutable_data_ptr<int64_t>()[sample] = images.classes == 2 ? (stands ? 1 : 0) : direction;
       for (int64_t i = 0; i < 3 * kSize * kSize; ++i) {
         const auto x = static_cast<float>(i % kSize), y = static_cast<float>(i / kSize % kSize);
-        *pixel++ = std::sin(x * std::cos(angle) + y * std::sin(angle) + phase) + images_.noise * random.normal();
+        *pixel++ = std::sin(x * std::cos(angle) + y * std::sin(angle) + phase) + images.noise * random.normal();
       }
     }
-    batch.after = position_;
-    return {batch};
-  }
-
- private:
-  Images images_;
-  data::Position position_;
-};
+    return {{"images", pixels}, {"labels", labels}};
+  };
+  return std::make_shared<data::FunctionSource>(make, data::FunctionSourceOptions{.batch_size = kBatch});
+}
 
 train::SingleCostOptions options_for(int64_t classes, double body_rate) {
   nn::GraphBuilder b({.image = {3, kSize, kSize}, .name = "stripes"});
@@ -89,16 +75,16 @@ void take_body(const nn::ParameterSet& from, nn::ParameterSet& to) {
 }
 
 void run() {
-  train::SingleCostTrainer first(options_for(kDirections, 1), std::make_shared<Stripes>(Images{}));
+  train::SingleCostTrainer first(options_for(kDirections, 1), stripes({}));
   first.train({.steps_per_epoch = 200});
   train::SingleCostOptions options = options_for(2, 0.1);
   options.start = [&](nn::ParameterSet& set) { take_body(first.parameters(), set); };
-  train::SingleCostTrainer trainer(options, std::make_shared<Stripes>(Images{.seed = 2, .classes = 2}));
+  train::SingleCostTrainer trainer(options, stripes({.seed = 2, .classes = 2}));
   const auto measure = [&](const char* what) {
     train::Evaluator evaluator({.graph = options.graph}, trainer.parameters());
-    Stripes alike({.seed = 3, .classes = 2}), noisy({.seed = 4, .classes = 2, .noise = 4});
-    fmt::print("{}: {:.1f} % right, {:.1f} % of noisy images\n", what, 100 * evaluator.run(alike, 20).top_1,
-               100 * evaluator.run(noisy, 20).top_1);
+    const auto right = [&](const Images& images) { return 100 * evaluator.run(*stripes(images), 20).top_1; };
+    fmt::print("{}: {:.1f} % right, {:.1f} % of noisy images\n", what, right({.seed = 3, .classes = 2}),
+               right({.seed = 4, .classes = 2, .noise = 4}));
   };
   trainer.set_trainable("body.*", false);
   trainer.train({.steps_per_epoch = kHeadSteps});

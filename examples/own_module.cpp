@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <memory>
-#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
@@ -14,7 +13,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
-#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/nn/graph/foreign_module.h"
 #include "trainyard/optim/optimizer.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
@@ -44,36 +43,20 @@ nn::Graph row_reader() {
   return b.build(b.foreign("net", b.input(), nn::foreign_op(make, {kClasses}, "RowReader")));
 }
 
-class Stripes : public data::BatchSource {
- public:
-  int64_t batch_size() const override { return kBatch; }
-  int replicas() const override { return 1; }
-  double waited_seconds() const override { return 0; }
-  void stop() override {}
-  data::Position position() const override { return position_; }
-  void seek(data::Position position) override { position_ = position; }
-
-  std::vector<data::Batch> next() override {
-    data::Batch batch{
-        .tensors = {{"images", at::empty({kBatch, 3, kSize, kSize})}, {"labels", at::empty({kBatch}, at::kLong)}}};
-    auto* pixel = batch.images().mutable_data_ptr<float>();
-    for (int64_t sample = 0; sample < kBatch; ++sample) {
-      core::RandomStream noise(1, "stripes", {static_cast<uint64_t>(position_.offset + sample)});
-      const int64_t label = batch.labels().mutable_data_ptr<int64_t>()[sample] = sample % kClasses;
-      const float phase = noise.uniform(0, 6.28F);
-      for (int64_t i = 0; i < 3 * kSize * kSize; ++i) {
-        const auto place = static_cast<float>(label == 0 ? i / kSize % kSize : label == 1 ? i % kSize : 0);
-        *pixel++ = std::sin(place + phase) + 0.3F * noise.normal();
-      }
+core::NamedTensors stripes(const data::BatchPlace& place) {
+  const at::Tensor images = at::empty({kBatch, 3, kSize, kSize}), labels = at::empty({kBatch}, at::kLong);
+  auto* pixel = images.mutable_data_ptr<float>();
+  for (int64_t sample = 0; sample < kBatch; ++sample) {
+    core::RandomStream noise(1, "stripes", {static_cast<uint64_t>(place.batch * kBatch + sample)});
+    const int64_t label = labels.mutable_data_ptr<int64_t>()[sample] = sample % kClasses;
+    const float phase = noise.uniform(0, 6.28F);
+    for (int64_t i = 0; i < 3 * kSize * kSize; ++i) {
+      const auto along = static_cast<float>(label == 0 ? i / kSize % kSize : label == 1 ? i % kSize : 0);
+      *pixel++ = std::sin(along + phase) + 0.3F * noise.normal();
     }
-    position_.offset += kBatch;
-    batch.after = position_;
-    return {batch};
   }
-
- private:
-  data::Position position_;
-};
+  return {{"images", images}, {"labels", labels}};
+}
 
 }  // namespace
 
@@ -84,7 +67,7 @@ int main() {
          .intra_op_threads = 1,
          .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); },
          .learning_rate = optim::constant(0.1)},
-        std::make_shared<Stripes>());
+        std::make_shared<data::FunctionSource>(stripes, data::FunctionSourceOptions{.batch_size = kBatch}));
     trainer.train({.steps_per_epoch = 1});
     const double first = trainer.last_base_loss();
     trainer.train({.steps_per_epoch = 150});
