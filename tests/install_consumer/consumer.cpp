@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
-#include <vector>
 
 #include <ATen/ops/empty.h>
 
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
-#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/optimizer.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
@@ -31,38 +30,26 @@ const models::ModelRegistration kModel(
     {.name = "consumer_net", .family = models::DatasetFamily::kCifar10, .image_size = 8, .build = build});
 
 // Images of one colour; the colour is the label.
-class Colours : public data::BatchSource {
- public:
-  int64_t batch_size() const override { return 6; }
-  int replicas() const override { return 1; }
-  double waited_seconds() const override { return 0; }
-  void stop() override {}
-  data::Position position() const override { return position_; }
-  void seek(data::Position position) override { position_ = position; }
-
-  std::vector<data::Batch> next() override {
-    data::Batch batch{.images = at::empty({batch_size(), 3, 8, 8}), .labels = at::empty({batch_size()}, at::kLong)};
-    float* pixel = batch.images.mutable_data_ptr<float>();
-    for (int64_t sample = 0; sample < batch_size(); ++sample) {
-      batch.labels.mutable_data_ptr<int64_t>()[sample] = sample % 3;
-      for (int64_t channel = 0; channel < 3; ++channel)
-        pixel = std::fill_n(pixel, 64, channel == sample % 3 ? 1.0f : -1.0f);
+std::shared_ptr<data::BatchSource> colours() {
+  constexpr int64_t kSamples = 6;
+  const at::Tensor images = at::empty({kSamples, 3, 8, 8}), labels = at::empty({kSamples}, at::kLong);
+  auto* pixel = images.mutable_data_ptr<float>();
+  for (int64_t sample = 0; sample < kSamples; ++sample) {
+    labels.mutable_data_ptr<int64_t>()[sample] = sample % 3;
+    for (int64_t channel = 0; channel < 3; ++channel) {
+      pixel = std::fill_n(pixel, 64, channel == sample % 3 ? 1.0f : -1.0f);
     }
-    position_.offset += batch_size();
-    batch.after = position_;
-    return {batch};
   }
-
- private:
-  data::Position position_;
-};
+  return std::make_shared<data::TensorSource>(trainyard::core::NamedTensors{{"images", images}, {"labels", labels}},
+                                              data::TensorSourceOptions{.batch_size = kSamples});
+}
 
 int train_it() {
   train::SingleCostTrainer trainer(
       {.graph = models::build_model("consumer_net", "cifar10", {.num_classes = 3}),
        .make_optimizer = [](nn::ParameterSet& set) { return trainyard::optim::optimizers().get("sgd")(set, {}); },
        .learning_rate = trainyard::optim::constant(0.5)},
-      std::make_shared<Colours>());
+      colours());
   trainer.train({.steps_per_epoch = 1});
   const double first = trainer.last_total_loss();
   trainer.train({.steps_per_epoch = 40});
