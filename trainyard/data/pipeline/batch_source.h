@@ -1,5 +1,5 @@
 // Batches as training takes them: one for each local replica, with the position after them. Implementations: Pipeline
-// (real data), SyntheticSource.
+// (real data), SyntheticSource, and those of data/sources.
 #pragma once
 
 #include <cstdint>

@@ -86,7 +86,6 @@ class GeneratorSource::Worker {
     end_thread();
     std::lock_guard lock(mutex_);
     queue_.clear();
-    error_ = nullptr;
     ended_ = started_ = false;
     wanted_ = core::StopSource();
     position_ = {position.epoch, position.offset - position.offset % options_.batch_size};
@@ -179,7 +178,7 @@ class GeneratorSource::Worker {
   mutable std::mutex mutex_;
   std::condition_variable made_, taken_;
   std::deque<Made> queue_;
-  std::exception_ptr error_;  // what ended the generator, behind the queue
+  std::exception_ptr error_;  // what ended the thread, with ended_
   bool started_ = false, ended_ = false, stopped_ = false;
   core::StopSource wanted_;  // of the thread that runs
   Position position_;

@@ -42,10 +42,10 @@ struct GeneratorSourceOptions {
   void validate() const;  // throws kInvalidArgument
 };
 
-// The thread starts with the first next(), so a seek() before it costs nothing. Generators are made, called and
-// destroyed on it, one at a time. What one throws, next() throws when the batches before it are taken, again and again
-// until seek(). So is it kInvalidArgument when the data end before the position that was sought, or, with `repeat`,
-// when an epoch has no batch at all.
+// The thread starts with the first next(), so a seek() before it costs nothing. It has one intra-op thread, and makes,
+// calls and destroys the generators, one at a time. Where a generator throws, next() gives out the batches before the
+// error, then throws it at each call until seek(). In the same way it throws kInvalidArgument where the data end before
+// the position that was sought and, with `repeat`, where an epoch has no batch at all.
 class GeneratorSource : public BatchSource {
  public:
   GeneratorSource(MakeGenerator make, const GeneratorSourceOptions& options);

@@ -1,11 +1,9 @@
 #include "trainyard/data/sources/tensor_source.h"
 
 #include <algorithm>
-#include <numeric>
+#include <set>
 
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -136,6 +134,11 @@ TEST(TensorSource, MakesWhatTheCallerLikesOfTheSamples) {
   std::vector<float> sorted = anchors;
   std::sort(sorted.begin(), sorted.end());
   EXPECT_EQ(sorted, (std::vector<float>{0, 10, 20, 30, 40, 50, 60, 70, 80}));
+
+  // How much further the other one lies, round the nine: each sample draws anew.
+  std::set<int> steps;
+  for (size_t i = 0; i < others.size(); ++i) steps.insert((static_cast<int>(others[i] - anchors[i]) / 10 + 9) % 9);
+  EXPECT_GT(steps.size(), 3U);
 
   const std::vector<float> chosen = others;
   TensorSource resumed(numbered(9), options);
