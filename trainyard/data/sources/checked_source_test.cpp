@@ -20,8 +20,8 @@ std::string said_of(const core::NamedTensors& second) {
                                 {"scale", at::zeros({})},
                                 {"more", at::zeros({7}, at::kByte)}};
   const auto make = [&](const BatchPlace& place) {
-    if (place.replica == 0) return good;
     core::NamedTensors batch = good;
+    if (place.replica == 0) return batch;
     for (const auto& [name, tensor] : second) batch.set(name, tensor);
     return batch;
   };
