@@ -29,6 +29,8 @@ class DealtSource : public BatchSource {
   Position position() const override { return source_->position(); }
   void seek(Position position) override { source_->seek(position); }
   int64_t bad_samples() const override { return source_->bad_samples(); }
+  void save(core::StateWriter& writer) const override { source_->save(writer); }
+  void load(const core::StateReader& reader) override { source_->load(reader); }
 
  private:
   Batch next_batch();

@@ -11,7 +11,7 @@ namespace trainyard::data {
 class SizedSource {
  public:
   virtual ~SizedSource() = default;
-  // Returns how often next() gives batches in an epoch; 0: an epoch has no end.
+  // Returns how often next() gives full batches in an epoch, at least 1; 0: an epoch has no end.
   virtual int64_t batches_per_epoch() const = 0;
 };
 

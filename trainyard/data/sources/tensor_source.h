@@ -6,6 +6,7 @@
 // replicas; a run resumes in mid-epoch with the batches that it would have had.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/pipeline/sample_sequence.h"
+#include "trainyard/data/sources/sized_source.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -45,7 +47,7 @@ struct TensorSourceOptions {
 
 // The source calls make_batch on the thread that calls next(), for one replica after the other, never without samples:
 // the batch of a replica that is left without any then holds no tensors.
-class TensorSource : public BatchSource {
+class TensorSource : public BatchSource, public SizedSource {
  public:
   // The tensors have one first dimension, the samples. They are not copied, so nobody may write to them. Throws
   // kInvalidArgument for bad options, for no samples, and for tensors of different first dimensions.
@@ -53,6 +55,7 @@ class TensorSource : public BatchSource {
 
   int64_t batch_size() const override { return options_.batch_size; }
   int replicas() const override { return options_.replicas; }
+  int64_t batches_per_epoch() const override { return std::max<int64_t>(size_ / global_batch_, 1); }
   std::vector<Batch> next() override;
   double waited_seconds() const override { return waited_seconds_; }
   void stop() override {}

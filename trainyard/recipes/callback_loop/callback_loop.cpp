@@ -68,8 +68,8 @@ std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector
           .on_nan = train::OnNan::kIgnore,
           .replicas = named.replicas,
           .seed = options.seed,
-          // Copies of the values that are updated alike are for devices that cannot read each other's memory.
-          .variable_update = opened.accelerators.empty() ? "parameter_server" : "replicated",
+          // update_pre is called where an optimizer is: on each replica.
+          .variable_update = "replicated",
           .make_communicators = opened.communicators(),
           .reduction = parallel::GradientReduction::kMean,
           .make_optimizer = replicas->make_optimizer(),

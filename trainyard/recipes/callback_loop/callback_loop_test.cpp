@@ -219,7 +219,7 @@ TEST(CallbackLoop, CallsEachCallbackInItsPlace) {
       EXPECT_DOUBLE_EQ(in.display_gradients["w"].item<double>(), gradient * 7);
       EXPECT_EQ(in.batch["x"].size(0), 4 / in.trainer.options().replicas);
       EXPECT_TRUE(in.loss.equal(in.output[0].mul(10)));
-      EXPECT_EQ(&in.optimizer.parameters(), &in.trainer.parameters());
+      EXPECT_EQ(&in.optimizer.parameters(), &in.parameters);
     };
   };
   callbacks.every_steps[2] = step_call("every 2");

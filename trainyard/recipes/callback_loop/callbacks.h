@@ -92,7 +92,8 @@ struct StepInput {
   const core::NamedTensors& gradients;  // as update_pre got them
   core::Stateful& ckpt;
   CheckpointManager& manager;
-  nn::ParameterSet& parameters;       // of this replica's model and loss, by name; on a CPU all see the same values
+  // Of this replica's model and loss, by name. Each replica has a copy: who changes one changes all alike.
+  nn::ParameterSet& parameters;
   train::SingleCostTrainer& trainer;  // set_trainable(), stop(), last_base_loss(), inference_tower(), monitors()
 };
 

@@ -62,7 +62,7 @@ LoopReplicas::LoopReplicas(Options options, Callbacks callbacks, int replicas)
     : options_(std::move(options)), callbacks_(std::move(callbacks)), replicas_(static_cast<size_t>(replicas)) {}
 
 const optim::Optimizer& LoopReplicas::optimizer(int r) const {
-  return *optimizers_.at(std::min(static_cast<size_t>(r), optimizers_.size() - 1));
+  return *optimizers_.at(static_cast<size_t>(r));
 }
 
 std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> LoopReplicas::make_optimizer() {

@@ -70,7 +70,7 @@ class LoopReplicas {
   Options options_;
   Callbacks callbacks_;
   std::vector<Replica> replicas_;
-  std::vector<optim::Optimizer*> optimizers_;  // by replica; only the first where one updates for all
+  std::vector<optim::Optimizer*> optimizers_;  // by replica
 };
 
 }  // namespace trainyard::recipes::callback_loop
