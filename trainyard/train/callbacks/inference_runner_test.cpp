@@ -107,16 +107,18 @@ TEST(InferenceRunner, RanksMeasureTheirPartsTogether) {
   const auto whole = tiny_source(13, 13, 1, false);
   const data::Batch all = whole->next()[0];
   const auto part = [&](int64_t begin, int64_t count) {
-    return std::make_shared<MemorySource>(all.images.narrow(0, begin, count), all.labels.narrow(0, begin, count), 4, 1,
-                                          false);
+    return std::make_shared<MemorySource>(all.images().narrow(0, begin, count), all.labels().narrow(0, begin, count), 4,
+                                          1, false);
   };
+  const auto ended = part(0, 4);
+  ended->next();
   MeasuredModel model;
   const Evaluation expected = model.evaluator()->run(*part(0, 13));
   const auto ranks = parallel::make_thread_communicators(2);
   const auto run_rank = [&](int rank) {
     MeasuredModel own;
     std::vector<InferenceSet> sets{{"val", rank == 0 ? part(0, 10) : part(10, 3), top_1_and_loss()},
-                                   {"one", rank == 0 ? part(0, 13) : part(0, 0), top_1_and_loss()}};
+                                   {"one", rank == 0 ? part(0, 13) : ended, top_1_and_loss()}};
     PretendTrainer trainer;
     trainer.add(std::make_shared<InferenceRunner>(own.evaluator(), sets,
                                                   InferenceOptions{.ranks = ranks[static_cast<size_t>(rank)].get()}));

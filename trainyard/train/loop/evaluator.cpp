@@ -85,7 +85,8 @@ void Evaluator::measure(data::BatchSource& source, std::span<const std::shared_p
                         core::Communicator* ranks) {
   for (const auto& metric : metrics) metric->begin();
   for_each_output(source, batches, ranks != nullptr, [&](const data::Batch& batch, const at::Tensor& output) {
-    const MetricBatch seen{.outputs = {{"output", output}}, .labels = batch.labels().to(output.device())};
+    const MetricBatch seen{.outputs = {{executor_->graph().outputs.front().name, output}},
+                           .labels = batch.labels().to(output.device())};
     for (const auto& metric : metrics) metric->update(seen);
   });
   if (ranks == nullptr) return;

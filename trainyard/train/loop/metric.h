@@ -22,10 +22,10 @@ namespace trainyard::train {
 
 // A batch that the model has seen. The tensors are on the model's device.
 struct MetricBatch {
-  core::NamedTensors outputs;  // of the model in inference mode; the main one is "output"
+  core::NamedTensors outputs;  // of the model in inference mode, the main one first: "logits" of a graph
   at::Tensor labels;           // [N] int64, or as the data have them
 
-  const at::Tensor& output() const { return outputs["output"]; }
+  const at::Tensor& output() const { return outputs.begin()->tensor; }
 };
 
 // One thread at a time.
