@@ -6,6 +6,7 @@
 #include <iostream>
 #include <memory>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/core.h>
@@ -25,7 +26,7 @@ using namespace trainyard::recipes::callback_loop;
 core::NamedTensors point(const data::BatchPlace& place) {
   core::RandomStream random(1, "point", {static_cast<uint64_t>(place.batch)});
   const float x = random.uniform(-1, 1), y = random.uniform(-1, 1);
-  return {{"point", at::tensor({x, y})}, {"label", at::tensor(x * y > 0 ? 1 : 0, at::kLong)}};
+  return {{"point", at::tensor({x, y})}, {"label", at::full({}, x * y > 0 ? 1 : 0, at::kLong)}};
 }
 
 nn::Graph network() {

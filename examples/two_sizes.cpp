@@ -59,7 +59,7 @@ void run(const char* devices, const recipes::TrainerType& trainer) {
   config.model.learning_rate = optim::constant(0.1);
   config.data = [](int replicas) {
     return std::make_shared<data::FunctionSource>(
-        stripes, data::FunctionSourceOptions{.replicas = replicas, .batch_size = kBatch, .batches_per_epoch = 50});
+        stripes, data::FunctionSourceOptions{.replicas = replicas, .batch_size = kBatch, .batches_per_epoch = 15});
   };
   config.max_epoch = 2;
   const std::unique_ptr<train::Trainer> trained = recipes::launch_train_with_config(config, trainer);

@@ -10,7 +10,9 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/optim/optimizer.h"
+#include "trainyard/recipes/callback_loop/callback_loop.h"
 
 namespace trainyard::recipes::callback_loop {
 namespace {
@@ -64,6 +66,19 @@ TEST(StandardCallbacks, SayWhatIsMissing) {
   callbacks = complete_callbacks();
   callbacks.at_step[0] = [](const StepInput&) {};
   EXPECT_EQ(core::message_of([&] { callbacks.validate(); }), "at_step counts steps from 1: got 0");
+}
+
+TEST(StandardCallbacks, LeaveTheDatasetAsItIsAndDoNothingAtAStep) {
+  const Callbacks callbacks = standard_callbacks();
+  const auto dataset = std::make_shared<data::FunctionSource>(
+      [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{});
+  EXPECT_EQ(callbacks.make_batches(dataset, 4), dataset);
+  EXPECT_TRUE(callbacks.at_step.empty());
+  EXPECT_EQ(callbacks.every_steps.size(), 2U);
+  const Options options;
+  EXPECT_EQ(options.batch_size, 8);
+  EXPECT_EQ(options.learning_rate, 0.01);
+  EXPECT_EQ(options.update_scope, UpdateScope::kGlobal);
 }
 
 TEST(StandardCallbacks, TakeInputAndTargetOfABatchOfTwo) {
