@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/sources/dealt_source.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/train/callbacks/progress_callback.h"
+#include "trainyard/train/callbacks/progress_trackers.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/monitors/json_lines_monitor.h"
+#include "trainyard/train/monitors/scalar_printer.h"
+#include "trainyard/train/monitors/stats_json.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 
 namespace trainyard::recipes {
@@ -23,21 +23,7 @@ using core::ErrorCode;
 
 namespace {
 
-// Returns the last epoch that a stats.json, a list of objects, tells of; nothing where there is no file or no epoch.
-std::optional<int64_t> last_epoch(const std::string& path) {
-  core::FileSystem& files = core::local_file_system();
-  if (!files.exists(path)) return std::nullopt;
-  try {
-    const nlohmann::json stats = nlohmann::json::parse(files.read_file(path));
-    if (stats.empty()) return std::nullopt;
-    return stats.back().at("epoch_num").get<int64_t>();
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCode::kCorruptData, {.problem = "the statistics of a run cannot be read",
-                                          .where = path,
-                                          .actual = error.what(),
-                                          .remedy = "remove the file, and set starting_epoch by hand"});
-  }
-}
+constexpr const char* kStats = "stats.json";
 
 // Batches dealt from a source that knows how many it has.
 class SizedDealtSource : public data::DealtSource, public data::SizedSource {
@@ -90,8 +76,8 @@ AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, bool always_res
     weights.clear();
     checkpoint = newest->path;
   }
-  const std::optional<int64_t> epoch = last_epoch(core::join_path(run_directory, "stats.json"));
-  if (epoch && (always_resume || starting_epoch == 1)) starting_epoch = *epoch + 1;
+  const std::optional<train::StatsEnd> last = train::read_stats_end(core::join_path(run_directory, kStats));
+  if (last && (always_resume || starting_epoch == 1)) starting_epoch = last->epoch_num + 1;
 }
 
 std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer, int64_t steps_per_epoch) {
@@ -105,17 +91,21 @@ std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& 
       .values = {
           {"learning_rate", [single_cost](const train::StepView&) { return single_cost->current_learning_rate(); }},
           {"total_loss", [single_cost](const train::StepView&) { return single_cost->last_total_loss(); }}}}));
+  callbacks.push_back(std::make_shared<train::MovingAverageSummary>(std::vector<std::string>{"total_loss"}));
   return callbacks;
 }
 
 std::vector<std::unique_ptr<train::Monitor>> default_monitors(const std::string& run_directory, int64_t start_step) {
   std::vector<std::unique_ptr<train::Monitor>> monitors;
+  monitors.push_back(std::make_unique<train::ScalarPrinter>());
   if (run_directory.empty()) return monitors;
   core::FileSystem& files = core::local_file_system();
   files.make_directories(run_directory);
   monitors.push_back(std::make_unique<train::TensorBoardMonitor>(run_directory, start_step));
   monitors.push_back(
       std::make_unique<train::JsonLinesMonitor>(core::join_path(run_directory, "metrics.jsonl"), files, start_step));
+  monitors.push_back(
+      std::make_unique<train::StatsJsonMonitor>(core::join_path(run_directory, kStats), files, start_step));
   return monitors;
 }
 

@@ -72,9 +72,10 @@ struct AutoResumeTrainConfig : TrainConfig {
 };
 
 // Returns a line of progress on a terminal, and for a training with a cost a summary of learning rate, loss and speed
-// once an epoch.
+// once an epoch, with the moving average of the loss.
 std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer, int64_t steps_per_epoch);
-// Returns monitors that write into the directory: TensorBoard's event files and metrics.jsonl. Without one: none.
+// Returns a printer of each epoch's scalars, and monitors that write into the directory, if there is one: TensorBoard's
+// event files, metrics.jsonl and stats.json.
 std::vector<std::unique_ptr<train::Monitor>> default_monitors(const std::string& run_directory, int64_t start_step);
 
 }  // namespace trainyard::recipes
