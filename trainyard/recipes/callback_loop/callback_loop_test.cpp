@@ -465,7 +465,7 @@ TEST(CallbackLoop, SaysWhatIsWrong) {
   };
   EXPECT_EQ(problem([](Callbacks& c) { c.create_dataset = [](int64_t) { return Dataset(); }; }),
             "create_dataset gave no dataset");
-  EXPECT_EQ(problem([](Callbacks& c) { c.make_batches = [](Dataset, int64_t) { return Dataset(); }; }),
+  EXPECT_EQ(problem([](Callbacks& c) { c.make_batches = [](const Dataset&, int64_t) { return Dataset(); }; }),
             "make_batches gave no batches");
   EXPECT_EQ(problem([](Callbacks& c) { c.create_model = [](train::TowerContext&) { return Model(); }; }),
             "create_model gave a model that cannot be called");
