@@ -10,7 +10,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include "trainyard/data/sources/function_source.h"
@@ -27,7 +26,6 @@ constexpr float kDiscount = 0.99F, kLambda = 0.95F;
 struct CartPole {
   std::array<float, 4> state{};  // place, speed, angle, its speed
   int64_t moves = 0;
-
   void reset(core::RandomStream& random) {
     for (float& number : state) number = random.uniform(-0.05F, 0.05F);
     moves = 0;
@@ -50,19 +48,14 @@ struct CartPole {
 struct Games {
   std::array<CartPole, kGames> all;
   std::deque<int64_t> lengths;  // of the last 100
-  double mean() const {
-    return static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), int64_t{0})) / 100.0;
-  }
+  double mean() const { return std::accumulate(lengths.begin(), lengths.end(), 0.0) / 100.0; }
 };
 
 nn::Graph policy() {
-  nn::GraphBuilder b({.image = {4, 1, 1}, .name = "policy", .batch_norm = {}});
-  auto x = b.flatten("state", b.input());
-  for (const char* layer : {"1", "2"}) {
-    x = b.activation(std::string("tanh") + layer, b.linear(std::string("fc") + layer, x, {.out_features = 64}),
-                     nn::Activation::Function::kTanh);
-  }
-  return b.build(b.linear("head", x, {.out_features = 3}));  // two actions, and how long the game will last
+  nn::GraphBuilder b({.image = {4, 1, 1}, .name = "policy"});
+  const auto x = b.linear("fc", b.flatten("state", b.input()), {.out_features = 128});
+  const auto y = b.activation("tanh", x, nn::Activation::Function::kTanh);
+  return b.build(b.linear("head", y, {.out_features = 3}));  // two actions, and how long the game will last
 }
 
 train::TowerStep play(train::TowerContext& context, Games& games) {
@@ -70,7 +63,7 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
   core::RandomStream random(1, "first states");
   for (CartPole& game : games.all) game.reset(random);
   return [&net, &games](const train::TowerInput& in) -> train::TowerOutput {
-    core::RandomStream random = in.stream("play");
+    core::RandomStream luck = in.stream("play");
     const at::Tensor states = at::empty({kMoves + 1, kGames, 4, 1, 1}), goes_on = at::empty({kMoves, kGames});
     const at::Tensor actions = at::empty({kMoves, kGames, 1}, at::kLong), better = at::empty({kMoves, kGames});
     for (int64_t t = 0; t <= kMoves; ++t) {
@@ -81,19 +74,19 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
       const at::Tensor chances = net.forward(states[t], in.random).narrow(1, 0, 2).softmax(1);
       for (int64_t g = 0; g < kGames; ++g) {
         CartPole& game = games.all[static_cast<size_t>(g)];
-        const bool right = random.uniform() > chances[g][0].item<float>(), alive = game.push(right);
+        const bool right = luck.uniform() > chances[g][0].item<float>(), alive = game.push(right);
         actions[t][g] = static_cast<int64_t>(right);
         goes_on[t][g] = alive ? 1.0F : 0.0F;
         if (alive) continue;
         games.lengths.push_back(game.moves);
         if (games.lengths.size() > 100) games.lengths.pop_front();
-        game.reset(random);
+        game.reset(luck);
       }
     }
     const at::Tensor output = net.forward(states.flatten(0, 1), in.random).view({kMoves + 1, kGames, 3});
     const at::Tensor values = output.select(2, 2), expected = values.detach();
     // How much better each move was than expected, its consequences included.
-    at::Tensor later = at::zeros({kGames});
+    at::Tensor later = at::empty({kGames}).zero_();
     for (int64_t t = kMoves - 1; t >= 0; --t) {
       const at::Tensor surprise = goes_on[t].mul(expected[t + 1]).mul(kDiscount).add(0.01).sub(expected[t]);
       better[t] = later = surprise.add(goes_on[t].mul(later), kDiscount * kLambda);

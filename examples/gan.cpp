@@ -1,8 +1,6 @@
 // A generative adversarial network (Goodfellow et al., 2014; layers as in Radford et al., 2016) for silhouettes of ten
-// shapes, 28 x 28: two networks in one tower, two losses, two optimizers that take turns within a step.
-//
-//   example_gan                     100 steps: both networks move
-//   example_gan 6000 picture.png    draws, and says which classes a classifier of real images sees in a thousand
+// shapes, 28 x 28: two networks in one tower, two losses, two optimizers that take turns within a step. "example_gan
+// 6000 picture.png" draws, and says which shapes a classifier of real images sees in a thousand drawings.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -36,11 +34,9 @@ nn::Graph judge(const std::string& name, int64_t outputs) {
   nn::GraphBuilder b({.image = {1, kSize, kSize}, .name = name});
   auto x = b.input();
   for (const int64_t channels : {32, 64}) {
-    const std::string number = std::to_string(channels);
-    x = b.convolution(
-        "conv" + number, x,
-        {.out_channels = channels, .kernel = 4, .stride = 2, .padding = nn::Padding::all(1), .bias = true});
-    x = b.activation("silu" + number, x, nn::Activation::Function::kSilu);
+    const nn::Convolution op{.out_channels = channels, .kernel = 4, .stride = 2, .padding = nn::Padding::all(1)};
+    x = b.convolution(fmt::format("conv{}", channels), x, op);
+    x = b.activation(fmt::format("silu{}", channels), x, nn::Activation::Function::kSilu);
   }
   return b.build(b.linear("fc", b.flatten("flat", x), {.out_features = outputs}));
 }
@@ -61,15 +57,13 @@ train::TowerStep make_gan(train::TowerContext& context) {
 }
 
 auto nadam(const std::string& parameters, double beta1) {
-  return [=](nn::ParameterSet& set) {
-    return optim::optimizers().get("nadam")(set, {.beta1 = beta1, .parameters = {parameters}});
-  };
+  const optim::OptimizerOptions options{.beta1 = beta1, .parameters = {parameters}};
+  return [=](nn::ParameterSet& set) { return optim::optimizers().get("nadam")(set, options); };
 }
 
 // Drawings of the first ten shapes, as how far each pixel is from the corner's colour: images in [-1, 1], and labels.
 core::NamedTensors silhouettes(int64_t count) {
-  const data::ShapesDifficulty easy{
-      .min_radius = 0.38F, .max_tilt = 0.1F, .min_contrast = 150, .max_distractors = 0, .noise = 0};
+  const data::ShapesDifficulty easy{.min_radius = 0.38F, .max_tilt = 0.1F, .min_contrast = 150, .max_distractors = 0};
   const at::Tensor images = at::empty({count, 1, kSize, kSize}), labels = at::empty({count}, at::kLong);
   auto* to = images.mutable_data_ptr<float>();
   for (int64_t i = 0, index = 0; i < count; ++index) {
@@ -90,8 +84,8 @@ void write_picture(const at::Tensor& images, const std::string& path) {
   const at::Tensor rows = images.narrow(0, 0, 100).view({10, 10, kSize, kSize}).permute({0, 2, 1, 3});
   const at::Tensor bytes = rows.add(1).mul(127.5).to(at::kByte).unsqueeze(4).expand({-1, -1, -1, -1, 3}).contiguous();
   const auto* const from = bytes.const_data_ptr<uint8_t>();
-  const std::vector<std::byte> png =
-      data::encode_png({.height = 10 * kSize, .width = 10 * kSize, .pixels = {from, from + bytes.numel()}});
+  const data::Image picture{.height = 10 * kSize, .width = 10 * kSize, .pixels = {from, from + bytes.numel()}};
+  const std::vector<std::byte> png = data::encode_png(picture);
   std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(png.data()), std::ssize(png));
 }
 
@@ -104,26 +98,22 @@ int main(int argc, char** argv) {
                                 .costs = {{"discriminator", nadam("discriminator/*", 0.5), optim::constant(2e-4)},
                                           {"generator", nadam("generator/*", 0.5), optim::constant(2e-4)}}},
                                source);
-  const auto drawn_by = [&] {
-    const core::NamedTensors thousand({{"images", at::empty({1000, 1, kSize, kSize})}});
-    return gan.inference_tower()({.batch = thousand, .cost = "generator"}).outputs["images"].clone();
-  };
-  const at::Tensor first = drawn_by();
+  const at::Tensor before = gan.parameters().values().clone();
   gan.train({.steps_per_epoch = argc > 1 ? std::atoll(argv[1]) : 100});
-  const at::Tensor drawn = drawn_by();
-  fmt::print("pictures moved by {:.2f} on average\n", drawn.sub(first).abs().mean().item<float>());
+  fmt::print("weights moved by {:.4f} on average\n", gan.parameters().values().sub(before).abs().mean().item<float>());
   if (argc < 3) return 0;
+  const core::NamedTensors thousand({{"images", at::empty({1000, 1, kSize, kSize})}});
+  const at::Tensor drawn = gan.inference_tower()({.batch = thousand, .cost = "generator"}).outputs["images"];
   write_picture(drawn, argv[2]);
-
   train::SingleCostTrainer classifier({.graph = judge("classifier", kClasses),
                                        .make_optimizer = nadam("*", 0.9),
                                        .learning_rate = optim::constant(1e-3)},
                                       source);
   classifier.train({.steps_per_epoch = 500});
-  const core::NamedTensors batch({{"images", drawn}});
-  const auto [sure, which] = classifier.inference_tower()({.batch = batch}).outputs["logits"].softmax(1).max(1);
-  for (int64_t c = 0; c < kClasses; ++c) {
-    fmt::print("{}: {} of 1000\n", data::shape_names()[static_cast<size_t>(c)],
-               which.eq(c).logical_and(sure.gt(0.9)).sum().item<int64_t>());
+  const train::TowerOutput told = classifier.inference_tower()({.batch = {{"images", drawn}}});
+  const auto [sure, which] = told.outputs["logits"].softmax(1).max(1);
+  for (size_t c = 0; c < kClasses; ++c) {
+    const at::Tensor seen = sure.gt(0.9).mul(which.eq(static_cast<int64_t>(c))).sum();
+    fmt::print("{}: {} of 1000\n", data::shape_names()[c], seen.item<int64_t>());
   }
 }

@@ -146,7 +146,7 @@ TEST_P(SeveralValues, AddUpTheGradientsOfEachOutputAlone) {
       given.set(name, inputs()[name]);
     }
     for (const Segment& segment : own.set.segments()) {
-      own.set.value(*own.set.find(segment.spec.name)).copy_(rig.set.value(segment.id));
+      own.set.value(segment.id).copy_(rig.set.value(*rig.set.find(segment.spec.name)));
     }
     own.set.values_changed();
     for (const auto& [name, tensor] : step(own, given)) {

@@ -213,7 +213,8 @@ Rule rule_for(const Graph& graph, const std::string& result, const Spoiled& spoi
     const auto* const attention = std::get_if<Attention>(&node.op);
     if (attention != nullptr && attention->shift > 0) rule.kinds = false;
   }
-  if (has<Convolution>(graph) && weight && rule.nan == Nan::kNowhere) {
+  const bool convolves = has<Convolution>(graph) || has<TransposedConvolution>(graph);
+  if (convolves && weight && rule.nan == Nan::kNowhere) {
     rule.nan = Nan::kInSpoiledPlanes;
     const Shape& map = result == "output" ? graph.nodes.at(graph.nodes.size() - 2).shape : graph.input_shape();
     if (result == "output" || result == "gradient of input") rule.plane = map.at(1) * map.at(2);

@@ -38,8 +38,8 @@ TEST(DumpTensors, WritesParametersGradientsOutputsAndLosses) {
     void after_step(Trainer&, const StepView& view) override {
       const ReplicaView& replica = view.replicas[0];
       const nn::ParameterId id = *replica.parameters->find("fc.weight");
-      values = {replica.parameters->value(id).clone(), replica.parameters->gradient(id).clone(), replica.output().clone(),
-                replica.loss().clone()};
+      values = {replica.parameters->value(id).clone(), replica.parameters->gradient(id).clone(),
+                replica.output().clone(), replica.loss().clone()};
     }
     std::vector<at::Tensor> values;
   };

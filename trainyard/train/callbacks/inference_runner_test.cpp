@@ -1,6 +1,7 @@
 #include "trainyard/train/callbacks/inference_runner.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/data/sources/generator_source.h"
 #include "trainyard/parallel/threads/thread_communicator.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/loop/metrics.h"
@@ -102,6 +104,14 @@ TEST(InferenceRunner, RunsWhenAPeriodicTriggerSays) {
   EXPECT_EQ(steps, (std::vector<int64_t>{0, 2, 4, 6}));
 }
 
+std::shared_ptr<data::BatchSource> no_samples() {
+  return std::make_shared<data::GeneratorSource>(
+      [](int64_t, const core::StopToken&) -> data::Generator {
+        return [] { return std::optional<core::NamedTensors>(); };
+      },
+      data::GeneratorSourceOptions{.repeat = false});
+}
+
 // Two ranks that have ten and three samples, of which one has none in the second set.
 TEST(InferenceRunner, RanksMeasureTheirPartsTogether) {
   const auto whole = tiny_source(13, 13, 1, false);
@@ -110,15 +120,14 @@ TEST(InferenceRunner, RanksMeasureTheirPartsTogether) {
     return std::make_shared<MemorySource>(all.images().narrow(0, begin, count), all.labels().narrow(0, begin, count), 4,
                                           1, false);
   };
-  const auto ended = part(0, 4);
-  ended->next();
   MeasuredModel model;
   const Evaluation expected = model.evaluator()->run(*part(0, 13));
   const auto ranks = parallel::make_thread_communicators(2);
   const auto run_rank = [&](int rank) {
     MeasuredModel own;
-    std::vector<InferenceSet> sets{{"val", rank == 0 ? part(0, 10) : part(10, 3), top_1_and_loss()},
-                                   {"one", rank == 0 ? part(0, 13) : ended, top_1_and_loss()}};
+    std::vector<InferenceSet> sets{
+        {"val", rank == 0 ? part(0, 10) : part(10, 3), top_1_and_loss()},
+        {"one", rank == 0 ? std::shared_ptr<data::BatchSource>(part(0, 13)) : no_samples(), top_1_and_loss()}};
     PretendTrainer trainer;
     trainer.add(std::make_shared<InferenceRunner>(own.evaluator(), sets,
                                                   InferenceOptions{.ranks = ranks[static_cast<size_t>(rank)].get()}));
@@ -157,7 +166,7 @@ TEST(InferenceRunner, RefusesSetsThatCannotBe) {
               HasSubstr("two metrics give 'loss'"));
   PretendTrainer trainer;
   trainer.add(std::make_shared<InferenceRunner>(model.evaluator(),
-                                                std::vector<InferenceSet>{{"val", once(0), top_1_and_loss()}}));
+                                                std::vector<InferenceSet>{{"val", no_samples(), top_1_and_loss()}}));
   EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }),
               HasSubstr("callback 'inference_val', trigger_epoch: validation set 'val'"));
 }

@@ -126,16 +126,16 @@ void check_tensor(const std::string& what, const at::Tensor& values) {
 
 void CheckNumerics::after_step(Trainer&, const StepView& view) {
   for (size_t i = 0; i < view.replicas.size(); ++i) {
-    for (const auto& [name, loss] : view.replicas[i].losses)
-      check_tensor(fmt::format("{} of replica {}", name, i), loss);
+    for (const auto& [name, loss] : view.replicas[i].losses) {
+      check_tensor(fmt::format("loss '{}' of replica {}", name, i), loss);
+    }
   }
 }
 
 void CheckNumerics::trigger(Trainer&) {
   if (parameters_ == nullptr) return;
   for (const nn::Segment& segment : parameters_->segments()) {
-    check_tensor(fmt::format("parameter '{}'", segment.spec.name),
-                 parameters_->value(segment.id));
+    check_tensor(fmt::format("parameter '{}'", segment.spec.name), parameters_->value(segment.id));
   }
   for (size_t i = 0; i < parameters_->buffer_count(); ++i) {
     const auto index = static_cast<int>(i);

@@ -109,7 +109,7 @@ TEST(CheckNumerics, EndsATrainingWhoseLossIsNotFinite) {
   };
   EXPECT_EQ(message(2), "no error");
   EXPECT_EQ(message(std::numeric_limits<double>::quiet_NaN()),
-            "loss of replica 1 is not finite: epoch 1, step 4: callback 'check_numerics', after_step: got NaN");
+            "loss 'cost' of replica 1 is not finite: epoch 1, step 4: callback 'check_numerics', after_step: got NaN");
   EXPECT_THAT(message(-std::numeric_limits<double>::infinity()), HasSubstr("got inf"));
 }
 

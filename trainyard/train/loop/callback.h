@@ -65,7 +65,8 @@ struct ReplicaView {
   // Return the first of them; an undefined tensor where there is none.
   at::Tensor output() const { return outputs.empty() ? at::Tensor() : outputs.begin()->tensor; }
   at::Tensor loss() const { return losses.empty() ? at::Tensor() : losses.begin()->tensor; }
-  // Returns the reduced gradient of a parameter, without the loss scale, in its shape. Throws kNotFound.
+  // Returns the reduced gradient of a parameter, without the loss scale, in its shape; of several costs that of the
+  // last. The regularization's part is in it where the training has a hook update_pre. Throws kNotFound.
   at::Tensor gradient(std::string_view parameter) const;
 };
 

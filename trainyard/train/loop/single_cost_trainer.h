@@ -1,6 +1,6 @@
-// Trains towers (train/tower/tower.h) for one cost: replicas on threads, micro-steps, a VariableUpdate between them.
-// One device, many devices and many processes differ only in the VariableUpdate (docs/design/architecture.md draws a
-// step). A step is, for each micro-step:
+// Trains towers (train/tower/tower.h) for one cost, or for several that take turns: replicas on threads, micro-steps, a
+// VariableUpdate between them. One device, many devices and many processes differ only in the VariableUpdate
+// (docs/design/architecture.md draws a step). A step is, for each micro-step of a cost:
 //
 //   next batches -> [input_pre] -> tower: forward, losses -> backward
 //
