@@ -27,7 +27,9 @@ TEST(NamedTensors, SaysWhichNamesThereAre) {
 }
 
 TEST(NamedTensors, RefusesTwoOfOneNameAndNoName) {
-  EXPECT_EQ(message_of([] { NamedTensors({{"a", at::zeros({1})}, {"a", at::zeros({1})}}); }),
+  EXPECT_EQ(message_of([] {
+              NamedTensors({{"a", at::zeros({1})}, {"a", at::zeros({1})}});
+            }),
             "two tensors are named 'a'");
   EXPECT_EQ(message_of([] { NamedTensors().set("", at::zeros({1})); }), "a tensor without a name cannot be kept");
 }

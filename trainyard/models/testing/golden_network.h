@@ -124,7 +124,8 @@ struct Rig {
     training = nn::make_executor("reference", without_randomness(graph),
                                  {.dtype = at::kDouble, .parameters = &set, .gradients = &sink});
     set.allocate();
-    evaluation = nn::make_executor("reference", nn::main_output_graph(graph), {.mode = nn::Mode::kInference, .parameters = &set});
+    evaluation = nn::make_executor("reference", nn::main_output_graph(graph),
+                                   {.mode = nn::Mode::kInference, .parameters = &set});
     for (const nn::Segment& segment : set.segments()) {
       set_start(set.value(segment.id), segment.spec.name);
     }
