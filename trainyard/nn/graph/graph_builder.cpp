@@ -54,16 +54,18 @@ void GraphBuilder::add_input(std::string node, std::string name, Shape shape) {
 }
 
 GraphBuilder::Value GraphBuilder::input(std::string name, Shape shape) {
-  add_input(name, name, std::move(shape));
+  std::string node = name;
+  add_input(std::move(node), std::move(name), std::move(shape));
   return {graph_.nodes.back().id};
 }
 
 GraphBuilder::Value GraphBuilder::append(std::string name, Op op, const std::vector<Value>& inputs) {
   check_name(name);
-  Node node{.id = static_cast<int>(graph_.nodes.size()), .name = name, .op = std::move(op)};
+  Node node{.id = static_cast<int>(graph_.nodes.size()), .name = std::move(name), .op = std::move(op)};
   std::vector<Shape> shapes;
   for (Value input : inputs) {
-    if (input.id < 0 || input.id >= node.id) throw node_error(graph_, name, "an input is not a value of this builder");
+    if (input.id < 0 || input.id >= node.id)
+      throw node_error(graph_, node.name, "an input is not a value of this builder");
     node.inputs.push_back(input.id);
     shapes.push_back(graph_.nodes[static_cast<size_t>(input.id)].shape);
   }

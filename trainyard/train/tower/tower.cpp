@@ -19,7 +19,7 @@ core::RandomStream TowerInput::stream(std::string_view name) const {
 }
 
 at::Tensor TowerInput::normals(at::IntArrayRef sizes, std::string_view name) const {
-  const at::Tensor numbers = at::empty(sizes, at::kFloat);
+  at::Tensor numbers = at::empty(sizes, at::kFloat);
   stream(name).normals(numbers.mutable_data_ptr<float>(), numbers.numel());
   return numbers;
 }
