@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/sources/source_around.h"
 
 namespace trainyard::data {
 namespace {
@@ -23,32 +24,22 @@ bool has_shape(const at::Tensor& tensor, const std::vector<int64_t>& shape) {
   return true;
 }
 
-class CheckedSource : public BatchSource {
+class CheckedSource : public SourceAround {
  public:
   CheckedSource(std::shared_ptr<BatchSource> source, BatchForm form, std::string name)
-      : source_(std::move(source)), form_(std::move(form)), name_(std::move(name)) {
-    if (!source_) throw core::Error(core::ErrorCode::kInvalidArgument, "there is no source to check");
+      : SourceAround(std::move(source)), form_(std::move(form)), name_(std::move(name)) {
+    if (this->source() == nullptr) throw core::Error(core::ErrorCode::kInvalidArgument, "there is no source to check");
   }
 
-  int64_t batch_size() const override { return source_->batch_size(); }
-  int replicas() const override { return source_->replicas(); }
   std::vector<Batch> next() override {
-    std::vector<Batch> batches = source_->next();
+    std::vector<Batch> batches = source()->next();
     for (size_t r = 0; r < batches.size(); ++r) {
       if (!batches[r].tensors.empty()) check_batch(batches[r], form_, fmt::format("source '{}', replica {}", name_, r));
     }
     return batches;
   }
-  double waited_seconds() const override { return source_->waited_seconds(); }
-  void stop() override { source_->stop(); }
-  Position position() const override { return source_->position(); }
-  void seek(Position position) override { source_->seek(position); }
-  int64_t bad_samples() const override { return source_->bad_samples(); }
-  void save(core::StateWriter& writer) const override { source_->save(writer); }
-  void load(const core::StateReader& reader) override { source_->load(reader); }
 
  private:
-  std::shared_ptr<BatchSource> source_;
   BatchForm form_;
   std::string name_;
 };

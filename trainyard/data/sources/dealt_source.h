@@ -5,37 +5,27 @@
 //   source.next();  // two batches of 4
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/sources/source_around.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-class DealtSource : public BatchSource {
+class DealtSource : public SourceAround {
  public:
   // `source` has one replica. One that ends begins again, with its next epoch. Throws kInvalidArgument.
   DealtSource(std::shared_ptr<BatchSource> source, int replicas);
 
-  int64_t batch_size() const override { return source_->batch_size(); }
   int replicas() const override { return replicas_; }
   // Throws kInvalidArgument, beside what the source throws, where it has no batch at the beginning of an epoch.
   std::vector<Batch> next() override;
-  double waited_seconds() const override { return source_->waited_seconds(); }
-  void stop() override { source_->stop(); }
-  Position position() const override { return source_->position(); }
-  void seek(Position position) override { source_->seek(position); }
-  int64_t bad_samples() const override { return source_->bad_samples(); }
-  void save(core::StateWriter& writer) const override { source_->save(writer); }
-  void load(const core::StateReader& reader) override { source_->load(reader); }
 
  private:
   Batch next_batch();
 
-  std::shared_ptr<BatchSource> source_;
   int replicas_;
 };
 

@@ -92,7 +92,8 @@ struct StepInput {
   const core::NamedTensors& gradients;  // as update_pre got them
   core::Stateful& ckpt;
   CheckpointManager& manager;
-  // Of this replica's model and loss, by name. Each replica has a copy: who changes one changes all alike.
+  // The parameters of this replica's model and loss, by name. Each replica has a copy of its own: a callback that
+  // changes a value must make the same change on every replica.
   nn::ParameterSet& parameters;
   train::SingleCostTrainer& trainer;  // set_trainable(), stop(), last_base_loss(), inference_tower(), monitors()
 };

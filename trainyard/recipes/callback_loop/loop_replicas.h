@@ -42,7 +42,7 @@ class LoopReplicas {
   struct Replica {
     Model model;
     Loss loss_function;
-    // Of the step that runs, or that has run last until end_step().
+    // What the running step has. It stays after the step, until end_step().
     double lr = 0;
     core::NamedTensors batch;
     Tensors output;

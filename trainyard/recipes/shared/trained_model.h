@@ -44,8 +44,9 @@ struct TrainedModelOptions {
   // both.
   std::string model, dataset;
   int64_t num_classes = 0;  // of weights; 0: the data set's
-  // Of the images; 0: of those that the model was trained on, else the model's own. Position embeddings are
-  // interpolated for another size, all other weights must have the shapes that the model then has.
+  // Height and width of the images. 0 means the size that the model was trained with, or the model's own where nothing
+  // tells that. Position embeddings are interpolated for another size; all other weights must have the shapes that the
+  // model then has.
   nn::Size2d image_size = 0;
   // Where the newest checkpoint of a train directory is damaged; not kSetAside.
   train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
