@@ -289,14 +289,16 @@ void SingleCostTrainer::Replicas::observe(const Replica& replica, nn::NodeObserv
 
 void SingleCostTrainer::Replicas::prepare(const std::vector<data::Batch>& batches) {
   nn::KernelChoices& choices = *options_.kernels.choices;
-  std::vector<std::optional<nn::ExecutorMemory>> executors(replicas_.size());
+  std::vector<std::optional<nn::ExecutorMemory>> executors;  // of all replicas, which compile one after the other
   const auto compile = [&](int r) {
     const std::shared_ptr<void> on_device = use(r);
     const at::AutoGradMode with_gradients(true);  // as for the forward that follows
     const auto place = static_cast<size_t>(r);
-    for (const TowerContext::Graph& graph : replicas_[place].tower->graphs()) {
-      if (graph.runs_whole_batch) executors[place] = graph.executor->prepare(batches[place].samples());
+    const std::vector<TowerContext::Graph>& graphs = replicas_[place].tower->graphs();
+    for (const TowerContext::Graph& graph : graphs) {
+      executors.push_back(graph.runs_whole_batch ? graph.executor->prepare(batches[place].samples()) : std::nullopt);
     }
+    if (graphs.empty()) executors.emplace_back();  // nobody knows what such a tower takes
   };
   const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
   // One replica after the other: the first one measures, on cores that nobody else uses.
@@ -320,8 +322,8 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
   for (int r = 0; r < options_.replicas; ++r) {
     const nn::ParameterSet& set = update_->parameters(r);
     memory.add(set, r > 0 && set.values().const_data_ptr() == first_values);
-    memory.add(executors[static_cast<size_t>(r)]);
   }
+  for (const std::optional<nn::ExecutorMemory>& executor : executors) memory.add(executor);
   const int64_t on_host = on_cpu() ? memory.parameters + memory.gradients + memory.optimizer : 0;
   memory.program = std::max<int64_t>(0, resident_bytes() - on_host);
   return memory;

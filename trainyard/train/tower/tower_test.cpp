@@ -160,6 +160,31 @@ TEST(Tower, MayRunAGraphMoreThanOnceInAStep) {
   EXPECT_LT(trained(whole, 5).sub(trained(halves, 5)).abs().max().item<float>(), 1e-6F);
 }
 
+TEST(Tower, TheMemoryOfAllItsGraphsIsCounted) {
+  const auto activations = [](int graphs) {
+    const TowerFunction tower = [graphs](TowerContext& context) -> TowerStep {
+      std::vector<nn::Executor*> nets;
+      for (int g = 0; g < graphs; ++g) {
+        nets.push_back(&context.graph(tiny_graph(), {.prefix = std::to_string(g) + "/", .runs_whole_batch = true}));
+      }
+      return [nets](const TowerInput& in) -> TowerOutput {
+        at::Tensor cost;
+        for (nn::Executor* const net : nets) {
+          const at::Tensor loss =
+              nn::softmax_cross_entropy(net->forward(in.batch["images"], in.random), in.batch["labels"]);
+          cost = cost.defined() ? cost.add(loss) : loss;
+        }
+        return {.losses = {{"cost", cost}}};
+      };
+    };
+    SingleCostTrainer trainer(tower_options(tower), tiny_source(80, 8));
+    trainer.train({.steps_per_epoch = 1});
+    return trainer.memory()->executor->activations;
+  };
+  EXPECT_GT(activations(1), 0);
+  EXPECT_EQ(activations(2), 2 * activations(1));
+}
+
 // The same weights see images of another size on each device.
 TEST(Tower, MayHaveAnotherImageShapeThanTheNext) {
   const TowerFunction tower = [](TowerContext& context) -> TowerStep {
