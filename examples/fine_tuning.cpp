@@ -12,7 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 

@@ -15,7 +15,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/nn/graph/foreign_module.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 
 namespace {

@@ -11,7 +11,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/recipes/trainers/trainers.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 

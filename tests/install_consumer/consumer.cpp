@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 
 namespace {

@@ -17,7 +17,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {

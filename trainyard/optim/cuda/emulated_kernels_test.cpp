@@ -16,8 +16,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/optim/optimizer.h"
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/step/device_kernels.h"
 
 namespace trainyard::optim::cuda {

@@ -7,15 +7,16 @@
 
 #include <cuda_runtime_api.h>
 
+#include "trainyard/optim/scaling/loss_scale_rule.h"
 #include "trainyard/optim/step/formulas.h"
-#include "trainyard/optim/step/loss_scale_rule.h"
 #include "trainyard/optim/step/segment_part.h"
 
 namespace trainyard::optim::cuda {
 
 inline constexpr size_t kMostSlots = 4;
 
-// One step of an optimizer over a whole parameter set (optim/flat_update.h); all on the device, float or double.
+// One step of an optimizer over a whole parameter set (optim/optimizers/flat_update.h); all on the device, float or
+// double.
 struct FlatUpdate {
   bool is_double = false;
   void* values = nullptr;

@@ -6,9 +6,9 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/testing/gpu.h"
-#include "trainyard/optim/loss_scaler.h"
-#include "trainyard/optim/optimizer.h"
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 
 namespace trainyard::optim {
 namespace {

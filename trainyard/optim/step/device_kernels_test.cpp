@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/loss_scaler.h"
-#include "trainyard/optim/optimizer.h"
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 
 namespace trainyard::optim {
 namespace {

@@ -23,7 +23,7 @@
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {

@@ -25,7 +25,7 @@
 #include "trainyard/core/base/named_tensors.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/pipeline/batch_source.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/recipes/callback_loop/checkpoint_manager.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/tower/tower.h"

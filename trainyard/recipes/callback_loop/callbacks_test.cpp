@@ -11,7 +11,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/recipes/callback_loop/callback_loop.h"
 
 namespace trainyard::recipes::callback_loop {

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/recipes/callback_loop/callbacks.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 

@@ -13,7 +13,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
-#include "trainyard/optim/loss_scaler.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/train/loop/run_devices.h"
 
 TRAINYARD_EXPORT_BEGIN

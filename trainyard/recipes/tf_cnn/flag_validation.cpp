@@ -7,7 +7,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/parallel/exchange/all_reduce_spec.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
 #include "trainyard/recipes/shared/flag_ranges.h"

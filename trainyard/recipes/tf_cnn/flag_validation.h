@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/train/loop/step_plan.h"
 
 TRAINYARD_EXPORT_BEGIN

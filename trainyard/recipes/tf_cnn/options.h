@@ -19,7 +19,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/ops.h"
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
 #include "trainyard/recipes/shared/run_directory.h"

@@ -1,6 +1,6 @@
 #include "trainyard/recipes/tf_cnn/schedule.h"
 
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 
 namespace trainyard::recipes {
 namespace {

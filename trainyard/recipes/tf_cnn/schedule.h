@@ -2,7 +2,7 @@
 #pragma once
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/loop/step_plan.h"
 

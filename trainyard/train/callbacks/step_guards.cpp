@@ -10,7 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/optim/finite.h"
+#include "trainyard/optim/step/finite.h"
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/optim/loss_scaler.h"
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/step_state.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/profile/step_recorder.h"

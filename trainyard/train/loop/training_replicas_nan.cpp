@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
-#include "trainyard/optim/finite.h"
+#include "trainyard/optim/step/finite.h"
 #include "trainyard/train/loop/training_replicas.h"
 #include "trainyard/train/step/error_context.h"
 #include "trainyard/train/step/foreign_random.h"

@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/optim/finite.h"
+#include "trainyard/optim/step/finite.h"
 
 namespace trainyard::train {
 

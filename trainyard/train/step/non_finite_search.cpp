@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/optim/finite.h"
+#include "trainyard/optim/step/finite.h"
 
 namespace trainyard::train {
 

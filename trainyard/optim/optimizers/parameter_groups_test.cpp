@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/optimizer.h"
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {

@@ -1,5 +1,5 @@
 // apply() after complete_gradients() against apply() alone, and the complete gradients against their definition.
-#include "trainyard/optim/complete_gradients.h"
+#include "trainyard/optim/optimizers/complete_gradients.h"
 
 #include <limits>
 #include <memory>
@@ -11,7 +11,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {

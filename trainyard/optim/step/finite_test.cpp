@@ -1,4 +1,4 @@
-#include "trainyard/optim/finite.h"
+#include "trainyard/optim/step/finite.h"
 
 #include <limits>
 

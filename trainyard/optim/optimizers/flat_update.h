@@ -20,8 +20,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/optim/complete_gradients.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/complete_gradients.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/device_kernels.h"
 
 TRAINYARD_EXPORT_BEGIN

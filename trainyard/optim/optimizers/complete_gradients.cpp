@@ -1,11 +1,11 @@
-#include "trainyard/optim/complete_gradients.h"
+#include "trainyard/optim/optimizers/complete_gradients.h"
 
 #include <cstdint>
 
 #include <ATen/TensorOperators.h>
 
-#include "trainyard/optim/flat_update.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 
 namespace trainyard::optim {
 namespace {

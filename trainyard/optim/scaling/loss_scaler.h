@@ -11,8 +11,8 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
+#include "trainyard/optim/scaling/loss_scale_rule.h"
 #include "trainyard/optim/step/device_kernels.h"
-#include "trainyard/optim/step/loss_scale_rule.h"
 #include "trainyard/optim/step/step_state.h"
 
 TRAINYARD_EXPORT_BEGIN

@@ -1,4 +1,4 @@
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 
 #include <algorithm>
 #include <map>
@@ -9,7 +9,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
-#include "trainyard/optim/complete_gradients.h"
+#include "trainyard/optim/optimizers/complete_gradients.h"
 
 namespace trainyard::optim {
 

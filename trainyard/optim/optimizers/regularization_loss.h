@@ -13,7 +13,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/segment_parts.h"
 

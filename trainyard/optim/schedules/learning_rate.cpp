@@ -1,4 +1,4 @@
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 
 #include <algorithm>
 #include <charconv>

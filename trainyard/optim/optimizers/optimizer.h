@@ -32,7 +32,7 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/optimizer_options.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/segment_parts.h"
 #include "trainyard/optim/step/step_state.h"

@@ -1,4 +1,4 @@
-#include "trainyard/optim/loss_scaler.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 
 #include <limits>
 

@@ -15,7 +15,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "trainyard/optim/flat_update.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 
 namespace trainyard::optim {
 namespace {

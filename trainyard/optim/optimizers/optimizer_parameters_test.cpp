@@ -10,8 +10,8 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/optim/optimizer.h"
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {

@@ -1,5 +1,5 @@
 // Optimizers against their definition in double precision, element by element, and against closed forms.
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 
 #include <cmath>
 #include <complex>
@@ -14,7 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/random/random.h"
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
 
 namespace trainyard::optim {
 namespace {

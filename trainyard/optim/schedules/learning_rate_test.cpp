@@ -1,5 +1,5 @@
 // Against the values of tf_cnn_benchmarks' own tests (ImageNet: 1,281,167 images), and closed forms.
-#include "trainyard/optim/learning_rate.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 
 #include <cmath>
 #include <string>

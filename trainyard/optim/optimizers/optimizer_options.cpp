@@ -1,4 +1,4 @@
-#include "trainyard/optim/optimizer_options.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
 
 #include <cmath>
 #include <set>

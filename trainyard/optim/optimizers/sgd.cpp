@@ -1,6 +1,6 @@
 // Stochastic gradient descent without state.
-#include "trainyard/optim/flat_update.h"
-#include "trainyard/optim/optimizer.h"
+#include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/formulas.h"
 
 namespace trainyard::optim {

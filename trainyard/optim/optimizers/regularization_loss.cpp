@@ -1,4 +1,4 @@
-#include "trainyard/optim/regularization_loss.h"
+#include "trainyard/optim/optimizers/regularization_loss.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "trainyard/optim/loss_scaler.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 
 #include <cmath>
 
@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/optim/finite.h"
+#include "trainyard/optim/step/finite.h"
 
 namespace trainyard::optim {
 
