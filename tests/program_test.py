@@ -20,7 +20,9 @@ import termios
 import threading
 import unittest
 
+os.environ["KERAS_BACKEND"] = "jax"
 import h5py
+import keras
 import numpy
 import onnx
 import onnxruntime
@@ -202,8 +204,8 @@ class Program(unittest.TestCase):
         predicted = run("predict", model, f"--input={self.root / 'images.npy'}", f"--output={self.root / 'logits.npy'}")
         self.assertEqual(predicted.returncode, 0, predicted.stderr)
         expected = numpy.load(self.root / "logits.npy")
-        for form in ("onnx", "h5"):
-            done = run("export", model, f"--format={form.replace('h5', 'hdf5')}", f"--output={self.root}/model.{form}")
+        for form, file in (("onnx", "model.onnx"), ("hdf5", "model.h5"), ("keras", "whole.h5")):
+            done = run("export", model, f"--format={form}", f"--output={self.root / file}")
             self.assertEqual(done.returncode, 0, done.stderr)
 
         onnx.checker.check_model(str(self.root / "model.onnx"), full_check=True)
@@ -211,6 +213,11 @@ class Program(unittest.TestCase):
         for batch in (1, 3):
             (logits,) = session.run(["logits"], {"input": images[:batch]})
             self.assertLess(numpy.abs(logits - expected[:batch]).max(), 1e-5 * numpy.abs(expected).max())
+
+        whole = keras.models.load_model(self.root / "whole.h5", compile=False)
+        logits = whole(images.transpose(0, 2, 3, 1))
+        self.assertLess(numpy.abs(logits - expected).max(), 1e-5 * numpy.abs(expected).max())
+        whole.load_weights(self.root / "whole.h5")
 
         # As Keras reads it: layers and their weights by the attributes that name them.
         with h5py.File(self.root / "model.h5") as file:

@@ -3,10 +3,12 @@
 
 Needs Keras 3 with TensorFlow and h5py. Each model named keras/NAME gets random weights and statistics; the file goes into
 keras.applications by load_weights(), by order and by name, and Keras' logits are compared with `trainyard predict`. Two
-networks under other names that Keras has, too, go in by order alone; every other model's file is opened with h5py. Ends
-with 1 when logits differ by more than 1e-4 of the largest.
+networks under other names that Keras has, too, go in by order alone; every other model's file is opened with h5py. Then
+keras.models.load_model() opens what --format=keras writes of each model, and its logits are compared; models that it
+refuses are named. Ends with 1 when logits differ by more than 1e-4 of the largest.
 """
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -38,6 +40,16 @@ def count_numbers(path):
                    for weight in names(file[layer], "weight_names"))
 
 
+def whole_model(program, model, dataset, weights, output):
+    """Keras' model of what --format=keras writes, or what the program says when it refuses."""
+    done = subprocess.run([program, "export", f"--model={model}", f"--data_name={dataset}", f"--weights={weights}",
+                           "--format=keras", f"--output={output}"], capture_output=True, text=True)
+    if done.returncode != 0:
+        return None, done.stderr.splitlines()[0]
+    keras.backend.clear_session()
+    return keras.models.load_model(output, compile=False), ""
+
+
 def main(build, wanted):
     program = os.path.join(build, "trainyard")
     worst = 0
@@ -47,15 +59,22 @@ def main(build, wanted):
             random_weights.write(build, model, dataset, path("w.safetensors"))
             random_weights.run(program, "export", model, dataset, path("w.safetensors"), "--format=hdf5",
                                f"--output={path('w.h5')}")
-            application = APPLICATIONS.get(model) or SAME_ELSEWHERE.get(model)
-            if application is None:
-                print(f"{model:26} {dataset:9} {count_numbers(path('w.h5'))} numbers", flush=True)
-                continue
             x = random_weights.images(size)
             np.save(path("x.npy"), x)
             random_weights.run(program, "predict", model, dataset, path("w.safetensors"), f"--input={path('x.npy')}",
                                f"--output={path('y.npy')}")
             expected = np.load(path("y.npy"))
+            network, refusal = whole_model(program, model, dataset, path("w.safetensors"), path("whole.h5"))
+            if network is None:
+                print(f"{model:26} {dataset:9} whole: {refusal}", flush=True)
+            else:
+                error = random_weights.error(network(x.transpose(0, 2, 3, 1)).numpy(), expected)
+                print(f"{model:26} {dataset:9} whole error {error:.1e} of the largest logit", flush=True)
+                worst = max(worst, error) if error == error else float("inf")
+            application = APPLICATIONS.get(model) or SAME_ELSEWHERE.get(model)
+            if application is None:
+                print(f"{model:26} {dataset:9} {count_numbers(path('w.h5'))} numbers", flush=True)
+                continue
             for by_name in (False, True) if model in APPLICATIONS else (False,):
                 keras.backend.clear_session()  # numbers layers without a name anew
                 network = getattr(keras.applications, application)(weights=None, classifier_activation=None)

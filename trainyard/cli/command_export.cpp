@@ -8,6 +8,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/formats/tensors/onnx.h"
+#include "trainyard/nn/export/keras_model.h"
 #include "trainyard/nn/export/keras_weights.h"
 #include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/recipes/shared/model_metadata.h"
@@ -23,7 +24,8 @@ std::string read_output(const core::FlagValues& values) {
                       {.problem = "--output is missing", .remedy = "name the file to write: --output=FILE"});
   }
   require_no_folder("output", output);
-  if (values.text("format") == "hdf5" && output.ends_with(".weights.h5")) {
+  const std::string format = values.text("format");
+  if ((format == "hdf5" || format == "keras") && output.ends_with(".weights.h5")) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "Keras reads files of this name in another layout",
                                                           .where = "--output",
                                                           .expected = "a name that ends in .h5, but not in .weights.h5",
@@ -40,6 +42,8 @@ void write(const std::string& format, const std::string& output, const recipes::
     formats::write_onnx(output, model);
   } else if (format == "hdf5") {
     formats::write_hdf5(output, nn::to_keras(graph, *trained.parameters));
+  } else if (format == "keras") {
+    formats::write_hdf5(output, nn::to_keras_model(graph, *trained.parameters));
   } else {
     train::save_weights(output, *trained.parameters, recipes::metadata_of(trained));
   }
@@ -51,9 +55,9 @@ int run_export(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_trained_model_flags(table);
   table
-      .choice("format", "safetensors", {"safetensors", "onnx", "hdf5"},
-              "what is written: the weights as safetensors, the network with its weights as ONNX, or the weights as "
-              "Keras reads them from HDF5")
+      .choice("format", "safetensors", {"safetensors", "onnx", "hdf5", "keras"},
+              "what is written: the weights as safetensors, the network with its weights as ONNX, the weights as "
+              "Keras' load_weights reads them from HDF5, or the network with its weights as Keras' load_model does")
       .group("Output");
   table.text("output", std::nullopt, "the file to write").group("Output");
   const auto parsed =

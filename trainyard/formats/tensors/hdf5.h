@@ -1,13 +1,15 @@
-// HDF5 files: groups, datasets of float32 and attributes of text, by libhdf5. Written only. A library that was built
-// without it (TRAINYARD_HDF5) throws kUnsupported and names the package.
+// HDF5 files: groups, datasets of float32 and attributes of text, by libhdf5. A library that was built without it
+// (TRAINYARD_HDF5) throws kUnsupported and names the package.
 //
 //   Hdf5Group root{.attributes = {{"backend", "tensorflow"}}};
 //   root.groups.push_back({.name = "fc", .datasets = {{"kernel", {2, 3}, [] { return std::vector<float>(6); }}}});
 //   write_hdf5("weights.h5", root);
+//   Hdf5File("weights.h5").read("/fc/kernel").values;
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -19,7 +21,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
-// One text, or an array of texts: of fixed length, as NumPy's bytes are stored.
+// One text, or an array of texts: of fixed length, as NumPy's bytes are stored. One text of more than 60,000 bytes has
+// HDF5's variable length instead, as h5py's str.
 using Hdf5Attribute = std::variant<std::string, std::vector<std::string>>;
 
 struct Hdf5Dataset {
@@ -37,11 +40,42 @@ struct Hdf5Group {
 
 // Returns the content of the file. The same tree gives the same bytes. Any thread may call it, but only one at a time,
 // because libhdf5 has state of its own. Throws kInvalidArgument for numbers that do not fit their shape, and kInternal
-// with libhdf5's message for what it refuses: names that come twice, attributes of more than 64 KiB.
+// with libhdf5's message for what it refuses: names that come twice, arrays of texts of more than 64 KiB.
 std::string encode_hdf5(const Hdf5Group& root);
 
 // Writes encode_hdf5() into a file, whole or not at all.
 void write_hdf5(const std::string& path, const Hdf5Group& root, core::FileSystem& files = core::local_file_system());
+
+struct Hdf5Floats {
+  std::vector<int64_t> shape;
+  std::vector<float> values;  // in C order
+};
+
+// A file that is open for reading. libhdf5 has state of its own, so calls of all files wait for each other. Paths of
+// groups and datasets begin at the root: "/", "/model_weights/fc". Any thread.
+class Hdf5File {
+ public:
+  // Throws kNotFound for a file that is not there, kCorruptData for one that libhdf5 does not open.
+  explicit Hdf5File(const std::string& path);
+  ~Hdf5File();
+  Hdf5File(const Hdf5File&) = delete;
+  Hdf5File& operator=(const Hdf5File&) = delete;
+
+  const std::string& path() const { return path_; }
+  bool has(const std::string& object) const;
+  // Return an attribute of a group: a text, and an array of texts. Without one of that name they return nothing. Throw
+  // kCorruptData for an attribute of another type, or one that cannot be read.
+  std::optional<std::string> text(const std::string& group, const std::string& attribute) const;
+  std::optional<std::vector<std::string>> texts(const std::string& group, const std::string& attribute) const;
+  // Reads a dataset of numbers, converted to float32. Throws kNotFound when there is none of that name, kCorruptData
+  // for one that cannot be read, that holds no numbers, or that says it is larger than the file can be.
+  Hdf5Floats read(const std::string& dataset) const;
+
+ private:
+  std::optional<std::vector<std::string>> read_texts(const std::string& group, const std::string& attribute) const;
+  std::string path_;
+  int64_t file_ = -1;  // libhdf5's
+};
 
 }  // namespace trainyard::formats
 TRAINYARD_EXPORT_END

@@ -51,6 +51,61 @@ TEST(Hdf5, WritesWhatLibhdf5Reads) {
   H5Fclose(file);
 }
 
+TEST(Hdf5, ReadsWhatItWrote) {
+  const core::TempDir temp;
+  Hdf5Group root = sample();
+  const std::string long_text(70000, 'x');
+  root.attributes.emplace_back("config", long_text);
+  root.groups[0].datasets.push_back(ramp("scalar", {}, 1));
+  root.groups[0].datasets.push_back(ramp("none", {0, 3}, 0));
+  write_hdf5(temp.file("w.h5"), root);
+  const Hdf5File file(temp.file("w.h5"));
+  EXPECT_EQ(file.text("/", "backend"), "tensorflow");
+  EXPECT_EQ(file.text("/", "config"), long_text);
+  EXPECT_EQ(file.text("/", "none"), std::nullopt);
+  EXPECT_EQ(file.texts("/", "layer_names"), (std::vector<std::string>{"fc", "longer"}));
+  EXPECT_TRUE(file.has("/fc/fc/kernel"));
+  EXPECT_FALSE(file.has("/fc/gone/kernel"));
+  EXPECT_FALSE(file.has("/gone"));
+  EXPECT_EQ(file.read("/fc/fc/kernel").shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(file.read("/fc/fc/kernel").values, (std::vector<float>{0, 0.25F, 0.5F, 0.75F, 1, 1.25F}));
+  EXPECT_EQ(file.read("/fc/scalar").values.size(), 1u);
+  EXPECT_EQ(file.read("/fc/none").shape, (std::vector<int64_t>{0, 3}));
+  EXPECT_EQ(core::code_of([&] { file.read("/fc/gone"); }), core::ErrorCode::kNotFound);
+  EXPECT_EQ(core::code_of([&] { file.read("/fc/fc"); }), core::ErrorCode::kCorruptData);
+}
+
+// No prefix of a file crashes, hangs or passes for the whole.
+TEST(Hdf5, RefusesFilesThatAreCutOff) {
+  const core::TempDir temp;
+  const std::string whole = encode_hdf5(sample());
+  for (size_t length = 0; length < whole.size(); length += 61) {
+    core::local_file_system().write_file_atomically(temp.file("cut.h5"), whole.substr(0, length));
+    EXPECT_EQ(core::code_of([&] {
+                const Hdf5File file(temp.file("cut.h5"));
+                file.texts("/", "layer_names");
+                file.read("/fc/fc/kernel");
+              }),
+              core::ErrorCode::kCorruptData)
+        << length;
+  }
+  EXPECT_EQ(core::code_of([&] { const Hdf5File file(temp.file("gone.h5")); }), core::ErrorCode::kNotFound);
+}
+
+// A dataset that was declared and never written may claim any size.
+TEST(Hdf5, RefusesDatasetsLargerThanTheFile) {
+  const core::TempDir temp;
+  const hid_t file = H5Fcreate(temp.file("huge.h5").c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hsize_t extents[2] = {hsize_t{1} << 20, hsize_t{1} << 20};
+  const hid_t space = H5Screate_simple(2, extents, nullptr);
+  H5Dclose(H5Dcreate2(file, "/huge", H5T_IEEE_F32LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  H5Sclose(space);
+  H5Fclose(file);
+  const Hdf5File opened(temp.file("huge.h5"));
+  EXPECT_NE(core::message_of([&] { opened.read("/huge"); }, core::ErrorCode::kCorruptData).find("larger"),
+            std::string::npos);
+}
+
 TEST(Hdf5, RefusesWhatCannotBeStored) {
   Hdf5Group root{.datasets = {ramp("kernel", {2, 3}, 5)}};
   EXPECT_EQ(core::message_of([&] { encode_hdf5(root); }),

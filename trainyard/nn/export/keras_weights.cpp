@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include <ATen/ops/from_blob.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
@@ -132,6 +133,21 @@ void add_names(formats::Hdf5Group& group, const std::string& name, const std::ve
   }
 }
 
+// The inverse of add_names().
+std::vector<std::string> names_in(const formats::Hdf5File& file, const std::string& group, const std::string& name) {
+  if (auto all = file.texts(group, name)) return *std::move(all);
+  std::vector<std::string> joined;
+  for (size_t number = 0;; ++number) {
+    const auto part = file.texts(group, fmt::format("{}{}", name, number));
+    if (!part) return joined;
+    joined.insert(joined.end(), part->begin(), part->end());
+  }
+}
+
+std::string path_in(const std::string& group, const std::string& name) {
+  return group == "/" ? group + name : group + "/" + name;
+}
+
 formats::Hdf5Group layer_group(const Node& node, const Weights& weights) {
   formats::Hdf5Group group{.name = node.name};
   std::vector<std::string> names;
@@ -150,34 +166,45 @@ formats::Hdf5Group layer_group(const Node& node, const Weights& weights) {
 
 }  // namespace
 
-std::vector<int> keras_order(const Graph& graph) {
-  const size_t count = graph.nodes.size();
+std::vector<int> keras_order(const std::vector<std::vector<int>>& inputs, const std::vector<int>& outputs) {
+  const size_t count = inputs.size();
   std::vector<int> depth(count, 0), found(count, -1), order;
   for (size_t id = count; id-- > 0;) {
-    for (const int input : graph.nodes[id].inputs) {
+    for (const int input : inputs[id]) {
       depth[static_cast<size_t>(input)] = std::max(depth[static_cast<size_t>(input)], depth[id] + 1);
     }
   }
-  std::vector<int> stack;
-  for (const GraphOutput& output : graph.outputs) stack.insert(stack.begin(), output.node);
+  std::vector<int> stack(outputs.rbegin(), outputs.rend());
   while (!stack.empty()) {
     const int id = stack.back();
     stack.pop_back();
     if (found[static_cast<size_t>(id)] >= 0) continue;
     found[static_cast<size_t>(id)] = static_cast<int>(order.size());
     order.push_back(id);
-    const std::vector<int>& inputs = graph.nodes[static_cast<size_t>(id)].inputs;
-    stack.insert(stack.end(), inputs.rbegin(), inputs.rend());
+    const std::vector<int>& below = inputs[static_cast<size_t>(id)];
+    stack.insert(stack.end(), below.rbegin(), below.rend());
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](int a, int b) { return depth[static_cast<size_t>(a)] > depth[static_cast<size_t>(b)]; });
   return order;
 }
 
+std::vector<int> keras_order(const Graph& graph) {
+  std::vector<std::vector<int>> inputs;
+  std::vector<int> outputs;
+  for (const Node& node : graph.nodes) inputs.push_back(node.inputs);
+  for (const GraphOutput& output : graph.outputs) outputs.push_back(output.node);
+  return keras_order(inputs, outputs);
+}
+
 formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set) {
+  return to_keras(graph, set, keras_order(graph));
+}
+
+formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes) {
   formats::Hdf5Group root;
   std::vector<std::string> names;
-  for (const int id : keras_order(graph)) {
+  for (const int id : nodes) {
     const Node& node = graph.nodes[static_cast<size_t>(id)];
     const Weights weights = std::visit(KerasForm(graph, node, set), node.op);
     if (weights.empty()) continue;
@@ -189,6 +216,41 @@ formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set) {
   root.attributes.emplace_back("backend", "tensorflow");
   root.attributes.emplace_back("keras_version", "3.0.0");
   return root;
+}
+
+void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& nodes, const formats::Hdf5File& file,
+                const std::string& group) {
+  const auto require = [&](bool good, const std::string& where, const std::string& expected,
+                           const std::string& actual) {
+    if (good) return;
+    throw core::Error(core::ErrorCode::kCorruptData, {.problem = "the weights are not those of the model",
+                                                      .where = fmt::format("{}: {}", file.path(), where),
+                                                      .expected = expected,
+                                                      .actual = actual});
+  };
+  std::vector<std::pair<std::string, std::vector<std::string>>> layers;  // with weights
+  for (const std::string& layer : names_in(file, group, "layer_names")) {
+    std::vector<std::string> names = names_in(file, path_in(group, layer), "weight_names");
+    if (!names.empty()) layers.emplace_back(path_in(group, layer), std::move(names));
+  }
+  require(layers.size() == nodes.size(), group, fmt::format("{} layers with weights", nodes.size()),
+          std::to_string(layers.size()));
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& node = graph.nodes[static_cast<size_t>(nodes[i])];
+    const auto& [layer, names] = layers[i];
+    const Weights weights = std::visit(KerasForm(graph, node, set), node.op);
+    require(weights.size() == names.size(), layer, fmt::format("{} weights of {}", weights.size(), node.name),
+            std::to_string(names.size()));
+    for (size_t w = 0; w < weights.size(); ++w) {
+      const at::Tensor& value = weights[w].value;
+      const Shape shape = weights[w].shape.empty() ? value.sizes().vec() : weights[w].shape;
+      formats::Hdf5Floats read = file.read(path_in(layer, names[w]));
+      require(read.shape == shape, fmt::format("{} for {}", path_in(layer, names[w]), node.name), to_string(shape),
+              to_string(read.shape));
+      value.copy_(at::from_blob(read.values.data(), value.sizes(), at::kFloat));
+    }
+  }
+  set.values_changed();
 }
 
 }  // namespace trainyard::nn

@@ -7,6 +7,7 @@
 // fit a model of Keras that has the same layers; the models named keras/... are those of keras.applications.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
@@ -21,11 +22,20 @@ namespace trainyard::nn {
 // allocated and has what the graph needs. Throws kUnsupported for a foreign module, kNotFound for a set of another
 // graph.
 formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
+// Returns the same, of the nodes with these ids in this order.
+formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes);
+
+// Fills the weights of the nodes with these ids, in this order, from the layers with weights in `group` of the file,
+// the n-th from the n-th, as Keras does. Throws kCorruptData for other counts or shapes.
+void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& nodes, const formats::Hdf5File& file,
+                const std::string& group);
 
 // Returns the ids of all nodes in the order that Keras gives the layers of a functional model: by the longest way to
 // the output, farthest first; those of the same length as a walk from the output finds them, first inputs first
 // (keras/src/ops/function.py, map_graph).
 std::vector<int> keras_order(const Graph& graph);
+// Returns the same for layers whose inputs, by index and smaller than their own, are `inputs`.
+std::vector<int> keras_order(const std::vector<std::vector<int>>& inputs, const std::vector<int>& outputs);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

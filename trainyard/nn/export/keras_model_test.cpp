@@ -1,0 +1,108 @@
+// What to_keras_model() writes; tests/program_test.py opens whole models in Keras.
+#include "trainyard/nn/export/keras_model.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/nn/execution/executor.h"
+
+namespace trainyard::nn {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Value = GraphBuilder::Value;
+
+ParameterSet set_of(const Graph& graph) {
+  ParameterSet set;
+  make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set});
+  set.allocate();
+  set.initialize(1);
+  return set;
+}
+
+// The written model's config.
+nlohmann::json written_config(const Graph& graph, const KerasModelOptions& options = {}) {
+  const ParameterSet set = set_of(graph);
+  const formats::Hdf5Group root = to_keras_model(graph, set, options);
+  for (const auto& [name, value] : root.attributes) {
+    if (name == "model_config") return nlohmann::json::parse(std::get<std::string>(value)).at("config");
+  }
+  return {};
+}
+
+nlohmann::json layer_of(const nlohmann::json& config, const std::string& name) {
+  for (const nlohmann::json& layer : config.at("layers")) {
+    if (layer.at("name") == name) return layer;
+  }
+  return {};
+}
+
+TEST(KerasModel, PaddingIsSameWhereTensorFlowsIsAndALayerElsewhere) {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "padded"});
+  Value x = b.convolution("odd", b.input(), {.out_channels = 4, .kernel = 3, .padding = Padding::all(1)});
+  x = b.activation("relu", x);
+  x = b.convolution("strided", x, {.out_channels = 4, .kernel = 3, .stride = 2, .padding = Padding::all(1)});
+  const nlohmann::json config = written_config(b.build(b.global_average_pool("pool", x)), {.softmax = true});
+  EXPECT_EQ(layer_of(config, "odd")["config"]["padding"], "same");
+  EXPECT_EQ(layer_of(config, "strided")["config"]["padding"], "valid");
+  EXPECT_EQ(layer_of(config, "strided_pad")["config"]["padding"], nlohmann::json::parse("[[1, 1], [1, 1]]"));
+  EXPECT_EQ(layer_of(config, "strided")["inbound_nodes"], nlohmann::json::parse(R"([[["strided_pad", 0, 0, {}]]])"));
+  EXPECT_EQ(config["output_layers"], nlohmann::json::parse(R"(["softmax", 0, 0])"));
+  EXPECT_EQ(layer_of(config, "input")["config"]["batch_input_shape"], nlohmann::json::parse("[null, 8, 8, 3]"));
+}
+
+// A layer of padding makes its branch longer, which moves the layers behind it in Keras' order.
+TEST(KerasModel, WeightsStandInTheOrderOfItsOwnLayers) {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "branches"});
+  const Convolution halved{.out_channels = 4, .kernel = 2, .stride = 2};
+  const Padding before{.top = 2, .left = 2};
+  const Value left = b.convolution("left2", b.convolution("left1", b.input(), halved), {.out_channels = 4});
+  const Value right = b.convolution("right2", b.convolution("right1", b.input(), halved),
+                                    {.out_channels = 4, .kernel = 3, .padding = before});
+  const Graph graph = b.build(b.global_average_pool("pool", b.add("add", {left, right})));
+  const ParameterSet set = set_of(graph);
+  const formats::Hdf5Group root = to_keras_model(graph, set);
+  ASSERT_EQ(root.groups.size(), 1u);
+  EXPECT_EQ(root.groups[0].name, "model_weights");
+  std::vector<std::string> names;
+  for (const formats::Hdf5Group& layer : root.groups[0].groups) names.push_back(layer.name);
+  EXPECT_THAT(names, ElementsAre("right1", "left1", "left2", "right2"));
+}
+
+TEST(KerasModel, AMaximumOfNumbersFromZeroUpIsPaddedByALayer) {
+  GraphBuilder b({.image = {4, 6, 6}, .name = "padded"});
+  const Value x =
+      b.max_pool("max", b.activation("relu", b.input()), {.kernel = 3, .stride = 2, .padding = Padding::all(1)});
+  const nlohmann::json config = written_config(b.build(b.global_average_pool("pool", x)));
+  EXPECT_EQ(layer_of(config, "max")["inbound_nodes"][0][0][0], "max_pad");
+  // The last row and column of padding are beyond the windows.
+  EXPECT_EQ(layer_of(config, "max_pad")["config"]["padding"], nlohmann::json::parse("[[1, 0], [1, 0]]"));
+}
+
+TEST(KerasModel, WhatHasNoCounterpartIsRefusedByName) {
+  const auto message = [](const auto& make) {
+    GraphBuilder b({.image = {4, 6, 6}, .name = "odd"});
+    const Graph graph = b.build(b.global_average_pool("pool", make(b)));
+    const ParameterSet set = set_of(graph);
+    return core::message_of([&] { to_keras_model(graph, set); }, core::ErrorCode::kUnsupported);
+  };
+  EXPECT_THAT(message([](GraphBuilder& b) { return b.local_response_norm("lrn", b.input(), {}); }), HasSubstr("lrn"));
+  // A maximum at the border of numbers that may all be negative.
+  EXPECT_THAT(message([](GraphBuilder& b) {
+                return b.max_pool("max", b.input(), {.kernel = 3, .stride = 2, .padding = Padding::all(1)});
+              }),
+              HasSubstr("max"));
+  EXPECT_THAT(message([](GraphBuilder& b) {
+                return b.average_pool("mean", b.input(), {.kernel = 3, .stride = 2, .padding = Padding::all(1)});
+              }),
+              HasSubstr("mean"));
+}
+
+}  // namespace
+}  // namespace trainyard::nn

@@ -1,0 +1,37 @@
+// Whole models of Keras from HDF5, as keras.Model.save("F.h5") and to_keras_model() (nn/export/keras_model.h) write
+// them:
+//
+//   const formats::Hdf5File file("resnet50.h5");
+//   const KerasModel model = read_keras_model(file);
+//   auto executor = make_executor("auto", model.graph, {.mode = Mode::kInference, .parameters = &set});
+//   set.allocate();
+//   load_keras_weights(file, model, set);
+#pragma once
+
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/formats/tensors/hdf5.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
+
+struct KerasModel {
+  Graph graph;             // images [C, H, W]; gives logits where `softmax` is set. Nodes have the layers' names
+  bool softmax = false;    // the model of the file gives probabilities
+  std::vector<int> nodes;  // those that have weights, in the order in which the file has them
+};
+
+// Reads the network: functional models of one input and one output, of layers that graphs have (docs/formats/hdf5.md).
+// Throws kCorruptData for a file that holds no model, or a damaged one, and kUnsupported, which names the layer, for
+// what graphs do not have.
+KerasModel read_keras_model(const formats::Hdf5File& file);
+
+// Fills an allocated set, to which an executor of model.graph is bound, with the file's weights. Throws kCorruptData
+// where they are not those of the network.
+void load_keras_weights(const formats::Hdf5File& file, const KerasModel& model, ParameterSet& set);
+
+}  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -1,0 +1,159 @@
+// Models written by to_keras_model() and read back; tests/program_test.py has Keras itself on the other side.
+#include "trainyard/nn/import/keras_import.h"
+
+#include <iterator>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/std.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/export/keras_model.h"
+
+namespace trainyard::nn {
+namespace {
+
+using ::testing::HasSubstr;
+using Value = GraphBuilder::Value;
+
+struct Bound {
+  explicit Bound(const Graph& graph, const std::string& kind = "reference")
+      : executor(make_executor(kind, graph, {.mode = Mode::kInference, .parameters = &set})) {
+    set.allocate();
+    set.initialize(7);
+  }
+  ParameterSet set;
+  std::unique_ptr<Executor> executor;
+};
+
+// Every operation that passes through Keras' layers, and back.
+Graph all_operations() {
+  GraphBuilder b({.image = {4, 12, 12}, .name = "all"});
+  Value x = b.convolution("odd", b.input(), {.out_channels = 8, .kernel = 3, .padding = Padding::all(1), .bias = true});
+  x = b.activation("relu", b.batch_norm("bn", x));
+  Value y = b.convolution("strided", x, {.out_channels = 8, .kernel = 3, .stride = 2, .padding = Padding::all(1)});
+  Value z = b.max_pool("pool", x, {.kernel = 3, .stride = 2, .padding = Padding::all(1)});
+  z = b.channel_slice("slice", b.channel_pad("pad", z, {.before = 2, .after = 2}), {.begin = 2, .count = 8});
+  x = b.add("add", {y, b.channel_shuffle("shuffle", z, 4)});
+  y = b.convolution("depthwise", x,
+                    {.out_channels = 16, .kernel = {3, 2}, .padding = {.top = 1, .bottom = 1, .left = 1}, .groups = 8});
+  y = b.activation("silu", b.batch_norm("unscaled", y, {.scale = false}), Activation::Function::kSilu);
+  const Value scale =
+      b.activation("gate", b.linear("excite", b.global_average_pool("squeeze", y), {.out_features = 16}),
+                   Activation::Function::kSigmoid);
+  y = b.stochastic_depth("depth", b.multiply("multiply", y, scale), 0.2);
+  y = b.concat("concat", {x, y});
+  y = b.activation("relu6", b.layer_norm("norm", y, {}), Activation::Function::kRelu6);
+  y = b.upsample("up", b.average_pool("mean", y, {.kernel = 2, .stride = 2}), {.factor = 2});
+  y = b.transposed_convolution("transposed", y, {.out_channels = 6, .kernel = 3, .stride = 2});
+  y = b.spatial_pad("border", y, {.top = -1, .bottom = 2, .left = 0, .right = -3});
+  y = b.convolution("pixels", y, {.out_channels = 5, .bias = true, .form = Convolution::Form::kLinear});
+  y = b.dropout("dropout", b.flatten("flatten", b.adaptive_average_pool("grid", y, {1, 1})));
+  return b.build(b.linear("fc", y, {.out_features = 3}));
+}
+
+TEST(KerasImport, AModelComesBackAsItWent) {
+  const core::TempDir temp;
+  const Graph graph = all_operations();
+  const Bound written(graph);
+  formats::write_hdf5(temp.file("m.h5"), to_keras_model(graph, written.set, {.softmax = true}));
+
+  const formats::Hdf5File file(temp.file("m.h5"));
+  const KerasModel model = read_keras_model(file);
+  EXPECT_TRUE(model.softmax);
+  EXPECT_EQ(model.graph.parameter_count(), graph.parameter_count());
+  Bound read(model.graph);
+  load_keras_weights(file, model, read.set);
+  const at::Tensor images = at::rand({3, 4, 12, 12});
+  const at::Tensor expected = written.executor->forward(images, {}), actual = read.executor->forward(images, {});
+  EXPECT_TRUE(at::allclose(actual, expected, 1e-6, 1e-6));
+  EXPECT_GT(expected.std().item<double>(), 1e-3);
+  // Padding in front of a convolution is the convolution's again.
+  for (const Node& node : model.graph.nodes) EXPECT_THAT(node.name, Not(HasSubstr("strided_pad")));
+}
+
+std::vector<float> golden_numbers(const std::string& name) {
+  std::istringstream text(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/nn/testdata/keras_model_" + name + ".txt")));
+  return {std::istream_iterator<float>(text), {}};
+}
+
+// tools/golden/keras_model.py
+TEST(KerasImport, AModelOfKerasGivesKerasNumbers) {
+  const formats::Hdf5File file(core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/nn/testdata/keras_model.h5"));
+  const KerasModel model = read_keras_model(file);
+  EXPECT_TRUE(model.softmax);
+  std::vector<float> pixels = golden_numbers("images"), golden = golden_numbers("probabilities");
+  const at::Tensor images = at::from_blob(pixels.data(), {2, 10, 10, 3}, at::kFloat).permute({0, 3, 1, 2});
+  const at::Tensor expected = at::from_blob(golden.data(), {2, 4}, at::kFloat);
+  for (const char* const kind : {"reference", "cpu"}) {
+    Bound bound(model.graph, kind);
+    load_keras_weights(file, model, bound.set);
+    const at::Tensor logits = bound.executor->forward(images.contiguous(), {});
+    EXPECT_TRUE(at::allclose(at::softmax(logits, 1), expected, 1e-5, 1e-6)) << kind << logits;
+  }
+}
+
+TEST(KerasImport, WeightsOfAnotherModelAreRefused) {
+  const core::TempDir temp;
+  GraphBuilder b({.image = {3, 4, 4}, .name = "small"});
+  const Graph graph = b.build(b.global_average_pool("pool", b.convolution("conv", b.input(), {.out_channels = 2})));
+  const Bound small(graph);
+  formats::write_hdf5(temp.file("m.h5"), to_keras_model(graph, small.set));
+  const formats::Hdf5File file(temp.file("m.h5"));
+  KerasModel model = read_keras_model(file);
+  GraphBuilder other({.image = {3, 4, 4}, .name = "other"});
+  model.graph =
+      other.build(other.global_average_pool("pool", other.convolution("conv", other.input(), {.out_channels = 5})));
+  Bound bound(model.graph);
+  EXPECT_THAT(core::message_of([&] { load_keras_weights(file, model, bound.set); }, core::ErrorCode::kCorruptData),
+              HasSubstr("[1, 1, 3, 5]"));
+}
+
+// A file with this config and nothing else.
+std::string refusal(const std::string& config, core::ErrorCode code = core::ErrorCode::kCorruptData) {
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config}}});
+  return core::message_of([&] { read_keras_model(formats::Hdf5File(temp.file("m.h5"))); }, code);
+}
+
+std::string config_of(const std::string& layers, const std::string& output) {
+  return R"({"class_name": "Functional", "config": {"name": "m", "input_layers": ["i", 0, 0], "output_layers": [")" +
+         output +
+         R"(", 0, 0], "layers": [{"class_name": "InputLayer", "name": "i", "inbound_nodes": [],
+             "config": {"batch_shape": [null, 4, 4, 3]}}, )" +
+         layers + "]}}";
+}
+
+TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
+  EXPECT_THAT(refusal("{"), HasSubstr("m.h5"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("cannot be used"));
+  EXPECT_THAT(refusal(R"({"class_name": "Sequential", "config": {}})", core::ErrorCode::kUnsupported),
+              HasSubstr("Sequential"));
+  const std::string strange =
+      R"({"class_name": "Attention", "name": "a", "config": {}, "inbound_nodes": [[["i", 0, 0, {}]]]})";
+  EXPECT_THAT(refusal(config_of(strange, "a"), core::ErrorCode::kUnsupported), HasSubstr("a (Attention)"));
+  EXPECT_THAT(refusal(config_of(strange, "gone")), HasSubstr("gone"));
+  EXPECT_THAT(refusal(config_of(strange + "," + strange, "a")), HasSubstr("one name"));
+  const std::string loop = R"({"class_name": "Add", "name": "a", "config": {}, "inbound_nodes": [[["b", 0, 0, {}]]]},
+                              {"class_name": "Add", "name": "b", "config": {}, "inbound_nodes": [[["a", 0, 0, {}]]]})";
+  EXPECT_THAT(refusal(config_of(loop, "a")), HasSubstr("feed each other"));
+  const std::string without = R"({"class_name": "Dense", "name": "d", "config": {}, "inbound_nodes": []})";
+  EXPECT_THAT(refusal(config_of(without, "d")), HasSubstr("d"));
+  const std::string permuted =
+      R"({"class_name": "Permute", "name": "p", "config": {"dims": [2, 1, 3]}, "inbound_nodes": [[["i", 0, 0, {}]]]})";
+  EXPECT_THAT(refusal(config_of(permuted, "p"), core::ErrorCode::kUnsupported), HasSubstr("p (Permute)"));
+}
+
+}  // namespace
+}  // namespace trainyard::nn
