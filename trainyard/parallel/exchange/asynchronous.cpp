@@ -78,6 +78,14 @@ void AsynchronousUpdate::update(int replica, const optim::StepState& state, int 
   add_communication(replica, applied);
 }
 
+void AsynchronousUpdate::change_values(const std::function<void(nn::ParameterSet&)>& change) {
+  const std::lock_guard lock(server_->mutex);
+  follow_replica_0();
+  change(server_->parameters);
+  server_->parameters.values_changed();
+  for (int r = 0; r < replicas(); ++r) parameters(r).copy_from(server_->parameters);
+}
+
 nn::ParameterSet& AsynchronousUpdate::saved_parameters() {
   const std::lock_guard lock(server_->mutex);
   follow_replica_0();

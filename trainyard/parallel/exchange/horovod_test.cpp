@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -121,6 +122,39 @@ TEST(Horovod, IsOneReplicaWithACommunicator) {
   options.replicas = 1;
   options.make_communicators = {};
   EXPECT_THROW(make(options), core::Error);
+}
+
+// Each rank starts from weights of its own and would make other masks of them; one has none at all.
+TEST(Horovod, StartsWithTheMasksOfRank0) {
+  for (const bool masked : {true, false}) {
+    std::vector<at::Tensor> masks(3), values(3);
+    on_processes(3, [&](int rank, auto& communicator) {
+      VariableUpdateOptions options = options_for(communicator);
+      options.start = [&, rank](nn::ParameterSet& set) {
+        const nn::ParameterId id = *set.find("fc.weight");
+        if (rank != (masked ? 2 : 0)) set.set_mask(id, set.value(id).gt(0));
+      };
+      const auto update = make(options);
+      update->allocate();
+      nn::ParameterSet& set = update->parameters(0);
+      const nn::ParameterId id = *set.find("fc.weight");
+      masks[static_cast<size_t>(rank)] = set.mask(id);
+      const at::NoGradGuard without_gradients;
+      set.gradients().fill_(1);
+      optim::StepState state;
+      state.write({.learning_rate = kRate});
+      update->reduce(0);
+      update->update(0, state, 0);
+      values[static_cast<size_t>(rank)] = set.value(id).clone();
+    });
+    for (size_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(masks[rank].defined(), masked) << rank;
+      EXPECT_TRUE(values[rank].equal(values[0])) << rank;
+      if (!masked) continue;
+      EXPECT_TRUE(masks[rank].equal(masks[0])) << rank;
+      EXPECT_TRUE(values[rank].ne(0).equal(masks[0])) << rank;
+    }
+  }
 }
 
 }  // namespace

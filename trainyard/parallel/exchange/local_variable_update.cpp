@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/scoped_state.h"
@@ -12,6 +13,23 @@ namespace trainyard::parallel {
 
 using core::Error;
 using core::ErrorCode;
+
+namespace {
+
+// A training that went on without the masks of its checkpoint would lose the zeros that they hold.
+void require_masks_on_host(const nn::ParameterSet& parameters, const core::StateReader& reader) {
+  if (parameters.values().is_cpu()) return;
+  for (const std::string& name : reader.names("model/")) {
+    if (!name.ends_with(".mask")) continue;
+    throw Error(ErrorCode::kUnsupported, {.problem = "the masks of a pruned model do not work on a device yet",
+                                          .where = name,
+                                          .expected = "parameters in the host's memory",
+                                          .actual = parameters.values().device().str(),
+                                          .remedy = "train it on the CPU: --device=cpu"});
+  }
+}
+
+}  // namespace
 
 LocalVariableUpdate::LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange)
     : options_(std::move(options)), reduction_(options_.reduction.value_or(reduction)) {
@@ -167,8 +185,38 @@ void LocalVariableUpdate::start_as_rank_0() {
     communicator.broadcast(own.values(), 0);
     for (size_t b = 0; b < own.buffer_count(); ++b) communicator.broadcast(own.buffer(static_cast<int>(b)), 0);
     wait();
+    if (own.values().is_cpu()) broadcast_masks(communicator, own);
   });
   own.values_changed();
+}
+
+void LocalVariableUpdate::broadcast_masks(core::Communicator& communicator, nn::ParameterSet& set) {
+  at::Tensor masked = at::zeros({static_cast<int64_t>(set.size())}, at::kByte);
+  auto* const has_mask = masked.mutable_data_ptr<uint8_t>();
+  for (int index = 0; index < static_cast<int>(set.size()); ++index) {
+    has_mask[index] = set.mask({index}).defined() ? 1 : 0;
+  }
+  communicator.broadcast(masked, 0);
+  for (int index = 0; index < static_cast<int>(set.size()); ++index) {
+    at::Tensor kept;
+    if (has_mask[index] != 0) {
+      const at::Tensor own = set.mask({index});
+      kept = own.defined() ? own.to(at::kByte) : at::zeros(set.segment({index}).spec.shape, at::kByte);
+      communicator.broadcast(kept, 0);
+    }
+    set.set_mask({index}, kept);
+  }
+}
+
+void LocalVariableUpdate::change_values(const std::function<void(nn::ParameterSet&)>& change) {
+  const void* const first = parameters(0).values().const_data_ptr();
+  for (int r = 0; r < replicas(); ++r) {
+    const std::shared_ptr<void> on_device = use(r);
+    nn::ParameterSet& set = parameters(r);
+    if (r > 0 && set.values().const_data_ptr() == first) continue;
+    change(set);
+    set.values_changed();
+  }
 }
 
 void LocalVariableUpdate::replayed(int replica) {
@@ -200,6 +248,7 @@ void LocalVariableUpdate::save_replica(int replica, core::StateWriter& writer) c
 
 void LocalVariableUpdate::load_replica(int replica, const core::StateReader& reader) {
   const std::shared_ptr<void> on_device = use(replica);
+  require_masks_on_host(at(replica).parameters, reader);
   at(replica).parameters.load(core::ScopedReader(reader, "model/"));
   for (const auto& each : at(replica).optimizers) each->load(core::ScopedReader(reader, "optimizer/"));
 }

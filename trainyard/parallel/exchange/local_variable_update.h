@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +24,7 @@ class LocalVariableUpdate : public VariableUpdate {
   void replayed(int replica) override;
   void check() override;
   void wait() override;
+  void change_values(const std::function<void(nn::ParameterSet&)>& change) override;
   optim::Optimizer* optimizer(int replica, int index) const override;
   int64_t optimizer_bytes() const override;
   GradientReduction reduction() const override { return reduction_; }
@@ -57,8 +59,8 @@ class LocalVariableUpdate : public VariableUpdate {
   // Makes all optimizers for a set. Throws kInvalidArgument where two own one parameter.
   Optimizers make_optimizers(nn::ParameterSet& set) const;
   static int64_t slot_bytes(const optim::Optimizer& optimizer);
-  // Gives the values and buffers of rank 0's replica 0 to replica 0 here. Throws kInvalidArgument where ranks have
-  // declared different variables.
+  // Gives the values, masks and buffers of rank 0's replica 0 to replica 0 here. Throws kInvalidArgument where ranks
+  // have declared different variables.
   void start_as_rank_0();
 
  private:
@@ -74,6 +76,7 @@ class LocalVariableUpdate : public VariableUpdate {
   // Makes the calling thread's work go to the replica's device as long as the result lives.
   std::shared_ptr<void> use(int replica) const;
   void make_communicators();
+  static void broadcast_masks(core::Communicator& communicator, nn::ParameterSet& set);
   template <typename Operation>
   void communicate(int replica, Operation operation);
   void save_replica(int replica, core::StateWriter& writer) const;

@@ -71,6 +71,11 @@ class VariableUpdate : public core::Stateful {
   virtual void check() {}
   virtual void wait() {}
 
+  // Calls `change` with each copy of the values that there is, once where sets share one, and gives the result, masks
+  // included, to the replicas that read it. For what changes values from outside of a step, such as pruning; of equal
+  // copies it must make equal ones. After allocate(), between steps.
+  virtual void change_values(const std::function<void(nn::ParameterSet&)>& change) = 0;
+
   // Returns the set that is saved, evaluated and exported: replica 0's, unless the mode keeps one beside those of the
   // replicas. Between steps.
   virtual nn::ParameterSet& saved_parameters() { return parameters(0); }
@@ -89,7 +94,7 @@ class VariableUpdate : public core::Stateful {
   virtual double communication_seconds(int replica) const = 0;
 
   // Saves "model/<parameter or buffer>" and "optimizer/<slot>", of all optimizers, of replica 0. Loading gives them to
-  // every replica.
+  // every replica. Throws kUnsupported for masks that would have to be kept on a device.
   void save(core::StateWriter& writer) const override = 0;
   void load(const core::StateReader& reader) override = 0;
 };

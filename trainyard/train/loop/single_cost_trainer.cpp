@@ -137,6 +137,12 @@ nn::ParameterSet& SingleCostTrainer::parameters() {
   return replicas_->update().saved_parameters();
 }
 
+void SingleCostTrainer::change_parameters(const std::function<void(nn::ParameterSet&)>& change) {
+  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  replicas_->update().wait();
+  replicas_->update().change_values(change);
+}
+
 const TowerStep& SingleCostTrainer::inference_tower() {
   return replicas_->inference_tower();
 }

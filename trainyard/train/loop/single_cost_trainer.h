@@ -135,6 +135,10 @@ class SingleCostTrainer : public Trainer {
   const SingleCostOptions& options() const { return options_; }
   // Returns the parameters that are saved, evaluated and exported.
   nn::ParameterSet& parameters();
+  // Calls `change` with each copy of the parameters that replicas have, once where they share one: how values are
+  // changed, or masks set, from outside of a step. What it makes of equal copies must be equal. Before and after
+  // train(), or in a callback between steps.
+  void change_parameters(const std::function<void(nn::ParameterSet&)>& change);
   // Calls the tower function once more, for inference on parameters(), and returns the step: it may run between steps,
   // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
   const TowerStep& inference_tower();

@@ -1,0 +1,76 @@
+// Which weights of a network are made 2:4, and making them so. A pruned weight has a mask (nn::ParameterSet::set_mask),
+// which holds its zeros through every step of every optimizer, goes to all replicas, and is saved and loaded:
+//
+//   const std::vector<SparseLayer> layers = sparse_layers(graph, {});
+//   const std::vector<LayerSparsity> report = prune(parameters, layers, MaskAlgorithm::kMask1d);
+//
+// As in PaddlePaddle, weights of convolutions and linear layers are pruned; biases, the parameters of norms, embeddings
+// and transposed convolutions are not, nor is what foreign modules hold.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/optim/sparsity/mask_algorithm.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::optim {
+
+struct SparsityOptions {
+  MaskAlgorithm algorithm = MaskAlgorithm::kMask1d;
+  // Patterns (core::matches_pattern) of layers that stay dense, by the name of the layer or of its weight: "fc",
+  // "layer4.*". Unset: the layer that makes the main output, which is the "fc" that Paddle's ResNet program leaves out.
+  std::optional<std::vector<std::string>> exclude;
+};
+
+enum class SparsityTreatment {
+  kSparse,     // is to be 2:4
+  kExcluded,   // stays dense because a pattern names it
+  kFewInputs,  // stays dense because it has fewer than four inputs
+};
+// Returns "sparse", "excluded", "few inputs".
+std::string_view treatment_name(SparsityTreatment treatment);
+
+// A convolution or linear layer.
+struct SparseLayer {
+  std::string layer;      // the node's name
+  std::string parameter;  // its weight's
+  nn::Shape shape;        // of the weight
+  SparsityTreatment treatment = SparsityTreatment::kSparse;
+};
+
+// Returns the convolutions and linear layers of the graph, in its order. Throws kNotFound, with the nearest name, for a
+// pattern that names none of them.
+std::vector<SparseLayer> sparse_layers(const nn::Graph& graph,
+                                       const std::optional<std::vector<std::string>>& exclude = {});
+
+struct LayerSparsity {
+  SparseLayer layer;
+  double density = 1;        // the share of elements that are not zero
+  bool two_of_four = false;  // no four has more than two elements that are not zero
+  bool masked = false;       // it has a mask
+  // The share of the sum of magnitudes that the algorithm's mask keeps; 1 for a layer that stays dense.
+  double kept = 1;
+};
+
+// Describes the layers as they are in the set, in the host's memory or on a device. Throws kNotFound for a layer that
+// the set lacks, kInvalidArgument, with its name, for a weight with NaN or infinity that is to be sparse.
+std::vector<LayerSparsity> measure_sparsity(const nn::ParameterSet& parameters, const std::vector<SparseLayer>& layers,
+                                            MaskAlgorithm algorithm);
+
+// Gives the weights that are to be sparse a mask, also where they have one already, and describes all layers as they
+// are now, but for `kept`, which is what this pruning has kept of each. Throws the same, and what set_mask() throws;
+// then no weight was changed. Between steps only.
+std::vector<LayerSparsity> prune(nn::ParameterSet& parameters, const std::vector<SparseLayer>& layers,
+                                 MaskAlgorithm algorithm);
+
+// Returns true when a parameter of the set has a mask, of whatever origin.
+bool has_masks(const nn::ParameterSet& parameters);
+
+}  // namespace trainyard::optim
+TRAINYARD_EXPORT_END
