@@ -182,6 +182,9 @@ TEST_F(CommandFlagEffects, OfBenchData) {
 TEST_F(CommandFlagEffects, OfModels) {
   expect_effects("models");
 }
+TEST_F(CommandFlagEffects, OfSparsity) {
+  expect_effects("sparsity");
+}
 TEST_F(CommandFlagEffects, OfHelp) {
   expect_effects("help");
 }

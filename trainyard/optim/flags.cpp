@@ -75,12 +75,51 @@ void declare_loss_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
+constexpr const char* kSparsity = "Sparsity";
+
+}  // namespace
+
+void declare_pruning_flags(core::FlagTable& table) {
+  table
+      .choice(
+          "mask_algo", "mask_1d", mask_algorithm_names(),
+          "which two weights of four stay: those of the greatest magnitude, or, in 4 x 4 blocks whose transposes are "
+          "2:4 too, greedily, by the best of all patterns, or by the one that Paddle's mask_2d_best takes, which "
+          "adds up weights with their signs")
+      .group(kSparsity);
+  table
+      .list("asp_exclude",
+            "layers that stay dense, by name or pattern: stem,layer4.*; empty: none. Those of fewer than four inputs "
+            "always do")
+      .automatic("the layer of the output")
+      .group(kSparsity);
+}
+
+SparsityOptions read_pruning_flags(const core::FlagValues& values) {
+  SparsityOptions options;
+  options.algorithm = mask_algorithm_from_name(values.text("mask_algo"));
+  if (values.given("asp_exclude")) options.exclude = values.list("asp_exclude");
+  return options;
+}
+
+namespace {
+
+void declare_sparsity_flags(core::FlagTable& table) {
+  table
+      .boolean("asp", false,
+               "prune the weights that the training starts from to 2:4 sparsity, and hold them there; a run that "
+               "resumes goes on with its masks")
+      .group(kSparsity);
+  declare_pruning_flags(table);
+}
+
 }  // namespace
 
 void declare_flags(core::FlagTable& table) {
   declare_optimizer_flags(table);
   declare_learning_rate_flags(table);
   declare_loss_flags(table);
+  declare_sparsity_flags(table);
 }
 
 }  // namespace trainyard::optim

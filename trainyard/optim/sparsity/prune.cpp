@@ -24,6 +24,7 @@ bool is_prunable_layer(const nn::Node& node) {
 // Returns the convolution or linear layer whose result, through layers of other kinds, is the main output. Null: there
 // is none on the way.
 const nn::Node* output_layer(const nn::Graph& graph) {
+  if (graph.outputs.empty()) return nullptr;
   const nn::Node* node = &graph.nodes[static_cast<size_t>(graph.output())];
   while (!is_prunable_layer(*node)) {
     if (node->inputs.empty()) return nullptr;

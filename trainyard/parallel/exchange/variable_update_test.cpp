@@ -4,10 +4,12 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 
 namespace trainyard::parallel {
@@ -241,6 +243,23 @@ TEST(VariableUpdate, ReplicasMustDeclareTheSame) {
     update->parameters(0).declare({.name = "w", .shape = {2}});
     EXPECT_THROW(update->allocate(), core::Error) << mode;
   }
+}
+
+TEST(VariableUpdate, MasksOfACheckpointAreRefusedOnADevice) {
+  const auto host = make_update("replicated", options_for(1));
+  host->change_values([](nn::ParameterSet& set) { set.set_mask({0}, set.value({0}).gt(0)); });
+  core::MemoryState saved;
+  host->save(saved);
+  VariableUpdateOptions options = options_for(1);
+  options.parameters.device = at::kMeta;  // a device whose optimizers nobody has
+  options.make_optimizers = {[](nn::ParameterSet&) -> std::unique_ptr<optim::Optimizer> {
+    throw core::Error(core::ErrorCode::kInternal, "the parameters are there by now");
+  }};
+  const auto device = variable_updates().get("replicated")(options);
+  device->parameters(0).declare({.name = "fc.weight", .shape = {5, 7}});
+  EXPECT_EQ(core::code_of([&] { device->allocate(); }), core::ErrorCode::kInternal);
+  EXPECT_NE(core::message_of([&] { device->load(saved); }, core::ErrorCode::kUnsupported).find("fc.weight.mask"),
+            std::string::npos);
 }
 
 }  // namespace

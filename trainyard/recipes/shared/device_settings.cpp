@@ -111,7 +111,7 @@ void check_horovod(const DeviceOptions& options, const DeviceUse& use, bool gpu)
 }
 
 // What a GPU does not do, or does without being asked.
-void refuse_cpu_flags(const DeviceOptions& options) {
+void refuse_cpu_flags(const DeviceOptions& options, const DeviceUse& use) {
   if (options.parameters_on_gpu == false) {
     throw unsupported("--local_parameter_device=cpu cannot be run: variables lie on the GPU that computes",
                       "leave it out");
@@ -122,6 +122,7 @@ void refuse_cpu_flags(const DeviceOptions& options) {
     if (set) throw unsupported(fmt::format("--{} is the CPU's", flag), "leave it out, or use --device=cpu");
   }
   if (options.executor == "cpu") throw unsupported("--executor=cpu runs on the CPU", "use --device=cpu");
+  if (use.prunes) throw unsupported("--asp does not work on a GPU yet", "use --device=cpu");
 }
 
 // Returns a GPU a replica, in this order; without a list they are the first ones.
@@ -250,7 +251,7 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
     refuse_gpu_flags(options, use);
     return plan;
   }
-  refuse_cpu_flags(options);
+  refuse_cpu_flags(options, use);
   // Where there is none, that is the news.
   if (gpus > 0 && options.replicas > gpus) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "--num_gpus asks for more GPUs than this machine has",

@@ -59,6 +59,7 @@ struct DeviceOptions {
 struct DeviceUse {
   bool evaluation = false, forward_only = false;
   bool decodes_on_gpu = false;
+  bool prunes = false;  // --asp
 };
 
 // What the options come to, before any device is opened.

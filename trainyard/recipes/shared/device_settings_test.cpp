@@ -13,7 +13,8 @@ DevicePlan plan(const std::vector<std::string>& arguments, int gpus, int local_r
   const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
   const DeviceUse use{.evaluation = values.boolean("eval"),
                       .forward_only = values.boolean("forward_only"),
-                      .decodes_on_gpu = values.text("dali_mode") == "GPU"};
+                      .decodes_on_gpu = values.text("dali_mode") == "GPU",
+                      .prunes = values.boolean("asp")};
   return plan_devices(read_device_options(values), use, gpus, local_rank);
 }
 

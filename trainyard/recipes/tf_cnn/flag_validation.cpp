@@ -102,6 +102,14 @@ void check_single_flags(const FlagValues& values) {
             "At most one of --save_model_secs and --save_model_steps can be specified");
 }
 
+void check_sparsity(const FlagValues& values) {
+  const bool asp = values.boolean("asp");
+  refuse_if(values.changed("mask_algo") && !asp, "--mask_algo is of --asp: pass both, or neither");
+  refuse_if(values.given("asp_exclude") && !asp, "--asp_exclude is of --asp: pass both, or neither");
+  refuse_if(asp && (values.boolean("eval") || values.boolean("forward_only")),
+            "--asp prunes what a training starts from; `trainyard sparsity` prunes without training");
+}
+
 void check_evaluation_during_training(const FlagValues& values) {
   int given = 0;
   for (const char* name : {"eval_during_training_every_n_steps", "eval_during_training_every_n_epochs",
@@ -244,6 +252,7 @@ CheckedFlags validate_flags(const FlagValues& values) {
   refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),
             "Only one of --train_dir and --weights can be evaluated");
   check_existing_run(values);
+  check_sparsity(values);
   checked.piecewise = check_piecewise_learning_rate(values);
   check_named_schedule(values);
   check_flag_ranges(values);

@@ -20,6 +20,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/optim/schedules/learning_rate.h"
+#include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
 #include "trainyard/recipes/shared/run_directory.h"
@@ -53,6 +54,7 @@ struct UpdateOptions {
   double label_smoothing = 0;
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
+  std::optional<optim::SparsityOptions> sparsity;  // set: --asp
 };
 
 struct SavingOptions {

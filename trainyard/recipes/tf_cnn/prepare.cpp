@@ -49,7 +49,8 @@ PreparedRun prepare(const TfCnnOptions& options) {
   run.dataset_label = label_of(options, dataset, *files);
   run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
                                             .forward_only = options.mode == RunMode::kForwardOnly,
-                                            .decodes_on_gpu = options.input.decode_on_gpu});
+                                            .decodes_on_gpu = options.input.decode_on_gpu,
+                                            .prunes = options.update.sparsity.has_value()});
   // Each process has an order, distortions and dropout of its own; the values that they start with are rank 0's.
   run.input.seed += static_cast<uint64_t>(run.device.rank());
   run.batch_size = value_or(options.batch_size, run.model->default_batch_size);

@@ -4,6 +4,7 @@
 
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/models/flags.h"
+#include "trainyard/optim/flags.h"
 #include "trainyard/recipes/shared/device_flags.h"
 #include "trainyard/recipes/shared/input_flags.h"
 #include "trainyard/recipes/shared/number_list.h"
@@ -42,6 +43,7 @@ UpdateOptions read_update(const core::FlagValues& values) {
   options.label_smoothing = values.real("label_smoothing");
   options.gradient_reduction = values.text("gradient_reduction");
   options.on_nan = train::on_nan_from_name(values.text("on_nan"));
+  if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
   return options;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/recipes/shared/sparsity_report.h"
 #include "trainyard/recipes/tf_cnn/benchmark_log_file.h"
 #include "trainyard/recipes/tf_cnn/compute_rate.h"
 #include "trainyard/recipes/tf_cnn/modes.h"
@@ -25,6 +26,7 @@
 #include "trainyard/train/callbacks/progress_callback.h"
 #include "trainyard/train/callbacks/run_summary.h"
 #include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/loop/prune_training.h"
 #include "trainyard/train/loop/time_shares.h"
 
 namespace trainyard::recipes {
@@ -284,6 +286,10 @@ RunStatistics TrainingRun::run() {
     out_ << "Generating evaluation model\n";
   }
   if (!run_.train_dir().empty()) resume(run_, *state_);
+  if (run_.options.update.sparsity) {
+    const optim::SparsityOptions& sparsity = *run_.options.update.sparsity;
+    log_pruning(train::prune_training(trainer_, sparsity), sparsity.algorithm);
+  }
   steps_ = make_run_steps(run_, trainer_.global_step());
   if (agreement_) agreement_->require_same_start(steps_.first);
   if (run_.device.is_chief()) {

@@ -13,7 +13,8 @@ namespace trainyard::train {
 
 // Prunes the parameters of all replicas and returns what was done, where none of them has a mask; else does nothing and
 // returns nothing: a training that was resumed goes on with the masks of its checkpoint. Call it after loading, before
-// train(). The trainer's tower is a graph. Throws what optim::sparse_layers() and optim::prune() throw.
+// train(). The trainer's tower is a graph. Throws what optim::sparse_layers() and optim::prune() throw, and
+// kInvalidArgument for a model without any weight to prune.
 std::vector<optim::LayerSparsity> prune_training(SingleCostTrainer& trainer, const optim::SparsityOptions& options);
 
 }  // namespace trainyard::train

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -97,6 +98,13 @@ TEST(PruneTraining, PrunesWhatADenseCheckpointHolds) {
 
   pruned->load(saved);
   EXPECT_FALSE(optim::has_masks(pruned->parameters())) << "a state without masks takes them off";
+}
+
+TEST(PruneTraining, RefusesAModelWithoutWeightsToPrune) {
+  SingleCostTrainer trainer(tiny_options(), tiny_source(80, 8));
+  EXPECT_NE(core::message_of([&] { prune_training(trainer, {}); }, core::ErrorCode::kInvalidArgument)
+                .find("no weight that could be pruned"),
+            std::string::npos);
 }
 
 }  // namespace
