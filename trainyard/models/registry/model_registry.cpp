@@ -10,6 +10,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
+#include "trainyard/nn/graph/training_options.h"
 
 namespace trainyard::models {
 namespace {
@@ -76,6 +77,18 @@ void check_image_size(const ModelInfo& info, nn::Size2d size) {
   const int64_t multiple = info.image_size_multiple;
   if (size.height % multiple == 0 && size.width % multiple == 0) return;
   throw refused_size(info, size, fmt::format("height and width that are multiples of {}", multiple));
+}
+
+// Applies what concerns training alone.
+nn::Graph with_training_options(nn::Graph graph, const ModelOptions& options) {
+  const bool has_depth = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const nn::Node& node) {
+    return std::holds_alternative<nn::StochasticDepth>(node.op);
+  });
+  if (options.stochastic_depth.value_or(0) != 0 && !has_depth)
+    graph = nn::with_stochastic_depth(graph, *options.stochastic_depth);
+  if (options.dropout) graph = nn::with_dropout(graph, *options.dropout);
+  if (options.batch_norm_decay) graph = nn::with_batch_norm_decay(graph, *options.batch_norm_decay);
+  return graph;
 }
 
 }  // namespace
@@ -177,8 +190,9 @@ nn::Graph build_model(const std::string& name, std::string_view dataset, const M
                        .expected = "one that has: torchvision/googlenet or torchvision/inception_v3",
                        .remedy = "leave --auxiliary_heads out"});
   }
+  std::optional<nn::Graph> graph;
   try {
-    return info.build(complete);
+    graph = info.build(complete);
   } catch (const core::Error& error) {
     const nn::Size2d size = complete.image_size;
     const bool own = size == nn::Size2d(info.image_size);
@@ -189,6 +203,7 @@ nn::Graph build_model(const std::string& name, std::string_view dataset, const M
         info, size,
         fmt::format("at least {}, of which a pixel is left before the classifier", image_size_text(smallest)));
   }
+  return with_training_options(*std::move(graph), complete);
 }
 
 }  // namespace trainyard::models

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,6 +51,12 @@ struct ModelOptions {
   // Whether the graph has the auxiliary classifiers that the network was published with, as outputs behind the logits:
   // for training, which lowers their losses, too.
   bool auxiliary_heads = false;
+
+  // For training alone: in place of the model's own (nn/graph/training_options.h says what they do, and which models
+  // get layers for them). stochastic_depth is what the families that have such layers are published with: the rate of
+  // the last block of torchvision's ConvNeXts and Swin transformers, of its EfficientNets that of one block more, of
+  // the last cell of a NASNet.
+  std::optional<double> stochastic_depth{}, dropout{}, batch_norm_decay{};
 
   // Returns the shape of one image, [3, height, width].
   nn::Shape image_shape() const { return {3, image_size.height, image_size.width}; }

@@ -69,6 +69,7 @@ class Nasnet {
  public:
   Nasnet(const NasnetConfig& config, const ModelOptions& options)
       : config_(config),
+        drop_path_(options.stochastic_depth.value_or(config.drop_path)),
         b_({.image = options.image_shape(), .name = config.name, .batch_norm = config.norm}),
         all_cells_(config.cells + 2 + (config.imagenet ? 2 : 0)) {}
 
@@ -180,7 +181,7 @@ class Nasnet {
 
   Value cell(const std::string& name, const CellPlan& plan, Value x, std::optional<Value> before, int64_t filters,
              int64_t stride) {
-    const double drop = config_.drop_path * ++cells_built_ / all_cells_;
+    const double drop = drop_path_ * ++cells_built_ / all_cells_;
     std::vector<Value> states{relu_convolution(name + ".begin", x, filters),
                               before ? matched(name + ".before", *before, x, filters) : x};
     for (size_t i = 0; i < plan.operations.size(); i += 2) {
@@ -199,6 +200,7 @@ class Nasnet {
   }
 
   const NasnetConfig& config_;
+  double drop_path_;
   nn::GraphBuilder b_;
   int all_cells_, cells_built_ = 0;
 };

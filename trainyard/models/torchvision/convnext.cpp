@@ -45,6 +45,7 @@ nn::Graph build(const ConvnextConfig& config, const ModelOptions& options, const
   Value x = b.convolution("features.0.0", b.input(), halve(config.channels[0], 4));
   x = append_norm(b, "features.0.1", x);
   const int blocks = config.blocks[0] + config.blocks[1] + config.blocks[2] + config.blocks[3];
+  const double drop = options.stochastic_depth.value_or(config.depth_drop);
   int before = 0;
   for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
     if (stage > 0) {
@@ -54,7 +55,7 @@ nn::Graph build(const ConvnextConfig& config, const ModelOptions& options, const
     }
     for (int i = 0; i < config.blocks[stage]; ++i, ++before) {
       x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x,
-                       config.depth_drop * before / (blocks - 1));
+                       drop * before / (blocks - 1));
     }
   }
   x = append_norm(b, "classifier.0", b.global_average_pool("avgpool", x));

@@ -22,7 +22,7 @@ struct EfficientnetConfig {
   int64_t last = 0;  // channels before the classifier
 };
 
-constexpr double kDepthDrop = 0.2;  // of the last block; the others' rise to it
+constexpr double kDepthDrop = 0.2;  // of one block more than there are; those rise to it
 
 Value plain_path(nn::GraphBuilder& b, const std::string& prefix, Value x, const Stage& stage, int64_t stride) {
   const int64_t in = b.shape(x)[0], wide = in * stage.expansion;
@@ -55,11 +55,12 @@ nn::Graph build(const EfficientnetConfig& config, const ModelOptions& options, c
       append_conv_norm(b, "features.0", b.input(), centred_convolution(config.stages[0].in, 3, 2), Function::kSilu);
   const int blocks = std::accumulate(config.stages.begin(), config.stages.end(), 0,
                                      [](int sum, const Stage& stage) { return sum + stage.blocks; });
+  const double drop = options.stochastic_depth.value_or(kDepthDrop);
   int before = 0, place = 1;
   for (const Stage& stage : config.stages) {
     for (int i = 0; i < stage.blocks; ++i, ++before) {
       x = append_block(b, fmt::format("features.{}.{}", place, i), x, stage, i == 0 ? stage.stride : 1,
-                       kDepthDrop * before / blocks);
+                       drop * before / blocks);
     }
     ++place;
   }

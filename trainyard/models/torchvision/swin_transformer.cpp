@@ -46,6 +46,7 @@ nn::Graph build(const SwinConfig& config, const ModelOptions& options, const std
   nn::Convolution stem = with_default_start({.out_channels = config.channels, .kernel = 4, .stride = 4}, 3);
   Value x = b.layer_norm("features.0.2", b.convolution("features.0.0", b.input(), stem), {});
   const int blocks = config.blocks[0] + config.blocks[1] + config.blocks[2] + config.blocks[3];
+  const double drop = options.stochastic_depth.value_or(config.depth_drop);
   int before = 0;
   for (size_t stage = 0; stage < config.blocks.size(); ++stage) {
     if (stage > 0) {
@@ -61,7 +62,7 @@ nn::Graph build(const SwinConfig& config, const ModelOptions& options, const std
       const nn::Attention op{
           .heads = config.heads[stage], .window = config.window, .shift = i % 2 == 0 ? 0 : config.window / 2};
       x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x, op,
-                       config.depth_drop * before / (blocks - 1));
+                       drop * before / (blocks - 1));
     }
   }
   x = b.global_average_pool("avgpool", b.layer_norm("norm", x, {}));

@@ -1,6 +1,6 @@
 // The one pass over a parameter set's flat blocks that every optimizer makes: gradients are unscaled, decayed and
-// clipped, then go through the optimizer's formula, all in registers; each weight, gradient and slot is read once and
-// written once.
+// clipped (by norms that were measured before), then go through the optimizer's formula, all in registers; each weight,
+// gradient and slot is read once and written once.
 //
 //   flat_update(*this, state, gradients, {velocity_}, MomentumFormula<true>{.momentum = 0.9});
 //
@@ -56,6 +56,17 @@ Scalars<T> scalars_of(const Optimizer& optimizer, size_t segment, const double* 
           .skip = fields[StepState::kFoundInf] != 0.0};
 }
 
+// Returns the same for gradients that are clipped by norm: the factor needs no pass of its own.
+template <typename T>
+Scalars<T> times(Scalars<T> scalars, double factor, bool with_regularization) {
+  scalars.inverse_loss_scale *= static_cast<T>(factor);
+  if (with_regularization) {
+    scalars.l2_rate *= static_cast<T>(factor);
+    scalars.l1_rate *= static_cast<T>(factor);
+  }
+  return scalars;
+}
+
 // Returns the gradient of the whole loss: unscaled, with that of the regularization.
 template <bool kL1, typename T>
 T whole_gradient(T gradient, T weight, const Scalars<T>& scalars) {
@@ -68,6 +79,7 @@ T whole_gradient(T gradient, T weight, const Scalars<T>& scalars) {
 // thread's intra-op threads.
 template <typename T, typename Work>
 void for_each_range(const Optimizer& optimizer, const StepState& state, bool complete, const Work& work) {
+  const NormClipper* const clipper = complete ? nullptr : optimizer.norm_clipper();
   const nn::ParameterSet& set = optimizer.parameters();
   const auto& segments = set.segments();
   const at::Tensor state_tensor = state.tensor();
@@ -80,8 +92,15 @@ void for_each_range(const Optimizer& optimizer, const StepState& state, bool com
     for (; segment != segments.end() && segment->offset < last; ++segment) {
       const auto index = static_cast<size_t>(segment - segments.begin());
       if (!optimizer.trainable(index)) continue;
-      work(scalars_of<T>(optimizer, index, fields, complete), std::max(first, segment->offset),
-           std::min(last, segment->offset + segment->count));
+      const Scalars<T> scalars = scalars_of<T>(optimizer, index, fields, complete);
+      const int64_t begin = std::max(first, segment->offset), end = std::min(last, segment->offset + segment->count);
+      if (clipper == nullptr) {
+        work(scalars, begin, end);
+        continue;
+      }
+      clipper->for_each_run(index, begin, end, [&](double factor, int64_t run_begin, int64_t run_end) {
+        work(times(scalars, factor, clipper->clips_regularization()), run_begin, run_end);
+      });
     }
   });
 }

@@ -38,6 +38,7 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
     for_each(pattern, [&](size_t segment) { owned_[segment] = true; });
   }
   if (device_ != nullptr) parts_ = segment_part_table(own_segments(), values.device());
+  if (options_.norm_clip) norm_clipper_ = std::make_unique<NormClipper>(*options_.norm_clip, parameters);
   if (!options_.groups.empty()) require_host_memory("groups of parameters");
   if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
   set_groups();
@@ -112,6 +113,7 @@ void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
                  .expected = fmt::format("{} x {}", values.numel(), at::toString(values.scalar_type())),
                  .actual = fmt::format("{} x {}", gradients.numel(), at::toString(gradients.scalar_type()))});
   }
+  if (norm_clipper_ != nullptr && !gradients_complete_) clip(state, gradients);
   update(state, gradients);
   gradients_complete_ = false;
   for (size_t i = 0; i < owned_.size(); ++i) {
@@ -120,8 +122,17 @@ void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
   parameters_->values_changed();
 }
 
+void Optimizer::clip(const StepState& state, const at::Tensor& gradients) {
+  if (device_ == nullptr) return norm_clipper_->measure(*this, state, gradients);
+  if (!gradients.is_same(parameters_->gradients())) {
+    require_host_memory("clipping by norm of gradients that lie elsewhere than their parameters'");
+  }
+  complete_gradients(state);
+}
+
 void Optimizer::complete_gradients(const StepState& state) {
   if (device_ == nullptr) {
+    if (norm_clipper_ != nullptr) norm_clipper_->measure(*this, state, parameters_->gradients());
     complete_on_host(*this, state);
   } else {
     complete_on_device(*this, state);

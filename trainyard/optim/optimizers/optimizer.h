@@ -4,6 +4,8 @@
 //   g = gradient * inverse_loss_scale + weight_decay * w   (weight decay only where the segment's spec says so, or its
 //                                                           group has one; lr is the step's times the group's factor)
 //         + 2 c * w, + c * w, + c * sign(w)                (terms of OptimizerOptions::regularization: l2, l2_half, l1)
+//   g = factor * g                                         (OptimizerOptions::norm_clip, if set: norm_clip.h says
+//                                                           which factor, and whether regularization is in g then)
 //   g = clip(g, -gradient_clip, +gradient_clip)            (if set)
 // and an update with found_inf leaves values and slots as they are.
 //
@@ -32,6 +34,7 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/segment_parts.h"
@@ -51,9 +54,9 @@ class Optimizer : public core::Stateful {
   void apply(const StepState& state, const at::Tensor& gradients);
 
   // Makes the gradients of its trainable segments in parameters() those that the formula uses, in place: times the
-  // inverse loss scale, plus the gradient of the regularization. For who looks at gradients before they are applied.
-  // The apply() that follows adds neither again; it clips by value and obeys found_inf as ever. At most once before
-  // each apply(). load() forgets it.
+  // inverse loss scale, plus the gradient of the regularization, clipped by norm. For who looks at gradients before
+  // they are applied. The apply() that follows does none of these again; it clips by value and obeys found_inf as ever.
+  // At most once before each apply(). load() forgets it.
   void complete_gradients(const StepState& state);
   // Returns true from complete_gradients() to the end of the next apply().
   bool gradients_complete() const { return gradients_complete_; }
@@ -97,6 +100,9 @@ class Optimizer : public core::Stateful {
   void set_weight_decay_factor(double factor) { weight_decay_factor_ = factor; }
   double weight_decay_factor() const { return weight_decay_factor_; }
 
+  // Returns what clips gradients by their norm; null without OptimizerOptions::norm_clip.
+  const NormClipper* norm_clipper() const { return norm_clipper_.get(); }
+
   // Numbers that an optimizer keeps for every element of values(), in the same flat form. Those of segments that it
   // does not own stay as they begin.
   struct Slot {
@@ -132,6 +138,8 @@ class Optimizer : public core::Stateful {
   // Calls `visit` with the index of each segment that the pattern names.
   template <typename Visit>
   void for_each(const std::string& pattern, Visit visit) const;
+  // Measures gradients for clipping by norm; on a device, which has no factors in its pass, clips them in place.
+  void clip(const StepState& state, const at::Tensor& gradients);
   void set_groups();
   void set_regularizers();
   double OptimizerOptions::*field_of(std::string_view name) const;
@@ -144,6 +152,7 @@ class Optimizer : public core::Stateful {
   std::vector<double> rate_factors_, weight_decays_, l2_rates_, l1_rates_;  // by segment
   std::vector<Regularizer> regularizers_;
   bool gradients_complete_ = false;
+  std::unique_ptr<NormClipper> norm_clipper_;
   std::vector<Slot> slots_;
   const DeviceKernels* device_ = nullptr;
   SegmentPartTable parts_;

@@ -27,6 +27,7 @@ void OptimizerOptions::validate() const {
   require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
           weight_decay);
   if (gradient_clip) require(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);
+  if (norm_clip) norm_clip->validate();
   for (const ParameterGroup& group : groups) {
     require(std::isfinite(group.rate_factor) && group.rate_factor >= 0,
             fmt::format("the rate factor of the group '{}'", group.pattern), "a finite number, at least 0",

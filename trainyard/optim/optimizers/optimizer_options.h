@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/optim/optimizers/norm_clip.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
@@ -43,6 +44,7 @@ struct OptimizerOptions {
   // Patterns of the parameters that it updates; empty: all. It leaves all others alone and keeps no slots for them.
   std::vector<std::string> parameters{};
   std::vector<RegularizationTerm> regularization{};  // beside weight_decay; terms add up where several name a parameter
+  std::optional<NormClip> norm_clip{};               // before gradient_clip
   void validate() const;                             // throws kInvalidArgument
 };
 

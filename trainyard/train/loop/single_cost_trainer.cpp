@@ -26,6 +26,7 @@ namespace {
 constexpr const char* kAtenGeneratorState = "random/aten_cpu";
 constexpr const char* kKernels = "kernels/";
 constexpr const char* kLossScaler = "loss_scaler/";
+constexpr const char* kAverage = "average/";
 constexpr const char* kFrozen = "trainer/frozen";  // names, with line breaks between them
 
 std::vector<std::string> frozen_in(const nn::ParameterSet& set) {
@@ -73,6 +74,14 @@ void SingleCostOptions::validate() const {
                                           .where = "--on_nan",
                                           .expected = "stop or ignore",
                                           .actual = "skip"});
+  }
+  if (average) {
+    average->validate();
+    if (!accelerators.empty() && loss_scale && loss_scale->automatic) {
+      throw Error(ErrorCode::kUnsupported,
+                  {.problem = "weights are not averaged where an automatic loss scale skips steps on accelerators",
+                   .expected = "a fixed loss scale, or none"});
+    }
   }
   require(micro_steps >= 1, "the number of micro-steps", "at least 1", std::to_string(micro_steps));
   require(placement.empty() || static_cast<int>(placement.size()) == replicas, "the number of thread placements",
@@ -141,6 +150,10 @@ void SingleCostTrainer::change_parameters(const std::function<void(nn::Parameter
   const std::shared_ptr<void> on_devices = replicas_->use_devices();
   replicas_->update().wait();
   replicas_->update().change_values(change);
+}
+
+const optim::WeightAverage* SingleCostTrainer::average() const {
+  return replicas_->average();
 }
 
 const TowerStep& SingleCostTrainer::inference_tower() {
@@ -222,6 +235,10 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
   options_.kernels.choices->save(kernels);
   core::ScopedWriter scaler(writer, kLossScaler);
   replicas_->save_loss_scale(scaler);
+  if (const optim::WeightAverage* const average = replicas_->average()) {
+    core::ScopedWriter own(writer, kAverage);
+    average->save(own);
+  }
   if (draws_from_aten(options_)) writer.tensor(kAtenGeneratorState, aten_random_state());
   const std::vector<std::string> frozen = frozen_in(replicas_->update().parameters(0));
   if (!frozen.empty()) writer.text(kFrozen, fmt::format("{}", fmt::join(frozen, "\n")));
@@ -234,6 +251,7 @@ void SingleCostTrainer::load(const core::StateReader& reader) {
   source_->load(core::ScopedReader(reader, "input/"));
   options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
   replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
+  replicas_->load_average(core::ScopedReader(reader, kAverage));
   if (draws_from_aten(options_)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
   const std::string frozen = reader.has(kFrozen) ? reader.text(kFrozen) : "";
   for (int r = 0; r < options_.replicas; ++r) freeze_just(frozen, replicas_->update().parameters(r));

@@ -28,6 +28,7 @@
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/graph.h"
+#include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/parallel/exchange/variable_update.h"
@@ -103,6 +104,9 @@ struct SingleCostOptions {
   // reduction and an update of its own, in this order. Hyperparameters are then called "<loss>/learning_rate" and so
   // on.
   std::vector<CostOptions> costs{};
+  // Keeps an average of replica 0's weights beside them, in a memory of its own. Steps that are skipped do not count.
+  // kUnsupported with an automatic loss scale on accelerators, which skips without the host's knowing.
+  std::optional<optim::WeightAverageOptions> average = std::nullopt;
   StepHooks hooks{};
   void validate() const;  // throws kInvalidArgument
 
@@ -139,6 +143,9 @@ class SingleCostTrainer : public Trainer {
   // changed, or masks set, from outside of a step. What it makes of equal copies must be equal. Before and after
   // train(), or in a callback between steps.
   void change_parameters(const std::function<void(nn::ParameterSet&)>& change);
+  // Returns the average of the weights; null without options().average. Its weights() may be read between steps, on
+  // accelerators within use_devices().
+  const optim::WeightAverage* average() const;
   // Calls the tower function once more, for inference on parameters(), and returns the step: it may run between steps,
   // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
   const TowerStep& inference_tower();
@@ -180,8 +187,9 @@ class SingleCostTrainer : public Trainer {
   const std::optional<RunMemory>& memory() const;
 
   // Saves, beside the trainer's own state: "model/...", "optimizer/...", "input/epoch", "input/offset",
-  // "random/aten_cpu", "kernels/choices", "loss_scaler/...", "trainer/frozen" where a parameter is. A checkpoint
-  // without kernels or a loss scaler lets the run choose anew.
+  // "random/aten_cpu", "kernels/choices", "loss_scaler/...", "average/..." where there is one, "trainer/frozen" where a
+  // parameter is. A checkpoint without kernels, a loss scaler or an average lets the run begin with new ones; an
+  // average that this run does not go on with is left out. Both are warned of.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 

@@ -121,6 +121,9 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
     if (options.tower) allow_any_uses(*replica.sink);
   }
   update_->allocate();
+  if (options.average) {
+    average_ = std::make_unique<optim::WeightAverage>(*options.average, update_->parameters(0));
+  }
   report_l2_loss();
 }
 
@@ -255,6 +258,17 @@ void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reade
   }
 }
 
+void SingleCostTrainer::Replicas::load_average(const core::StateReader& reader) {
+  const bool saved = !reader.names().empty();
+  if (average_ == nullptr) {
+    if (saved) core::log::warning("the checkpoint's averaged weights end here: this run does not ask for an average");
+    return;
+  }
+  if (saved) return average_->load(reader);
+  core::log::warning("the checkpoint has no averaged weights: the average begins with its last ones");
+  average_->restart();
+}
+
 double SingleCostTrainer::Replicas::base_loss() const {
   const std::shared_ptr<void> on_devices = use_devices();
   double sum = 0;
@@ -318,6 +332,7 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
     const std::vector<std::optional<nn::ExecutorMemory>>& executors) const {
   RunMemory memory;
   memory.optimizer = update_->optimizer_bytes();
+  if (average_ != nullptr) memory.optimizer += static_cast<int64_t>(update_->parameters(0).values().nbytes());
   const void* const first_values = update_->parameters(0).values().const_data_ptr();
   for (int r = 0; r < options_.replicas; ++r) {
     const nn::ParameterSet& set = update_->parameters(r);
@@ -342,6 +357,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
 
   double input_seconds = 0;
   update_seconds_ = 0;
+  update_skipped_ = false;
   bool finite = true;
   std::vector<std::vector<data::Batch>> taken;  // by micro-step, where several costs share them
   for (cost_ = 0; cost_ < costs_.size(); ++cost_) {
@@ -428,6 +444,23 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
     if (on_cpu()) nan_guard_.begin_step(r, update_->parameters(r));
   }
   on_cpu() ? work(batch) : run_on_device(r, batch, work);
+  if (r == 0 && last && average_ != nullptr) follow_weights(step);
+}
+
+void SingleCostTrainer::Replicas::follow_weights(int64_t step) {
+  // On accelerators no step is skipped that could be averaged (SingleCostOptions::validate).
+  if (on_cpu()) update_skipped_ |= replicas_[0].state.read().found_inf;
+  for (size_t later = cost_ + 1; later < costs_.size(); ++later) {
+    if (step % costs_[later].every == 0) return;
+  }
+  const Clock::time_point begin = Clock::now();
+  {
+    const at::NoGradGuard without_gradients;
+    const RecordedPart recorded(record_of(0), StepPart::kUpdate);
+    average_->after_step(step, update_skipped_);
+  }
+  replica_0_done_ = Clock::now();
+  update_seconds_ += seconds_between(begin, replica_0_done_);
 }
 
 void SingleCostTrainer::Replicas::run_on_device(int r, const data::Batch& batch,

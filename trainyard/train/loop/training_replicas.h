@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/step_state.h"
@@ -41,6 +42,7 @@ class SingleCostTrainer::Replicas {
   void run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters, StepView& view);
 
   parallel::VariableUpdate& update() const { return *update_; }
+  const optim::WeightAverage* average() const { return average_.get(); }
   const TowerStep& inference_tower();
   const std::optional<RunMemory>& memory() const { return memory_; }
   double base_loss() const;
@@ -51,6 +53,8 @@ class SingleCostTrainer::Replicas {
   // Saves replica 0's loss scale, and gives it to all replicas on loading. A state without one leaves them as they are.
   void save_loss_scale(core::StateWriter& writer) const;
   void load_loss_scale(const core::StateReader& reader);
+  // Reads the average's state, or begins with a new one where there is none.
+  void load_average(const core::StateReader& reader);
   // Makes the calling thread's work go to the accelerators as long as the result lives, that of replica 0 being the
   // current one. Returns null without accelerators.
   std::shared_ptr<void> use_devices() const { return nn::use_all(options_.accelerators); }
@@ -104,6 +108,8 @@ class SingleCostTrainer::Replicas {
   void run_on_device(int replica, const data::Batch& batch, const std::function<void(const data::Batch&)>& work);
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
   void reduce_and_update(int replica);
+  // Moves the average, behind the step's last update. On replica 0's thread.
+  void follow_weights(int64_t step);
 
   // After a step, in training_replicas_nan.cpp: stops the run, counts a skipped step, or warns.
   void treat_non_finite(int64_t step);
@@ -120,8 +126,10 @@ class SingleCostTrainer::Replicas {
   const SingleCostOptions& options_;
   const optim::Hyperparameters& hyperparameters_;
   std::unique_ptr<parallel::VariableUpdate> update_;
-  std::vector<Replica> replicas_;            // after update_: recordings of an exchange go before what exchanges
-  std::unique_ptr<TowerContext> inference_;  // once somebody has asked for it
+  std::unique_ptr<optim::WeightAverage> average_;  // of replica 0's values; null: none is kept
+  bool update_skipped_ = false;                    // of replica 0 in this step
+  std::vector<Replica> replicas_;                  // after update_: recordings of an exchange go before what exchanges
+  std::unique_ptr<TowerContext> inference_;        // once somebody has asked for it
   TowerStep inference_step_;
   NanGuard nan_guard_;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;

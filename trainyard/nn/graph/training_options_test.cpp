@@ -1,0 +1,107 @@
+#include "trainyard/nn/graph/training_options.h"
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::nn {
+namespace {
+
+using Value = GraphBuilder::Value;
+
+Convolution three(int64_t channels, int64_t stride = 1) {
+  return {.out_channels = channels, .kernel = 3, .stride = stride, .padding = Padding::all(1)};
+}
+
+// An identity block, whose sum names the shortcut first, and one with a projection.
+Graph residual() {
+  GraphBuilder b({.image = {4, 8, 8}, .name = "residual"});
+  Value x = b.batch_norm("bn", b.input());
+  Value y = b.convolution("conv2", b.activation("relu", b.convolution("conv1", x, three(4))), three(4));
+  x = b.add("block1.add", {x, y});
+  y = b.convolution("conv4", b.convolution("conv3", x, three(8, 2)), three(8));
+  x = b.add("block2.add", {y, b.convolution("down", x, three(8, 2))});
+  x = b.add("equal", {b.convolution("left", x, three(8)), b.convolution("right", x, three(8))});
+  return b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3}), {{"early", x.id, 0.5}});
+}
+
+std::vector<std::string> parameters_of(const Graph& graph) {
+  std::vector<std::string> names;
+  for (const Node& node : graph.nodes) {
+    for (const ParameterSpec& spec : node.parameters) names.push_back(spec.name);
+  }
+  return names;
+}
+
+// Ids count, inputs come before their users, and outputs are the nodes that they were.
+void expect_sound(const Graph& graph, const Graph& before) {
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    EXPECT_EQ(graph.nodes[i].id, static_cast<int>(i));
+    for (const int input : graph.nodes[i].inputs) EXPECT_LT(input, graph.nodes[i].id);
+  }
+  ASSERT_EQ(graph.outputs.size(), before.outputs.size());
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    EXPECT_EQ(graph.nodes[static_cast<size_t>(graph.outputs[i].node)].name,
+              before.nodes[static_cast<size_t>(before.outputs[i].node)].name);
+  }
+  EXPECT_EQ(parameters_of(graph), parameters_of(before));
+}
+
+std::string input_name(const Graph& graph, const std::string& node, size_t input) {
+  return graph.nodes[static_cast<size_t>(graph.node(node).inputs[input])].name;
+}
+
+TEST(TrainingOptions, StochasticDepthDropsTheLongerWayMoreWithDepth) {
+  const Graph before = residual(), graph = with_stochastic_depth(before, 0.4);
+  expect_sound(graph, before);
+  EXPECT_EQ(graph.nodes.size(), before.nodes.size() + 2) << "a sum of two equal ways is no residual block";
+  EXPECT_EQ(input_name(graph, "block1.add", 0), "bn");
+  EXPECT_EQ(input_name(graph, "block1.add", 1), "block1.add.stochastic_depth");
+  EXPECT_EQ(input_name(graph, "block1.add.stochastic_depth", 0), "conv2");
+  EXPECT_EQ(input_name(graph, "block2.add", 0), "block2.add.stochastic_depth");
+  EXPECT_EQ(input_name(graph, "block2.add", 1), "down");
+  EXPECT_DOUBLE_EQ(std::get<StochasticDepth>(graph.node("block1.add.stochastic_depth").op).drop, 0.2);
+  EXPECT_DOUBLE_EQ(std::get<StochasticDepth>(graph.node("block2.add.stochastic_depth").op).drop, 0.4);
+  EXPECT_EQ(graph.node("block2.add.stochastic_depth").shape, (Shape{8, 4, 4}));
+}
+
+TEST(TrainingOptions, DropoutGetsTheRateOrAPlaceBeforeTheLastLayer) {
+  const Graph before = residual(), graph = with_dropout(before, 0.3);
+  expect_sound(graph, before);
+  EXPECT_EQ(input_name(graph, "fc", 0), "fc.dropout");
+  EXPECT_EQ(input_name(graph, "fc.dropout", 0), "pool");
+  EXPECT_DOUBLE_EQ(std::get<Dropout>(graph.node("fc.dropout").op).drop, 0.3);
+  const Graph again = with_dropout(graph, 0.1);
+  EXPECT_EQ(again.nodes.size(), graph.nodes.size());
+  EXPECT_DOUBLE_EQ(std::get<Dropout>(again.node("fc.dropout").op).drop, 0.1);
+}
+
+TEST(TrainingOptions, BatchNormDecay) {
+  const Graph graph = with_batch_norm_decay(residual(), 0.25);
+  EXPECT_DOUBLE_EQ(std::get<BatchNorm>(graph.node("bn").op).decay, 0.25);
+}
+
+TEST(TrainingOptions, RefusesWhatHasNoEffect) {
+  GraphBuilder b({.image = {4, 8, 8}, .name = "plain"});
+  const Graph plain = b.build(b.global_average_pool("pool", b.convolution("conv", b.input(), three(5))));
+  constexpr auto kInvalid = core::ErrorCode::kInvalidArgument;
+  EXPECT_EQ(core::message_of([&] { with_stochastic_depth(plain, 0.1); }, kInvalid),
+            "there are no residual blocks for stochastic depth: plain; expected a residual network");
+  EXPECT_EQ(core::message_of([&] { with_batch_norm_decay(plain, 0.1); }, kInvalid),
+            "there are no batch norms to set the decay of: plain; expected a model with batch norms");
+  EXPECT_EQ(input_name(with_dropout(plain, 0.1), "conv", 0), "conv.dropout");
+  const Graph deep = with_stochastic_depth(residual(), 0.1);
+  EXPECT_THROW(with_stochastic_depth(deep, 0.1), core::Error);
+  EXPECT_THROW(with_stochastic_depth(residual(), 1.0), core::Error);
+  EXPECT_THROW(with_dropout(residual(), -0.1), core::Error);
+  EXPECT_THROW(with_batch_norm_decay(residual(), 1.1), core::Error);
+  GraphBuilder c({.image = {4, 8, 8}, .name = "sum"});
+  EXPECT_THROW(with_dropout(c.build(c.add("add", {c.input(), c.input()})), 0.1), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::nn

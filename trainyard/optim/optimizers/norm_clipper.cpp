@@ -1,0 +1,206 @@
+#include "trainyard/optim/optimizers/norm_clipper.h"
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/step/segment_parts.h"
+
+namespace trainyard::optim {
+namespace {
+
+constexpr double kTorchEpsilon = 1e-6;       // clip_grad_norm_'s
+constexpr double kLeastWeightNorm = 1e-3;    // of the paper of adaptive clipping
+constexpr double kLeastGradientNorm = 1e-6;  // of its code
+
+// Returns how many units a parameter has that is clipped adaptively.
+int64_t unit_count(const nn::Shape& shape) {
+  return shape.size() > 1 && shape[0] > 0 ? shape[0] : 1;
+}
+
+// Adds up measure(i) for [begin, end), in eight lanes, which the compiler may keep in vector registers: the order of
+// the additions is part of the result.
+template <typename Measure>
+double sum_in_lanes(int64_t begin, int64_t end, const Measure& measure) {
+  constexpr int64_t kLanes = 8;
+  std::array<double, kLanes> lanes{};
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] += measure(i + lane);
+  }
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  for (; i < end; ++i) sum += measure(i);
+  return sum;
+}
+
+}  // namespace
+
+void NormClip::validate() const {
+  if (std::isfinite(bound) && bound > 0) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the bound of clipping by norm is not usable",
+                                                        .expected = "a finite number above 0",
+                                                        .actual = fmt::format("{}", bound)});
+}
+
+double clip_factor(const NormClip& clip, double norm) {
+  // Not std::min and std::max, so that a norm that is not a number stays one.
+  if (clip.rule == NormClipRule::kPyTorch) {
+    const double factor = clip.bound / (norm + kTorchEpsilon);
+    return factor > 1 ? 1 : factor;
+  }
+  if (clip.kind == NormClipKind::kGlobal && !std::isfinite(norm)) return std::numeric_limits<double>::quiet_NaN();
+  return norm <= clip.bound ? 1 : clip.bound / norm;
+}
+
+double adaptive_clip_factor(double bound, double gradient_norm, double weight_norm) {
+  const double most = bound * std::max(weight_norm, kLeastWeightNorm);
+  return gradient_norm > most ? most / std::max(gradient_norm, kLeastGradientNorm) : 1;
+}
+
+NormClipper::NormClipper(const NormClip& clip, const nn::ParameterSet& parameters) : clip_(clip) {
+  const std::vector<nn::Segment>& segments = parameters.segments();
+  excluded_.assign(segments.size(), false);
+  for (const std::string& pattern : clip_.excluded) {
+    for (const nn::ParameterId id : parameters.matching(pattern)) {
+      excluded_[static_cast<size_t>(&parameters.segment(id) - segments.data())] = true;
+    }
+  }
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const nn::Segment& segment = segments[s];
+    const int64_t count = clip_.kind == NormClipKind::kAdaptive ? unit_count(segment.spec.shape) : 1;
+    units_.push_back(
+        {.offset = segment.offset, .size = segment.count / count, .count = count, .first = factors_.size()});
+    for (int64_t u = 0; u < count && !excluded_[s]; ++u) {
+      const int64_t begin = segment.offset + u * units_[s].size, end = begin + units_[s].size;
+      for (int64_t at = begin; at < end; at += kPartElements) {
+        parts_.push_back({.begin = at,
+                          .count = std::min(kPartElements, end - at),
+                          .segment = s,
+                          .factor = factors_.size() + static_cast<size_t>(u)});
+      }
+    }
+    factors_.resize(factors_.size() + static_cast<size_t>(count), 1.0);
+  }
+  gradient_squares_.resize(parts_.size());
+  weight_squares_.resize(parts_.size());
+}
+
+template <typename T>
+void NormClipper::add_squares(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients) {
+  using flat_update_internal::Scalars;
+  const T* const values = optimizer.parameters().values().const_data_ptr<T>();
+  const T* const gradient = gradients.const_data_ptr<T>();
+  const at::Tensor state_tensor = state.tensor();
+  const auto* const fields = state_tensor.const_data_ptr<double>();
+  const bool adaptive = clip_.kind == NormClipKind::kAdaptive;
+  at::parallel_for(0, std::ssize(parts_), 32, [&](int64_t first, int64_t last) {
+    for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
+      const Part& part = parts_[p];
+      gradient_squares_[p] = 0;
+      if (!optimizer.trainable(part.segment)) continue;
+      Scalars<T> scalars = flat_update_internal::scalars_of<T>(optimizer, part.segment, fields, false);
+      if (!clips_regularization()) scalars.l2_rate = scalars.l1_rate = 0;
+      const int64_t begin = part.begin, end = begin + part.count;
+      if (scalars.l1_rate != 0) {
+        gradient_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
+          const double g = flat_update_internal::whole_gradient<true>(gradient[i], values[i], scalars);
+          return g * g;
+        });
+      } else if (scalars.l2_rate != 0) {
+        gradient_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
+          const double g = flat_update_internal::whole_gradient<false>(gradient[i], values[i], scalars);
+          return g * g;
+        });
+      } else {  // values need not be read
+        gradient_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
+          const double g = gradient[i] * scalars.inverse_loss_scale;
+          return g * g;
+        });
+      }
+      if (!adaptive) continue;
+      weight_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
+        const double w = values[i];
+        return w * w;
+      });
+    }
+  });
+}
+
+void NormClipper::measure(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients) {
+  if (gradients.scalar_type() == at::kDouble) {
+    add_squares<double>(optimizer, state, gradients);
+  } else {
+    add_squares<float>(optimizer, state, gradients);
+  }
+  set_factors();
+}
+
+void NormClipper::set_factors() {
+  double all = 0;
+  for (size_t p = 0; p < parts_.size();) {
+    const size_t unit = parts_[p].factor;
+    double gradient = 0, weight = 0;
+    for (; p < parts_.size() && parts_[p].factor == unit; ++p) {
+      gradient += gradient_squares_[p];
+      weight += weight_squares_[p];
+    }
+    all += gradient;
+    if (clip_.kind == NormClipKind::kParameter) factors_[unit] = clip_factor(clip_, std::sqrt(gradient));
+    if (clip_.kind == NormClipKind::kAdaptive) {
+      factors_[unit] = adaptive_clip_factor(clip_.bound, std::sqrt(gradient), std::sqrt(weight));
+    }
+  }
+  global_norm_ = std::sqrt(all);
+  if (clip_.kind != NormClipKind::kGlobal) return;
+  const double factor = clip_factor(clip_, global_norm_);
+  for (const Part& part : parts_) factors_[part.factor] = factor;
+}
+
+void clip_with_operators(const Optimizer& optimizer, const NormClipper& clipper) {
+  const nn::ParameterSet& set = optimizer.parameters();
+  const NormClip& clip = clipper.clip();
+  const auto clipped = [&](size_t s) { return optimizer.trainable(s) && clipper.clips(s); };
+  const auto factor_of = [&](const at::Tensor& norm) {
+    if (clip.rule == NormClipRule::kPyTorch) return norm.add(kTorchEpsilon).reciprocal().mul(clip.bound).clamp_max(1);
+    const at::Tensor factor = norm.clamp_min(clip.bound).reciprocal().mul(clip.bound);
+    // Infinity less infinity is not a number.
+    return clip.kind == NormClipKind::kGlobal ? factor.add(norm.sub(norm)) : factor;
+  };
+  const auto norm_of = [](const at::Tensor& tensor) {
+    return at::linalg_vector_norm(tensor, 2, at::OptionalIntArrayRef(), false, at::kDouble);
+  };
+  at::Tensor squares = at::zeros({}, set.values().options().dtype(at::kDouble));
+  for (size_t s = 0; s < set.segments().size(); ++s) {
+    if (!clipped(s)) continue;
+    const nn::ParameterId id = set.segments()[s].id;
+    at::Tensor gradient = set.gradient(id);
+    if (clip.kind == NormClipKind::kGlobal) squares.add_(norm_of(gradient).square());
+    if (clip.kind == NormClipKind::kParameter) gradient.mul_(factor_of(norm_of(gradient)).to(gradient.scalar_type()));
+    if (clip.kind != NormClipKind::kAdaptive) continue;
+    const int64_t units = unit_count(set.segments()[s].spec.shape);
+    const auto norms = [&](const at::Tensor& tensor) {
+      return at::linalg_vector_norm(tensor.reshape({units, -1}), 2, at::IntArrayRef{1}, true, at::kDouble);
+    };
+    const at::Tensor most = norms(set.value(id)).clamp_min(kLeastWeightNorm).mul(clip.bound);
+    const at::Tensor norm = norms(gradient);
+    const at::Tensor factor = most.div(norm.clamp_min(kLeastGradientNorm)).clamp_max(1);
+    gradient.view({units, -1}).mul_(factor.to(gradient.scalar_type()));
+  }
+  if (clip.kind != NormClipKind::kGlobal) return;
+  const at::Tensor factor = factor_of(squares.sqrt()).to(set.values().scalar_type());
+  for (size_t s = 0; s < set.segments().size(); ++s) {
+    if (clipped(s)) set.gradient(set.segments()[s].id).mul_(factor);
+  }
+}
+
+}  // namespace trainyard::optim

@@ -1,0 +1,80 @@
+// Measures gradients before an update, for clipping by their norm (norm_clip.h). One pass over the gradients, which it
+// only reads, and over the values where these matter; flat_update.h multiplies by the factors in its own pass.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/optimizers/norm_clip.h"
+#include "trainyard/optim/step/step_state.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::optim {
+
+class Optimizer;
+
+class NormClipper {
+ public:
+  // Throws kNotFound for a pattern of `clip.excluded` that names no parameter.
+  NormClipper(const NormClip& clip, const nn::ParameterSet& parameters);
+
+  const NormClip& clip() const { return clip_; }
+  // Returns true where the regularization's gradient is clipped, too.
+  bool clips_regularization() const { return clip_.rule == NormClipRule::kTensorFlow; }
+  bool clips(size_t segment) const { return !excluded_[segment]; }
+
+  // Computes the factors of this step for what `optimizer` trains, on the calling thread's intra-op threads: the same
+  // bits on any number of them. gradients: [total] in the host's memory, as Optimizer::apply() gets them.
+  void measure(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients);
+
+  // Returns the norm that measure() has found, of kGlobal.
+  double global_norm() const { return global_norm_; }
+
+  // Calls work(factor, first, last) for the elements of a segment between `begin` and `end`, which are multiples of 16
+  // or the segment's ends. Units are never cut: one belongs to the range in which it begins.
+  template <typename Work>
+  void for_each_run(size_t segment, int64_t begin, int64_t end, const Work& work) const {
+    const Units& units = units_[segment];
+    if (units.count == 1 || excluded_[segment]) return work(factors_[units.first], begin, end);
+    const int64_t offset = units.offset, size = units.size;
+    for (int64_t u = (begin - offset + size - 1) / size; u < units.count && offset + u * size < end; ++u) {
+      work(factors_[units.first + static_cast<size_t>(u)], offset + u * size, offset + (u + 1) * size);
+    }
+  }
+
+ private:
+  struct Units {                   // of one segment
+    int64_t offset = 0, size = 0;  // elements
+    int64_t count = 1;             // more than 1 for kAdaptive alone
+    size_t first = 0;              // in factors_
+  };
+  // Elements whose squares are added up in one go: a part of a unit, in an order that does not depend on threads.
+  struct Part {
+    int64_t begin = 0, count = 0;
+    size_t segment = 0, factor = 0;
+  };
+  template <typename T>
+  void add_squares(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients);
+  void set_factors();
+
+  NormClip clip_;
+  std::vector<bool> excluded_;  // by segment
+  std::vector<Units> units_;    // by segment
+  std::vector<Part> parts_;
+  std::vector<double> gradient_squares_, weight_squares_;  // by part
+  std::vector<double> factors_;                            // by unit, of all segments
+  double global_norm_ = 0;
+};
+
+// Clips the gradients of optimizer.parameters(), which have neither loss scale nor, as the rule says, regularization,
+// in place: by plain operators, on any device, without waiting for it.
+void clip_with_operators(const Optimizer& optimizer, const NormClipper& clipper);
+
+}  // namespace trainyard::optim
+TRAINYARD_EXPORT_END
