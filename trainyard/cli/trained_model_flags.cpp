@@ -2,6 +2,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/models/flags.h"
+#include "trainyard/train/flags.h"
 
 namespace trainyard::cli {
 
@@ -19,6 +20,7 @@ void declare_trained_model_flags(core::FlagTable& table) {
       .group(kGroup);
   models::declare_image_size_flag(table, kGroup, "that of the checkpoint or file, else the model's own");
   table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group(kGroup);
+  train::declare_weights_of_flag(table, kGroup);
   table
       .boolean("ignore_damaged_checkpoints", false,
                "where the newest checkpoint in train_dir is damaged, take the newest intact one")
@@ -34,6 +36,7 @@ recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& 
           .dataset = values.text("data_name"),
           .num_classes = values.integer("num_classes"),
           .image_size = models::read_image_size(values),
+          .averaged_weights = train::wants_averaged_weights(values),
           .damaged = values.boolean("ignore_damaged_checkpoints") ? train::DamagedCheckpoints::kPassOver
                                                                   : train::DamagedCheckpoints::kStop};
 }

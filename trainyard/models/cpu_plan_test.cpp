@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <variant>
@@ -75,7 +76,8 @@ void copy_values(const nn::ParameterSet& from, nn::ParameterSet& to) {
 void move_from_zero(nn::ParameterSet& set, const nn::Graph& graph) {
   std::vector<bool> into_sum(graph.nodes.size());
   for (const nn::Node& node : graph.nodes) {
-    if (!std::holds_alternative<nn::Add>(node.op)) continue;
+    // Stochastic depth stands between the two.
+    if (!std::holds_alternative<nn::Add>(node.op) && !std::holds_alternative<nn::StochasticDepth>(node.op)) continue;
     for (int input : node.inputs) into_sum[static_cast<size_t>(input)] = true;
   }
   for (const nn::Node& node : graph.nodes) {
@@ -92,6 +94,7 @@ struct Case {
   nn::Size2d image_size;
   int64_t batch;
   bool randomness = false;
+  std::optional<double> drop{};  // of dropout and stochastic depth that the model does not have by itself
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) {
@@ -99,7 +102,7 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
 }
 
 std::string name_of_case(const ::testing::TestParamInfo<Case>& tested) {
-  std::string name = tested.param.model;
+  std::string name = tested.param.model + (tested.param.drop ? "Dropping" : "");
   std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
   return name;
 }
@@ -136,8 +139,9 @@ void expect_the_same_step(Replica& cpu, Replica& reference, double bound) {
 
 TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
   core::install_cpu_allocator();
-  const auto& [model, size, batch, randomness] = GetParam();
-  nn::Graph graph = build_model(model, "imagenet", {.num_classes = kClasses, .image_size = size});
+  const auto& [model, size, batch, randomness, drop] = GetParam();
+  nn::Graph graph = build_model(
+      model, "imagenet", {.num_classes = kClasses, .image_size = size, .stochastic_depth = drop, .dropout = drop});
   for (nn::Node& node : graph.nodes) {
     // Of two pixels as good as equal, rounding decides which one max pooling takes: the smaller tests have it.
     if (auto* pool = std::get_if<nn::Pool>(&node.op)) pool->kind = nn::Pool::Kind::kAverage;
@@ -163,8 +167,9 @@ TEST_P(ZooOnCpuPlan, GradientsAgreeWithTheReferenceInDouble) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, ZooOnCpuPlan,
-                         ::testing::Values(Case{"resnet50_v1.5", 64, 4}, Case{"mobilenet_v2", {64, 96}, 4},
-                                           Case{"densenet121", 64, 4}, Case{"inception_v3", 107, 8},
+                         ::testing::Values(Case{"resnet50_v1.5", 64, 4}, Case{"resnet50_v1.5", 64, 4, true, 0.4},
+                                           Case{"mobilenet_v2", {64, 96}, 4}, Case{"densenet121", 64, 4},
+                                           Case{"inception_v3", 107, 8},
                                            Case{"torchvision/alexnet", {127, 96}, 4, true},
                                            Case{"vgg11_bn", 32, 4, true}, Case{"convnext_tiny", 64, 2, true},
                                            Case{"swin_t", 64, 2, true}, Case{"vit_b_16", {32, 48}, 2}),
@@ -188,7 +193,7 @@ class FrozenZoo : public ::testing::TestWithParam<Case> {};
 
 TEST_P(FrozenZoo, LogitsAgreeWithTheReferenceInDouble) {
   core::install_cpu_allocator();
-  const auto& [model, size, batch, randomness] = GetParam();
+  const auto& [model, size, batch, randomness, drop] = GetParam();
   const nn::Graph graph = build_model(model, "imagenet", {.num_classes = kClasses, .image_size = size});
   const auto make = [&](const std::string& name, at::ScalarType dtype, nn::ParameterSet& set,
                         nn::ConvolutionPolicy convolutions = nn::ConvolutionPolicy::kWinograd) {

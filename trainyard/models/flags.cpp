@@ -57,6 +57,23 @@ void declare_flags(core::FlagTable& table) {
                "train the auxiliary classifiers with which torchvision/googlenet (their losses count 0.3) and "
                "torchvision/inception_v3 (0.4) were published; evaluation and export leave them out")
       .group(kGroup);
+  table
+      .real("stochastic_depth", std::nullopt,
+            "drop the branches of residual blocks in training, with a probability that rises linearly to this one of "
+            "the last block; unset: the model's own")
+      .bounds(0, 0.999)
+      .group(kGroup);
+  table
+      .real("dropout", std::nullopt,
+            "the probability with which all dropout layers of the model drop, or, where it has none, one in front of "
+            "its last layer; unset: the model's own")
+      .bounds(0, 0.999)
+      .group(kGroup);
+  table
+      .real("batch_norm_decay", std::nullopt,
+            "decay of the running statistics of all batch norms (1 less PyTorch's momentum); unset: the model's own")
+      .bounds(0, 1)
+      .group(kGroup);
   table.real("resnet_base_lr", std::nullopt, "base learning rate of ResNets at a batch of 256, instead of 0.128")
       .group(kGroup);
   table.text("backbone_model_path", std::nullopt, "checkpoint of ssd300's backbone")

@@ -31,6 +31,58 @@ void declare_optimizer_flags(core::FlagTable& table) {
       .translated("gradients are always dense: same result either way");
 }
 
+void declare_clipping_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Clipping";
+  table
+      .real(
+          "clip_norm", std::nullopt,
+          "clip the gradient of each parameter to this norm (Keras' clipnorm); of --clip_norm, --clip_global_norm and "
+          "--adaptive_clip one at most, in front of --gradient_clip")
+      .group(kGroup);
+  table
+      .real(
+          "clip_global_norm", std::nullopt,
+          "clip all gradients to this norm of all of them together (Keras' global_clipnorm, PyTorch's clip_grad_norm_)")
+      .group(kGroup);
+  table
+      .real("adaptive_clip", std::nullopt,
+            "clip the gradient of each unit, the weights of one output, to this part of the norm of its weights (Brock "
+            "et al. 2021: 0.01); not of the last layer")
+      .group(kGroup);
+  table
+      .choice("clip_rule", "tensorflow", {"tensorflow", "pytorch"},
+              "tensorflow: norms are of the gradients of the whole loss, weight decay among it; pytorch: of those "
+              "without, which is added behind the clipping, and 1e-6 is added to the norm")
+      .group(kGroup);
+}
+
+void declare_average_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Averaged weights";
+  table
+      .real("ema_decay", std::nullopt,
+            "keep an exponential moving average of weights and batch norm statistics with this decay, as 0.9999; it is "
+            "evaluated, saved and exported")
+      .bounds(0, 1)
+      .group(kGroup);
+  table
+      .boolean(
+          "ema_warmup", false,
+          "with ema_decay: the decay of the average's update t is at most (1 + t) / (10 + t), as TensorFlow's with "
+          "num_updates")
+      .group(kGroup);
+  table
+      .real("swa_start_epoch", std::nullopt,
+            "keep the mean of the weights at the ends of the epochs behind this one (stochastic weight averaging, "
+            "Izmailov et al. 2018); it is evaluated, saved and exported, with recalibrated batch norms")
+      .bounds(0, 1e9)
+      .group(kGroup);
+  table
+      .integer("average_every", std::nullopt,
+               "steps between two updates of averaged weights; unset: 1 with ema_decay, an epoch with swa_start_epoch")
+      .bounds(1, int64_t{1} << 40)
+      .group(kGroup);
+}
+
 void declare_learning_rate_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Learning rate";
   table
@@ -117,6 +169,8 @@ void declare_sparsity_flags(core::FlagTable& table) {
 
 void declare_flags(core::FlagTable& table) {
   declare_optimizer_flags(table);
+  declare_clipping_flags(table);
+  declare_average_flags(table);
   declare_learning_rate_flags(table);
   declare_loss_flags(table);
   declare_sparsity_flags(table);

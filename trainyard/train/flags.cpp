@@ -1,6 +1,19 @@
 #include "trainyard/train/flags.h"
 
 namespace trainyard::train {
+
+void declare_weights_of_flag(core::FlagTable& table, const char* group) {
+  table
+      .choice("weights_of", "average", {"average", "last"},
+              "which weights of a checkpoint, or of a training that averages them: the averaged ones where there are "
+              "some, or the last ones")
+      .group(group);
+}
+
+bool wants_averaged_weights(const core::FlagValues& values) {
+  return values.text("weights_of") == "average";
+}
+
 namespace {
 
 void declare_run_flags(core::FlagTable& table) {
@@ -28,6 +41,12 @@ void declare_run_flags(core::FlagTable& table) {
           "nothing; skip: leave parameters and statistics as they were, a hundred such steps in a row end the run; "
           "ignore: go on with one warning")
       .group(kGroup);
+  table
+      .integer("recalibrate_batch_norm", std::nullopt,
+               "at the end, set batch norm statistics to the means of this many batches of training data; unset: 200 "
+               "with swa_start_epoch, at most an epoch, otherwise 0, which leaves them as they are")
+      .bounds(0, int64_t{1} << 40)
+      .group(kGroup);
   table.integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
       .group(kGroup);
 }
@@ -52,6 +71,7 @@ void declare_evaluation_flags(core::FlagTable& table) {
   table.list("eval_during_training_at_specified_epochs", "evaluate at these epochs of training").group(kGroup);
   table.real("stop_at_top_1_accuracy", std::nullopt, "stop once an evaluation during training reaches this")
       .group(kGroup);
+  declare_weights_of_flag(table, kGroup);
   table.boolean("collect_eval_results_async", false, "gather results of an evaluation in another process")
       .group(kGroup)
       .later("only ssd300 uses it, which is outside what this project covers for now");

@@ -9,5 +9,10 @@ namespace trainyard::train {
 
 void declare_flags(core::FlagTable& table);
 
+// Declares --weights_of: which weights of a checkpoint a command takes.
+void declare_weights_of_flag(core::FlagTable& table, const char* group);
+// Returns true where it asks for averaged weights, as it does where it is not given.
+bool wants_averaged_weights(const core::FlagValues& values);
+
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

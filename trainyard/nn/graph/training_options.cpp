@@ -121,6 +121,14 @@ Graph with_batch_norm_decay(const Graph& graph, double decay) {
   return result;
 }
 
+const Node* last_layer(const Graph& graph, const GraphOutput& output) {
+  const Node* last = &graph.nodes[static_cast<size_t>(output.node)];
+  while (!has_weights(*last) && last->inputs.size() == 1 && last->parameters.empty()) {
+    last = &graph.nodes[static_cast<size_t>(last->inputs[0])];
+  }
+  return has_weights(*last) ? last : nullptr;
+}
+
 Graph with_dropout(const Graph& graph, double drop) {
   require_probability(graph, "the rate of dropout", drop);
   Graph result = graph;
@@ -132,12 +140,8 @@ Graph with_dropout(const Graph& graph, double drop) {
     }
   }
   if (any) return result;
-  // Back from the output, past layers without parameters.
-  const Node* last = &graph.nodes[static_cast<size_t>(graph.output())];
-  while (!has_weights(*last) && last->inputs.size() == 1 && last->parameters.empty()) {
-    last = &graph.nodes[static_cast<size_t>(last->inputs[0])];
-  }
-  if (!has_weights(*last)) {
+  const Node* const last = last_layer(graph, graph.outputs.front());
+  if (last == nullptr) {
     throw graph_error(graph, "there is no dropout, and no last layer to put one in front of",
                       "an output of a linear layer or a convolution");
   }

@@ -20,6 +20,10 @@ Graph with_batch_norm_decay(const Graph& graph, double decay);
 // Throws kInvalidArgument for a probability that is not in [0, 1), and for a graph whose output no such layer gives.
 Graph with_dropout(const Graph& graph, double drop);
 
+// Returns the node that gives this output's values by weights of its own: a linear layer or a convolution, behind which
+// come layers without parameters alone. Null where another kind of layer does.
+const Node* last_layer(const Graph& graph, const GraphOutput& output);
+
 // Returns the graph with stochastic depth (Huang et al., "Deep networks with stochastic depth", 2016): the branch of
 // residual block l of L is dropped, for each sample by itself, with probability l / L * drop, and the rest divided by
 // the probability of being kept, as torchvision.ops.stochastic_depth does in mode "row".

@@ -1,12 +1,20 @@
 #include "trainyard/nn/graph/training_options.h"
 
+#include <cmath>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/execution/keep_mask.h"
 
 namespace trainyard::nn {
 namespace {
@@ -101,6 +109,79 @@ TEST(TrainingOptions, RefusesWhatHasNoEffect) {
   EXPECT_THROW(with_batch_norm_decay(residual(), 1.1), core::Error);
   GraphBuilder c({.image = {4, 8, 8}, .name = "sum"});
   EXPECT_THROW(with_dropout(c.build(c.add("add", {c.input(), c.input()})), 0.1), core::Error);
+}
+
+// [N, per_sample]: 0, or 1 / (1 - drop).
+at::Tensor mask_of(const std::string& layer, int64_t samples, int64_t per_sample, double drop,
+                   const StepRandom& random) {
+  at::Tensor mask = at::empty({samples, per_sample});
+  fill_keep_mask(mask.mutable_data_ptr<float>(), samples, per_sample, drop, static_cast<float>(1 / (1 - drop)), layer,
+                 random);
+  return mask;
+}
+
+at::Tensor output_of(const std::string& executor, const Graph& graph, Mode mode, const at::Tensor& images,
+                     const StepRandom& random) {
+  const at::NoGradGuard without_gradients;
+  ParameterSet set;
+  const auto made = make_executor(executor, graph, {.mode = mode, .parameters = &set});
+  set.allocate();
+  set.initialize(3);
+  return made->forward(images, random).to(at::kFloat);
+}
+
+// A mask is a function of (seed, step, micro-step, layer, sample): here it is drawn again.
+TEST(TrainingOptions, BranchesAreDroppedByTheirMaskOnEveryExecutor) {
+  constexpr double kDrop = 0.4;
+  GraphBuilder b({.image = {4, 5, 5}, .name = "block"});
+  const Graph before = b.build(b.add("add", {b.input(), b.convolution("conv", b.input(), three(4))}));
+  const Graph graph = with_stochastic_depth(before, kDrop);
+  const at::Tensor images = at::randn({32, 4, 5, 5});
+  for (const char* executor : {"reference", "cpu"}) {
+    const at::Tensor whole = output_of(executor, before, Mode::kInference, images, {});
+    EXPECT_TRUE(output_of(executor, graph, Mode::kInference, images, {}).allclose(whole, 1e-6, 1e-6));
+    int64_t dropped = 0;
+    for (const StepRandom& random :
+         {StepRandom{.seed = 5}, StepRandom{.seed = 5, .step = 9}, StepRandom{.seed = 5, .step = 9, .micro_step = 1},
+          StepRandom{.seed = 5, .step = 9, .first_sample = 64}}) {
+      const at::Tensor mask = mask_of("add.stochastic_depth", 32, 1, kDrop, random).view({32, 1, 1, 1});
+      const at::Tensor expected = images + mask * (whole - images);
+      EXPECT_TRUE(output_of(executor, graph, Mode::kTraining, images, random).allclose(expected, 1e-5, 1e-5))
+          << executor;
+      dropped += mask.eq(0).sum().item<int64_t>();
+    }
+    EXPECT_GT(dropped, 25);
+    EXPECT_LT(dropped, 80);
+  }
+}
+
+TEST(TrainingOptions, InputsOfTheLastLayerAreDroppedByTheirMaskOnEveryExecutor) {
+  constexpr double kDrop = 0.3;
+  GraphBuilder b({.image = {64, 1, 1}, .name = "head"});
+  const Graph graph = with_dropout(b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 7})), kDrop);
+  const at::Tensor images = at::randn({16, 64, 1, 1});
+  ParameterSet set;
+  const auto reference = make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set});
+  set.allocate();
+  set.initialize(3);
+  const at::Tensor weight = set.value(*set.find("fc.weight")), bias = set.value(*set.find("fc.bias"));
+  for (const char* executor : {"reference", "cpu"}) {
+    for (const StepRandom& random : {StepRandom{.seed = 5}, StepRandom{.seed = 6, .step = 3, .first_sample = 16}}) {
+      const at::Tensor mask = mask_of("fc.dropout", 16, 64, kDrop, random);
+      const at::Tensor expected = at::linear(images.view({16, 64}) * mask, weight, bias);
+      EXPECT_TRUE(output_of(executor, graph, Mode::kTraining, images, random).allclose(expected, 1e-5, 1e-5))
+          << executor;
+    }
+  }
+}
+
+// Of a mask's elements the wanted part is dropped, within five standard deviations.
+TEST(TrainingOptions, MasksHaveTheirDistribution) {
+  for (const double drop : {0.1, 0.5, 0.9}) {
+    constexpr int64_t kSamples = 200'000;
+    const double found = mask_of("layer", kSamples, 1, drop, {.seed = 11}).eq(0).sum().item<double>() / kSamples;
+    EXPECT_NEAR(found, drop, 5 * std::sqrt(drop * (1 - drop) / kSamples));
+  }
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ Callbacks standard_callbacks(std::ostream& out = std::cout);
 // Returns the gradients with 0 in the place of NaN. Those without NaN are the same tensors.
 core::NamedTensors without_nan(const core::NamedTensors& gradients);
 // Returns the gradients times norm / max(norm, the root of the sum of all squares), as tf.clip_by_global_norm does.
-// Infinite ones do not become finite.
+// With one that is not finite all become NaN, as there.
 core::NamedTensors clip_by_global_norm(const core::NamedTensors& gradients, double norm);
 
 }  // namespace trainyard::recipes::callback_loop

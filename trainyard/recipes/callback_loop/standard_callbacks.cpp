@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/optim/optimizers/norm_clip.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/recipes/callback_loop/callbacks.h"
 #include "trainyard/train/callbacks/summary_callback.h"
@@ -122,10 +123,10 @@ core::NamedTensors clip_by_global_norm(const core::NamedTensors& gradients, doub
     const auto own = gradient.norm().item<double>();
     squares += own * own;
   }
-  const double global = std::sqrt(squares);
-  if (global <= norm) return gradients;
+  const double factor = optim::clip_factor({.kind = optim::NormClipKind::kGlobal, .bound = norm}, std::sqrt(squares));
+  if (factor == 1) return gradients;
   core::NamedTensors result;
-  for (const auto& [name, gradient] : gradients) result.set(name, gradient.mul(norm / global));
+  for (const auto& [name, gradient] : gradients) result.set(name, gradient.mul(factor));
   return result;
 }
 

@@ -77,6 +77,9 @@ constexpr RealRange kReals[] = {
     {"resnet_base_lr", 0, kNoEnd},
     {"weight_decay", 0, kNoEnd},
     {"gradient_clip", 0, kNoEnd},
+    {"clip_norm", 0, kNoEnd},
+    {"clip_global_norm", 0, kNoEnd},
+    {"adaptive_clip", 0, kNoEnd},
 };
 
 template <typename Number>
@@ -116,8 +119,9 @@ void check_flag_ranges(const core::FlagValues& values) {
   check_integer(values, {"datasets_num_private_threads", 1, threads});
   for (const IntegerRange& range : kIntegers) check_integer(values, range);
   for (const RealRange& range : kReals) check_real(values, range);
-  if (values.table().find("gradient_clip") != nullptr && values.optional_real("gradient_clip") == 0.0) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, "--gradient_clip must be above 0, not 0");
+  for (const char* clip : {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip"}) {
+    if (values.table().find(clip) == nullptr || values.optional_real(clip) != 0.0) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument, fmt::format("--{} must be above 0, not 0", clip));
   }
 }
 

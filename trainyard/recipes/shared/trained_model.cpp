@@ -3,9 +3,11 @@
 #include <utility>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/recipes/shared/model_metadata.h"
@@ -32,6 +34,15 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn
   trained.input.training = false;
   trained.input.height = graph.input_shape()[1];
   trained.input.width = graph.input_shape()[2];
+}
+
+// Returns the prefix of the weights in a checkpoint that are asked for.
+std::string prefix_of_weights(const OpenedModel& opened, const TrainedModelOptions& options) {
+  const std::string averaged(optim::kAveragedWeights);
+  if (!options.averaged_weights || opened.reader->names(averaged).empty()) return "model/";
+  core::log::info("the weights are the averaged ones of {} (--weights_of=last takes the last ones)",
+                  opened.checkpoint.path);
+  return averaged;
 }
 
 TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& options) {
@@ -113,8 +124,8 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   const nn::Graph& graph = trained.executor->graph();
   const nn::Size2d trained_on = check_image_size(
       {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});
-  trained.parameters->load(
-      *train::interpolating_reader(*opened.reader, "model/", train::position_grids(graph, trained_on)));
+  trained.parameters->load(*train::interpolating_reader(*opened.reader, prefix_of_weights(opened, options),
+                                                        train::position_grids(graph, trained_on)));
   if (options.kernels.choices != nullptr) {
     options.kernels.choices->load(core::ScopedReader(*opened.reader, "kernels/"));
   }

@@ -48,6 +48,8 @@ struct TrainedModelOptions {
   // tells that. Position embeddings are interpolated for another size; all other weights must have the shapes that the
   // model then has.
   nn::Size2d image_size = 0;
+  // Of a checkpoint that has averaged weights, takes these and not the last ones.
+  bool averaged_weights = true;
   // Where the newest checkpoint of a train directory is damaged; not kSetAside.
   train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
   // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.

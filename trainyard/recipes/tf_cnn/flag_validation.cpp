@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -233,6 +234,28 @@ void check_existing_run(const FlagValues& values) {
             "--existing_run=" + existing + " works with one process alone; move the directory away before the start");
 }
 
+// Ours, as the flags that they look at.
+void check_clipping_and_averages(const FlagValues& values) {
+  const auto count_given = [&](std::initializer_list<const char*> names) {
+    return std::count_if(names.begin(), names.end(), [&](const char* name) { return is_set(values, name); });
+  };
+  const auto clips = count_given({"clip_norm", "clip_global_norm", "adaptive_clip"});
+  refuse_if(clips > 1, "At most one of --clip_norm, --clip_global_norm and --adaptive_clip can be specified");
+  refuse_if(clips == 0 && values.given("clip_rule"),
+            "--clip_rule requires --clip_norm, --clip_global_norm or --adaptive_clip");
+  const auto averages = count_given({"ema_decay", "swa_start_epoch"});
+  refuse_if(averages > 1, "At most one of --ema_decay and --swa_start_epoch can be specified");
+  refuse_if(averages == 0 && is_set(values, "average_every"),
+            "--average_every requires --ema_decay or --swa_start_epoch");
+  refuse_if(values.boolean("ema_warmup") && !is_set(values, "ema_decay"), "--ema_warmup requires --ema_decay");
+  refuse_if(values.text("variable_update") == "horovod" && truthy(values, "recalibrate_batch_norm"),
+            "--recalibrate_batch_norm works with one process alone: the others would wait for the first one");
+  refuse_if(values.text("variable_update") == "horovod" && is_set(values, "swa_start_epoch") &&
+                !is_set(values, "recalibrate_batch_norm"),
+            "--swa_start_epoch recalibrates batch norms, which works with one process alone; pass "
+            "--recalibrate_batch_norm=0");
+}
+
 }  // namespace
 
 CheckedFlags validate_flags(const FlagValues& values) {
@@ -253,6 +276,7 @@ CheckedFlags validate_flags(const FlagValues& values) {
             "Only one of --train_dir and --weights can be evaluated");
   check_existing_run(values);
   check_sparsity(values);
+  check_clipping_and_averages(values);
   checked.piecewise = check_piecewise_learning_rate(values);
   check_named_schedule(values);
   check_flag_ranges(values);

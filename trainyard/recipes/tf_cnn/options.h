@@ -51,10 +51,22 @@ struct UpdateOptions {
   double momentum = 0.9;
   double weight_decay = 4e-5;
   std::optional<double> gradient_clip;
+  std::optional<double> clip_norm, clip_global_norm, adaptive_clip;  // one of the three at most
+  std::string clip_rule = "tensorflow";                              // "pytorch"
   double label_smoothing = 0;
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
   std::optional<optim::SparsityOptions> sparsity;  // set: --asp
+};
+
+// A second set of weights that follows those that train; at most one of the two kinds.
+struct AverageOptions {
+  std::optional<double> ema_decay;
+  bool ema_warmup = false;
+  std::optional<double> swa_start_epoch;
+  std::optional<int64_t> average_every;           // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
+  bool averaged_weights = true;                   // false: evaluations take the last weights
+  std::optional<int64_t> recalibrate_batch_norm;  // batches; unset: 200 with swa_start_epoch, otherwise none
 };
 
 struct SavingOptions {
@@ -91,12 +103,13 @@ struct TfCnnOptions {
   Dialect dialect = Dialect::kTfCnnBenchmarks;
   RunMode mode = RunMode::kTraining;
   std::string model = "trivial";
-  std::optional<int64_t> num_classes;  // outputs; unset: as many as the data name
-  bool auxiliary_heads = false;        // of the model, in training
-  nn::Size2d image_size = 0;           // of the model's images, pixels; 0: the checkpoint's, else the model's own
-  std::string weights;                 // a file to start from, or a checkpoint or file to evaluate; empty: none
-  int64_t batch_size = 0;              // a device; 0: the model's
-  int64_t eval_batch_size = 0;         // a device; 0: batch_size
+  std::optional<int64_t> num_classes;                                 // outputs; unset: as many as the data name
+  bool auxiliary_heads = false;                                       // of the model, in training
+  std::optional<double> stochastic_depth, dropout, batch_norm_decay;  // unset: the model's own
+  nn::Size2d image_size = 0;    // of the model's images, pixels; 0: the checkpoint's, else the model's own
+  std::string weights;          // a file to start from, or a checkpoint or file to evaluate; empty: none
+  int64_t batch_size = 0;       // a device; 0: the model's
+  int64_t eval_batch_size = 0;  // a device; 0: batch_size
   int micro_steps = 1;
   std::string data_format = "NCHW";  // what is printed; both are the same here
 
@@ -107,6 +120,7 @@ struct TfCnnOptions {
   train::StepPlanOptions steps;
   LearningRateOptions learning_rate;
   UpdateOptions update;
+  AverageOptions average;
   SavingOptions saving;
   DisplayOptions display;
 

@@ -89,6 +89,7 @@ TrainedModelOptions evaluated_model(const PreparedRun& run) {
           .dataset = run.input.dataset,
           .num_classes = file ? run.num_classes : 0,
           .image_size = options.image_size,
+          .averaged_weights = options.average.averaged_weights,
           .damaged = options.saving.ignore_damaged_checkpoints ? train::DamagedCheckpoints::kPassOver
                                                                : train::DamagedCheckpoints::kStop,
           .kernels = run.device.kernels,

@@ -129,9 +129,13 @@ void open_data(PreparedRun& run) {
   run.input.transform.height = size.height;
   run.input.transform.width = size.width;
   run.input.transform.validate();
-  run.graph = models::build_model(
-      run.model->name, run.input.dataset,
-      {.num_classes = run.num_classes, .image_size = size, .auxiliary_heads = run.options.auxiliary_heads});
+  run.graph = models::build_model(run.model->name, run.input.dataset,
+                                  {.num_classes = run.num_classes,
+                                   .image_size = size,
+                                   .auxiliary_heads = run.options.auxiliary_heads,
+                                   .stochastic_depth = run.options.stochastic_depth,
+                                   .dropout = run.options.dropout,
+                                   .batch_norm_decay = run.options.batch_norm_decay});
   // An epoch of what is there; of synthetic images, as many as the data set has.
   const models::DatasetInfo& info = models::find_dataset(run.input.dataset);
   run.train_examples = run.train_data ? run.train_data->size() : info.train_examples;

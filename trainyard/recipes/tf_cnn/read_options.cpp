@@ -10,6 +10,7 @@
 #include "trainyard/recipes/shared/number_list.h"
 #include "trainyard/recipes/shared/thread_flags.h"
 #include "trainyard/recipes/tf_cnn/flag_validation.h"
+#include "trainyard/train/flags.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -40,10 +41,25 @@ UpdateOptions read_update(const core::FlagValues& values) {
   options.momentum = values.real("momentum");
   options.weight_decay = values.real("weight_decay");
   options.gradient_clip = values.optional_real("gradient_clip");
+  options.clip_norm = values.optional_real("clip_norm");
+  options.clip_global_norm = values.optional_real("clip_global_norm");
+  options.adaptive_clip = values.optional_real("adaptive_clip");
+  options.clip_rule = values.text("clip_rule");
   options.label_smoothing = values.real("label_smoothing");
   options.gradient_reduction = values.text("gradient_reduction");
   options.on_nan = train::on_nan_from_name(values.text("on_nan"));
   if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
+  return options;
+}
+
+AverageOptions read_average(const core::FlagValues& values) {
+  AverageOptions options;
+  options.ema_decay = values.optional_real("ema_decay");
+  options.ema_warmup = values.boolean("ema_warmup");
+  options.swa_start_epoch = values.optional_real("swa_start_epoch");
+  options.average_every = values.optional_integer("average_every");
+  options.averaged_weights = train::wants_averaged_weights(values);
+  options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
   return options;
 }
 
@@ -118,6 +134,9 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.num_classes = values.optional_integer("num_classes");
   options.image_size = models::read_image_size(values);
   options.auxiliary_heads = values.boolean("auxiliary_heads");
+  options.stochastic_depth = values.optional_real("stochastic_depth");
+  options.dropout = values.optional_real("dropout");
+  options.batch_norm_decay = values.optional_real("batch_norm_decay");
   options.weights = values.text("weights");
   options.batch_size = values.integer("batch_size");
   options.eval_batch_size = values.integer("eval_batch_size");
@@ -129,6 +148,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.learning_rate = read_learning_rate(values);
   options.learning_rate.piecewise = std::move(checked.piecewise);
   options.update = read_update(values);
+  options.average = read_average(values);
   options.saving = read_saving(values);
   options.display = read_display(values);
   if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");

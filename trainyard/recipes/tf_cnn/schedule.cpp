@@ -5,10 +5,6 @@
 namespace trainyard::recipes {
 namespace {
 
-double batches_per_epoch(const PreparedRun& run) {
-  return static_cast<double>(run.train_examples) / static_cast<double>(run.examples_per_step());
-}
-
 // The model's own rate: scaled with the batch where it is for a batch, less where gradients are summed.
 optim::LearningRate model_learning_rate(const PreparedRun& run) {
   const models::DefaultSchedule& schedule = run.model->schedule;
@@ -26,6 +22,10 @@ optim::LearningRate model_learning_rate(const PreparedRun& run) {
 }
 
 }  // namespace
+
+double batches_per_epoch(const PreparedRun& run) {
+  return static_cast<double>(run.train_examples) / static_cast<double>(run.examples_per_step());
+}
 
 train::StepPlan make_step_plan(const PreparedRun& run) {
   train::StepPlanOptions options = run.options.steps;

@@ -12,6 +12,9 @@ namespace trainyard::recipes {
 // Returns how many steps the run has. Throws kInvalidArgument.
 train::StepPlan make_step_plan(const PreparedRun& run);
 
+// Returns how many steps an epoch of the training data has; not rounded.
+double batches_per_epoch(const PreparedRun& run);
+
 // Returns the learning rate that is asked for, else the model's. Steps are global steps. Throws kInvalidArgument for a
 // schedule that is malformed.
 optim::LearningRate make_learning_rate(const PreparedRun& run);

@@ -1,12 +1,16 @@
 #include "trainyard/recipes/tf_cnn/trainer_options.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/graph/training_options.h"
 #include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
@@ -30,6 +34,43 @@ std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& opti
   return std::nullopt;
 }
 
+std::optional<optim::NormClip> norm_clip_of(const PreparedRun& run) {
+  const UpdateOptions& asked = run.options.update;
+  optim::NormClip clip;
+  if (asked.clip_rule == "pytorch") clip.rule = optim::NormClipRule::kPyTorch;
+  if (asked.clip_global_norm) {
+    clip.bound = *asked.clip_global_norm;
+    return clip;
+  }
+  if (asked.clip_norm) {
+    clip.kind = optim::NormClipKind::kParameter;
+    clip.bound = *asked.clip_norm;
+    return clip;
+  }
+  if (!asked.adaptive_clip) return std::nullopt;
+  clip.kind = optim::NormClipKind::kAdaptive;
+  clip.bound = *asked.adaptive_clip;
+  for (const nn::GraphOutput& output : run.graph.outputs) {
+    const nn::Node* const last = nn::last_layer(run.graph, output);
+    if (last == nullptr) continue;
+    for (const nn::ParameterSpec& parameter : last->parameters) clip.excluded.push_back(parameter.name);
+  }
+  return clip;
+}
+
+std::optional<optim::WeightAverageOptions> average_of(const PreparedRun& run) {
+  const AverageOptions& asked = run.options.average;
+  if (asked.ema_decay) {
+    return optim::WeightAverageOptions{
+        .decay = *asked.ema_decay, .warmup = asked.ema_warmup, .every = asked.average_every.value_or(1)};
+  }
+  if (!asked.swa_start_epoch) return std::nullopt;
+  const double epoch = batches_per_epoch(run);
+  return optim::WeightAverageOptions{.kind = optim::AverageKind::kEqual,
+                                     .every = asked.average_every.value_or(std::max<int64_t>(1, std::llround(epoch))),
+                                     .first_step = std::llround(*asked.swa_start_epoch * epoch)};
+}
+
 }  // namespace
 
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
@@ -45,6 +86,22 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
                          fmt::join(loaded.head, ", "));
     }
   };
+}
+
+int64_t recalibration_batches(const PreparedRun& run) {
+  const AverageOptions& asked = run.options.average;
+  const bool has_norms = std::any_of(run.graph.nodes.begin(), run.graph.nodes.end(), [](const nn::Node& node) {
+    return std::holds_alternative<nn::BatchNorm>(node.op);
+  });
+  const int64_t wanted = asked.recalibrate_batch_norm.value_or(0);
+  if (wanted > 0 && !has_norms) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "there are no batch norms to recalibrate",
+                                                          .where = run.model->name,
+                                                          .remedy = "leave --recalibrate_batch_norm out"});
+  }
+  if (asked.recalibrate_batch_norm || !asked.swa_start_epoch || !has_norms) return wanted;
+  constexpr int64_t kBatches = 200;  // fvcore's default
+  return std::clamp<int64_t>(std::llround(batches_per_epoch(run)), 1, kBatches);
 }
 
 train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
@@ -72,10 +129,12 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   update.momentum = asked.momentum;
   update.weight_decay = asked.weight_decay;
   update.gradient_clip = asked.gradient_clip;
+  update.norm_clip = norm_clip_of(run);
   update.validate();
   options.make_optimizer = [name = optimizer_name(asked.optimizer), update](nn::ParameterSet& parameters) {
     return optim::optimizers().get(name)(parameters, update);
   };
+  options.average = average_of(run);
   options.loss =
       train::loss_of([smoothing = asked.label_smoothing](const at::Tensor& output, const at::Tensor& labels) {
         return nn::softmax_cross_entropy(output, labels, {.label_smoothing = smoothing});

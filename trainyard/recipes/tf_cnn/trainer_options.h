@@ -16,6 +16,10 @@ namespace trainyard::recipes {
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run);
 
 // Throws kInvalidArgument for values that the optimizer or the schedule refuses.
+// Returns over how many batches of training data batch norms are recalibrated at the end of a training; 0: they are
+// not. Throws kInvalidArgument where that is asked for, and the model has none.
+int64_t recalibration_batches(const PreparedRun& run);
+
 train::SingleCostOptions make_trainer_options(const PreparedRun& run);
 
 }  // namespace trainyard::recipes

@@ -20,6 +20,7 @@
 #include "trainyard/recipes/tf_cnn/step_recording.h"
 #include "trainyard/recipes/tf_cnn/trainer_options.h"
 #include "trainyard/recipes/tf_cnn/validation_run.h"
+#include "trainyard/train/averages/batch_norm_recalibration.h"
 #include "trainyard/train/callbacks/agreement_callback.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
@@ -79,6 +80,9 @@ class TrainingRun {
 
  private:
   void add_callbacks();
+  void add_recalibration();
+  // Returns the weights that are evaluated, up to date.
+  nn::ParameterSet& evaluated_parameters();
   void run_steps();
   void finish();
   RunStatistics statistics() const;
@@ -108,6 +112,7 @@ class TrainingRun {
   std::shared_ptr<train::ProgressCallback> progress_;
   std::shared_ptr<StepLog> step_log_;
   std::shared_ptr<ShareCounter> share_counter_;
+  std::shared_ptr<train::RecalibrationCallback> recalibration_;
   std::shared_ptr<train::EvaluationCallback> evaluation_;
   std::shared_ptr<train::CheckpointCallback> checkpoint_;
   std::unique_ptr<train::BestKeeper> best_;
@@ -118,6 +123,32 @@ class TrainingRun {
 std::string TrainingRun::epoch_and_rate() const {
   return fmt::format("\t{:.2f}\t{:.4g}", train::epoch_of(trainer_, run_.examples_per_step(), run_.train_examples),
                      trainer_.current_learning_rate());
+}
+
+nn::ParameterSet& TrainingRun::evaluated_parameters() {
+  const bool averaged = trainer_.average() != nullptr && run_.options.average.averaged_weights;
+  return averaged ? trainer_.average()->weights() : trainer_.parameters();
+}
+
+// Of the averaged weights, where there are some: they have seen no batch.
+void TrainingRun::add_recalibration() {
+  const int64_t batches = recalibration_batches(run_);
+  if (batches == 0 || !run_.device.is_chief()) return;
+  const train::SingleCostOptions& options = trainer_.options();
+  recalibration_ = std::make_shared<train::RecalibrationCallback>(train::RecalibrationCallback::Options{
+      .norms = {.graph = options.graph,
+                .executor = options.executor,
+                .dtype = options.dtype,
+                .kernels = options.kernels,
+                .seed = options.seed,
+                .stops = [stop = stop_] { return stop.stop_requested(); }},
+      .batches = batches,
+      .make_source = [this] { return make_source(run_, data::Subset::kTrain); },
+      .parameters = [this]() -> nn::ParameterSet& {
+        trainer_.wait();
+        return trainer_.average() != nullptr ? trainer_.average()->weights() : trainer_.parameters();
+      }});
+  trainer_.add(recalibration_);
 }
 
 void TrainingRun::add_callbacks() {
@@ -191,13 +222,19 @@ void TrainingRun::add_callbacks() {
          .warmup_steps = warmup_steps()},
         run_, print_);
   }
+  add_recalibration();  // in front of what evaluates and saves
   if (run_.mode() == RunMode::kTrainingAndEvaluation) {
     validation_.emplace(
-        run_, trainer_.parameters(), run_.options.display.display_every, print_,
+        run_, evaluated_parameters(), run_.options.display.display_every, print_,
         [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);
     train::EvaluationCallbackOptions evaluation;
     evaluation.evaluate = [this] {
       trainer_.wait();
+      evaluated_parameters();
+      // The statistics of an equal average are those of the last weights until then.
+      const optim::WeightAverage* const average = trainer_.average();
+      const bool equal = average != nullptr && average->options().kind == optim::AverageKind::kEqual;
+      if (recalibration_ && equal && average->updates() > 0) recalibration_->run(trainer_.global_step());
       return validation_->run();
     };
     evaluation.over_all_runs = steps_.over_all_runs;
@@ -227,6 +264,9 @@ void TrainingRun::add_callbacks() {
 
 void TrainingRun::finish() {
   trainer_.monitors().close();
+  if (trainer_.average() != nullptr && trainer_.average()->updates() == 0) {
+    core::log::warning("no weights were averaged: the run ended before its first step that counts");
+  }
   if (benchmark_log_) benchmark_log_->close();
   const train::ComputeRate compute = compute_rate(run_, step_log_->images_per_second());
   if (!report_) {

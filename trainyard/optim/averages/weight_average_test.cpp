@@ -1,0 +1,228 @@
+// Averages of weights against TensorFlow's and PyTorch's (tools/golden/weight_average.py), and what belongs to them.
+#include "trainyard/optim/averages/weight_average.h"
+
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/optim/testing/small_set.h"
+
+namespace trainyard::optim {
+namespace {
+
+// Case -> steps done -> five values.
+std::map<std::string, std::map<int64_t, std::vector<double>>> average_goldens() {
+  std::istringstream text(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/optim/testdata/weight_average.txt")));
+  std::map<std::string, std::map<int64_t, std::vector<double>>> goldens;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream words(line);
+    std::string which;
+    int64_t step = 0;
+    words >> which >> step;
+    for (double value = 0; words >> value;) goldens[which][step].push_back(value);
+  }
+  return goldens;
+}
+
+nn::ParameterSet five_values(at::ScalarType dtype) {
+  nn::ParameterSet set({.dtype = dtype});
+  set.declare({.name = "w", .shape = {5}});
+  set.declare_buffer({.name = "statistics", .shape = {5}});
+  set.allocate();
+  return set;
+}
+
+// The script's weights; statistics are twice as much.
+void set_step(nn::ParameterSet& set, int64_t step) {
+  for (int64_t i = 0; i < 5; ++i) {
+    const double value = std::sin(0.3 * static_cast<double>(step) + static_cast<double>(i)) + 0.01 * double(step);
+    set.value({0})[i] = value;
+    set.buffer(0)[i] = 2 * value;
+  }
+}
+
+struct Case {
+  std::string golden;
+  WeightAverageOptions options;
+  int64_t start = -1;  // the step whose weights the average begins with
+};
+
+const std::vector<Case> kCases = {
+    {"tf_constant", {.decay = 0.95}},
+    {"tf_warmup", {.decay = 0.95, .warmup = true}},
+    {"torch_equal", {.kind = AverageKind::kEqual}},
+    {"torch_equal_late", {.kind = AverageKind::kEqual, .every = 7, .first_step = 20}},
+    {"torch_exponential", {.decay = 0.9}, 0},
+};
+
+TEST(WeightAverage, FollowsTensorFlowAndPyTorch) {
+  const auto goldens = average_goldens();
+  for (const Case& tested : kCases) {
+    for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+      nn::ParameterSet set = five_values(dtype);
+      set_step(set, tested.start);
+      WeightAverage average(tested.options, set);
+      int compared = 0;
+      for (int64_t step = tested.start + 1; step < 200; ++step) {
+        set_step(set, step);
+        average.after_step(step, false);
+        const auto& golden = goldens.at(tested.golden);
+        if (!golden.contains(step + 1)) continue;
+        ++compared;
+        const nn::ParameterSet& weights = average.weights();
+        for (int64_t i = 0; i < 5; ++i) {
+          const double expected = golden.at(step + 1)[static_cast<size_t>(i)];
+          EXPECT_NEAR(weights.value({0})[i].item<double>(), expected, dtype == at::kDouble ? 1e-13 : 1e-5)
+              << tested.golden << " after " << step + 1;
+          if (tested.options.kind == AverageKind::kExponential) {
+            EXPECT_NEAR(weights.buffer(0)[i].item<double>(), 2 * expected, dtype == at::kDouble ? 1e-13 : 2e-5);
+          }
+        }
+      }
+      EXPECT_GE(compared, 3) << tested.golden;
+    }
+  }
+}
+
+TEST(WeightAverage, AnEqualAverageCopiesStatisticsAndIsTheWeightsBeforeItBegins) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  WeightAverage average({.kind = AverageKind::kEqual, .first_step = 2}, set);
+  for (int64_t step = 0; step < 2; ++step) {
+    set_step(set, step);
+    average.after_step(step, false);
+    EXPECT_TRUE(average.weights().values().equal(set.values()));
+  }
+  EXPECT_EQ(average.updates(), 0);
+  for (int64_t step = 2; step < 6; ++step) {
+    set_step(set, step);
+    average.after_step(step, false);
+  }
+  EXPECT_EQ(average.updates(), 4);
+  EXPECT_FALSE(average.weights().values().equal(set.values()));
+  EXPECT_TRUE(average.weights().buffer(0).equal(set.buffer(0)));
+}
+
+TEST(WeightAverage, SkippedStepsDoNotCount) {
+  nn::ParameterSet set = five_values(at::kDouble), other = five_values(at::kDouble);
+  WeightAverage with({.decay = 0.9, .warmup = true, .every = 2}, set),
+      without = WeightAverage({.decay = 0.9, .warmup = true, .every = 2}, other);
+  for (int64_t step = 0; step < 9; ++step) {
+    set_step(set, step);
+    with.after_step(step, false);
+    with.after_step(step, true);
+    set_step(other, step);
+    without.after_step(step, false);
+  }
+  EXPECT_EQ(with.updates(), 4);
+  EXPECT_TRUE(with.weights().values().equal(without.weights().values()));
+}
+
+TEST(WeightAverage, GoesOnFromItsSavedStateBitForBit) {
+  for (const WeightAverageOptions& options :
+       {WeightAverageOptions{.decay = 0.9, .warmup = true, .every = 2},
+        WeightAverageOptions{.kind = AverageKind::kEqual, .every = 3, .first_step = 4}}) {
+    for (const int64_t stop : {2, 5, 8}) {
+      nn::ParameterSet set = five_values(at::kFloat), again = five_values(at::kFloat);
+      WeightAverage straight(options, set);
+      core::MemoryState saved;
+      for (int64_t step = 0; step < 20; ++step) {
+        set_step(set, step);
+        straight.after_step(step, false);
+        if (step == stop) straight.save(saved);
+      }
+      set_step(again, stop);
+      WeightAverage resumed(options, again);
+      resumed.load(saved);
+      for (int64_t step = stop + 1; step < 20; ++step) {
+        set_step(again, step);
+        resumed.after_step(step, false);
+      }
+      EXPECT_EQ(resumed.updates(), straight.updates());
+      EXPECT_TRUE(resumed.weights().values().equal(straight.weights().values()));
+      EXPECT_TRUE(resumed.weights().buffer(0).equal(straight.weights().buffer(0)));
+    }
+  }
+}
+
+TEST(WeightAverage, AnotherKindBeginsAnew) {
+  nn::ParameterSet set = five_values(at::kFloat);
+  set_step(set, 1);
+  WeightAverage equal({.kind = AverageKind::kEqual}, set), exponential({.decay = 0.5}, set);
+  set_step(set, 2);
+  equal.after_step(0, false);
+  core::MemoryState saved;
+  equal.save(saved);
+  exponential.load(saved);
+  EXPECT_EQ(exponential.updates(), 0);
+  EXPECT_TRUE(exponential.weights().values().equal(set.values()));
+}
+
+TEST(WeightAverage, KeepsTheZerosOfMasks) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  set_step(set, 0);
+  WeightAverage average({.decay = 0.9}, set);
+  average.after_step(0, false);
+  const at::Tensor mask = set.value({0}).ne(set.value({0})[2]);
+  set.set_mask({0}, mask);
+  average.after_step(1, false);
+  EXPECT_EQ(average.weights().value({0})[2].item<double>(), 0) << "though the average was not zero before";
+  EXPECT_NE(average.weights().value({0})[1].item<double>(), 0);
+  EXPECT_TRUE(average.weights().mask({0}).equal(mask));
+  core::MemoryState saved;
+  average.save(saved);
+  EXPECT_TRUE(saved.has("weights/w.mask"));
+  set.set_mask({0}, {});
+  EXPECT_FALSE(average.weights().mask({0}).defined());
+}
+
+TEST(WeightAverage, HasTheSameBitsOnAnyNumberOfThreads) {
+  const int before = at::get_num_threads();
+  std::vector<at::Tensor> results;
+  for (const int threads : {1, 2, 3}) {
+    at::set_num_threads(threads);
+    nn::ParameterSet set;
+    set.declare({.name = "w", .shape = {200'003}, .init = nn::Initializer::normal(1.0)});
+    set.allocate();
+    set.initialize(3);
+    WeightAverage average({.decay = 0.7}, set);
+    for (int64_t step = 0; step < 3; ++step) {
+      set.values().copy_(set.values().cos());
+      average.after_step(step, false);
+    }
+    results.push_back(average.weights().values().clone());
+  }
+  at::set_num_threads(before);
+  EXPECT_TRUE(results[0].equal(results[1]));
+  EXPECT_TRUE(results[0].equal(results[2]));
+}
+
+TEST(WeightAverage, SaysThatValuesChanged) {
+  nn::ParameterSet set = five_values(at::kFloat);
+  WeightAverage average({.decay = 0.9}, set);
+  const uint64_t version = average.weights().version();
+  average.after_step(0, false);
+  EXPECT_GT(average.weights().version(), version);
+}
+
+TEST(WeightAverage, RefusesWhatItCannotDo) {
+  nn::ParameterSet set = five_values(at::kFloat);
+  for (const WeightAverageOptions& bad :
+       {WeightAverageOptions{.decay = 1.0}, WeightAverageOptions{.decay = -0.1}, WeightAverageOptions{.every = 0},
+        WeightAverageOptions{.first_step = 3}, WeightAverageOptions{.kind = AverageKind::kEqual, .first_step = -1}}) {
+    EXPECT_THROW(WeightAverage(bad, set), core::Error);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::optim
