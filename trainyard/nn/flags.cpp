@@ -68,14 +68,18 @@ void declare_kernel_flags(core::FlagTable& table) {
 
 void declare_precision_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Precision";
-  constexpr const char* kHalf = "fp16 compute";
   table.boolean("use_bf16", false, "compute in bfloat16; variables, logits and batch normalization stay in 32 bits")
       .group(kGroup);
   table
       .boolean("use_fp16", false,
                "on a GPU: compute in 16 bits with a scaled loss; variables, logits and batch normalization stay in 32")
       .group(kGroup);
-  table.boolean("fp16_vars", false, "keep the variables in 16 bits too").group(kGroup).pending(kHalf);
+  table
+      .boolean(
+          "fp16_vars", false,
+          "with use_fp16 or use_bf16: variables and what the optimizer keeps of them are 16-bit numbers, too; they "
+          "are rounded after each update, and memory and checkpoints hold them in 32 bits")
+      .group(kGroup);
 }
 
 void declare_inference_flags(core::FlagTable& table) {

@@ -23,6 +23,11 @@ void declare_optimizer_flags(core::FlagTable& table) {
       .real("weight_decay", 4e-5,
             "adds this times half the sum of squares of all parameters but batch normalization's to the loss")
       .group(kGroup);
+  table
+      .real("sam_rho", 0,
+            "sharpness-aware minimization around the optimizer: take the gradient at so far from the weights, uphill; "
+            "each step passes over its batch twice. 0: none")
+      .group(kGroup);
   table.boolean("single_l2_loss_op", false, "join all variables before the weight decay term is computed")
       .group(kGroup)
       .translated("parameters are always flat: same result either way");
@@ -83,6 +88,48 @@ void declare_average_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
+// Beside those of tf_cnn_benchmarks.
+void declare_schedule_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Learning rate";
+  table
+      .choice("learning_rate_warmup", "replace", {"replace", "multiply"},
+              "what the warm-up does: stand in front of the schedule, or multiply it by a factor that rises to 1")
+      .group(kGroup);
+  table.real("warmup_learning_rate", 0, "the rate that a warm-up starts with").group(kGroup);
+  table
+      .choice("learning_rate_scaling", "none", {"none", "linear", "sqrt"},
+              "multiply init_learning_rate or the piecewise rates by global batch / learning_rate_base_batch_size, or "
+              "its square root; divided by the number of replicas where their gradients are summed")
+      .group(kGroup);
+  table.integer("learning_rate_base_batch_size", 256, "with learning_rate_scaling: the batch that the rate is for")
+      .group(kGroup);
+  table
+      .real("restart_period_factor", 1,
+            "with cosine_restarts, whose first period is num_epochs_per_decay: each period is so many times as long as "
+            "the one before; learning_rate_decay_factor multiplies the rate at each restart")
+      .group(kGroup);
+  table.real("polynomial_power", 1, "with polynomial: the power; 1 is a line").group(kGroup);
+  table
+      .boolean("polynomial_cycle", false,
+               "with polynomial and num_epochs_per_decay: rise again after each such period, as TensorFlow's cycle")
+      .group(kGroup);
+  table.real("one_cycle_rise", 0.3, "with one_cycle: the part of the run in which the rate rises").group(kGroup);
+  table.choice("one_cycle_shape", "cos", {"cos", "linear"}, "with one_cycle: how rate and momentum move").group(kGroup);
+  table.real("one_cycle_start_divisor", 25, "with one_cycle: the rate begins with init_learning_rate / this")
+      .group(kGroup);
+  table.real("one_cycle_end_divisor", 1e4, "with one_cycle: the rate ends with what it began with / this")
+      .group(kGroup);
+  table
+      .boolean("one_cycle_three_phases", false,
+               "with one_cycle: fall as long as it rose, to where it began, and from there to the end")
+      .group(kGroup);
+  table
+      .list("one_cycle_momentum",
+            "\"LEAST,MOST\", with one_cycle: the momentum (of adam and its kin: beta1) falls to LEAST while the rate "
+            "rises, and rises to MOST while it falls; unset: it stays. PyTorch's default is 0.85,0.95")
+      .group(kGroup);
+}
+
 void declare_learning_rate_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Learning rate";
   table
@@ -101,9 +148,16 @@ void declare_learning_rate_flags(core::FlagTable& table) {
             "the rate rises from 0 in these epochs; with init_learning_rate or a piecewise schedule only")
       .group(kGroup);
   table
-      .choice("learning_rate_schedule", "auto", {"auto", "constant", "piecewise", "cosine"},
-              "auto: what the other flags say; cosine: from init_learning_rate to 0 over the run, after the warm-up")
+      .choice(
+          "learning_rate_schedule", "auto",
+          {"auto", "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts",
+           "one_cycle"},
+          "auto: what the other flags say. From init_learning_rate, after the warm-up: polynomial and cosine fall to "
+          "minimum_learning_rate over the run, cosine_restarts again and again (SGDR). staircase and exponential "
+          "multiply by learning_rate_decay_factor every num_epochs_per_decay, at once or smoothly. one_cycle rises "
+          "to init_learning_rate and falls, as PyTorch's OneCycleLR")
       .group(kGroup);
+  declare_schedule_flags(table);
   table.boolean("compute_lr_on_cpu", false, "compute the rate on the host")
       .group(kGroup)
       .translated("the rate is always computed on the host: same result either way");
@@ -118,12 +172,41 @@ void declare_loss_flags(core::FlagTable& table) {
   table.real("label_smoothing", 0, "part of the target that is spread evenly over all classes")
       .bounds(0, 1)
       .group(kGroup);
-  table.real("fp16_loss_scale", std::nullopt, "with use_fp16: factor of the loss; unset: 128; 1: none").group(kGroup);
+  table
+      .real(
+          "fp16_loss_scale", std::nullopt,
+          "with use_fp16: factor of the loss, to begin with where it moves; unset: 128, or what loss_scale_rule says; "
+          "1: none")
+      .group(kGroup);
   table
       .boolean("fp16_enable_auto_loss_scale", false,
-               "with use_fp16: halve the loss scale on overflow and raise it again")
+               "with use_fp16: lower the loss scale on overflow and raise it again, by loss_scale_rule")
       .group(kGroup);
-  table.integer("fp16_inc_loss_scale_every_n", 1000, "steps without overflow after which the loss scale doubles")
+  table
+      .integer("fp16_inc_loss_scale_every_n", 1000,
+               "steps without overflow after which the loss scale rises; unset with loss_scale_rule=torch: 2000")
+      .group(kGroup);
+  table
+      .choice(
+          "loss_scale_rule", "tensorflow", {"tensorflow", "torch", "paddle"},
+          "how an automatic loss scale moves. tensorflow: from 128, halved by each overflow, doubled after 1000 "
+          "steps without; torch: the same from 65536, after 2000; paddle: from 32768, times 0.8 after two overflows "
+          "in a row but not below 1, doubled after 1000. A step that overflows is always skipped")
+      .group(kGroup);
+  table
+      .real("loss_scale_raise_factor", std::nullopt, "factor by which an automatic loss scale rises; unset: the rule's")
+      .group(kGroup);
+  table
+      .real("loss_scale_lower_factor", std::nullopt, "factor by which an automatic loss scale falls; unset: the rule's")
+      .group(kGroup);
+  table
+      .integer("loss_scale_lower_after", std::nullopt,
+               "overflows in a row after which an automatic loss scale falls; unset: the rule's")
+      .group(kGroup);
+  table
+      .integer("loss_scale_most_skips", 100,
+               "end the run when so many steps in a row overflow under a loss scale of 1 or less, naming the first "
+               "parameter whose gradient does; 0: never")
       .group(kGroup);
 }
 

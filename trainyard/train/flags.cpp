@@ -130,6 +130,12 @@ void declare_output_flags(core::FlagTable& table) {
           "0: no summaries; 1: scalars; 2: also a histogram of the logarithms of all gradients; 3: also one of each "
           "parameter and of its gradient")
       .group(kGroup);
+  table
+      .text(
+          "plot_schedule", std::nullopt,
+          "draw the learning rate against step and epoch into this SVG file, say where it warms up, changes, and what "
+          "its extremes are, and train nothing")
+      .group(kGroup);
   table.text("benchmark_log_dir", std::nullopt, "write benchmark_run.log and metric.log (JSON) here").group(kGroup);
   table.text("benchmark_test_id", std::nullopt, "a name for this run in benchmark_run.log").group(kGroup);
 }

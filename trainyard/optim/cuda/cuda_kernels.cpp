@@ -57,13 +57,12 @@ class CudaKernels : public DeviceKernels {
                           current_stream());
   }
 
-  void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, int64_t raise_after,
+  void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, const LossScaleSteps& rule,
                         const at::Tensor& fields) const override {
-    static_assert(sizeof(LossScale) == 2 * sizeof(double));
+    static_assert(sizeof(LossScale) == 4 * sizeof(double));
     auto* const field = fields.data_ptr<double>();
     cuda::apply_loss_scale(static_cast<LossScale*>(scale.data_ptr()), found.defined() ? found.data_ptr<int>() : nullptr,
-                           raise_after, field + StepState::kInverseLossScale, field + StepState::kFoundInf,
-                           current_stream());
+                           rule, field + StepState::kInverseLossScale, field + StepState::kFoundInf, current_stream());
   }
 };
 

@@ -18,6 +18,7 @@
 
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/step/device_kernels.h"
 
 namespace trainyard::optim::cuda {
@@ -108,22 +109,26 @@ TEST(CudaEmulation, InfiniteGradientsAreSeenWhereverTheyAre) {
 }
 
 TEST(CudaEmulation, TheLossScaleMovesByItsRule) {
-  const at::Tensor scale = at::tensor({8.0, 0.0}, at::kDouble);
   const at::Tensor clean = at::zeros({1}, at::kInt), bad = at::ones({1}, at::kInt);
-  StepState state;
-  const auto end_step = [&](const at::Tensor& found) {
-    kernels().apply_loss_scale(scale, found, 1, state.tensor());
-    return state.read();
-  };
-  EXPECT_EQ(end_step(clean).inverse_loss_scale, 1.0 / 8);
-  EXPECT_FALSE(state.read().found_inf);
-  end_step(clean);
-  EXPECT_EQ(scale[0].item<double>(), 16);
-  EXPECT_EQ(end_step(bad).inverse_loss_scale, 1.0 / 16);
-  EXPECT_TRUE(state.read().found_inf);
-  EXPECT_EQ(scale[0].item<double>(), 8);
-  EXPECT_FALSE(end_step({}).found_inf);
-  EXPECT_EQ(scale[0].item<double>(), 8);
+  for (const LossScaleRule name : {LossScaleRule::kTensorFlow, LossScaleRule::kTorch, LossScaleRule::kPaddle}) {
+    const LossScaleSteps rule = LossScalerOptions{.rule = name, .raise_after = 2}.steps();
+    const at::Tensor scale = at::tensor({8.0, 0.0, 0.0, 0.0}, at::kDouble);
+    LossScale expected{.scale = 8};
+    StepState state;
+    for (const bool infinite : {false, false, false, true, true, false, true, true, true, true, false, false}) {
+      kernels().apply_loss_scale(scale, infinite ? bad : clean, rule, state.tensor());
+      EXPECT_EQ(state.read().inverse_loss_scale, 1.0 / expected.scale);
+      EXPECT_EQ(state.read().found_inf, infinite);
+      expected = next_loss_scale(expected, infinite, rule);
+      EXPECT_EQ(scale[0].item<double>(), expected.scale);
+      EXPECT_EQ(scale[1].item<double>(), expected.clean_steps);
+      EXPECT_EQ(scale[2].item<double>(), expected.bad_steps);
+      EXPECT_EQ(scale[3].item<double>(), expected.skips_at_floor);
+    }
+    kernels().apply_loss_scale(scale, {}, rule, state.tensor());
+    EXPECT_FALSE(state.read().found_inf) << "a fixed scale";
+    EXPECT_EQ(scale[0].item<double>(), expected.scale);
+  }
 }
 
 TEST(CudaEmulation, AStepsNumbersArrive) {

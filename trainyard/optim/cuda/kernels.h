@@ -42,7 +42,7 @@ void find_non_finite(bool is_double, const void* gradients, int64_t count, int* 
 
 // The rule of loss_scale_rule.h for this step: fills the step's inverse scale and found_inf, and moves `scale` on.
 // `found` null: the scale is fixed, nothing was looked for.
-void apply_loss_scale(LossScale* scale, const int* found, int64_t raise_after, double* inverse_loss_scale,
+void apply_loss_scale(LossScale* scale, const int* found, const LossScaleSteps& rule, double* inverse_loss_scale,
                       double* found_inf, cudaStream_t stream);
 
 // fields[0 .. count) = values, which travel with the launch: no copy, nothing to wait for. count is at most 8.

@@ -49,11 +49,11 @@ __global__ void find_non_finite_kernel(const T* gradients, int64_t count, int* f
   if (bad) *found = 1;
 }
 
-__global__ void apply_loss_scale_kernel(LossScale* scale, const int* found, int64_t raise_after,
+__global__ void apply_loss_scale_kernel(LossScale* scale, const int* found, LossScaleSteps rule,
                                         double* inverse_loss_scale, double* found_inf) {
   *inverse_loss_scale = 1.0 / scale->scale;
   *found_inf = found != nullptr && *found != 0 ? 1.0 : 0.0;
-  if (found != nullptr) *scale = next_loss_scale(*scale, *found != 0, raise_after);
+  if (found != nullptr) *scale = next_loss_scale(*scale, *found != 0, rule);
 }
 
 __global__ void write_fields_kernel(double* fields, StepFields values, int count) {
@@ -93,9 +93,9 @@ void find_non_finite(bool is_double, const void* gradients, int64_t count, int* 
   check_cuda(cudaGetLastError(), "look for infinite gradients");
 }
 
-void apply_loss_scale(LossScale* scale, const int* found, int64_t raise_after, double* inverse_loss_scale,
+void apply_loss_scale(LossScale* scale, const int* found, const LossScaleSteps& rule, double* inverse_loss_scale,
                       double* found_inf, cudaStream_t stream) {
-  apply_loss_scale_kernel<<<1, 1, 0, stream>>>(scale, found, raise_after, inverse_loss_scale, found_inf);
+  apply_loss_scale_kernel<<<1, 1, 0, stream>>>(scale, found, rule, inverse_loss_scale, found_inf);
   check_cuda(cudaGetLastError(), "loss scale");
 }
 

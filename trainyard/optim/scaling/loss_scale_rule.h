@@ -1,6 +1,18 @@
-// How an automatic loss scale moves (tf_cnn_benchmarks' --fp16_enable_auto_loss_scale), for the CPU and kernels alike.
+// How an automatic loss scale moves, for the CPU and kernels alike: one state machine, whose numbers make it that of
+// TensorFlow, PyTorch or Paddle (loss_scaler.h has their numbers).
+//
+// After a step with an infinite gradient (or NaN), which is skipped:
+//   clean_steps = 0, bad_steps += 1; with the lower_after-th bad step in a row: scale = max(scale * lower_factor,
+//   floor), bad_steps = 0
+// After any other step:
+//   bad_steps = 0, clean_steps += 1; with the raise_after-th clean step in a row: scale *= raise_factor, clean_steps =
+//   0
+//
+// A scale is a 32-bit float in all three systems, and so is each product here. It never becomes infinite, where PyTorch
+// and Paddle leave it as it is, nor less than the smallest normal float.
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 
 #include "trainyard/core/base/export.h"
@@ -9,17 +21,50 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
-struct LossScale {
-  double scale = 1;        // of the loss, and so of its gradients
-  double clean_steps = 0;  // without an infinite gradient since the scale last moved; a whole number
+// The numbers of a rule.
+struct LossScaleSteps {
+  double raise_factor = 2, lower_factor = 0.5;
+  int64_t raise_after = 1000;  // clean steps in a row
+  int64_t lower_after = 1;     // bad steps in a row
+  double floor = 0;            // a scale that is lowered does not end below it
 };
 
-// Returns the scale after a step. `found_inf` says that one of its gradients was not finite: that step is skipped and
-// the scale halved. After more than `raise_after` clean steps the scale is doubled.
-TRAINYARD_HOST_DEVICE inline LossScale next_loss_scale(LossScale now, bool found_inf, int64_t raise_after) {
-  if (found_inf) return {now.scale / 2, 0};
-  if (now.clean_steps < static_cast<double>(raise_after)) return {now.scale, now.clean_steps + 1};
-  return {now.scale * 2, 0};
+// What moves. Counts are whole numbers.
+struct LossScale {
+  double scale = 1;           // of the loss, and so of its gradients
+  double clean_steps = 0;     // without an infinite gradient, since the scale last moved or one was met
+  double bad_steps = 0;       // in a row, since the scale last moved
+  double skips_at_floor = 0;  // bad steps in a row under a scale of at most kLossScaleFloor
+};
+
+// Under a smaller scale gradients are no longer scaled up: one that is infinite then is so by itself.
+inline constexpr double kLossScaleFloor = 1.0;
+
+// Returns `scale` times `factor` as a float, or `scale` where that is infinite or has lost bits.
+TRAINYARD_HOST_DEVICE inline double scaled_loss_scale(double scale, double factor) {
+  const double product = static_cast<double>(static_cast<float>(scale * factor));
+  return product >= static_cast<double>(FLT_MIN) && product <= static_cast<double>(FLT_MAX) ? product : scale;
+}
+
+// Returns the loss scale after a step. `found_inf` says that one of its gradients was not finite.
+TRAINYARD_HOST_DEVICE inline LossScale next_loss_scale(LossScale now, bool found_inf, const LossScaleSteps& rule) {
+  if (!found_inf) {
+    now.bad_steps = 0;
+    now.skips_at_floor = 0;
+    now.clean_steps += 1;
+    if (now.clean_steps < static_cast<double>(rule.raise_after)) return now;
+    now.clean_steps = 0;
+    now.scale = scaled_loss_scale(now.scale, rule.raise_factor);
+    return now;
+  }
+  now.clean_steps = 0;
+  now.skips_at_floor = now.scale <= kLossScaleFloor ? now.skips_at_floor + 1 : 0;
+  now.bad_steps += 1;
+  if (now.bad_steps < static_cast<double>(rule.lower_after)) return now;
+  now.bad_steps = 0;
+  now.scale = scaled_loss_scale(now.scale, rule.lower_factor);
+  if (now.scale < rule.floor) now.scale = rule.floor;
+  return now;
 }
 
 }  // namespace trainyard::optim

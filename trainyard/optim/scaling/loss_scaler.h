@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include <ATen/core/Tensor.h>
 
@@ -18,11 +20,35 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
+// Whose automatic scale it is. A step with an infinite gradient is skipped in all of them; Paddle itself would set its
+// gradients to zero and let momentum and weight decay move the weights.
+enum class LossScaleRule {
+  // tf_cnn_benchmarks: halved by each bad step, doubled by the clean step behind 1,000 others. Begins with 128.
+  kTensorFlow,
+  // torch.amp.GradScaler: halved by each bad step, doubled by 2,000 clean ones in a row. Begins with 2^16.
+  kTorch,
+  // paddle.static.amp: times 0.8 by 2 bad steps in a row, but not below 1; doubled by 1,000 clean ones in a row. Begins
+  // with 2^15.
+  kPaddle,
+};
+// Returns the rule called "tensorflow", "torch" or "paddle". Throws kInvalidArgument for another name.
+LossScaleRule loss_scale_rule_from_name(std::string_view name);
+
 struct LossScalerOptions {
-  double scale = 128;      // to begin with
-  bool automatic = false;  // moves as loss_scale_rule.h says; else it stays, and infinite gradients go unseen
-  int64_t raise_after = 1000;
+  std::optional<double> scale;  // to begin with; unset: the rule's
+  bool automatic = false;       // moves by the rule; else it stays, and infinite gradients go unseen
+  LossScaleRule rule = LossScaleRule::kTensorFlow;
+  // The rule's numbers where they are unset. raise_after of kTensorFlow counts the clean steps before the one that
+  // raises the scale, as --fp16_inc_loss_scale_every_n does.
+  std::optional<int64_t> raise_after, lower_after;
+  std::optional<double> raise_factor, lower_factor;
+  // How many skipped steps in a row, each under a scale of at most 1, end a training: its gradients overflow by
+  // themselves then. 0: none do.
+  int64_t most_skips_at_floor = 100;
+
   void validate() const;  // throws kInvalidArgument
+  double first_scale() const;
+  LossScaleSteps steps() const;
 };
 
 // One thread at a time.
@@ -35,17 +61,21 @@ class LossScaler : public core::Stateful {
   at::Tensor scale() const;
   // [] double: steps without overflow since the scale last moved.
   at::Tensor clean_steps() const;
+  // [] double: skipped steps in a row up to the last one, each under a scale of at most 1.
+  at::Tensor skips_at_floor() const;
   // gradients: [total] float or double, total a multiple of 16, of the scaled loss, reduced. Writes the inverse of the
   // scale and found_inf into `state`, then moves on to the next step's scale.
   void end_step(const at::Tensor& gradients, StepState& state);
 
-  // Saves "scale" and "clean_steps". Reads them back, which waits for the device.
+  // Saves "scale", "clean_steps", "bad_steps" and "skips_at_floor". Reads them back, which waits for the device. A
+  // state without the last two begins them at 0.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
  private:
   LossScalerOptions options_;
-  at::Tensor state_;                       // [2] double: a LossScale
+  LossScaleSteps steps_;
+  at::Tensor state_;                       // [4] double: a LossScale
   const DeviceKernels* device_ = nullptr;  // null on the CPU
   at::Tensor found_;                       // [1] int32 on a device where the scale is automatic; else undefined
 };

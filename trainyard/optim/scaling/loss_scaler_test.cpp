@@ -1,5 +1,6 @@
 #include "trainyard/optim/scaling/loss_scaler.h"
 
+#include <iterator>
 #include <limits>
 
 #include <ATen/ops/full.h>
@@ -54,23 +55,68 @@ TEST(LossScaler, AFixedScaleStaysAndSeesNothing) {
   EXPECT_EQ(scaler.scale().item<double>(), 128);
 }
 
+// Stopped in the middle of its counts, of clean steps and of bad ones.
 TEST(LossScaler, GoesOnWhereItWasSaved) {
-  LossScaler first({.scale = 8, .automatic = true, .raise_after = 2}),
-      second({.scale = 1, .automatic = true, .raise_after = 2});
-  StepState state;
-  for (int step = 0; step < 2; ++step) first.end_step(gradients(1), state);
-  core::MemoryState saved;
-  first.save(saved);
-  second.load(saved);
-  for (LossScaler* scaler : {&first, &second}) {
-    scaler->end_step(gradients(1), state);
-    EXPECT_EQ(scaler->scale().item<double>(), 16);
+  for (const LossScaleRule rule : {LossScaleRule::kTensorFlow, LossScaleRule::kTorch, LossScaleRule::kPaddle}) {
+    const LossScalerOptions options{.scale = 2, .automatic = true, .rule = rule, .raise_after = 3, .lower_after = 3};
+    const bool bad[] = {false, false, true, true, false, false, true, true, true, true, false, false, false, false};
+    for (size_t stop = 0; stop < std::size(bad); ++stop) {
+      LossScaler straight(options), resumed(options);
+      StepState state;
+      core::MemoryState saved;
+      for (size_t step = 0; step < std::size(bad); ++step) {
+        if (step == stop) {
+          straight.save(saved);
+          EXPECT_EQ(saved.names().size(), 4U);
+          resumed.load(saved);
+        }
+        straight.end_step(gradients(bad[step] ? kInfinity : 1), state);
+        const StepValues expected = state.read();
+        if (step < stop) continue;
+        resumed.end_step(gradients(bad[step] ? kInfinity : 1), state);
+        EXPECT_EQ(state.read().inverse_loss_scale, expected.inverse_loss_scale);
+        EXPECT_EQ(resumed.scale().item<double>(), straight.scale().item<double>()) << stop << " " << step;
+        EXPECT_EQ(resumed.clean_steps().item<double>(), straight.clean_steps().item<double>());
+        EXPECT_EQ(resumed.skips_at_floor().item<double>(), straight.skips_at_floor().item<double>());
+      }
+    }
   }
+}
+
+// A checkpoint of before the rules.
+TEST(LossScaler, AStateWithoutBadStepsBeginsWithNone) {
+  LossScaler scaler({.automatic = true, .rule = LossScaleRule::kPaddle});
+  StepState state;
+  scaler.end_step(gradients(kInfinity), state);
+  core::MemoryState saved;
+  core::StateWriter& writer = saved;
+  writer.tensor("scale", LossScaler({.scale = 64}).scale());
+  writer.tensor("clean_steps", LossScaler({.scale = 5}).scale());
+  scaler.load(saved);
+  scaler.end_step(gradients(kInfinity), state);
+  EXPECT_EQ(scaler.scale().item<double>(), 64) << "one bad step, not two";
+  scaler.end_step(gradients(kInfinity), state);
+  EXPECT_LT(scaler.scale().item<double>(), 64);
+}
+
+TEST(LossScaler, BeginsAsItsRuleSays) {
+  const auto first = [](const char* rule) {
+    return LossScalerOptions{.rule = loss_scale_rule_from_name(rule)}.first_scale();
+  };
+  EXPECT_EQ(first("tensorflow"), 128);
+  EXPECT_EQ(first("torch"), 65536);
+  EXPECT_EQ(first("paddle"), 32768);
+  EXPECT_THROW(loss_scale_rule_from_name("keras"), core::Error);
 }
 
 TEST(LossScaler, RefusesScalesThatMakeNoSense) {
   for (const double scale : {0.0, -1.0, kInfinity}) EXPECT_THROW(LossScaler({.scale = scale}), core::Error);
+  EXPECT_THROW(LossScaler({.scale = 1e39}), core::Error);
   EXPECT_THROW(LossScaler({.raise_after = 0}), core::Error);
+  EXPECT_THROW(LossScaler({.lower_after = 0}), core::Error);
+  EXPECT_THROW(LossScaler({.raise_factor = 0.5}), core::Error);
+  EXPECT_THROW(LossScaler({.lower_factor = 1.0}), core::Error);
+  EXPECT_THROW(LossScaler({.most_skips_at_floor = -1}), core::Error);
 }
 
 }  // namespace

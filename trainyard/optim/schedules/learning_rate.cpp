@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numbers>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/optim/schedules/schedule_checks.h"
 
 namespace trainyard::optim {
 namespace {
@@ -18,16 +18,8 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
-[[noreturn]] void refuse(std::string problem, std::string expected, std::string actual) {
-  throw Error(ErrorCode::kInvalidArgument,
-              {.problem = std::move(problem), .expected = std::move(expected), .actual = std::move(actual)});
-}
-
-void require_rate(double rate, std::string_view what) {
-  if (!std::isfinite(rate) || rate < 0) {
-    refuse(fmt::format("{} is not usable", what), "a finite number, at least 0", fmt::format("{}", rate));
-  }
-}
+using schedule_checks::refuse;
+using schedule_checks::require_rate;
 
 void require_batches_per_epoch(double batches) {
   if (!std::isfinite(batches) || batches <= 0) {
@@ -42,12 +34,6 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
   parts.push_back(text);
   return parts;
-}
-
-// Whole steps of so many epochs; more than any run has where they pass what an int64_t holds.
-int64_t whole_steps(double batches_per_epoch, double epochs) {
-  constexpr double kMost = 4e18;
-  return static_cast<int64_t>(std::clamp(batches_per_epoch * epochs, -kMost, kMost));
 }
 
 // One component of a schedule, which `part` counts from 1.
@@ -73,6 +59,11 @@ Number parse_number(std::string_view text, std::string_view what, size_t part) {
 }
 
 }  // namespace
+
+int64_t whole_steps(double batches_per_epoch, double epochs) {
+  constexpr double kMost = 4e18;
+  return static_cast<int64_t>(std::clamp(batches_per_epoch * epochs, -kMost, kMost));
+}
 
 LearningRate constant(double rate) {
   require_rate(rate, "the learning rate");
@@ -140,28 +131,6 @@ LearningRate piecewise(const PiecewiseEpochs& schedule, double batches_per_epoch
   return piecewise(std::move(boundaries), schedule.rates);
 }
 
-LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum) {
-  require_rate(rate, "the learning rate");
-  require_rate(factor, "the learning rate's decay factor");
-  require_rate(minimum, "the minimum of the learning rate");
-  if (decay_steps <= 0) refuse("steps between two decays are not usable", "at least 1", std::to_string(decay_steps));
-  return [=](int64_t step) {
-    const int64_t decays = step / decay_steps;
-    return std::max(rate * std::pow(factor, static_cast<double>(decays)), minimum);
-  };
-}
-
-LearningRate cosine(double rate, int64_t total_steps, int64_t begin) {
-  require_rate(rate, "the learning rate");
-  if (begin < 0 || begin >= total_steps) {
-    refuse("the cosine's first step is not usable", fmt::format("one in [0, {})", total_steps), std::to_string(begin));
-  }
-  return [=](int64_t step) {
-    const double done = static_cast<double>(step - begin) / static_cast<double>(total_steps - begin);
-    return 0.5 * rate * (1.0 + std::cos(std::numbers::pi * std::clamp(done, 0.0, 1.0)));
-  };
-}
-
 LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch) {
   require_batches_per_epoch(batches_per_epoch);
   auto step_of = [=](double epoch) { return whole_steps(batches_per_epoch, epoch); };
@@ -174,22 +143,45 @@ LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch) 
   return with_warmup(std::move(rate), schedule.rate, step_of(schedule.warmup_epochs));
 }
 
-double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size, int summed_replicas) {
+double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size, int summed_replicas,
+                   BatchScaling scaling) {
   require_rate(base_rate, "the base learning rate");
   if (base_batch_size < 1 || global_batch_size < 1 || summed_replicas < 1) {
     refuse("the batch of a learning rate is not usable", "batches and a count of replicas of at least 1",
            fmt::format("{} images for {} over {} replicas", global_batch_size, base_batch_size, summed_replicas));
   }
+  if (scaling == BatchScaling::kSquareRoot) {
+    const double ratio = static_cast<double>(global_batch_size) / static_cast<double>(base_batch_size);
+    return base_rate * std::sqrt(ratio) / summed_replicas;
+  }
   return base_rate * static_cast<double>(global_batch_size) / static_cast<double>(base_batch_size) / summed_replicas;
 }
 
-LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps) {
+LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps, double start) {
   require_rate(initial, "the learning rate after warm-up");
+  require_rate(start, "the learning rate that a warm-up starts with");
   if (warmup_steps <= 0) return schedule;
-  return [schedule = std::move(schedule), initial, warmup_steps](int64_t step) {
+  return [schedule = std::move(schedule), initial, warmup_steps, start](int64_t step) {
     if (step >= warmup_steps) return schedule(step);
-    return initial * static_cast<double>(step) / static_cast<double>(warmup_steps);
+    return (initial - start) * static_cast<double>(step) / static_cast<double>(warmup_steps) + start;
   };
+}
+
+LearningRate times_warmup(LearningRate schedule, int64_t warmup_steps, double start_factor) {
+  if (!(start_factor >= 0 && start_factor <= 1)) {
+    refuse("the factor that a warm-up starts with is not usable", "one in [0, 1]", fmt::format("{}", start_factor));
+  }
+  if (warmup_steps <= 0) return schedule;
+  return [schedule = std::move(schedule), warmup_steps, start_factor](int64_t step) {
+    if (step >= warmup_steps) return schedule(step);
+    const double done = static_cast<double>(step) / static_cast<double>(warmup_steps);
+    return schedule(step) * (start_factor + (1 - start_factor) * done);
+  };
+}
+
+LearningRate delayed(LearningRate schedule, int64_t steps) {
+  if (steps <= 0) return schedule;
+  return [schedule = std::move(schedule), steps](int64_t step) { return schedule(std::max<int64_t>(step - steps, 0)); };
 }
 
 }  // namespace trainyard::optim

@@ -1,4 +1,5 @@
-// Learning rates as functions of the global step (from 0). Plain functions that combine:
+// Schedules: numbers of a training as functions of the global step (from 0), and of nothing else, so that a resumed run
+// has the same. Plain functions that combine; decay.h has the rates that fall smoothly:
 //
 //   LearningRate rate = with_warmup(cosine(0.4, total_steps, warmup_steps), 0.4, warmup_steps);
 //   rate(17)
@@ -14,7 +15,12 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
-using LearningRate = std::function<double(int64_t step)>;
+using Schedule = std::function<double(int64_t step)>;
+using LearningRate = Schedule;
+
+// Returns int(batches_per_epoch * epochs), the steps of so many epochs; 4e18, more than any run has, where there are
+// more.
+int64_t whole_steps(double batches_per_epoch, double epochs);
 
 LearningRate constant(double rate);
 
@@ -31,12 +37,6 @@ PiecewiseEpochs parse_piecewise(std::string_view schedule);
 // Returns the schedule in steps, with boundaries at int(E * batches_per_epoch) - 1. Throws kInvalidArgument.
 LearningRate piecewise(const PiecewiseEpochs& schedule, double batches_per_epoch);
 
-// Returns rate * factor^floor(step / decay_steps), but not less than `minimum`.
-LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum);
-
-// Falls from `rate` at `begin` to 0 at `total_steps` along half a cosine (Loshchilov and Hutter, "SGDR", 2017).
-LearningRate cosine(double rate, int64_t total_steps, int64_t begin = 0);
-
 // A rate that falls at epochs, as models prescribe it.
 struct EpochSchedule {
   double rate = 0;                      // after the warm-up, times the first factor
@@ -48,12 +48,24 @@ struct EpochSchedule {
 // before it.
 LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch);
 
-// Returns base_rate * global_batch_size / base_batch_size (Goyal et al., "Accurate, large minibatch SGD", 2017, section
-// 2.1), divided by the number of replicas whose gradients an update sums instead of averaging them.
-double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size, int summed_replicas = 1);
+// How a rate grows with the global batch.
+enum class BatchScaling {
+  kLinear,      // Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1
+  kSquareRoot,  // Krizhevsky, "One weird trick", 2014, section 5; You et al., "LAMB", 2020
+};
+// Returns base_rate times global_batch_size / base_batch_size, or its square root, divided by the number of replicas
+// whose gradients an update sums instead of averaging them.
+double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size, int summed_replicas = 1,
+                   BatchScaling scaling = BatchScaling::kLinear);
 
-// Replaces the schedule while step < warmup_steps: the rate is initial * step / warmup_steps there.
-LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps);
+// Replaces the schedule while step < warmup_steps: the rate rises there on a line from `start` at step 0 to `initial`,
+// which it would reach at warmup_steps. Paddle's LinearWarmup and tf_cnn_benchmarks' warm-up.
+LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_steps, double start = 0);
+// Multiplies the schedule while step < warmup_steps by a factor that rises on a line from `start_factor` at step 0 to 1
+// at warmup_steps. PyTorch's LinearLR, chained with the schedule.
+LearningRate times_warmup(LearningRate schedule, int64_t warmup_steps, double start_factor = 0);
+// Returns the schedule as it is `steps` later: its value at 0 until then. For what begins after a warm-up.
+LearningRate delayed(LearningRate schedule, int64_t steps);
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

@@ -8,6 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/schedules/decay.h"
+#include "trainyard/optim/testing/golden_schedules.h"
 
 namespace trainyard::optim {
 namespace {
@@ -60,21 +62,42 @@ TEST(LearningRate, WarmupReplacesTheSchedule) {
   expect_rates(rate, {{0, 0.0}, {1, 2.0}, {2, 4.0}, {3, 6.0}, {4, 2.0}});
 }
 
-TEST(LearningRate, ExponentialStaircaseHasAFloor) {
-  const LearningRate rate = exponential_staircase(1.0, static_cast<int64_t>(kImageNet / 32 * 2), 0.5, 0.375);
-  expect_rates(rate, {{0, 1.0}, {80071, 1.0}, {80072, 0.5}, {160143, 0.5}, {160144, 0.375}, {10000000, 0.375}});
-}
-
 TEST(LearningRate, PiecewiseChangesAfterItsBoundary) {
   expect_rates(piecewise(parse_piecewise("1;3;.1;5;.01"), kImageNet / 32),
                {{0, 1.0}, {120108, 1.0}, {120109, 0.1}, {200181, 0.1}, {200182, 0.01}, {100000000, 0.01}});
   expect_rates(piecewise(parse_piecewise("0.25"), 100), {{0, 0.25}, {1000, 0.25}});
 }
 
-TEST(LearningRate, CosineMeetsItsEndsAndMiddle) {
-  const LearningRate rate = cosine(0.4, 110, 10);
-  expect_rates(rate, {{0, 0.4}, {10, 0.4}, {60, 0.2}, {110, 0.0}, {200, 0.0}});
-  EXPECT_NEAR(rate(35), 0.2 * (1 + std::sqrt(0.5)), 1e-12);
+// NVIDIA DALI's example of a ResNet in TensorFlow: boundaries are steps an epoch times epochs, as Keras takes them, and
+// the step that equals one still has the old rate; in front of them a warm-up of 5 epochs.
+TEST(LearningRate, KerasBoundariesAreThoseOfEpochs) {
+  EpochSchedule keras{.rate = 0.1, .boundary_epochs = {30, 60, 80}, .factors = {1, 0.1, 0.01, 0.001}};
+  expect_golden("keras_piecewise", by_epochs(keras, 13), 0.1);
+  keras.warmup_epochs = 5;
+  expect_rates(by_epochs(keras, 13), {{0, 0.0}, {13, 0.02}, {64, 0.1 * 64 / 65}, {65, 0.1}, {390, 0.1}, {391, 0.01}});
+}
+
+// NVIDIA DALI's example of a ResNet in Paddle: LinearWarmup from warmup_start_lr, then a cosine over what is left.
+TEST(LearningRate, PaddlesWarmupBeginsWhereItIsTold) {
+  constexpr int64_t kEpoch = 10, kWarmup = 5 * kEpoch, kAll = 90 * kEpoch;
+  const LearningRate rate = with_warmup(cosine(0.256, kAll, kWarmup), 0.256, kWarmup, 0.016);
+  expect_rates(rate, {{0, 0.016}, {25, 0.136}, {49, 0.016 + 0.24 * 49 / 50}, {50, 0.256}, {475, 0.128}, {900, 0.0}});
+}
+
+TEST(LearningRate, AWarmupMayMultiply) {
+  // PyTorch's LinearLR, chained with a StepLR.
+  expect_golden("torch_warmup_times_step", times_warmup(piecewise({5, 11, 17}, {0.4, 0.12, 0.036, 0.0108}), 8, 0.25));
+  expect_rates(times_warmup(piecewise({1, 3}, {8.0, 4.0, 2.0}), 4), {{0, 0.0}, {1, 2.0}, {2, 2.0}, {3, 3.0}, {4, 2.0}});
+}
+
+TEST(LearningRate, ADelayedScheduleWaitsAtItsFirstValue) {
+  expect_rates(delayed(piecewise({1, 3}, {8.0, 4.0, 2.0}), 10), {{0, 8.0}, {11, 8.0}, {12, 4.0}, {13, 4.0}, {14, 2.0}});
+}
+
+TEST(LearningRate, ScalesWithTheRootOfTheBatch) {
+  EXPECT_DOUBLE_EQ(scaled_rate(0.1, 256, 1024, 1, BatchScaling::kSquareRoot), 0.2);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.1, 256, 64, 1, BatchScaling::kSquareRoot), 0.05);
+  EXPECT_DOUBLE_EQ(scaled_rate(0.1, 256, 4096, 4, BatchScaling::kSquareRoot), 0.1);
 }
 
 TEST(LearningRate, BadSchedulesAreRefusedWithUpstreamsTexts) {
@@ -114,8 +137,8 @@ TEST(LearningRate, ValuesThatCannotBeAreRefused) {
   EXPECT_NE(core::message_of([] { constant(-0.1); }), "no error");
   EXPECT_NE(core::message_of([] { piecewise({1}, {1.0}); }), "no error");
   EXPECT_NE(core::message_of([] { piecewise({5, 3}, {1.0, 0.1, 0.01}); }), "no error");
-  EXPECT_NE(core::message_of([] { exponential_staircase(1.0, 0, 0.5, 0.0); }), "no error");
-  EXPECT_NE(core::message_of([] { cosine(1.0, 10, 10); }), "no error");
+  EXPECT_NE(core::message_of([] { with_warmup(constant(1), 1, 5, -1); }), "no error");
+  EXPECT_NE(core::message_of([] { times_warmup(constant(1), 5, 1.5); }), "no error");
   EXPECT_NE(core::message_of([] { piecewise(parse_piecewise("1"), 0.0); }), "no error");
   EXPECT_NE(core::message_of([] { scaled_rate(0.1, 256, 0); }), "no error");
 }

@@ -18,6 +18,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
+struct LossScaleSteps;
+
 // One step of an optimizer over a whole parameter set.
 struct DeviceUpdate {
   at::Tensor values;                  // [total] float or double
@@ -49,9 +51,10 @@ class DeviceKernels {
   // [total] float or double, total a multiple of 16.
   virtual void find_non_finite(const at::Tensor& gradients, const at::Tensor& found) const = 0;
 
-  // Writes the inverse of the scale and found_inf to `fields` (StepState::tensor()) and moves scale [2] float64, a
-  // LossScale, on by the rule of loss_scale_rule.h. `found` undefined: the scale is fixed, nothing was looked for.
-  virtual void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, int64_t raise_after,
+  // Writes the inverse of the scale and found_inf to `fields` (StepState::tensor()) and moves scale [4] float64, a
+  // LossScale, on by the rule (scaling/loss_scale_rule.h). `found` undefined: the scale is fixed, nothing was looked
+  // for.
+  virtual void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, const LossScaleSteps& rule,
                                 const at::Tensor& fields) const = 0;
 };
 

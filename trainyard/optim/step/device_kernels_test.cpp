@@ -48,11 +48,11 @@ class RecordingKernels : public DeviceKernels {
     EXPECT_EQ(found.scalar_type(), at::kInt);
     calls().searched.push_back(gradients.numel());
   }
-  void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, int64_t raise_after,
+  void apply_loss_scale(const at::Tensor& scale, const at::Tensor& found, const LossScaleSteps& rule,
                         const at::Tensor& fields) const override {
-    EXPECT_EQ(scale.numel(), 2);
+    EXPECT_EQ(scale.numel(), 4);
     EXPECT_EQ(fields.numel(), StepState::kFieldCount);
-    calls().raised_after.push_back(raise_after);
+    calls().raised_after.push_back(rule.raise_after);
     calls().searched_before_scaling.push_back(found.defined());
   }
 };
@@ -140,12 +140,13 @@ TEST_F(DeviceKernelsTest, AreNotAskedForWhatTheyDoNotKnow) {
 
 TEST_F(DeviceKernelsTest, LookForInfiniteGradientsOnlyWhereTheScaleMoves) {
   StepState state(device_);
-  LossScaler fixed({.scale = 8, .raise_after = 5}, device_), moving({.scale = 8, .automatic = true}, device_);
+  LossScaler fixed({.scale = 8, .rule = LossScaleRule::kTorch, .raise_after = 5}, device_),
+      moving({.scale = 8, .automatic = true}, device_);
   fixed.end_step(set_.gradients(), state);
   EXPECT_TRUE(calls().searched.empty());
   moving.end_step(set_.gradients(), state);
   EXPECT_EQ(calls().searched, (std::vector<int64_t>{set_.total()}));
-  EXPECT_EQ(calls().raised_after, (std::vector<int64_t>{5, 1000}));
+  EXPECT_EQ(calls().raised_after, (std::vector<int64_t>{5, 1001}));
   EXPECT_EQ(calls().searched_before_scaling, (std::vector<bool>{false, true}));
 }
 

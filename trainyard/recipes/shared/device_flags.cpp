@@ -47,9 +47,22 @@ DeviceOptions read_device_options(const core::FlagValues& values) {
   }
   options.use_bf16 = values.boolean("use_bf16");
   options.use_fp16 = values.boolean("use_fp16");
+  options.fp16_vars = values.boolean("fp16_vars");
   options.fp16_loss_scale = values.optional_real("fp16_loss_scale");
   options.fp16_automatic_loss_scale = values.boolean("fp16_enable_auto_loss_scale");
-  options.fp16_raise_loss_scale_after = values.integer("fp16_inc_loss_scale_every_n");
+  options.loss_scale_rule = values.text("loss_scale_rule");
+  // What dump_config writes asks for nothing, but a default of one rule may be asked for with another.
+  const char* const raise_after = "fp16_inc_loss_scale_every_n";
+  const bool asked = values.source(raise_after) == core::FlagSource::kCommandLine && values.changed("loss_scale_rule");
+  if (values.changed(raise_after) || asked) {
+    options.fp16_raise_loss_scale_after = values.integer("fp16_inc_loss_scale_every_n");
+  }
+  options.loss_scale_raise_factor = values.optional_real("loss_scale_raise_factor");
+  options.loss_scale_lower_factor = values.optional_real("loss_scale_lower_factor");
+  options.loss_scale_lower_after = values.optional_integer("loss_scale_lower_after");
+  if (values.changed("loss_scale_most_skips")) {
+    options.loss_scale_most_skips = values.integer("loss_scale_most_skips");
+  }
   options.xla = values.boolean("xla");
   options.xla_compile = values.boolean("xla_compile");
   options.executor = values.text("executor");

@@ -33,14 +33,27 @@ Error unsupported(std::string problem, std::string remedy) {
   return {ErrorCode::kUnsupported, {.problem = std::move(problem), .remedy = std::move(remedy)}};
 }
 
+// Returns the flags of how an automatic loss scale moves that are set.
+std::vector<std::string> loss_scale_rule_flags(const DeviceOptions& options) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, bool set) {
+    if (set) flags.emplace_back(flag);
+  };
+  add("fp16_inc_loss_scale_every_n", options.fp16_raise_loss_scale_after.has_value());
+  add("loss_scale_rule", options.loss_scale_rule != DeviceOptions().loss_scale_rule);
+  add("loss_scale_raise_factor", options.loss_scale_raise_factor.has_value());
+  add("loss_scale_lower_factor", options.loss_scale_lower_factor.has_value());
+  add("loss_scale_lower_after", options.loss_scale_lower_after.has_value());
+  add("loss_scale_most_skips", options.loss_scale_most_skips.has_value());
+  return flags;
+}
+
 // Returns the flags of loss scaling that are set.
 std::vector<std::string> loss_scale_flags(const DeviceOptions& options) {
   std::vector<std::string> flags;
   if (options.fp16_loss_scale) flags.emplace_back("fp16_loss_scale");
   if (options.fp16_automatic_loss_scale) flags.emplace_back("fp16_enable_auto_loss_scale");
-  if (options.fp16_raise_loss_scale_after != DeviceOptions().fp16_raise_loss_scale_after) {
-    flags.emplace_back("fp16_inc_loss_scale_every_n");
-  }
+  for (const std::string& flag : loss_scale_rule_flags(options)) flags.push_back(flag);
   return flags;
 }
 
@@ -171,12 +184,33 @@ std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& asked
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = fmt::format("--{} is of --use_fp16", flags.front()), .remedy = "pass both, or neither"});
   }
-  optim::LossScalerOptions options{.automatic = asked.fp16_automatic_loss_scale,
-                                   .raise_after = asked.fp16_raise_loss_scale_after};
-  options.scale = asked.fp16_loss_scale.value_or(options.scale);
+  // tf_cnn_benchmarks takes fp16_inc_loss_scale_every_n without an automatic scale, too.
+  const std::vector<std::string> rule = loss_scale_rule_flags(asked);
+  if (!asked.fp16_automatic_loss_scale && !rule.empty() && rule.back() != "fp16_inc_loss_scale_every_n") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is of --fp16_enable_auto_loss_scale", rule.back()),
+                 .remedy = "pass both, or neither"});
+  }
+  optim::LossScalerOptions options{.scale = asked.fp16_loss_scale,
+                                   .automatic = asked.fp16_automatic_loss_scale,
+                                   .rule = optim::loss_scale_rule_from_name(asked.loss_scale_rule),
+                                   .raise_after = asked.fp16_raise_loss_scale_after,
+                                   .lower_after = asked.loss_scale_lower_after,
+                                   .raise_factor = asked.loss_scale_raise_factor,
+                                   .lower_factor = asked.loss_scale_lower_factor};
+  options.most_skips_at_floor = asked.loss_scale_most_skips.value_or(options.most_skips_at_floor);
   options.validate();
-  if (!options.automatic && options.scale == 1) return std::nullopt;
+  if (!options.automatic && options.first_scale() == 1) return std::nullopt;
   return options;
+}
+
+// What parameters are rounded to. tf_cnn_benchmarks passes over fp16_vars without use_fp16; here it would be ignored.
+std::optional<at::ScalarType> variables_of(const DeviceOptions& asked) {
+  if (!asked.fp16_vars) return std::nullopt;
+  if (asked.use_fp16) return at::kHalf;
+  if (asked.use_bf16) return at::kBFloat16;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "--fp16_vars is of --use_fp16 or --use_bf16",
+                                            .remedy = "pass one of them, too, or leave it out"});
 }
 
 void check_capture(const DeviceOptions& options, const DeviceUse& use) {
@@ -247,6 +281,7 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
     throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
   check_horovod(options, use, gpu);
+  plan.variables_as = variables_of(options);
   if (!gpu) {
     refuse_gpu_flags(options, use);
     return plan;
@@ -295,6 +330,7 @@ DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
   }
   settings.capture_steps = plan.capture_steps;
   settings.loss_scale = plan.loss_scale;
+  settings.variables_as = plan.variables_as;
   for (const auto& gpu : settings.accelerators) {
     core::log::info("device: /gpu:{}, {}", static_cast<int>(gpu->device().index()), gpu->name());
   }

@@ -33,9 +33,15 @@ struct DeviceOptions {
   std::vector<std::string> gpu_thread_flags;
 
   bool use_bf16 = false, use_fp16 = false;
-  std::optional<double> fp16_loss_scale;  // with use_fp16; unset: 128; 1: none
+  bool fp16_vars = false;                 // with one of them: parameters and slots are such numbers, too
+  std::optional<double> fp16_loss_scale;  // with use_fp16; unset: the rule's; 1: none, unless it moves
   bool fp16_automatic_loss_scale = false;
-  int64_t fp16_raise_loss_scale_after = 1000;  // steps without overflow
+  std::string loss_scale_rule = "tensorflow";  // "torch", "paddle"
+  // Of an automatic scale; unset: the rule's.
+  std::optional<int64_t> fp16_raise_loss_scale_after;  // steps without overflow
+  std::optional<double> loss_scale_raise_factor, loss_scale_lower_factor;
+  std::optional<int64_t> loss_scale_lower_after;  // overflows in a row
+  std::optional<int64_t> loss_scale_most_skips;   // unset: 100
 
   bool xla = false, xla_compile = false;  // each of them captures the step
 
@@ -67,6 +73,7 @@ struct DevicePlan {
   train::DeviceRequest request;
   bool capture_steps = false;
   std::optional<optim::LossScalerOptions> loss_scale;  // with 16-bit floats that need one
+  std::optional<at::ScalarType> variables_as;          // of parameters and slots, where those are 16-bit floats, too
 };
 
 // Decides by the number of GPUs that this machine has, and, with many processes, by which of its processes this is.
@@ -76,6 +83,7 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
 struct DeviceSettings : train::RunDevices {
   bool capture_steps = false;
   std::optional<optim::LossScalerOptions> loss_scale;
+  std::optional<at::ScalarType> variables_as;
   at::ScalarType dtype = at::kFloat;  // of activations
   std::string executor;               // a name of nn::executors()
   nn::KernelOptions kernels;

@@ -42,7 +42,9 @@ TEST(DevicePlan, WithoutAGpuItsFlagsAreRefusedByName) {
   for (const char* flag :
        {"gpu_indices=1", "gpu_memory_frac_for_testing=0.5", "allow_growth=true", "use_unified_memory=true",
         "gpu_thread_mode=global", "per_gpu_thread_count=2", "xla=true", "xla_compile=true", "tf32=true",
-        "use_fp16=true", "fp16_loss_scale=64", "fp16_enable_auto_loss_scale=true", "fp16_inc_loss_scale_every_n=10"}) {
+        "use_fp16=true", "fp16_loss_scale=64", "fp16_enable_auto_loss_scale=true", "fp16_inc_loss_scale_every_n=10",
+        "loss_scale_rule=torch", "loss_scale_raise_factor=3", "loss_scale_lower_factor=0.25",
+        "loss_scale_lower_after=3", "loss_scale_most_skips=5"}) {
     const std::string text = flag;
     EXPECT_EQ(problem({"--" + text, "--device=cpu"}, 1), "--" + text.substr(0, text.find('=')) + " needs a GPU");
   }
@@ -134,7 +136,7 @@ TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {
 TEST(DevicePlan, ScalesTheLossOfHalfFloatsAlone) {
   EXPECT_FALSE(plan({}, 1).loss_scale);
   EXPECT_FALSE(plan({"--use_bf16"}, 1).loss_scale);
-  EXPECT_EQ(plan({"--use_fp16"}, 1).loss_scale->scale, 128);
+  EXPECT_EQ(plan({"--use_fp16"}, 1).loss_scale->first_scale(), 128);
   EXPECT_FALSE(plan({"--use_fp16"}, 1).loss_scale->automatic);
   EXPECT_FALSE(plan({"--use_fp16", "--fp16_loss_scale=1"}, 1).loss_scale);
   const auto automatic = plan(
@@ -145,6 +147,45 @@ TEST(DevicePlan, ScalesTheLossOfHalfFloatsAlone) {
   EXPECT_NE(problem({"--fp16_loss_scale=64"}, 1), "");
   EXPECT_NE(problem({"--use_fp16", "--use_bf16"}, 1), "");
   EXPECT_NE(problem({"--use_fp16", "--fp16_loss_scale=0"}, 1), "");
+}
+
+TEST(DevicePlan, MovesTheLossScaleByItsRule) {
+  const std::vector<std::string> automatic = {"--use_fp16", "--fp16_enable_auto_loss_scale"};
+  const auto scale_of = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), automatic.begin(), automatic.end());
+    return *plan(more, 1).loss_scale;
+  };
+  EXPECT_EQ(scale_of({}).steps().raise_after, 1001) << "tf_cnn_benchmarks raises it in the step behind 1,000";
+  EXPECT_EQ(scale_of({}).most_skips_at_floor, 100);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch"}).first_scale(), 65536);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch"}).steps().raise_after, 2000);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch", "--fp16_inc_loss_scale_every_n=1000"}).steps().raise_after, 1000);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch", "--fp16_loss_scale=8"}).first_scale(), 8);
+  const optim::LossScaleSteps paddle = scale_of({"--loss_scale_rule=paddle"}).steps();
+  EXPECT_EQ(paddle.raise_after, 1000);
+  EXPECT_EQ(paddle.lower_after, 2);
+  EXPECT_EQ(paddle.floor, 1);
+  const auto own = scale_of({"--loss_scale_raise_factor=3", "--loss_scale_lower_factor=0.25",
+                             "--loss_scale_lower_after=4", "--loss_scale_most_skips=5"});
+  EXPECT_EQ(own.steps().raise_factor, 3);
+  EXPECT_EQ(own.steps().lower_factor, 0.25);
+  EXPECT_EQ(own.steps().lower_after, 4);
+  EXPECT_EQ(own.most_skips_at_floor, 5);
+  EXPECT_EQ(problem({"--use_fp16", "--loss_scale_rule=torch"}, 1),
+            "--loss_scale_rule is of --fp16_enable_auto_loss_scale");
+  EXPECT_EQ(problem({"--use_fp16", "--loss_scale_most_skips=5"}, 1),
+            "--loss_scale_most_skips is of --fp16_enable_auto_loss_scale");
+  EXPECT_EQ(problem({"--use_fp16", "--fp16_inc_loss_scale_every_n=5"}, 1), "") << "tf_cnn_benchmarks takes it";
+  EXPECT_NE(problem({"--use_fp16", "--fp16_enable_auto_loss_scale", "--loss_scale_lower_factor=1.5"}, 1), "");
+}
+
+TEST(DevicePlan, KeepsVariablesIn16BitsWithActivationsAlone) {
+  EXPECT_FALSE(plan({"--use_fp16"}, 1).variables_as);
+  EXPECT_EQ(plan({"--use_fp16", "--fp16_vars"}, 1).variables_as, at::kHalf);
+  EXPECT_EQ(plan({"--use_bf16", "--fp16_vars"}, 1).variables_as, at::kBFloat16);
+  EXPECT_EQ(plan({"--use_bf16", "--fp16_vars"}, 0).variables_as, at::kBFloat16);
+  EXPECT_EQ(problem({"--fp16_vars"}, 0), "--fp16_vars is of --use_fp16 or --use_bf16");
+  EXPECT_EQ(problem({"--use_fp16", "--fp16_vars", "--device=cpu"}, 0), "--use_fp16 needs a GPU");
 }
 
 TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {

@@ -8,11 +8,11 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
-#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/parallel/exchange/all_reduce_spec.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
 #include "trainyard/recipes/shared/flag_ranges.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
+#include "trainyard/recipes/tf_cnn/schedules/learning_rate_flags.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -62,18 +62,6 @@ void check_compliance_logging(const FlagValues& values) {
   refuse_if(values.boolean("ml_perf_compliance_logging") && model != "resnet50_v1.5" && model != "ssd300",
             "--ml_perf_compliance_logging is only compatible when --model is one of the following: resnet50_v1.5, "
             "ssd300");
-}
-
-void check_learning_rate_decay(const FlagValues& values) {
-  const bool period = truthy(values, "num_epochs_per_decay");
-  const bool factor = truthy(values, "learning_rate_decay_factor");
-  const bool complete = is_set(values, "init_learning_rate") && period && factor;
-  refuse_if((period || factor) && !complete,
-            "If one of num_epochs_per_decay or learning_rate_decay_factor is set, both must be setand learning_rate "
-            "must be set");
-  refuse_if(truthy(values, "minimum_learning_rate") && !complete,
-            "minimum_learning_rate requires learning_rate,num_epochs_per_decay, and learning_rate_decay_factor to be "
-            "set");
 }
 
 void check_precision_and_horovod(const FlagValues& values) {
@@ -200,28 +188,10 @@ train::StepPlanOptions check_variable_update(const FlagValues& values) {
   return steps;
 }
 
-std::optional<optim::PiecewiseEpochs> check_piecewise_learning_rate(const FlagValues& values) {
-  if (!truthy(values, "piecewise_learning_rate_schedule")) return std::nullopt;
-  refuse_if(is_set(values, "init_learning_rate") || truthy(values, "learning_rate_decay_factor") ||
-                truthy(values, "minimum_learning_rate") || truthy(values, "num_epochs_per_decay"),
-            "No other learning rate-related flags can be specified if --piecewise_learning_rate_schedule is specified");
-  return optim::parse_piecewise(values.text("piecewise_learning_rate_schedule"));
-}
-
-// Ours: a schedule that is named must have what it is made of, and nothing that it would not use.
-void check_named_schedule(const FlagValues& values) {
-  const std::string schedule = values.text("learning_rate_schedule");
-  const bool piecewise = truthy(values, "piecewise_learning_rate_schedule");
-  if (schedule == "auto") return;
-  refuse_if(schedule == "piecewise" && !piecewise,
-            "--learning_rate_schedule=piecewise requires --piecewise_learning_rate_schedule");
-  if (schedule == "piecewise") return;
-  refuse_if(!is_set(values, "init_learning_rate"),
-            fmt::format("--learning_rate_schedule={} requires --init_learning_rate", schedule));
-  for (const char* name : {"num_epochs_per_decay", "piecewise_learning_rate_schedule"}) {
-    refuse_if(truthy(values, name),
-              fmt::format("--learning_rate_schedule={} cannot be used with --{}", schedule, name));
-  }
+void check_schedule_plot(const FlagValues& values) {
+  if (!truthy(values, "plot_schedule")) return;
+  refuse_if(values.boolean("eval") || values.boolean("forward_only"),
+            "--plot_schedule is for trainings: eval and forward_only have no learning rate");
 }
 
 void check_existing_run(const FlagValues& values) {
@@ -277,8 +247,8 @@ CheckedFlags validate_flags(const FlagValues& values) {
   check_existing_run(values);
   check_sparsity(values);
   check_clipping_and_averages(values);
-  checked.piecewise = check_piecewise_learning_rate(values);
-  check_named_schedule(values);
+  checked.piecewise = check_schedule_flags(values);
+  check_schedule_plot(values);
   check_flag_ranges(values);
   return checked;
 }

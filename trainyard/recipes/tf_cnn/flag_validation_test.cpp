@@ -219,6 +219,8 @@ INSTANTIATE_TEST_SUITE_P(
             "--learning_rate_schedule=cosine cannot be used with --num_epochs_per_decay",
             "--learning_rate_schedule=auto --init_learning_rate=1 --num_epochs_per_decay=1 "
             "--learning_rate_decay_factor=.5"},
+        Row{"ours", "--plot_schedule=x.svg --eval --train_dir=x",
+            "--plot_schedule is for trainings: eval and forward_only have no learning rate", "--plot_schedule=x.svg"},
         Row{"ours", "--learning_rate_schedule=piecewise",
             "--learning_rate_schedule=piecewise requires --piecewise_learning_rate_schedule",
             "--learning_rate_schedule=piecewise --piecewise_learning_rate_schedule=1;3;.1"}));

@@ -19,13 +19,13 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/graph/ops.h"
-#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
 #include "trainyard/recipes/shared/run_directory.h"
 #include "trainyard/recipes/shared/thread_settings.h"
 #include "trainyard/recipes/tf_cnn/dialect.h"
+#include "trainyard/recipes/tf_cnn/schedules/learning_rate_options.h"
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
 #include "trainyard/train/step/on_nan.h"
@@ -37,15 +37,6 @@ enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnl
 // Returns tf_cnn_benchmarks' name of the mode: "training", "training + evaluation", ...
 std::string_view run_mode_name(RunMode mode);
 
-struct LearningRateOptions {
-  std::optional<double> init_learning_rate;  // unset: the model's own schedule
-  std::string schedule = "auto";             // "cosine", "constant", "piecewise"
-  std::optional<optim::PiecewiseEpochs> piecewise;
-  double num_epochs_per_decay = 0, decay_factor = 0, minimum = 0;
-  double warmup_epochs = 0;
-  std::optional<double> resnet_base_lr;
-};
-
 struct UpdateOptions {
   std::string optimizer = "sgd";  // "momentum" is Nesterov momentum
   double momentum = 0.9;
@@ -54,6 +45,7 @@ struct UpdateOptions {
   std::optional<double> clip_norm, clip_global_norm, adaptive_clip;  // one of the three at most
   std::string clip_rule = "tensorflow";                              // "pytorch"
   double label_smoothing = 0;
+  double sam_rho = 0;                       // 0: no sharpness-aware minimization
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
   std::optional<optim::SparsityOptions> sparsity;  // set: --asp
@@ -119,6 +111,7 @@ struct TfCnnOptions {
   // Batch sizes and numbers of examples are filled in by the run.
   train::StepPlanOptions steps;
   LearningRateOptions learning_rate;
+  std::string plot_schedule;  // a file: the learning rate is drawn there, and nothing is trained; empty: training
   UpdateOptions update;
   AverageOptions average;
   SavingOptions saving;

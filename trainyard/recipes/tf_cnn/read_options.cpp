@@ -10,6 +10,7 @@
 #include "trainyard/recipes/shared/number_list.h"
 #include "trainyard/recipes/shared/thread_flags.h"
 #include "trainyard/recipes/tf_cnn/flag_validation.h"
+#include "trainyard/recipes/tf_cnn/schedules/learning_rate_flags.h"
 #include "trainyard/train/flags.h"
 
 namespace trainyard::recipes {
@@ -21,18 +22,6 @@ RunMode mode_of(const core::FlagValues& values, const train::StepPlanOptions& st
   const bool evaluates = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
                          !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
   return evaluates ? RunMode::kTrainingAndEvaluation : RunMode::kTraining;
-}
-
-LearningRateOptions read_learning_rate(const core::FlagValues& values) {
-  LearningRateOptions options;
-  options.init_learning_rate = values.optional_real("init_learning_rate");
-  options.schedule = values.text("learning_rate_schedule");
-  options.num_epochs_per_decay = values.real("num_epochs_per_decay");
-  options.decay_factor = values.real("learning_rate_decay_factor");
-  options.minimum = values.real("minimum_learning_rate");
-  options.warmup_epochs = values.real("num_learning_rate_warmup_epochs");
-  options.resnet_base_lr = values.optional_real("resnet_base_lr");
-  return options;
 }
 
 UpdateOptions read_update(const core::FlagValues& values) {
@@ -47,6 +36,7 @@ UpdateOptions read_update(const core::FlagValues& values) {
   options.clip_rule = values.text("clip_rule");
   options.label_smoothing = values.real("label_smoothing");
   options.gradient_reduction = values.text("gradient_reduction");
+  options.sam_rho = values.real("sam_rho");
   options.on_nan = train::on_nan_from_name(values.text("on_nan"));
   if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
   return options;
@@ -147,6 +137,8 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.threads = read_thread_options(values);
   options.learning_rate = read_learning_rate(values);
   options.learning_rate.piecewise = std::move(checked.piecewise);
+  options.plot_schedule = values.text("plot_schedule");
+  for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
   options.update = read_update(values);
   options.average = read_average(values);
   options.saving = read_saving(values);

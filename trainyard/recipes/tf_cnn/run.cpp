@@ -12,6 +12,7 @@
 #include "trainyard/recipes/tf_cnn/modes.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/run_header.h"
+#include "trainyard/recipes/tf_cnn/schedule.h"
 #include "trainyard/train/step/device_room.h"
 
 namespace trainyard::recipes {
@@ -38,6 +39,10 @@ RunStatistics run_prepared(PreparedRun& run, std::ostream& out, const core::Stop
     core::log::info("Trainyard {} ({})", core::build_info().version, core::build_info().git_revision);
   }
   print_run_header(run_header_rows(run), out);
+  if (!run.options.plot_schedule.empty()) {
+    write_schedule_plot(run, out);
+    return {};
+  }
   // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
   const ThreadSettings& threads = run.threads;
   if (threads.print || (threads.affinity && threads.affinity->verbose)) {

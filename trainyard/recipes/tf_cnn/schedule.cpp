@@ -1,24 +1,26 @@
 #include "trainyard/recipes/tf_cnn/schedule.h"
 
-#include "trainyard/optim/schedules/learning_rate.h"
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/recipes/tf_cnn/schedules/schedule_plot.h"
 
 namespace trainyard::recipes {
 namespace {
 
-// The model's own rate: scaled with the batch where it is for a batch, less where gradients are summed.
-optim::LearningRate model_learning_rate(const PreparedRun& run) {
-  const models::DefaultSchedule& schedule = run.model->schedule;
-  double rate = schedule.learning_rate;
-  if (schedule.batch_size > 0) {
-    const int summed = run.options.device.variable_update == "replicated" ? run.replicas : 1;
-    rate = optim::scaled_rate(run.options.learning_rate.resnet_base_lr.value_or(rate), schedule.batch_size,
-                              run.examples_per_step(), summed);
-  }
-  return optim::by_epochs({.rate = rate,
-                           .boundary_epochs = schedule.boundary_epochs,
-                           .factors = schedule.factors,
-                           .warmup_epochs = schedule.warmup_epochs},
-                          batches_per_epoch(run));
+ScheduleFacts schedule_facts(const PreparedRun& run) {
+  // The warm-up of tf_cnn_benchmarks trains too and comes in front of num_batches; ours is a part of them.
+  const int64_t untimed = !run.own_dialect() ? run.plan.num_warmup_batches : 0;
+  const std::string& reduction = run.options.update.gradient_reduction;
+  const bool sums = reduction == "sum" || (reduction == "auto" && run.options.device.variable_update == "replicated");
+  return {.model = run.model->schedule,
+          .train_examples = run.train_examples,
+          .examples_per_step = run.examples_per_step(),
+          .steps = std::max<int64_t>(untimed + run.plan.num_batches, 1),
+          .summed_replicas = sums ? run.replicas : 1};
 }
 
 }  // namespace
@@ -47,26 +49,16 @@ train::StepPlan make_step_plan(const PreparedRun& run) {
   return plan;
 }
 
-optim::LearningRate make_learning_rate(const PreparedRun& run) {
-  const LearningRateOptions& asked = run.options.learning_rate;
-  const double per_epoch = batches_per_epoch(run);
-  const auto warmup_steps = static_cast<int64_t>(per_epoch * asked.warmup_epochs);
-  if (asked.piecewise) {
-    optim::LearningRate schedule = optim::piecewise(*asked.piecewise, per_epoch);
-    return optim::with_warmup(schedule, schedule(0), warmup_steps);
-  }
-  if (!asked.init_learning_rate) return model_learning_rate(run);
-  const double rate = *asked.init_learning_rate;
-  optim::LearningRate schedule = optim::constant(rate);
-  if (asked.schedule == "cosine") {
-    // The warm-up of tf_cnn_benchmarks trains too and comes in front of num_batches; ours is a part of them.
-    const int64_t untimed = !run.own_dialect() ? run.plan.num_warmup_batches : 0;
-    schedule = optim::cosine(rate, untimed + run.plan.num_batches, warmup_steps);
-  } else if (asked.num_epochs_per_decay > 0) {
-    schedule = optim::exponential_staircase(rate, static_cast<int64_t>(per_epoch * asked.num_epochs_per_decay),
-                                            asked.decay_factor, asked.minimum);
-  }
-  return optim::with_warmup(schedule, rate, warmup_steps);
+RunSchedule make_schedule(const PreparedRun& run) {
+  return make_run_schedule(run.options.learning_rate, schedule_facts(run));
+}
+
+void write_schedule_plot(const PreparedRun& run, std::ostream& out) {
+  const SchedulePlot plot = plot_schedule(fmt::format("{} on {}", run.model->name, run.dataset_label),
+                                          make_schedule(run), schedule_facts(run));
+  const std::string& path = run.options.plot_schedule;
+  if (run.device.is_chief()) core::local_file_system().write_file_atomically(path, plot.svg);
+  out << plot.lines << "Picture: " << path << std::endl;
 }
 
 }  // namespace trainyard::recipes

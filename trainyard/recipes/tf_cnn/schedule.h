@@ -1,9 +1,11 @@
 // Steps and learning rate of a run, from its options, its data and the model's defaults.
 #pragma once
 
+#include <iosfwd>
+
 #include "trainyard/core/base/export.h"
-#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
+#include "trainyard/recipes/tf_cnn/schedules/run_schedule.h"
 #include "trainyard/train/loop/step_plan.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -17,7 +19,10 @@ double batches_per_epoch(const PreparedRun& run);
 
 // Returns the learning rate that is asked for, else the model's. Steps are global steps. Throws kInvalidArgument for a
 // schedule that is malformed.
-optim::LearningRate make_learning_rate(const PreparedRun& run);
+RunSchedule make_schedule(const PreparedRun& run);
+
+// Draws it into TfCnnOptions::plot_schedule, and says on `out` what it is and where the picture is.
+void write_schedule_plot(const PreparedRun& run, std::ostream& out);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

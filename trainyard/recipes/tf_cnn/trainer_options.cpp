@@ -114,6 +114,7 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   options.accelerators = run.device.accelerators;
   options.capture_steps = run.device.capture_steps;
   options.loss_scale = run.device.loss_scale;
+  options.variables_as = run.device.variables_as;
   options.on_nan = asked.on_nan;
   options.replicas = run.replicas;
   options.micro_steps = run.options.micro_steps;
@@ -124,7 +125,10 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   options.variable_update = run.options.device.variable_update;
   options.make_communicators = run.device.communicators();
   options.reduction = reduction_of(run.options);
-  options.learning_rate = make_learning_rate(run);
+  RunSchedule schedule = make_schedule(run);
+  options.learning_rate = std::move(schedule.learning_rate);
+  if (schedule.momentum) options.schedules = {{{"momentum", "beta1"}, std::move(schedule.momentum)}};
+  if (asked.sam_rho > 0) options.sharpness_aware = optim::SharpnessAwareOptions{.rho = asked.sam_rho};
   optim::OptimizerOptions update;
   update.momentum = asked.momentum;
   update.weight_decay = asked.weight_decay;

@@ -8,6 +8,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/schedules/decay.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -94,6 +95,63 @@ TEST(TrainerHyperparameters, GoOnAfterAResumeAsTheyWereSet) {
   EXPECT_EQ(second->hyperparameters().get("temperature"), 7);
   second->train({.steps_per_epoch = 6, .starting_step = 3});
   EXPECT_TRUE(second->parameters().values().equal(whole->parameters().values()));
+}
+
+// Stopped and gone on with in the middle of each.
+TEST(TrainerHyperparameters, SchedulesGoOnAfterAResume) {
+  constexpr int64_t kSteps = 8;
+  const optim::OneCycle cycle{.rate = 0.1, .steps = kSteps};
+  const std::vector<optim::LearningRate> rates = {
+      optim::with_warmup(optim::cosine(0.1, kSteps, 5, 0.01), 0.1, 5, 0.02),
+      optim::times_warmup(optim::piecewise({3, 5}, {0.1, 0.05, 0.01}), 6, 0.1),
+      optim::cosine_restarts({.rate = 0.1, .period = 3, .period_factor = 1.5, .rate_factor = 0.9}),
+      optim::polynomial({.rate = 0.1, .steps = 3, .end = 0.01, .power = 2, .cycle = true}),
+      optim::exponential(0.1, 3, 0.5),
+      optim::exponential_staircase(0.1, 3, 0.5, 0.03),
+      optim::one_cycle(cycle),
+      optim::delayed(optim::polynomial({.rate = 0.1, .steps = 4}), 2),
+      optim::by_epochs({.rate = 0.1, .boundary_epochs = {1, 2}, .factors = {1, 0.5, 0.1}, .warmup_epochs = 1}, 2.5)};
+  for (size_t i = 0; i < rates.size(); ++i) {
+    SingleCostOptions options = tiny_options({}, 2);
+    options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+    options.learning_rate = rates[i];
+    options.schedules = {{{"momentum"}, optim::one_cycle_momentum(cycle)}};
+    SingleCostTrainer straight(options, tiny_source(80, 8, 2));
+    straight.train({.steps_per_epoch = kSteps});
+    for (const int64_t stop : {2, 4}) {
+      SingleCostTrainer first(options, tiny_source(80, 8, 2)), second(options, tiny_source(80, 8, 2));
+      first.train({.steps_per_epoch = stop});
+      core::MemoryState saved;
+      first.save(saved);
+      second.load(saved);
+      second.train({.steps_per_epoch = kSteps, .starting_step = stop});
+      EXPECT_TRUE(second.parameters().values().equal(straight.parameters().values())) << i << " at " << stop;
+      EXPECT_EQ(second.current_learning_rate(), rates[i](kSteps - 1));
+    }
+  }
+}
+
+TEST(TrainerHyperparameters, AScheduleMayBeOfTheMomentum) {
+  SingleCostOptions options = tiny_options();
+  options.schedules = {{{"momentum", "beta1"}, optim::piecewise({2}, {0.9, 0.3})}};
+  std::vector<double> momenta;
+  const at::Tensor by_schedule = train_six(options, [&](Trainer& trainer, const StepView&) {
+    momenta.push_back(trainer.hyperparameters().get("momentum"));
+  });
+  EXPECT_THAT(momenta, ElementsAre(0.9, 0.9, 0.9, 0.3, 0.3, 0.3));
+  const at::Tensor by_hand = train_six(tiny_options(), [](Trainer& trainer, const StepView& view) {
+    if (view.global_step == 2) trainer.hyperparameters().set("momentum", 0.3);
+  });
+  EXPECT_TRUE(by_schedule.equal(by_hand));
+
+  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nadam")(set, {}); };
+  SingleCostTrainer nadam(options, tiny_source(80, 8));
+  nadam.train({.steps_per_epoch = 4});
+  EXPECT_EQ(nadam.hyperparameters().get("beta1"), 0.3);
+  options.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
+  EXPECT_THAT(
+      core::message_of([&] { SingleCostTrainer(options, tiny_source(80, 8)); }),
+      ::testing::AllOf(HasSubstr("a number that the optimizer does not have"), HasSubstr("momentum, or beta1")));
 }
 
 TEST(TrainerHyperparameters, AValueThatCannotBeIsAnErrorOfTheStepThatSetsIt) {

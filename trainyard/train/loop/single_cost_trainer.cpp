@@ -48,6 +48,17 @@ void freeze_just(const std::string& names, nn::ParameterSet& set) {
   }
 }
 
+// Returns the schedule of the hyperparameter of this name, if there is one that no other number has yet, and takes it
+// out of `schedules`.
+const optim::Schedule* take_schedule(std::vector<const ScheduledNumber*>& schedules, const std::string& name) {
+  for (const ScheduledNumber*& scheduled : schedules) {
+    if (scheduled == nullptr) continue;
+    if (std::find(scheduled->names.begin(), scheduled->names.end(), name) == scheduled->names.end()) continue;
+    return &std::exchange(scheduled, nullptr)->schedule;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void SingleCostOptions::validate() const {
@@ -64,11 +75,28 @@ void SingleCostOptions::validate() const {
   require(accelerators.empty() || static_cast<int>(accelerators.size()) == replicas, "the number of accelerators",
           "none, or one a replica", std::to_string(accelerators.size()));
   require(!accelerators.empty() || !capture_steps, "capturing steps", "an accelerator", "none");
-  // Each replica would go on with a scale of its own, of which one is saved.
-  const bool exchanges = variable_update != "independent" && variable_update != "asynchronous";
-  require(!loss_scale || !loss_scale->automatic || replicas == 1 || exchanges, "an automatic loss scale",
-          "replicas that exchange gradients", variable_update);
+  const bool asynchronous = variable_update == "asynchronous";
+  require(!loss_scale || !loss_scale->automatic || replicas == 1 || !asynchronous, "an automatic loss scale",
+          "replicas that apply their own gradients", variable_update);
   if (loss_scale) loss_scale->validate();
+  require(!variables_as || *variables_as == at::kHalf || *variables_as == at::kBFloat16, "the type of variables",
+          "Half or BFloat16", variables_as ? at::toString(*variables_as) : "");
+  require(!variables_as || !asynchronous, "variables of 16 bits", "replicas that apply their own gradients",
+          variable_update);
+  if (sharpness_aware) {
+    sharpness_aware->validate();
+    const auto supported = [](bool good, std::string_view expected, const std::string& actual) {
+      if (good) return;
+      throw Error(ErrorCode::kUnsupported,
+                  {.problem = "sharpness-aware minimization is not built for this training yet",
+                   .where = "--sam_rho",
+                   .expected = std::string(expected),
+                   .actual = actual});
+    };
+    supported(accelerators.empty(), "the CPU", fmt::format("{} accelerators", accelerators.size()));
+    supported(!asynchronous, "replicas that apply their own gradients", variable_update);
+    supported(costs.empty(), "one cost", fmt::format("{} costs", costs.size()));
+  }
   if (on_nan == OnNan::kSkip && !accelerators.empty()) {
     throw Error(ErrorCode::kUnsupported, {.problem = "steps that are not finite are not skipped on accelerators yet",
                                           .where = "--on_nan",
@@ -130,13 +158,28 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
   replicas_ = std::make_unique<Replicas>(options_, hyperparameters());
   constexpr double kMost = std::numeric_limits<double>::max();
   int index = 0;
+  std::vector<const ScheduledNumber*> schedules;  // null once a number has it
+  for (const ScheduledNumber& scheduled : options_.schedules) schedules.push_back(&scheduled);
   for (const CostOptions& cost : options_.all_costs()) {
     hyperparameters().add(options_.hyperparameter_name(cost, "learning_rate"), cost.learning_rate, {0, kMost});
     const optim::Optimizer& optimizer = *replicas_->update().optimizer(0, index++);
     for (const std::string& name : optimizer.hyperparameter_names()) {
-      hyperparameters().add(options_.hyperparameter_name(cost, name), optimizer.hyperparameter(name),
-                            {0, name == "momentum" || name.starts_with("beta") ? 1 : kMost});
+      const optim::Hyperparameters::Range range{0, name == "momentum" || name.starts_with("beta") ? 1 : kMost};
+      const std::string own_name = options_.hyperparameter_name(cost, name);
+      if (const optim::Schedule* const schedule = take_schedule(schedules, own_name)) {
+        hyperparameters().add(own_name, *schedule, range);
+      } else {
+        hyperparameters().add(own_name, optimizer.hyperparameter(name), range);
+      }
     }
+  }
+  for (const ScheduledNumber* left : schedules) {
+    if (left == nullptr) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "a schedule is for a number that the optimizer does not have",
+                 .expected = fmt::format("one of {}", fmt::join(hyperparameters().names(), ", ")),
+                 .actual = fmt::format("{}", fmt::join(left->names, ", or ")),
+                 .remedy = "leave the schedule out, or take an optimizer that has the number"});
   }
 }
 
@@ -252,6 +295,7 @@ void SingleCostTrainer::load(const core::StateReader& reader) {
   options_.kernels.choices->load(core::ScopedReader(reader, kKernels));
   replicas_->load_loss_scale(core::ScopedReader(reader, kLossScaler));
   replicas_->load_average(core::ScopedReader(reader, kAverage));
+  replicas_->round_all_variables();
   if (draws_from_aten(options_)) set_aten_random_state(reader.tensor(kAtenGeneratorState));
   const std::string frozen = reader.has(kFrozen) ? reader.text(kFrozen) : "";
   for (int r = 0; r < options_.replicas; ++r) freeze_just(frozen, replicas_->update().parameters(r));

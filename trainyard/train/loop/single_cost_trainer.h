@@ -29,6 +29,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/optim/optimizers/sharpness_aware.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/parallel/exchange/variable_update.h"
@@ -66,6 +67,13 @@ struct CostOptions {
   int64_t every = 1;  // in steps whose number, from 0, is a multiple
 };
 
+// A schedule of a number of the optimizer beside its learning rate: of the first of these names that it has, such as
+// {"momentum", "beta1"} for a cycle of momentum. With several costs the names are "<loss>/momentum" and so on.
+struct ScheduledNumber {
+  std::vector<std::string> names;
+  optim::Schedule schedule;
+};
+
 struct SingleCostOptions {
   // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
   // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as foreign modules
@@ -82,7 +90,9 @@ struct SingleCostOptions {
   // Where each replica computes and its parameters lie; empty: all on the CPU.
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
   bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
-  std::optional<optim::LossScalerOptions> loss_scale;  // for 16-bit gradients; none: the loss is as it is
+  // For 16-bit gradients, on any device and with activations of any kind; none: the loss is as it is. With an automatic
+  // scale replicas that exchange no gradients each have their own.
+  std::optional<optim::LossScalerOptions> loss_scale;
   // What happens when losses, or gradients after their reduction and update_pre, are not finite. Where an automatic
   // loss scale treats gradients, only losses count. On accelerators kSkip is refused; kStop and kIgnore look at the
   // loss of every hundredth step there, after its update.
@@ -107,8 +117,15 @@ struct SingleCostOptions {
   // Keeps an average of replica 0's weights beside them, in a memory of its own. Steps that are skipped do not count.
   // kUnsupported with an automatic loss scale on accelerators, which skips without the host's knowing.
   std::optional<optim::WeightAverageOptions> average = std::nullopt;
+  std::vector<ScheduledNumber> schedules{};
+  // kHalf or kBFloat16: parameters and the slots of optimizers are, after each update, numbers that such floats hold,
+  // as if they were stored so (--fp16_vars). In memory and in checkpoints they stay floats.
+  std::optional<at::ScalarType> variables_as{};
+  // Each step is then two passes over the same batches (optim/optimizers/sharpness_aware.h): losses, outputs and the
+  // statistics of batch norms are those of the first one, gradients those of the second. On the CPU, with one cost.
+  std::optional<optim::SharpnessAwareOptions> sharpness_aware{};
   StepHooks hooks{};
-  void validate() const;  // throws kInvalidArgument
+  void validate() const;  // throws kInvalidArgument, kUnsupported for what is not built
 
   // Returns `costs`, or make_optimizer and learning_rate as the only one, whose loss has no name: it is the first.
   std::vector<CostOptions> all_costs() const;
@@ -157,7 +174,7 @@ class SingleCostTrainer : public Trainer {
   double last_total_loss() const;
   // Returns the same without the regularization.
   double last_base_loss() const;
-  // Returns what the next step's loss is multiplied by; nullopt without options().loss_scale.
+  // Returns what the next step's loss is multiplied by, on replica 0; nullopt without options().loss_scale.
   std::optional<double> loss_scale() const;
   // Steps without overflow since the scale last moved; nullopt unless it moves (LossScalerOptions::automatic).
   std::optional<double> loss_scale_normal_steps() const;

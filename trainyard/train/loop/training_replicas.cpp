@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/memory/numa_memory.h"
 #include "trainyard/train/step/foreign_random.h"
@@ -54,6 +55,11 @@ void allow_any_uses(nn::GradientSink& sink) {
   for (int index = 0; index < static_cast<int>(sink.parameters().size()); ++index) {
     sink.set_uses({index}, std::numeric_limits<int>::max());
   }
+}
+
+// In front of what a replica saves of its own.
+std::string replica_prefix(size_t replica) {
+  return fmt::format("replica/{}/", replica);
 }
 
 // `wanted` is the cost's name; empty: the first loss.
@@ -121,10 +127,35 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
     if (options.tower) allow_any_uses(*replica.sink);
   }
   update_->allocate();
+  round_all_variables();
   if (options.average) {
     average_ = std::make_unique<optim::WeightAverage>(*options.average, update_->parameters(0));
   }
   report_l2_loss();
+  if (!options.sharpness_aware) return;
+  for (int r = 0; r < options.replicas; ++r) {
+    if (optim::Optimizer* const optimizer = update_->optimizer(r)) {
+      replicas_[static_cast<size_t>(r)].sharpness.emplace(*optimizer, *options.sharpness_aware);
+    }
+  }
+}
+
+void SingleCostTrainer::Replicas::round_variables(int r) {
+  if (!options_.variables_as) return;
+  const auto round = [this](const at::Tensor& numbers) { numbers.copy_(numbers.to(*options_.variables_as)); };
+  const optim::Optimizer* const optimizer = update_->optimizer(r, static_cast<int>(cost_));
+  if (optimizer == nullptr) return;
+  nn::ParameterSet& parameters = optimizer->parameters();
+  round(parameters.values());
+  for (const optim::Optimizer::Slot& slot : optimizer->slots()) round(slot.values);
+  parameters.values_changed();
+}
+
+void SingleCostTrainer::Replicas::round_all_variables() {
+  for (int r = 0; r < options_.replicas; ++r) {
+    const std::shared_ptr<void> on_device = use(r);
+    round_variables(r);
+  }
 }
 
 TowerContext::Place SingleCostTrainer::Replicas::place(int replica, nn::Mode mode) const {
@@ -247,14 +278,22 @@ std::optional<double> SingleCostTrainer::Replicas::loss_scale_normal_steps() con
 }
 
 void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) const {
-  if (replicas_[0].loss_scaler) replicas_[0].loss_scaler->save(writer);
+  if (!replicas_[0].loss_scaler) return;
+  replicas_[0].loss_scaler->save(writer);
+  if (exchange_gradients(options_)) return;
+  for (size_t r = 1; r < replicas_.size(); ++r) {
+    core::ScopedWriter own(writer, replica_prefix(r));
+    replicas_[r].loss_scaler->save(own);
+  }
 }
 
 void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
   if (reader.names().empty()) return;
   for (size_t r = 0; r < replicas_.size(); ++r) {
     const std::shared_ptr<void> on_device = use(static_cast<int>(r));
-    if (replicas_[r].loss_scaler) replicas_[r].loss_scaler->load(reader);
+    if (!replicas_[r].loss_scaler) continue;
+    const bool own = r > 0 && !exchange_gradients(options_) && !reader.names(replica_prefix(r)).empty();
+    replicas_[r].loss_scaler->load(core::ScopedReader(reader, own ? replica_prefix(r) : ""));
   }
 }
 
@@ -333,6 +372,12 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
   RunMemory memory;
   memory.optimizer = update_->optimizer_bytes();
   if (average_ != nullptr) memory.optimizer += static_cast<int64_t>(update_->parameters(0).values().nbytes());
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    // The copy that sharpness-aware minimization comes back to.
+    if (replicas_[r].sharpness) {
+      memory.optimizer += static_cast<int64_t>(update_->parameters(static_cast<int>(r)).values().nbytes());
+    }
+  }
   const void* const first_values = update_->parameters(0).values().const_data_ptr();
   for (int r = 0; r < options_.replicas; ++r) {
     const nn::ParameterSet& set = update_->parameters(r);
@@ -381,10 +426,12 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
       if (!memory_) prepare(batches);
       threads_->run([&](int r) { run_micro_step(r, view.global_step, micro_step, batches[static_cast<size_t>(r)]); });
     }
+    if (options_.sharpness_aware) pass_again(view.global_step);
     if (on_cpu() && nan_guard_.found()) {
       finite = false;
       treat_non_finite(view.global_step);
     }
+    if (on_cpu()) look_at_loss_scales(view.global_step);
   }
   cost_ = 0;
   if (finite) skipped_in_a_row_ = 0;
@@ -433,9 +480,11 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
   Replica& own = replicas_[static_cast<size_t>(r)];
   const auto work = [&](data::Batch placed) {
     if (options_.hooks.input_pre) options_.hooks.input_pre(r, placed);
-    if (on_cpu() && options_.on_nan != OnNan::kIgnore) own.batches.push_back(placed);
+    const bool again = options_.on_nan != OnNan::kIgnore || options_.sharpness_aware;
+    if (on_cpu() && again) own.batches.push_back(placed);
     forward_backward(r, step, micro_step, std::move(placed));
-    if (last) reduce_and_update(r);
+    if (last) reduce(r);
+    if (last && !options_.sharpness_aware) update(r);
   };
   const std::shared_ptr<void> on_device = use(r);
   if (micro_step == 0) {
@@ -444,10 +493,11 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
     if (on_cpu()) nan_guard_.begin_step(r, update_->parameters(r));
   }
   on_cpu() ? work(batch) : run_on_device(r, batch, work);
-  if (r == 0 && last && average_ != nullptr) follow_weights(step);
+  if (r == 0 && last && !options_.sharpness_aware) follow_weights(step);
 }
 
 void SingleCostTrainer::Replicas::follow_weights(int64_t step) {
+  if (average_ == nullptr) return;
   // On accelerators no step is skipped that could be averaged (SingleCostOptions::validate).
   if (on_cpu()) update_skipped_ |= replicas_[0].state.read().found_inf;
   for (size_t later = cost_ + 1; later < costs_.size(); ++later) {
@@ -514,28 +564,34 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
   replica.view.batch = std::move(batch);
 }
 
-void SingleCostTrainer::Replicas::reduce_and_update(int r) {
+void SingleCostTrainer::Replicas::reduce(int r) {
+  const at::NoGradGuard without_gradients;
+  nn::ParameterSet& parameters = update_->parameters(r);
+  if (options_.hooks.reduce_pre) options_.hooks.reduce_pre(r, parameters);
+  const RecordedPart recorded(record_of(r), StepPart::kReduce);
+  if (on_cpu()) nan_guard_.look_at_loss(r, loss_of_cost(replicas_[static_cast<size_t>(r)]), parameters);
+  update_->reduce(r);
+}
+
+void SingleCostTrainer::Replicas::update(int r) {
   const at::NoGradGuard without_gradients;
   Replica& replica = replicas_[static_cast<size_t>(r)];
   nn::ParameterSet& parameters = update_->parameters(r);
-  if (options_.hooks.reduce_pre) options_.hooks.reduce_pre(r, parameters);
-  {
-    const RecordedPart recorded(record_of(r), StepPart::kReduce);
-    if (on_cpu()) nan_guard_.look_at_loss(r, loss_of_cost(replica), parameters);
-    update_->reduce(r);
-  }
-  if (r == 0 && cost_ == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
   if (replica.loss_scaler) {
     replica.loss_scaler->end_step(parameters.gradients(), replica.state);
     replica.view.inverse_loss_scale = replica.state.tensor()[optim::StepState::kInverseLossScale];
   }
   const int own_optimizer = static_cast<int>(cost_);
   optim::Optimizer* const optimizer = update_->optimizer(r, own_optimizer);
-  if (optimizer != nullptr && options_.hooks.update_pre) {
+  const bool completes = optimizer != nullptr && (options_.hooks.update_pre || replica.sharpness);
+  if (options_.sharpness_aware) {
+    come_back(r);
+  } else if (completes) {
     optimizer->complete_gradients(replica.state);
-    replica.view.inverse_loss_scale = at::Tensor();
-    options_.hooks.update_pre(r, parameters);
   }
+  if (completes) replica.view.inverse_loss_scale = at::Tensor();
+  if (r == 0 && cost_ == 0 && l2_of_values_) l2_loss_ = (*l2_of_values_)();
+  if (optimizer != nullptr && options_.hooks.update_pre) options_.hooks.update_pre(r, parameters);
   // Where replicas exchange gradients, one that has no optimizer has the gradients of one that has, before its hook.
   const bool looks = optimizer != nullptr || !exchange_gradients(options_);
   if (on_cpu() && looks) nan_guard_.look_at_gradients(r, parameters, replica.state);
@@ -545,6 +601,7 @@ void SingleCostTrainer::Replicas::reduce_and_update(int r) {
   {
     const RecordedPart recorded(record_of(r), StepPart::kUpdate);
     update_->update(r, replica.state, own_optimizer);
+    round_variables(r);
   }
   if (r != 0) return;
   replica_0_done_ = Clock::now();

@@ -50,11 +50,15 @@ class SingleCostTrainer::Replicas {
   std::optional<double> loss_scale() const;
   std::optional<double> loss_scale_normal_steps() const;
   int64_t skipped_steps() const { return skipped_steps_; }
-  // Saves replica 0's loss scale, and gives it to all replicas on loading. A state without one leaves them as they are.
+  // Saves replica 0's loss scale, and gives it to all replicas on loading. Where replicas exchange no gradients, saves
+  // those of the others behind "replica/<r>/", too. A state without one leaves them as they are.
   void save_loss_scale(core::StateWriter& writer) const;
   void load_loss_scale(const core::StateReader& reader);
   // Reads the average's state, or begins with a new one where there is none.
   void load_average(const core::StateReader& reader);
+  // Rounds what replica `r` updates to SingleCostOptions::variables_as, if it is set. After whoever has changed values.
+  void round_variables(int r);
+  void round_all_variables();
   // Makes the calling thread's work go to the accelerators as long as the result lives, that of replica 0 being the
   // current one. Returns null without accelerators.
   std::shared_ptr<void> use_devices() const { return nn::use_all(options_.accelerators); }
@@ -76,8 +80,13 @@ class SingleCostTrainer::Replicas {
     ReplicaView view;
     std::vector<data::Batch> batches;  // of this step's micro-steps, where a search may need them
     optim::StepState state;
-    std::optional<optim::LossScaler> loss_scaler;  // all see the same gradients, so all scale alike
-    std::optional<DeviceStep> device_step;         // on an accelerator, from the first step on
+    // Those that exchange gradients all see the same ones, and so scale alike.
+    std::optional<optim::LossScaler> loss_scaler;
+    // Of the optimizer that updates this replica's parameters, where there is one.
+    std::optional<optim::SharpnessAware> sharpness;
+    std::vector<at::Tensor> statistics;     // buffers after the first of two passes
+    ReplicaView first_view;                 // of that pass
+    std::optional<DeviceStep> device_step;  // on an accelerator, from the first step on
     Recorded recorded;
   };
 
@@ -107,13 +116,22 @@ class SingleCostTrainer::Replicas {
   void run_micro_step(int replica, int64_t step, int micro_step, const data::Batch& batch);
   void run_on_device(int replica, const data::Batch& batch, const std::function<void(const data::Batch&)>& work);
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
-  void reduce_and_update(int replica);
-  // Moves the average, behind the step's last update. On replica 0's thread.
+  void reduce(int replica);
+  void update(int replica);
+  // Moves the average, if there is one, behind the step's last update. On replica 0's thread.
   void follow_weights(int64_t step);
+
+  // Between the two, with sharpness-aware minimization, in training_replicas_sam.cpp: climbs, and passes over the
+  // batches of this step once more.
+  void pass_again(int64_t step);
+  void climb(int replica);
+  void come_back(int replica);
 
   // After a step, in training_replicas_nan.cpp: stops the run, counts a skipped step, or warns.
   void treat_non_finite(int64_t step);
   void look_at_devices(int64_t step);
+  // Throws where as many steps in a row as LossScalerOptions::most_skips_at_floor says were skipped.
+  void look_at_loss_scales(int64_t step) const;
   void warn_once(const std::string& where, const std::string& what);
   // Returns what was not finite, and where that began. Runs the step again, and puts back all that this changes.
   std::string describe_non_finite(int64_t step);

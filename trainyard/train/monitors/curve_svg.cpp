@@ -77,23 +77,35 @@ class PanelDrawing {
   double place_y(double y) const { return top_ + kPanelHeight - (y - y_.low) / (y_.high - y_.low) * kPanelHeight; }
 
   void axes(std::string& out) const {
-    auto each_tick = [](Range range, auto visit) {
-      const double step = tick_step(range.high - range.low);
+    auto each_tick = [](Range range, double step, auto visit) {
       for (int i = 0; range.low + i * step <= range.high + step / 2; ++i) visit(range.low + i * step);
     };
     auto sink = std::back_inserter(out);
-    each_tick(y_, [&](double v) {
+    each_tick(y_, tick_step(y_.high - y_.low), [&](double v) {
       fmt::format_to(sink,
                      "<path d=\"M{:.1f} {:.1f}h{:.0f}\" class=\"grid\"/><text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" "
                      "text-anchor=\"end\">{:g}</text>\n",
                      left_, place_y(v), kPanelWidth, left_ - 8, place_y(v) + 4, std::abs(v) < 1e-12 ? 0.0 : v);
     });
-    each_tick(x_, [&](double v) {
-      fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"middle\">{:.6g}</text>\n",
-                     place_x(v), top_ + kPanelHeight + 18, v);
-    });
-    fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"middle\">step</text>\n",
-                   left_ + kPanelWidth / 2, top_ + kPanelHeight + 36);
+    double below = top_ + kPanelHeight + 18;
+    for (const CurveAxis& axis : panel_.x_axes) {
+      const Range range{x_.low / axis.unit, x_.high / axis.unit};
+      // Whole ticks within the panel, whose ends are those of the first axis.
+      const double step = tick_step(range.high - range.low);
+      each_tick({std::ceil(range.low / step - 1e-9) * step, range.high}, step, [&](double v) {
+        if (v > range.high + 1e-9 * step) return;
+        fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"middle\">{:.6g}</text>\n",
+                       place_x(v * axis.unit), below, v);
+      });
+      if (panel_.x_axes.size() > 1) {
+        fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"end\">{}</text>\n",
+                       left_ - 16, below, core::xml_text(axis.name));
+      }
+      below += 18;
+    }
+    if (panel_.x_axes.size() > 1) return;
+    fmt::format_to(sink, "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"tick\" text-anchor=\"middle\">{}</text>\n",
+                   left_ + kPanelWidth / 2, below, core::xml_text(panel_.x_axes[0].name));
   }
 
   void line(std::string& out, const CurveSeries& series, const char* colour) const {

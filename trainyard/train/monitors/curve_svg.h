@@ -16,9 +16,16 @@ struct CurveSeries {
   std::vector<double> x, y;  // same length; points that are not finite are left out
 };
 
+// A row of ticks below a panel: of x divided by `unit`.
+struct CurveAxis {
+  std::string name;
+  double unit = 1;  // more than 0: steps of an epoch, for ticks in epochs
+};
+
 struct CurvePanel {
   std::string title;
   std::vector<CurveSeries> series;
+  std::vector<CurveAxis> x_axes = {{"step", 1}};  // one or two
 };
 
 // Returns the picture. Panels without a point are left out; without any panel the result is empty.

@@ -1,0 +1,54 @@
+// Sharpness-aware minimization (Foret, Kleiner, Mobahi and Neyshabur, "Sharpness-Aware Minimization for Efficiently
+// Improving Generalization", 2021, algorithm 1 with p = 2) around any optimizer: the gradient that it applies at w is
+// that at w + rho g / |g|, where g is the gradient at w.
+//
+//   SharpnessAware sam(*optimizer, {.rho = 0.05});
+//   backward();                 // at w
+//   sam.climb(state);
+//   backward();                 // the same batch, with the same random numbers, at w + e
+//   sam.descend(state);
+//   optimizer->apply(state);    // at w
+//
+// g is the gradient of the whole loss, regularization included, as in the authors' code, and |g| its norm over all
+// parameters that the optimizer updates. Elements below a mask do not move, nor count.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/step/step_state.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::optim {
+
+struct SharpnessAwareOptions {
+  double rho = 0.05;      // how far it climbs; 0: nowhere
+  void validate() const;  // throws kInvalidArgument
+};
+
+// One thread at a time.
+class SharpnessAware {
+ public:
+  // `optimizer` must outlive it. Throws kInvalidArgument for bad options, kUnsupported where parameters lie on a
+  // device.
+  SharpnessAware(Optimizer& optimizer, const SharpnessAwareOptions& options);
+
+  // Completes the gradients, keeps a copy of the values, and moves them. Returns |g|. Where that is 0 or not finite the
+  // values stay where they are, so that a second pass meets the same.
+  double climb(const StepState& state);
+  // Completes the gradients of where the values are, and puts back those of before climb(), bit for bit. The apply()
+  // that follows adds no regularization.
+  void descend(const StepState& state);
+  // Only puts the values back. Does nothing when they are.
+  void put_back();
+
+ private:
+  Optimizer* optimizer_;
+  SharpnessAwareOptions options_;
+  at::Tensor values_;  // [total] of before climb()
+  bool away_ = false;
+};
+
+}  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

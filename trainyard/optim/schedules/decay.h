@@ -1,0 +1,68 @@
+// Learning rates that fall, as functions of the step like those of learning_rate.h. Behind its last step each keeps the
+// value that it has there.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/optim/schedules/learning_rate.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::optim {
+
+// All of these throw kInvalidArgument for rates that are negative or not finite, and for lengths below one step.
+
+// Returns rate * factor^(step / decay_steps), but not less than `minimum`. TensorFlow's ExponentialDecay.
+LearningRate exponential(double rate, int64_t decay_steps, double factor, double minimum = 0);
+// Returns rate * factor^floor(step / decay_steps), but not less than `minimum`. The same with staircase=True; PyTorch's
+// StepLR.
+LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum);
+
+// TensorFlow's PolynomialDecay: (rate - end) * (1 - step / steps)^power + end. PyTorch's PolynomialLR has an end of 0.
+struct PolynomialDecay {
+  double rate = 0;
+  int64_t steps = 0;
+  double end = 0;
+  double power = 1;
+  bool cycle = false;  // behind `steps` the decay is as long as the next multiple of them, so that the rate jumps up
+};
+LearningRate polynomial(const PolynomialDecay& decay);
+
+// Falls from `rate` at `begin` to `minimum` at `total_steps` along half a cosine (Loshchilov and Hutter, "SGDR", 2017).
+LearningRate cosine(double rate, int64_t total_steps, int64_t begin = 0, double minimum = 0);
+
+// The same, again and again: PyTorch's CosineAnnealingWarmRestarts (T_0, T_mult, eta_min), and Keras'
+// CosineDecayRestarts (first_decay_steps, t_mul, m_mul, alpha times the initial rate).
+struct CosineRestarts {
+  double rate = 0;
+  int64_t period = 0;        // steps to the first restart
+  double period_factor = 1;  // of each period against the one before; at least 1
+  double rate_factor = 1;    // of what each period begins with, above the minimum, against the one before; at most 1
+  double minimum = 0;
+};
+LearningRate cosine_restarts(const CosineRestarts& restarts);
+// Returns the steps before `end` with which a period begins, without step 0; at most `most` of them.
+std::vector<int64_t> restart_steps(const CosineRestarts& restarts, int64_t end, size_t most);
+
+// One cycle (Smith and Topin, "Super-convergence", 2018), as PyTorch's OneCycleLR computes it: the rate rises from
+// rate / start_divisor to `rate`, and falls to rate / (start_divisor * end_divisor) at the last step. The momentum goes
+// the other way.
+struct OneCycle {
+  enum class Shape { kCosine, kLinear };
+  double rate = 0;    // the highest
+  int64_t steps = 0;  // of the whole cycle
+  double rise = 0.3;  // part of the steps in which the rate rises, in (0, 1)
+  Shape shape = Shape::kCosine;
+  double start_divisor = 25, end_divisor = 1e4;
+  bool three_phases = false;  // it falls as long as it rose, to where it began, and then on to the end
+  double least_momentum = 0.85, most_momentum = 0.95;
+};
+LearningRate one_cycle(const OneCycle& cycle);
+// Returns the momentum that goes with it: a schedule of an optimizer's "momentum" or "beta1".
+Schedule one_cycle_momentum(const OneCycle& cycle);
+// Returns the first steps behind the one where a phase ends, before `steps`.
+std::vector<int64_t> one_cycle_boundaries(const OneCycle& cycle);
+
+}  // namespace trainyard::optim
+TRAINYARD_EXPORT_END

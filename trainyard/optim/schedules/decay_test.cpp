@@ -1,0 +1,135 @@
+// Falling learning rates against PyTorch's and Keras' own (tools/golden/schedules.py), and closed forms.
+#include "trainyard/optim/schedules/decay.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/optim/testing/golden_schedules.h"
+
+namespace trainyard::optim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+void expect_values(const Schedule& rate, const std::vector<std::pair<int64_t, double>>& oracle) {
+  for (const auto& [step, expected] : oracle) EXPECT_NEAR(rate(step), expected, 1e-12 + expected * 1e-12) << step;
+}
+
+// tf_cnn_benchmarks' own test: ImageNet's 1,281,167 images at a batch of 32, half every 2 epochs.
+TEST(Decay, ExponentialStaircaseHasAFloor) {
+  const LearningRate rate = exponential_staircase(1.0, static_cast<int64_t>(1281167.0 / 32 * 2), 0.5, 0.375);
+  expect_values(rate, {{0, 1.0}, {80071, 1.0}, {80072, 0.5}, {160143, 0.5}, {160144, 0.375}, {10000000, 0.375}});
+}
+
+TEST(Decay, ExponentialIsThatOfTheOthers) {
+  expect_golden("keras_exponential", exponential(0.4, 12, 0.6));
+  expect_golden("torch_exponential", exponential(0.4, 1, 0.93));
+  expect_golden("keras_staircase", exponential_staircase(0.4, 12, 0.6, 0));
+  expect_golden("torch_step", exponential_staircase(0.4, 6, 0.3, 0));
+  expect_values(exponential(1, 10, 0.25, 0.1), {{5, 0.5}, {10, 0.25}, {20, 0.1}});
+}
+
+TEST(Decay, PolynomialIsThatOfTheOthers) {
+  expect_golden("torch_polynomial", polynomial({.rate = 0.4, .steps = 20, .power = 1.7}));
+  expect_golden("keras_polynomial", polynomial({.rate = 0.4, .steps = 15, .end = 0.01, .power = 2.5}));
+  expect_golden("keras_polynomial_cycle",
+                polynomial({.rate = 0.4, .steps = 15, .end = 0.01, .power = 0.5, .cycle = true}));
+}
+
+TEST(Decay, CosineMeetsItsEndsAndMiddle) {
+  const LearningRate rate = cosine(0.4, 110, 10);
+  expect_values(rate, {{0, 0.4}, {10, 0.4}, {60, 0.2}, {110, 0.0}, {200, 0.0}});
+  EXPECT_NEAR(rate(35), 0.2 * (1 + std::sqrt(0.5)), 1e-12);
+}
+
+TEST(Decay, CosineIsThatOfTheOthers) {
+  expect_golden("torch_cosine", cosine(0.4, 20, 0, 0.05));
+  expect_golden("keras_cosine", cosine(0.4, 30, 0, 0.02));
+  // A warm-up in front, whose steps Keras counts beside the decay's.
+  expect_golden("keras_warmup_then_cosine", with_warmup(cosine(0.4, 36, 6), 0.4, 6, 0.03));
+  expect_golden("torch_warmup_then_cosine", with_warmup(cosine(0.4, 25, 5), 0.4, 5, 0.04));
+}
+
+TEST(Decay, RestartsAreThoseOfTheOthers) {
+  for (const int factor : {1, 2, 3}) {
+    expect_golden("torch_restarts_" + std::to_string(factor),
+                  cosine_restarts({.rate = 0.4, .period = 7, .period_factor = double(factor), .minimum = 0.02}));
+  }
+  expect_golden("keras_restarts",
+                cosine_restarts({.rate = 0.4, .period = 8, .period_factor = 1.5, .rate_factor = 0.7, .minimum = 0.04}));
+  expect_golden("keras_restarts_even", cosine_restarts({.rate = 0.4, .period = 8, .rate_factor = 0.5}));
+}
+
+// Where the logarithm's last bit could put a step into the wrong period.
+TEST(Decay, EachRestartBeginsWithItsRate) {
+  for (const double factor : {1.0, 2.0, 3.0, 10.0}) {
+    const CosineRestarts restarts{.rate = 1, .period = 3, .period_factor = factor};
+    const LearningRate rate = cosine_restarts(restarts);
+    const std::vector<int64_t> steps = restart_steps(restarts, int64_t{1} << 50, 30);
+    EXPECT_GE(steps.size(), 14U);
+    for (const int64_t step : steps) {
+      EXPECT_EQ(rate(step), 1.0) << factor << " " << step;
+      EXPECT_LT(rate(step - 1), 0.3) << factor << " " << step;
+    }
+  }
+  EXPECT_THAT(restart_steps({.rate = 1, .period = 10, .period_factor = 2}, 70, 9), ElementsAre(10, 30));
+  EXPECT_THAT(restart_steps({.rate = 1, .period = 10, .period_factor = 2}, 71, 9), ElementsAre(10, 30, 70));
+  EXPECT_THAT(restart_steps({.rate = 1, .period = 5, .period_factor = 1.5}, 13, 9), ElementsAre(5));
+  EXPECT_THAT(restart_steps({.rate = 1, .period = 5, .period_factor = 1.5}, 14, 9), ElementsAre(5, 13));
+  EXPECT_THAT(restart_steps({.rate = 1, .period = 1}, 1000, 2), ElementsAre(1, 2));
+}
+
+TEST(Decay, OneCycleIsPyTorchs) {
+  for (const auto& [shape, name] : {std::pair{OneCycle::Shape::kCosine, std::string("cos")},
+                                    std::pair{OneCycle::Shape::kLinear, std::string("linear")}}) {
+    const OneCycle two{.rate = 0.4, .steps = 41, .shape = shape};
+    expect_golden("torch_one_cycle_" + name, one_cycle(two));
+    expect_golden("torch_one_cycle_" + name + "_momentum", one_cycle_momentum(two));
+    const OneCycle three{.rate = 0.4,
+                         .steps = 41,
+                         .rise = 0.45,
+                         .shape = shape,
+                         .start_divisor = 10,
+                         .end_divisor = 50,
+                         .three_phases = true,
+                         .least_momentum = 0.8,
+                         .most_momentum = 0.97};
+    expect_golden("torch_three_phases_" + name, one_cycle(three));
+    expect_golden("torch_three_phases_" + name + "_momentum", one_cycle_momentum(three));
+  }
+  const OneCycle cycle{.rate = 1, .steps = 10};
+  EXPECT_NEAR(one_cycle(cycle)(9), 1 / 25.0 / 1e4, 1e-15);
+  EXPECT_EQ(one_cycle(cycle)(1000), one_cycle(cycle)(9)) << "behind its last step";
+  EXPECT_THAT(one_cycle_boundaries(cycle), ElementsAre(3));
+  EXPECT_THAT(one_cycle_boundaries({.rate = 1, .steps = 10, .three_phases = true}), ElementsAre(3, 5));
+  EXPECT_THAT(one_cycle_boundaries({.rate = 1, .steps = 1}), IsEmpty());
+  EXPECT_TRUE(std::isfinite(one_cycle({.rate = 1, .steps = 10, .rise = 0.1})(0))) << "a phase without a length";
+}
+
+TEST(Decay, ValuesThatCannotBeAreRefused) {
+  const auto refused = [](auto make) { return core::code_of(make) == core::ErrorCode::kInvalidArgument; };
+  EXPECT_TRUE(refused([] { exponential_staircase(1.0, 0, 0.5, 0.0); }));
+  EXPECT_TRUE(refused([] { exponential(1.0, 5, std::nan("")); }));
+  EXPECT_TRUE(refused([] { cosine(1.0, 10, 10); }));
+  EXPECT_TRUE(refused([] { cosine(1.0, 10, 0, -1); }));
+  EXPECT_TRUE(refused([] { polynomial({.rate = 1, .steps = 0}); }));
+  EXPECT_TRUE(refused([] { polynomial({.rate = 1, .steps = 5, .power = -1}); }));
+  EXPECT_TRUE(refused([] { cosine_restarts({.rate = 1, .period = 0}); }));
+  EXPECT_TRUE(refused([] { cosine_restarts({.rate = 1, .period = 5, .period_factor = 0.9}); }));
+  EXPECT_TRUE(refused([] { cosine_restarts({.rate = 1, .period = 5, .rate_factor = 1.1}); }));
+  EXPECT_TRUE(refused([] { one_cycle({.rate = 1, .steps = 0}); }));
+  EXPECT_TRUE(refused([] { one_cycle({.rate = 1, .steps = 5, .rise = 0}); }));
+  EXPECT_TRUE(refused([] { one_cycle({.rate = 1, .steps = 5, .rise = 0.6, .three_phases = true}); }));
+  EXPECT_TRUE(refused([] { one_cycle({.rate = 1, .steps = 5, .end_divisor = 0}); }));
+  EXPECT_TRUE(refused([] { one_cycle_momentum({.rate = 1, .steps = 5, .least_momentum = 0.96}); }));
+}
+
+}  // namespace
+}  // namespace trainyard::optim
