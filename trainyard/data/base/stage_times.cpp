@@ -32,8 +32,8 @@ Clock& clock() {
 }  // namespace
 
 std::string_view stage_name(Stage stage) {
-  static constexpr std::array<std::string_view, kStages> kNames = {"read",    "decode",  "resize",
-                                                                   "augment", "collate", "wait"};
+  static constexpr std::array<std::string_view, kStages> kNames = {"read", "decode",  "resize", "augment",
+                                                                   "mix",  "collate", "wait"};
   return kNames[static_cast<int>(stage)];
 }
 

@@ -15,8 +15,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
-enum class Stage { kRead, kDecode, kResize, kAugment, kCollate, kWait };
-inline constexpr int kStages = 6;
+enum class Stage { kRead, kDecode, kResize, kAugment, kMix, kCollate, kWait };
+inline constexpr int kStages = 7;
 std::string_view stage_name(Stage stage);  // "read", ...
 
 struct StageSeconds {

@@ -18,11 +18,16 @@ namespace trainyard::data {
 struct BatchSlot {
   SampleKey key;
   Position place;
-  void* image;  // of the transform's form
-  int64_t* label;
+  const Transform* transform = nullptr;  // which makes the image
+  void* image = nullptr;                 // of the transform's form
+  int64_t* label = nullptr;
+  // Where mixed labels go; null: images are not mixed.
+  int64_t* other_label = nullptr;
+  float* label_share = nullptr;
   std::vector<BadSample> bad;     // met here, in the order in which they were tried
   bool left_out = false;          // holds no sample
   std::string label_text, where;  // of the record; without a text neither
+  int64_t text_label = 0;         // the label that label_text belongs to
 };
 
 struct BatchJob {

@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_job.h"
 #include "trainyard/data/pipeline/sample_maker.h"
@@ -26,7 +27,47 @@ using core::Error;
 using core::ErrorCode;
 
 constexpr int64_t kLongestSide = 1 << 20;
+constexpr int64_t kMostCopies = 1 << 10;
 constexpr int64_t kMostBytes = int64_t{1} << 47;  // of a global batch: what a process can address
+
+// Copies of one sample differ in what is drawn for them. The first one is the sample as it is without repetition.
+uint64_t seed_of_copy(uint64_t seed, int64_t copy) {
+  if (copy == 0) return seed;
+  return core::RandomStream(seed, "repeated_augmentation", {static_cast<uint64_t>(copy)}).next_u64();
+}
+
+ImageSize size_of(const PipelineOptions& options) {
+  return {static_cast<int>(options.height), static_cast<int>(options.width)};
+}
+
+// Images that are made at one time have one memory, and one kind of pixels.
+void check_transforms(const Transform& first, const PipelineOptions& options) {
+  const ImageForm form = first.form();
+  int64_t last_epoch = -1;
+  for (const EpochTransform& entry : options.transforms_by_epoch) {
+    const auto refuse_unless = [&](bool holds, const char* problem, const std::string& expected) {
+      if (holds) return;
+      throw Error(ErrorCode::kInvalidArgument, {.problem = problem,
+                                                .where = fmt::format("the images from epoch {} on", entry.from_epoch),
+                                                .expected = expected});
+    };
+    refuse_unless(entry.from_epoch > last_epoch, "epochs of image sizes do not ascend",
+                  fmt::format("at least {}", last_epoch + 1));
+    last_epoch = entry.from_epoch;
+    refuse_unless(entry.transform != nullptr, "images of an epoch have no transform", "a transform");
+    const ImageForm other = entry.transform->form();
+    refuse_unless(other.dtype == form.dtype && other.device == form.device && other.layout == form.layout,
+                  "images of an epoch have another form", "the dtype, device and layout of the others");
+    PipelineOptions resized = options;
+    resized.height = entry.transform->size().height;
+    resized.width = entry.transform->size().width;
+    resized.transforms_by_epoch.clear();
+    resized.validate();
+  }
+  if (!options.repeat_cached_sample || options.transforms_by_epoch.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "one cached sample cannot be repeated at several sizes", .remedy = "leave one of them out"});
+}
 
 void require(bool holds, std::string_view name, std::string_view expected, int64_t actual) {
   if (holds) return;
@@ -52,6 +93,13 @@ void PipelineOptions::validate() const {
           batch_size);
   require(worker_threads > 0, "worker_threads", "at least 1", worker_threads);
   require(prefetch_batches > 0, "prefetch_batches", "at least 1", prefetch_batches);
+  require(repeated_augmentation > 0 && repeated_augmentation <= kMostCopies, "repeated_augmentation",
+          fmt::format("1 to {}", kMostCopies), repeated_augmentation);
+  mix.validate();
+  if (mix.enabled()) {
+    require(batch_size % 2 == 0, "batch_size", "an even number, because images are mixed in pairs", batch_size);
+    require(repeat, "repeat", "true, because only an epoch without an end has a partner for each image", 0);
+  }
   order.validate();
   bad_samples.validate();
 }
@@ -63,12 +111,14 @@ class Pipeline::Workers {
   Workers(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
           const PipelineOptions& options)
       : options_(options),
-        form_(transform->form()),
+        transform_(std::move(transform)),
+        form_(transform_->form()),
         dataset_size_(dataset->size()),
-        sequence_(dataset_size_, options.order, options.seed),
+        slots_a_claim_(options.mix.enabled() ? 2 : 1),
+        sequence_(dataset_size_, options.order, options.seed, options.repeated_augmentation),
         tally_(options.bad_samples, dataset_size_),
-        maker_(std::move(dataset), std::move(transform),
-               {.image_bytes = image_bytes(options, form_),
+        maker_(std::move(dataset),
+               {.image_bytes = image_bytes(transform_->size()),
                 .repeat = options.repeat,
                 .repeat_cached_sample = options.repeat_cached_sample,
                 .seed = options.seed,
@@ -96,7 +146,7 @@ class Pipeline::Workers {
     ring_.pop_front();
     position_ = batches.front().after;
     const bool all = options_.local_replicas == options_.total_replicas && texts_from_start_;
-    if (options_.label_texts && all && (position_.epoch > 0 || exhausted(position_))) {
+    if (options_.label_texts && all && (position_.epoch >= options_.repeated_augmentation || exhausted(position_))) {
       options_.label_texts->set_complete();
     }
     work_.notify_all();
@@ -165,8 +215,8 @@ class Pipeline::Workers {
   void compare_texts(const std::vector<BatchSlot>& slots) const {
     for (const BatchSlot& slot : slots) {
       if (slot.left_out || slot.label_text.empty()) continue;
-      if (options_.known_texts) options_.known_texts->check(*slot.label, slot.label_text, slot.where);
-      if (options_.label_texts) options_.label_texts->add(*slot.label, slot.label_text, slot.where);
+      if (options_.known_texts) options_.known_texts->check(slot.text_label, slot.label_text, slot.where);
+      if (options_.label_texts) options_.label_texts->add(slot.text_label, slot.label_text, slot.where);
     }
   }
 
@@ -191,21 +241,38 @@ class Pipeline::Workers {
       std::shared_ptr<BatchJob> job;
       work_.wait(lock, [&] { return stopped_ || (job = claimable()) != nullptr; });
       if (stopped_) return;
-      const size_t slot = job->claimed++;
+      const size_t first = job->claimed;
+      job->claimed += slots_a_claim_;
       lock.unlock();
+      size_t slot = first;
       std::exception_ptr error;
       try {
-        maker_.make(job->slots[slot]);
+        for (; slot < first + slots_a_claim_; ++slot) maker_.make(job->slots[slot]);
+        if (options_.mix.enabled()) mix(job->slots[first], job->slots[first + 1]);
       } catch (...) {
         error = std::current_exception();
       }
       lock.lock();
       statistics_.seconds += take_stage_seconds();
-      ++statistics_.samples;
-      if (error) job->fail(slot, error);
-      ++job->finished;
+      statistics_.samples += static_cast<int64_t>(slots_a_claim_);
+      if (error) job->fail(std::min(slot, first + slots_a_claim_ - 1), error);
+      job->finished += slots_a_claim_;
       if (job->complete()) ready_.notify_all();
     }
+  }
+
+  // While both images are in the caches of the core that has made them.
+  void mix(BatchSlot& first, BatchSlot& second) const {
+    const StageTimer timer(Stage::kMix);
+    const ImageSize size = first.transform->size();
+    core::RandomStream random = mixing_stream(options_.seed, first.place.epoch, first.place.offset);
+    const Mix mix = draw_mix(options_.mix, size, random);
+    mix_pair(mix, form_, size, first.image, second.image);
+    const bool exchanged = mix.share < 0.5;  // then the other image's label has the larger share
+    if (exchanged) std::swap(*first.label, *second.label);
+    *first.other_label = mix.kind == Mix::Kind::kNone ? *first.label : *second.label;
+    *second.other_label = mix.kind == Mix::Kind::kNone ? *second.label : *first.label;
+    *first.label_share = *second.label_share = static_cast<float>(exchanged ? 1 - mix.share : mix.share);
   }
 
   // The earliest batch with samples left, opened now if there is room for one more.
@@ -239,22 +306,39 @@ class Pipeline::Workers {
     const int64_t left = options_.repeat ? global_size : std::min(global_size, dataset_size_ - open_at_.offset);
     Position after = sequence_.advanced(open_at_, left);
     if (!options_.repeat) after = {open_at_.epoch, open_at_.offset + left};
+    const Transform& transform = transform_at(open_at_.epoch);
     for (int r = 0; r < options_.local_replicas; ++r) {
       const int64_t first = (options_.first_replica + r) * options_.batch_size;
       const int64_t count = std::clamp<int64_t>(left - first, 0, options_.batch_size);
-      Batch batch{.tensors = {{"images", images(count)}, {"labels", memory({count}, at::kLong)}},
+      Batch batch{.tensors = {{"images", images(count, transform.size())}, {"labels", memory({count}, at::kLong)}},
                   .first_sample = first,
                   .after = after};
       auto* image = static_cast<std::byte*>(batch.images().mutable_data_ptr());
       int64_t* label = batch.labels().mutable_data_ptr<int64_t>();
+      int64_t* other_label = nullptr;
+      float* label_share = nullptr;
+      if (options_.mix.enabled()) {
+        batch.tensors.set("labels_mixed", memory({count}, at::kLong));
+        batch.tensors.set("label_shares", memory({count}, at::kFloat));
+        other_label = batch.tensors["labels_mixed"].mutable_data_ptr<int64_t>();
+        label_share = batch.tensors["label_shares"].mutable_data_ptr<float>();
+      }
       for (int64_t i = 0; i < count; ++i) {
         const Position place = sequence_.advanced(open_at_, first + i);
-        job.slots.push_back({.key = {options_.seed, place.epoch, sequence_.sample_at(place), i},
+        const RepeatedSample sample = sequence_.repeated_sample_at(place);
+        job.slots.push_back({.key = {seed_of_copy(options_.seed, sample.copy), place.epoch, sample.sample, i},
                              .place = place,
+                             .transform = &transform,
                              .image = image,
-                             .label = label});
-        image += image_bytes(options_, form_);
+                             .label = label,
+                             .other_label = other_label,
+                             .label_share = label_share});
+        image += image_bytes(transform.size());
         ++label;
+        if (other_label != nullptr) {
+          ++other_label;
+          ++label_share;
+        }
       }
       job.batches.push_back(std::move(batch));
     }
@@ -265,18 +349,28 @@ class Pipeline::Workers {
     return options_.allocate ? options_.allocate(sizes, dtype) : at::empty(sizes, dtype);
   }
 
-  static int64_t image_bytes(const PipelineOptions& options, const ImageForm& form) {
-    return 3 * options.height * options.width * static_cast<int64_t>(c10::elementSize(form.dtype));
+  const Transform& transform_at(int64_t epoch) const {
+    const Transform* transform = transform_.get();
+    for (const EpochTransform& entry : options_.transforms_by_epoch) {
+      if (entry.from_epoch <= epoch) transform = entry.transform.get();
+    }
+    return *transform;
   }
-  at::Tensor images(int64_t count) const {
-    const std::array<int64_t, 4> sizes = {count, 3, options_.height, options_.width};
+
+  int64_t image_bytes(ImageSize size) const {
+    return int64_t{3} * size.height * size.width * static_cast<int64_t>(c10::elementSize(form_.dtype));
+  }
+  at::Tensor images(int64_t count, ImageSize size) const {
+    const std::array<int64_t, 4> sizes = {count, 3, size.height, size.width};
     if (form_.device.is_cpu() && form_.layout == at::MemoryFormat::Contiguous) return memory(sizes, form_.dtype);
     return at::empty(sizes, at::TensorOptions(form_.dtype).device(form_.device), form_.layout);
   }
 
   const PipelineOptions options_;
+  const std::shared_ptr<const Transform> transform_;  // of epochs for which options_ have no other
   const ImageForm form_;
   const int64_t dataset_size_;
+  const size_t slots_a_claim_;  // 2: a pair that is mixed
 
   mutable std::mutex mutex_;  // of all below, up to stopped_
   std::condition_variable work_, ready_;
@@ -305,7 +399,9 @@ Pipeline::Pipeline(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const
                 {.problem = "one cached sample cannot be repeated where images are made on another device",
                  .remedy = "repeat it on the CPU, or make each sample"});
   }
-  if (transform->size() != ImageSize{static_cast<int>(options_.height), static_cast<int>(options_.width)}) {
+  check_mixing(options_.mix, transform->form());
+  check_transforms(*transform, options_);
+  if (transform->size() != size_of(options_)) {
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "the transform makes images of another size than the pipeline's",
                  .expected = fmt::format("{} x {}", options_.height, options_.width),

@@ -7,6 +7,11 @@
 // (seed, epoch, sample). So the bytes of every batch are the same for any number of threads and any prefetch, and a run
 // resumes in mid-epoch from a Position. Of the global batch (batch_size x total replicas), replica r takes the r-th
 // slice. With `repeat` a global batch runs on into the next epoch.
+//
+// With options.mix the images at places 2 i and 2 i + 1 of the global batch are mixed with each other, in place, by the
+// worker that has made both. Batches then hold two more tensors beside "images" and "labels": "labels_mixed" [N] int64
+// and "label_shares" [N] float32, the share of "labels" in the target; "labels_mixed" has the rest. "labels" is the
+// label of the larger share, so that it can be counted as the right answer.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +22,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/data/augment/mixing.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/base/stage_times.h"
 #include "trainyard/data/datasets/dataset.h"
@@ -27,6 +33,12 @@
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
+
+// Images of another size from an epoch on.
+struct EpochTransform {
+  int64_t from_epoch = 0;
+  std::shared_ptr<const Transform> transform;
+};
 
 struct PipelineOptions {
   int64_t batch_size = 32;  // a replica
@@ -40,6 +52,12 @@ struct PipelineOptions {
   bool repeat_cached_sample = false;  // one decoded sample for ever: measures everything behind the input
   uint64_t seed = 0;
   OrderOptions order{};
+  int64_t repeated_augmentation = 1;  // how often each sample comes (SampleSequence), each time with new random numbers
+  MixOptions mix{};                   // needs an even batch_size, `repeat`, and images that check_mixing() takes
+  // Sizes by epoch, which ascend: a global batch, of all replicas, has the size of the last entry that is not behind
+  // the epoch of its first sample; before the first entry, and without any, height x width. All make images of one
+  // form.
+  std::vector<EpochTransform> transforms_by_epoch{};
   // Added to the data set's labels: -1 turns ImageNet's 1..1000 into the 0..999 of a model of 1,000 classes. A sample
   // whose label becomes negative is kCorruptData.
   int64_t label_offset = 0;

@@ -17,7 +17,10 @@ void SampleMaker::make(BatchSlot& slot) {
   if (!options_.repeat_cached_sample) return make_anew(slot);
   std::call_once(cached_, [&] {
     cached_image_.resize(static_cast<size_t>(options_.image_bytes));
-    cached_slot_ = {.key = {options_.seed, 0, 0, 0}, .image = cached_image_.data(), .label = &cached_label_};
+    cached_slot_ = {.key = {options_.seed, 0, 0, 0},
+                    .transform = slot.transform,
+                    .image = cached_image_.data(),
+                    .label = &cached_label_};
     make_anew(cached_slot_);
   });
   const StageTimer timer(Stage::kCollate);
@@ -70,10 +73,11 @@ core::Result<bool> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slo
                                            .remedy = "use the number of classes that the data set was made for"});
   }
   const StageTimer timer(Stage::kAugment);
-  core::Result<bool> applied = transform_->apply(record, key, slot.image);
+  core::Result<bool> applied = slot.transform->apply(record, key, slot.image);
   if (applied.ok() && !record.label_text.empty()) {
     slot.label_text = std::move(record.label_text);
     slot.where = std::move(record.where);
+    slot.text_label = *slot.label;
   }
   return applied;
 }

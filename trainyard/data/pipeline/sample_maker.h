@@ -27,14 +27,10 @@ struct SampleMakerOptions {
 // Makes samples. Many threads may call make() at once.
 class SampleMaker {
  public:
-  SampleMaker(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Transform> transform,
-              const SampleMakerOptions& options, StandIns::SampleAt sample_at)
-      : dataset_(std::move(dataset)),
-        transform_(std::move(transform)),
-        options_(options),
-        sample_at_(std::move(sample_at)) {}
+  SampleMaker(std::shared_ptr<const Dataset> dataset, const SampleMakerOptions& options, StandIns::SampleAt sample_at)
+      : dataset_(std::move(dataset)), options_(options), sample_at_(std::move(sample_at)) {}
 
-  // Fills a slot. Throws where a bad sample ends the run, and what the operating system refuses.
+  // Fills a slot by its transform. Throws where a bad sample ends the run, and what the operating system refuses.
   void make(BatchSlot& slot);
   // Returns how many encoded bytes were decoded so far.
   int64_t bytes() const { return bytes_; }
@@ -44,7 +40,6 @@ class SampleMaker {
   core::Result<bool> make_sample(const SampleKey& key, BatchSlot& slot);
 
   const std::shared_ptr<const Dataset> dataset_;
-  const std::shared_ptr<const Transform> transform_;
   const SampleMakerOptions options_;
   const StandIns::SampleAt sample_at_;
   std::atomic<int64_t> bytes_ = 0;

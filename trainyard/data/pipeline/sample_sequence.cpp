@@ -23,13 +23,21 @@ Position SampleSequence::advanced(Position position, int64_t count) const {
   return {position.epoch + offset / size_, offset % size_};
 }
 
-int64_t SampleSequence::sample_at(Position position) {
-  auto found = orders_.find(position.epoch);
+RepeatedSample SampleSequence::repeated_sample_at(Position position) {
+  if (repeats_ == 1) return {.sample = order_of(position.epoch)[position.offset]};
+  const int64_t place = position.epoch * size_ + position.offset;
+  const int64_t block = place / (2 * repeats_), within = place % (2 * repeats_);
+  const int64_t different = 2 * block + within % 2;  // samples before this one
+  return {.sample = order_of(different / size_)[different % size_], .copy = within / 2};
+}
+
+const std::vector<int64_t>& SampleSequence::order_of(int64_t pass) {
+  auto found = orders_.find(pass);
   if (found == orders_.end()) {
     while (orders_.size() > 1) orders_.erase(orders_.begin());
-    found = orders_.emplace(position.epoch, epoch_order(size_, order_, seed_, position.epoch)).first;
+    found = orders_.emplace(pass, epoch_order(size_, order_, seed_, pass)).first;
   }
-  return found->second[position.offset];
+  return found->second;
 }
 
 }  // namespace trainyard::data

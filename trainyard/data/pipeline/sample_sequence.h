@@ -12,24 +12,41 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
+// A sample of a sequence in which samples come several times.
+struct RepeatedSample {
+  int64_t sample = 0;  // index in the data set
+  int64_t copy = 0;    // which of its times this is, in [0, repeats)
+};
+
 // One thread at a time.
+//
+// With `repeats` m above 1 each sample comes m times: repeated augmentation (Hoffer et al., "Augment your batch", 2020;
+// Berman et al., "MultiGrain", 2019). An epoch keeps its `size` places, as with torchvision's RASampler, so it visits
+// size / m samples. The next epoch goes on where it ended: m epochs are one pass over the data set, in one order, and
+// so a shuffle buffer that only reaches a part of the set does not hide the rest. (RASampler takes the beginning of a
+// new order in each epoch.) Samples come in twos, A B A B A B, so that neighbours are never the same sample.
 class SampleSequence {
  public:
-  // size > 0.
-  SampleSequence(int64_t size, OrderOptions order, uint64_t seed) : size_(size), order_(order), seed_(seed) {}
+  // size > 0, repeats > 0.
+  SampleSequence(int64_t size, OrderOptions order, uint64_t seed, int64_t repeats = 1)
+      : size_(size), order_(order), seed_(seed), repeats_(repeats) {}
 
   // Returns the same place with an offset in [0, size). Throws kInvalidArgument when there is no such place.
   Position normalized(Position position) const;
   // Returns the place `count` samples further.
   Position advanced(Position position, int64_t count) const;
   // Returns the index in the data set of the sample at a normalized place.
-  int64_t sample_at(Position position);
+  int64_t sample_at(Position position) { return repeated_sample_at(position).sample; }
+  RepeatedSample repeated_sample_at(Position position);
 
  private:
+  const std::vector<int64_t>& order_of(int64_t pass);
+
   int64_t size_;
   OrderOptions order_;
   uint64_t seed_;
-  std::map<int64_t, std::vector<int64_t>> orders_;  // of the epochs around the last place asked for
+  int64_t repeats_;
+  std::map<int64_t, std::vector<int64_t>> orders_;  // of the passes around the last place asked for
 };
 
 }  // namespace trainyard::data

@@ -3,6 +3,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/kl_div.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/stack.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
@@ -28,6 +31,25 @@ void check(const at::Tensor& logits, const at::Tensor& labels) {
 
 at::Tensor at_least_float(const at::Tensor& logits) {
   return at::isReducedFloatingType(logits.scalar_type()) ? logits.to(at::kFloat) : logits;
+}
+
+void check_options(const CrossEntropyOptions& options) {
+  if (options.label_smoothing >= 0 && options.label_smoothing < 1) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "label_smoothing is out of range",
+                                                        .expected = "[0, 1)",
+                                                        .actual = fmt::format("{}", options.label_smoothing)});
+}
+
+void check_shares(const at::Tensor& shares, const at::Tensor& labels) {
+  const bool fits = shares.is_floating_point() && shares.sizes() == labels.sizes();
+  const bool in_range = fits && (!shares.is_cpu() || shares.ge(0).logical_and(shares.le(1)).all().item<bool>());
+  if (in_range) return;
+  throw core::Error(
+      core::ErrorCode::kInvalidArgument,
+      {.problem = "shares of labels cannot be used",
+       .expected = fmt::format("{} of a float type, each 0 to 1", to_string(labels.sizes().vec())),
+       .actual = fits ? "a share out of range"
+                      : fmt::format("{} of {}", to_string(shares.sizes().vec()), toString(shares.scalar_type()))});
 }
 
 // Null where ATen computes the loss of these logits.
@@ -61,17 +83,50 @@ void check_labels(const at::Tensor& labels, int64_t classes) {
 at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                  const CrossEntropyOptions& options) {
   check(logits, labels);
-  if (options.label_smoothing < 0 || options.label_smoothing >= 1) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "label_smoothing is out of range",
-                                                          .expected = "[0, 1)",
-                                                          .actual = fmt::format("{}", options.label_smoothing)});
-  }
+  check_options(options);
   if (const DeviceCrossEntropy* own = device_cross_entropy(logits)) {
     return (*own)(at_least_float(logits), labels, options.label_smoothing);
   }
   constexpr int64_t kMean = 1;  // at::Reduction::Mean
   constexpr int64_t kIgnoreNone = -100;
   return at::cross_entropy_loss(at_least_float(logits), labels, {}, kMean, kIgnoreNone, options.label_smoothing);
+}
+
+at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                       const at::Tensor& other_labels, const at::Tensor& shares,
+                                       const CrossEntropyOptions& options) {
+  check(logits, labels);
+  check(logits, other_labels);
+  check_shares(shares, labels);
+  check_options(options);
+  const at::Tensor scores = at::log_softmax(at_least_float(logits), 1);
+  const at::Tensor own = shares.to(scores.scalar_type());
+  const at::Tensor weights = at::stack({own, 1 - own}, 1);  // [N, 2]
+  // One gather, so that the backward writes one tensor of the logits' size, as for single labels.
+  at::Tensor likelihood = scores.gather(1, at::stack({labels, other_labels}, 1)).mul(weights).sum(1);  // [N]
+  if (const double smoothing = options.label_smoothing; smoothing > 0) {
+    likelihood = likelihood.mul(1 - smoothing).add(scores.mean(1), smoothing);
+  }
+  return likelihood.mean().neg();
+}
+
+at::Tensor distillation_loss(const at::Tensor& logits, const at::Tensor& teacher_logits, double temperature) {
+  const bool fits = logits.dim() == 2 && logits.is_floating_point() && teacher_logits.is_floating_point() &&
+                    teacher_logits.sizes() == logits.sizes();
+  if (!fits || !(temperature > 0)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a student cannot be compared with its teacher",
+                       .expected = "logits of one shape [N, classes], and a temperature above 0",
+                       .actual = fmt::format("{} and {}, a temperature of {}", to_string(logits.sizes().vec()),
+                                             to_string(teacher_logits.sizes().vec()), temperature)});
+  }
+  const at::Tensor student = at_least_float(logits);
+  const at::Tensor teacher = teacher_logits.detach().to(student.scalar_type());
+  constexpr int64_t kSum = 2;  // at::Reduction::Sum
+  const at::Tensor divergence =
+      at::kl_div(at::log_softmax(student / temperature, 1), at::log_softmax(teacher / temperature, 1), kSum,
+                 /*log_target=*/true);
+  return divergence.mul(temperature * temperature / static_cast<double>(logits.size(0)));
 }
 
 at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k) {

@@ -22,6 +22,20 @@ struct CrossEntropyOptions {
 at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                  const CrossEntropyOptions& options = {});
 
+// Returns the same for targets that are mixtures of two labels, as mixup and CutMix make them: `shares` [N], of any
+// float type, is the first label's part of the target, in [0, 1], and other_labels [N] int64 has the rest. Smoothing
+// then takes its part of the whole target, as PyTorch's cross_entropy does of class probabilities. No dense targets are
+// made. Throws as softmax_cross_entropy() does; shares out of range are found on the CPU only.
+at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                       const at::Tensor& other_labels, const at::Tensor& shares,
+                                       const CrossEntropyOptions& options = {});
+
+// Returns the distance of a student's logits from a teacher's, both [N, classes]: the mean over the batch of T^2
+// KL(softmax(teacher / T) || softmax(student / T)), T = temperature > 0; a scalar, at least fp32, under autograd for
+// the student. Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015, section 2; T^2 keeps the
+// size of the gradients whatever T is. Throws kInvalidArgument for shapes that differ and other temperatures.
+at::Tensor distillation_loss(const at::Tensor& logits, const at::Tensor& teacher_logits, double temperature);
+
 // Throws kInvalidArgument for the first of labels, [N] int64 on the CPU, that is not in [0, classes).
 void check_labels(const at::Tensor& labels, int64_t classes);
 

@@ -1,0 +1,58 @@
+// Mixup (Zhang, Cisse, Dauphin, Lopez-Paz, "mixup: beyond empirical risk minimization", 2018) and CutMix (Yun, Han, Oh,
+// Chun, Choe, Yoo, "CutMix: regularization strategy to train strong classifiers with localizable features", 2019), as
+// torchvision's transforms.v2 computes both on a batch of two images: each gets a share of the other one.
+//
+//   core::RandomStream random = mixing_stream(seed, epoch, offset);
+//   const Mix mix = draw_mix(options, size, random);
+//   mix_pair(mix, form, size, first, second);
+#pragma once
+
+#include <cstdint>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/random/random.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/image/image.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::data {
+
+struct MixOptions {
+  double mixup_alpha = 0, cutmix_alpha = 0;  // of Beta(alpha, alpha), the share of an image itself; 0: not used
+  double probability = 1;                    // that a pair is mixed
+  double cutmix_probability = 0.5;           // that a mixed pair takes CutMix, where both alphas are given
+
+  bool enabled() const { return mixup_alpha > 0 || cutmix_alpha > 0; }
+  void validate() const;  // throws kInvalidArgument
+};
+
+// How two images are mixed, each with the other.
+struct Mix {
+  enum class Kind { kNone, kMixup, kCutmix };
+  Kind kind = Kind::kNone;
+  double share = 1;  // of an image in its own place: of its pixels and of its label
+  CropWindow box{};  // kCutmix: the part that comes from the other image; may be empty
+};
+
+// Returns the stream from which the mix of a pair is drawn. (epoch, offset) is the place of the pair's first sample in
+// the order of the samples, so that the draw does not depend on threads, replicas, batch sizes, or where a run began.
+core::RandomStream mixing_stream(uint64_t seed, int64_t epoch, int64_t offset);
+
+// Draws whether and how a pair is mixed: the share of mixup from Beta(alpha, alpha); for CutMix the area of a box from
+// it, and a centre from all pixels. The share of CutMix is that of the pixels which the clipped box leaves.
+Mix draw_mix(const MixOptions& options, ImageSize image, core::RandomStream& random);
+
+// Returns CutMix' box around (centre_y, centre_x): sqrt(1 - share) of the image's sides, rounded as torchvision rounds,
+// and clipped at its borders.
+CropWindow cutmix_box(double share, int centre_y, int centre_x, ImageSize image);
+
+// Mixes two images of this form and size in place: mixup makes share * own + (1 - share) * other of both, CutMix
+// exchanges their boxes. Throws kUnsupported for mixup of anything but float, for channels last, and for images that
+// are not in the host's memory.
+void mix_pair(const Mix& mix, const ImageForm& form, ImageSize size, void* first, void* second);
+
+// Throws what mix_pair() would throw for images of this form.
+void check_mixing(const MixOptions& options, const ImageForm& form);
+
+}  // namespace trainyard::data
+TRAINYARD_EXPORT_END
