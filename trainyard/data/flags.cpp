@@ -104,12 +104,46 @@ void declare_pipeline_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
+void declare_batch_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Batches";
+  table
+      .real("mixup_alpha", 0,
+            "mixup: blend pairs of images and their labels, with shares from Beta(alpha, alpha); 0: no mixup")
+      .bounds(0)
+      .group(kGroup);
+  table
+      .real("cutmix_alpha", 0,
+            "CutMix: exchange boxes within pairs of images, of areas from Beta(alpha, alpha), and mix their labels by "
+            "area; 0: no CutMix")
+      .bounds(0)
+      .group(kGroup);
+  table.real("mixup_prob", 1, "with mixup_alpha or cutmix_alpha: how likely a pair is mixed")
+      .bounds(0, 1)
+      .group(kGroup);
+  table
+      .real("mixup_switch_prob", 0.5, "with mixup_alpha and cutmix_alpha: how likely a pair that is mixed takes CutMix")
+      .bounds(0, 1)
+      .group(kGroup);
+  table
+      .integer("repeated_augmentation", 1,
+               "how often each sample comes in an epoch, augmented anew each time; an epoch keeps its number of images "
+               "and visits fewer samples")
+      .bounds(1, 1024)
+      .group(kGroup);
+  table
+      .text("progressive_sizes", std::nullopt,
+            "sizes of training images by epoch, \"0:128,20:192,35:224\": 128 x 128 pixels from epoch 0 on, and so on; "
+            "evaluations take the last one; unset: image_size throughout")
+      .group(kGroup);
+}
+
 }  // namespace
 
 void declare_input_flags(core::FlagTable& table) {
   declare_source_flags(table);
   declare_image_flags(table);
   declare_pipeline_flags(table);
+  declare_batch_flags(table);
 }
 
 }  // namespace trainyard::data

@@ -51,6 +51,22 @@ void declare_run_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
+void declare_distillation_flags(core::FlagTable& table) {
+  constexpr const char* kGroup = "Distillation";
+  table
+      .text("distill_from", std::nullopt,
+            "learn from a teacher, too: a file of weights (safetensors, .pth), a checkpoint, or a train_dir, whose "
+            "newest checkpoint it then is; its classes must be the model's")
+      .group(kGroup);
+  table.text("distill_model", std::nullopt, "the teacher's model; unset: what distill_from says").group(kGroup);
+  table
+      .real("distill_weight", 0.5, "the teacher's part w of the loss: (1 - w) cross-entropy + w T^2 KL(teacher, model)")
+      .bounds(0, 1)
+      .group(kGroup);
+  table.real("distill_temperature", 1, "T: both outputs are divided by it before the softmax of that part")
+      .group(kGroup);
+}
+
 void declare_evaluation_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Evaluation";
   table.integer("eval_batch_size", 0, "images a device and step in evaluation; 0: batch_size").group(kGroup);
@@ -166,6 +182,7 @@ void declare_trace_flags(core::FlagTable& table) {
 
 void declare_flags(core::FlagTable& table) {
   declare_run_flags(table);
+  declare_distillation_flags(table);
   declare_evaluation_flags(table);
   declare_display_flags(table);
   declare_output_flags(table);

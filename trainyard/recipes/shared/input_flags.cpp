@@ -16,6 +16,22 @@ std::optional<int64_t> record_cache_bytes(const core::FlagValues& values) {
                                                         .remedy = "add --datasets_use_caching, or leave it out"});
 }
 
+data::MixOptions read_mix(const core::FlagValues& values) {
+  const data::MixOptions mix{.mixup_alpha = values.real("mixup_alpha"),
+                             .cutmix_alpha = values.real("cutmix_alpha"),
+                             .probability = values.real("mixup_prob"),
+                             .cutmix_probability = values.real("mixup_switch_prob")};
+  const auto refuse = [&](const char* flag, bool used, const char* remedy) {
+    if (!values.given(flag) || used) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = std::string("--") + flag + " has nothing to choose", .remedy = remedy});
+  };
+  refuse("mixup_prob", mix.enabled(), "add --mixup_alpha or --cutmix_alpha, or leave it out");
+  refuse("mixup_switch_prob", mix.mixup_alpha > 0 && mix.cutmix_alpha > 0,
+         "add --mixup_alpha and --cutmix_alpha, or leave it out");
+  return mix;
+}
+
 }  // namespace
 
 InputOptions read_input_options(const core::FlagValues& values) {
@@ -43,6 +59,9 @@ InputOptions read_input_options(const core::FlagValues& values) {
   options.decoded_cache_bytes = values.integer("decoded_cache_mib") << 20;
   options.decoded_cache_dir = values.text("decoded_cache_dir");
   options.decode_on_gpu = values.text("dali_mode") == "GPU";
+  options.mix = read_mix(values);
+  options.repeated_augmentation = values.integer("repeated_augmentation");
+  options.epoch_sizes = data::parse_epoch_sizes(values.text("progressive_sizes"));
   return options;
 }
 

@@ -44,6 +44,8 @@ void check_decoding_on_gpu(const InputSettings& settings, int replicas) {
   refuse(settings.dataset != "imagenet", "data set " + settings.dataset, "leave it out: it is for JPEGs of any size");
   refuse(settings.repeat_cached_sample, "--datasets_repeat_cached_sample", "leave one of them out");
   refuse(replicas > 1, std::to_string(replicas) + " GPUs in one process", "leave it out: one GPU decodes");
+  refuse(settings.mix.enabled(), "--mixup_alpha or --cutmix_alpha", "leave one of them out: the CPU mixes images");
+  refuse(!settings.epoch_sizes.empty(), "--progressive_sizes", "leave one of them out");
   data::check_device_transform(settings.transform);
 }
 
@@ -92,6 +94,10 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
                       {.problem = "--data_index_dir has no use without data", .remedy = "pass --data_dir, too"});
   }
   settings.decode_on_gpu = options.decode_on_gpu;
+  settings.mix = options.mix;
+  settings.repeated_augmentation = options.repeated_augmentation;
+  settings.epoch_sizes = options.epoch_sizes;
+  settings.mix.validate();
   settle_scaled_decode(options, settings);
   if (settings.decode_on_gpu) check_decoding_on_gpu(settings, replicas);
   return settings;
@@ -149,6 +155,10 @@ data::PipelineOptions pipeline_options(const InputSettings& settings, bool train
   options.order.shuffle = training;
   options.order.shuffle_buffer = settings.shuffle_buffer;
   options.bad_samples = settings.bad_samples;
+  if (training) {
+    options.mix = settings.mix;
+    options.repeated_augmentation = settings.repeated_augmentation;
+  }
   return options;
 }
 

@@ -6,12 +6,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/listing_cache.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/pipeline/epoch_sizes.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/recipes/shared/image_options.h"
 
@@ -35,6 +37,10 @@ struct InputOptions {
   int64_t decoded_cache_bytes = 0;  // of memory, for decoded images
   std::string decoded_cache_dir;    // for decoded images in files; empty: none
   bool decode_on_gpu = false;       // data/device/device_transform.h
+  // Of training alone.
+  data::MixOptions mix;
+  int64_t repeated_augmentation = 1;
+  std::vector<data::EpochSize> epoch_sizes;  // the last one is the model's; empty: one size
 };
 
 struct InputSettings {
@@ -53,6 +59,10 @@ struct InputSettings {
   int64_t decoded_cache_bytes = 0;  // of memory
   std::string decoded_cache_dir;
   bool decode_on_gpu = false;  // data/device_transform.h
+  // Of training alone.
+  data::MixOptions mix;
+  int64_t repeated_augmentation = 1;
+  std::vector<data::EpochSize> epoch_sizes;
   // Lists data_dir for those that open it; null: each asks the machine. Data sets keep it to read their files.
   std::shared_ptr<core::ListingCache> files;
 
@@ -74,7 +84,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
 std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset,
                                                   const data::KnownClasses& classes = {});
 
-// Returns the options of a pipeline but for batch sizes and replicas, which are the caller's.
+// Returns the options of a pipeline but for batch sizes, replicas and transforms_by_epoch, which are the caller's.
 data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);
 
 }  // namespace trainyard::recipes

@@ -51,6 +51,24 @@ TEST(InputSettings, WhatDoesNotGoWithDecodingOnTheGpuIsSaid) {
   says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--num_gpus=2"}), "2 GPUs");
   says(why({"--dali_mode=GPU", "--data_dir=x"}), "--nodistortions");
   says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--random_erasing=0.5"}), "erasing");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--cutmix_alpha=1"}), "--cutmix_alpha");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--progressive_sizes=0:9"}), "--progressive_sizes");
+}
+
+TEST(InputSettings, BatchesAreMadeOtherwiseInTrainingAlone) {
+  const InputSettings settings =
+      read({"--data_dir=x", "--mixup_alpha=0.2", "--cutmix_alpha=0.5", "--mixup_prob=0.75", "--mixup_switch_prob=0.25",
+            "--repeated_augmentation=3", "--progressive_sizes=0:128,5:224"});
+  const data::PipelineOptions training = pipeline_options(settings, true),
+                              evaluation = pipeline_options(settings, false);
+  EXPECT_EQ(training.mix.mixup_alpha, 0.2);
+  EXPECT_EQ(training.mix.cutmix_alpha, 0.5);
+  EXPECT_EQ(training.mix.probability, 0.75);
+  EXPECT_EQ(training.mix.cutmix_probability, 0.25);
+  EXPECT_EQ(training.repeated_augmentation, 3);
+  EXPECT_EQ(settings.epoch_sizes.size(), 2u);
+  EXPECT_FALSE(evaluation.mix.enabled());
+  EXPECT_EQ(evaluation.repeated_augmentation, 1);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace trainyard::recipes {
 train::ComputeRate compute_rate(const PreparedRun& run, double images_per_second) {
   const int passes = run.mode() == RunMode::kForwardOnly ? 1 : 3;
   train::ComputeRate rate;
+  if (!run.other_sizes.empty()) return rate;  // images of several sizes cost differently
   rate.model_flops = passes * static_cast<double>(run.graph.forward_flops()) * images_per_second;
   // What was measured is the CPU.
   const auto limits = core::load_machine_limits();

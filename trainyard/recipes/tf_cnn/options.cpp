@@ -20,6 +20,47 @@ std::string_view run_mode_name(RunMode mode) {
   return "training";
 }
 
+namespace {
+
+// What makes batches of another kind than the data set's images one by one.
+std::string batch_recipe_flag(const InputOptions& input) {
+  if (input.mix.mixup_alpha > 0) return "--mixup_alpha";
+  if (input.mix.cutmix_alpha > 0) return "--cutmix_alpha";
+  if (input.repeated_augmentation > 1) return "--repeated_augmentation";
+  return input.epoch_sizes.empty() ? "" : "--progressive_sizes";
+}
+
+// An evaluation takes the images one by one whatever these say, so that the flags of a training serve it.
+void check_training_alone(const TfCnnOptions& options) {
+  if (options.mode == RunMode::kEvaluation) return;
+  const auto refuse = [](bool holds, const std::string& flag, const char* why, const char* remedy) {
+    if (!holds || flag.empty()) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = flag + " cannot be used", .actual = why, .remedy = remedy});
+  };
+  const std::string flag = batch_recipe_flag(options.input);
+  const std::string teacher = options.distillation.from.empty() ? "" : "--distill_from";
+  const bool forward_only = options.mode == RunMode::kForwardOnly;
+  for (const std::string& each : {flag, teacher}) {
+    refuse(forward_only, each, "forward passes take the images of evaluation, and nothing learns from them",
+           "leave out --forward_only or this");
+  }
+  refuse(options.input.data_dir.empty(), flag, "synthetic images are always the same", "pass --data_dir");
+}
+
+void check_last_size(const TfCnnOptions& options) {
+  if (options.input.epoch_sizes.empty() || options.image_size == nn::Size2d(0)) return;
+  const data::ImageSize last = options.input.epoch_sizes.back().size;
+  if (options.image_size == nn::Size2d(last.height, last.width)) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "--image_size is not the last one of --progressive_sizes",
+                     .expected = fmt::format("{}x{}", last.height, last.width),
+                     .actual = fmt::format("{}x{}", options.image_size.height, options.image_size.width),
+                     .remedy = "leave --image_size out: evaluations take the last size"});
+}
+
+}  // namespace
+
 void TfCnnOptions::validate() const {
   const auto require = [](bool good, const char* problem, const std::string& expected, int64_t actual) {
     if (good) return;
@@ -36,6 +77,8 @@ void TfCnnOptions::validate() const {
                                                           .expected = "either saving.train_dir or weights",
                                                           .actual = weights.empty() ? "none of them" : "both"});
   }
+  check_training_alone(*this);
+  check_last_size(*this);
   const bool pauses = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
                       !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
   if (pauses != (mode == RunMode::kTrainingAndEvaluation)) {

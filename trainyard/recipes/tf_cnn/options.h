@@ -29,6 +29,7 @@
 #include "trainyard/train/callbacks/run_record.h"
 #include "trainyard/train/loop/step_plan.h"
 #include "trainyard/train/step/on_nan.h"
+#include "trainyard/train/tower/distillation.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
@@ -59,6 +60,13 @@ struct AverageOptions {
   std::optional<int64_t> average_every;           // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
   bool averaged_weights = true;                   // false: evaluations take the last weights
   std::optional<int64_t> recalibrate_batch_norm;  // batches; unset: 200 with swa_start_epoch, otherwise none
+};
+
+// A teacher, whose outputs are learned beside the labels (train/tower/distillation.h).
+struct DistillationOptions {
+  std::string from;   // a file of weights, a checkpoint or a train directory; empty: no teacher
+  std::string model;  // empty: what `from` says
+  train::DistillationOptions loss;
 };
 
 struct SavingOptions {
@@ -114,6 +122,7 @@ struct TfCnnOptions {
   std::string plot_schedule;  // a file: the learning rate is drawn there, and nothing is trained; empty: training
   UpdateOptions update;
   AverageOptions average;
+  DistillationOptions distillation;
   SavingOptions saving;
   DisplayOptions display;
 

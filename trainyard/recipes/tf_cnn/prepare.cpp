@@ -67,6 +67,9 @@ PreparedRun prepare(const TfCnnOptions& options) {
 nn::Size2d choose_image_size(const PreparedRun& run) {
   const nn::Size2d none = 0;
   if (run.options.image_size != none) return run.options.image_size;
+  if (const auto& sizes = run.options.input.epoch_sizes; !sizes.empty() && run.mode() != RunMode::kEvaluation) {
+    return {sizes.back().size.height, sizes.back().size.width};
+  }
   if (run.mode() == RunMode::kEvaluation) {
     const bool says = run.checkpoint != nullptr && run.checkpoint->image_size != none;
     return says ? run.checkpoint->image_size : run.model->image_size;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/datasets/dataset.h"
@@ -32,9 +33,11 @@ struct PreparedRun {
   std::string dataset_label;  // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
   const models::ModelInfo* model = nullptr;
   nn::Graph graph;
-  int64_t num_classes = 0;  // outputs of the model
-  ClassNames classes;       // of the training data, or of the checkpoint that is evaluated
-  int64_t class_count = 0;  // of the training data, with names or without; 0: there are none
+  std::vector<nn::Graph> other_sizes;     // the same network for the images of other epochs
+  std::optional<train::Teacher> teacher;  // of a training
+  int64_t num_classes = 0;                // outputs of the model
+  ClassNames classes;                     // of the training data, or of the checkpoint that is evaluated
+  int64_t class_count = 0;                // of the training data, with names or without; 0: there are none
   // Of an evaluation: what is evaluated, as it was when the data were opened for its classes. Null: there was none yet.
   std::shared_ptr<const OpenedModel> checkpoint;
   // What the training's records call their classes; an evaluation compares its own with it.

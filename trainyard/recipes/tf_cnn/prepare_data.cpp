@@ -4,6 +4,8 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/recipes/networks/other_sizes.h"
+#include "trainyard/recipes/networks/teacher.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
 
@@ -68,6 +70,10 @@ void check_validation(const PreparedRun& run, const std::string& origin) {
   core::log::info("{} names no classes: those of {} are taken to be its outputs in their order", origin, where);
 }
 
+bool trains(const PreparedRun& run) {
+  return run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
+}
+
 void open_for_training(PreparedRun& run) {
   if (!run.input.synthetic()) run.train_data = open_dataset(run.input, data::Subset::kTrain);
   const data::Dataset* const data = run.train_data.get();
@@ -129,13 +135,31 @@ void open_data(PreparedRun& run) {
   run.input.transform.height = size.height;
   run.input.transform.width = size.width;
   run.input.transform.validate();
-  run.graph = models::build_model(run.model->name, run.input.dataset,
-                                  {.num_classes = run.num_classes,
-                                   .image_size = size,
-                                   .auxiliary_heads = run.options.auxiliary_heads,
-                                   .stochastic_depth = run.options.stochastic_depth,
-                                   .dropout = run.options.dropout,
-                                   .batch_norm_decay = run.options.batch_norm_decay});
+  const auto graph_of = [&run](nn::Size2d of) {
+    return models::build_model(run.model->name, run.input.dataset,
+                               {.num_classes = run.num_classes,
+                                .image_size = of,
+                                .auxiliary_heads = run.options.auxiliary_heads,
+                                .stochastic_depth = run.options.stochastic_depth,
+                                .dropout = run.options.dropout,
+                                .batch_norm_decay = run.options.batch_norm_decay});
+  };
+  run.graph = graph_of(size);
+  run.other_sizes.clear();
+  run.teacher.reset();
+  if (trains(run)) {
+    run.other_sizes = graphs_of_other_sizes(run.graph, run.input.epoch_sizes, graph_of);
+    if (const DistillationOptions& asked = run.options.distillation; !asked.from.empty()) {
+      run.teacher = open_teacher(asked.from, asked.model,
+                                 {.dataset = run.input.dataset,
+                                  .num_classes = run.num_classes,
+                                  .classes = run.classes,
+                                  .class_count = run.class_count,
+                                  .image_size = size,
+                                  .epoch_sizes = run.input.epoch_sizes,
+                                  .normalization = run.input.transform.normalization});
+    }
+  }
   // An epoch of what is there; of synthetic images, as many as the data set has.
   const models::DatasetInfo& info = models::find_dataset(run.input.dataset);
   run.train_examples = run.train_data ? run.train_data->size() : info.train_examples;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/optim/flags.h"
@@ -50,6 +51,20 @@ AverageOptions read_average(const core::FlagValues& values) {
   options.average_every = values.optional_integer("average_every");
   options.averaged_weights = train::wants_averaged_weights(values);
   options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
+  return options;
+}
+
+DistillationOptions read_distillation(const core::FlagValues& values) {
+  DistillationOptions options;
+  options.from = values.text("distill_from");
+  options.model = values.text("distill_model");
+  options.loss = {.weight = values.real("distill_weight"), .temperature = values.real("distill_temperature")};
+  for (const char* flag : {"distill_model", "distill_weight", "distill_temperature"}) {
+    if (!values.given(flag) || !options.from.empty()) continue;
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = std::string("--") + flag + " without a teacher",
+                                                          .remedy = "add --distill_from, or leave it out"});
+  }
+  options.loss.validate();
   return options;
 }
 
@@ -141,6 +156,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
   options.update = read_update(values);
   options.average = read_average(values);
+  options.distillation = read_distillation(values);
   options.saving = read_saving(values);
   options.display = read_display(values);
   if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");

@@ -42,6 +42,11 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
       return accelerator->pinned(sizes, dtype);
     };
   }
+  if (training) {
+    pipeline.transforms_by_epoch =
+        data::transforms_of(run.input.epoch_sizes, transform,
+                            [&run](const data::TransformOptions& options) { return make_transform(run, options); });
+  }
   pipeline.repeat = subset == data::Subset::kTrain || !run.eval_exact;
   if (subset == data::Subset::kTrain) {
     pipeline.label_texts = run.label_texts;

@@ -9,12 +9,12 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/tower/classifier_loss.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -139,10 +139,9 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
     return optim::optimizers().get(name)(parameters, update);
   };
   options.average = average_of(run);
-  options.loss =
-      train::loss_of([smoothing = asked.label_smoothing](const at::Tensor& output, const at::Tensor& labels) {
-        return nn::softmax_cross_entropy(output, labels, {.label_smoothing = smoothing});
-      });
+  options.other_sizes = run.other_sizes;
+  options.loss = train::classifier_loss({.label_smoothing = asked.label_smoothing});
+  if (run.teacher) options.loss = train::distilled(options.loss, *run.teacher, run.options.distillation.loss);
   return options;
 }
 

@@ -127,6 +127,10 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
   } else if (!asked.input.threads) {
     settings.input_threads = core::available_cores();  // there is no step that needs any
   }
+  if (!settings.epoch_sizes.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--progressive_sizes has no epochs here", .remedy = "measure a size: --image_size"});
+  }
   const double seconds = asked.seconds;
   const int64_t group_size = asked.batch_group_size;
 
@@ -163,6 +167,7 @@ DataBenchReport bench_data(const DataBenchOptions& asked) {
   report.peak_memory_bytes = peak_memory_bytes();
   full.stop();
 
+  options.mix = {};  // there would be nothing to mix
   data::Pipeline decode_only(dataset, std::make_shared<DecodeOnly>(transform->size()), options);
   for (int b = 0; b < kWarmUpBatches; ++b) decode_only.next();
   report.rates.push_back({"decode only", take_for(decode_only, kPartForEachComparison * seconds).rate()});

@@ -16,11 +16,15 @@ std::string mebibytes(int64_t bytes) {
 }  // namespace
 
 void RunMemory::add(const nn::ParameterSet& set, bool shares_values) {
+  add_constant(set, shares_values);
+  gradients += static_cast<int64_t>(set.gradients().nbytes());
+}
+
+void RunMemory::add_constant(const nn::ParameterSet& set, bool shares_values) {
   if (!shares_values) parameters += static_cast<int64_t>(set.values().nbytes());
   for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
     parameters += static_cast<int64_t>(set.buffer(i).nbytes());
   }
-  gradients += static_cast<int64_t>(set.gradients().nbytes());
 }
 
 void RunMemory::add(const std::optional<nn::ExecutorMemory>& more) {

@@ -24,6 +24,8 @@ struct RunMemory {
   // Adds gradients, and values and buffers where the set owns them (values may be shared with a set that was counted
   // before).
   void add(const nn::ParameterSet& set, bool shares_values);
+  // Does the same for a set whose gradients are never touched.
+  void add_constant(const nn::ParameterSet& set, bool shares_values);
   void add(const std::optional<nn::ExecutorMemory>& more);
   int64_t total() const;
 };

@@ -69,8 +69,8 @@ void SingleCostOptions::validate() const {
         {.problem = fmt::format("{} cannot be used", what), .expected = std::string(expected), .actual = actual});
   };
   require(tower || !graph.nodes.empty(), "the model of a trainer", "a graph with nodes, or a tower", "neither");
-  require(!tower || (graph.nodes.empty() && !loss), "a graph or a loss beside a tower", "one of them",
-          graph.nodes.empty() ? "a tower and a loss" : "a tower and a graph");
+  require(!tower || (graph.nodes.empty() && !loss && other_sizes.empty()), "a graph or a loss beside a tower",
+          "one of them", graph.nodes.empty() ? "a tower and a loss" : "a tower and a graph");
   require(replicas >= 1, "the number of replicas", "at least 1", std::to_string(replicas));
   require(accelerators.empty() || static_cast<int>(accelerators.size()) == replicas, "the number of accelerators",
           "none, or one a replica", std::to_string(accelerators.size()));

@@ -80,6 +80,8 @@ struct SingleCostOptions {
   // do.
   nn::Graph graph{};
   LossModule loss{};
+  // The same network for images of other sizes than graph's, which training batches may have (graph_tower.h).
+  std::vector<nn::Graph> other_sizes{};
   TowerFunction tower{};              // then there is no graph and no loss
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too

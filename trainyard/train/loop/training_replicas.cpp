@@ -47,7 +47,9 @@ std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>>
 }
 
 TowerFunction tower_function(const SingleCostOptions& options) {
-  return options.tower ? options.tower : graph_tower({.graph = options.graph, .loss = options.loss});
+  return options.tower
+             ? options.tower
+             : graph_tower({.graph = options.graph, .loss = options.loss, .other_sizes = options.other_sizes});
 }
 
 // A tower of one's own may run a graph, or read a parameter, any number of times in a step.
@@ -351,6 +353,11 @@ void SingleCostTrainer::Replicas::prepare(const std::vector<data::Batch>& batche
     for (const TowerContext::Graph& graph : graphs) {
       executors.push_back(graph.runs_whole_batch ? graph.executor->prepare(batches[place].samples()) : std::nullopt);
     }
+    for (const TowerContext::FrozenGraph& frozen : replicas_[place].tower->frozen_graphs()) {
+      const at::NoGradGuard without_gradients;
+      const TowerContext::Graph& graph = frozen.graph;
+      executors.push_back(graph.runs_whole_batch ? graph.executor->prepare(batches[place].samples()) : std::nullopt);
+    }
     if (graphs.empty()) executors.emplace_back();  // nobody knows what such a tower takes
   };
   const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
@@ -382,6 +389,9 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
   for (int r = 0; r < options_.replicas; ++r) {
     const nn::ParameterSet& set = update_->parameters(r);
     memory.add(set, r > 0 && set.values().const_data_ptr() == first_values);
+    for (const TowerContext::FrozenGraph& frozen : replicas_[static_cast<size_t>(r)].tower->frozen_graphs()) {
+      memory.add_constant(*frozen.weights, frozen.shares_values);
+    }
   }
   for (const std::optional<nn::ExecutorMemory>& executor : executors) memory.add(executor);
   const int64_t on_host = on_cpu() ? memory.parameters + memory.gradients + memory.optimizer : 0;

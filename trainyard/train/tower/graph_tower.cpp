@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/tower/classifier_loss.h"
 
 namespace trainyard::train {
 
@@ -19,30 +19,33 @@ core::NamedTensors taken_from(const core::NamedTensors& batch, const std::vector
 
 }  // namespace
 
+at::Tensor weighted_sum(const LossInput& in, const std::function<at::Tensor(const at::Tensor&)>& loss) {
+  at::Tensor sum;
+  size_t place = 0;
+  for (const auto& [name, output] : in.outputs) {
+    const double weight = in.weights[place++];
+    const at::Tensor of_output = loss(output);
+    const at::Tensor term = weight == 1.0 ? of_output : of_output.mul(weight);
+    sum = sum.defined() ? sum.add(term) : term;
+  }
+  return sum;
+}
+
 LossModule loss_of(LossFunction function) {
   return [function = std::move(function)](TowerContext&) -> Loss {
     return [function](const LossInput& in) {
-      at::Tensor sum;
-      size_t place = 0;
-      for (const auto& [name, output] : in.outputs) {
-        const double weight = in.weights[place++];
-        const at::Tensor loss = function(output, in.batch["labels"]);
-        const at::Tensor term = weight == 1.0 ? loss : loss.mul(weight);
-        sum = sum.defined() ? sum.add(term) : term;
-      }
-      return sum;
+      return weighted_sum(in, [&](const at::Tensor& output) { return function(output, in.batch["labels"]); });
     };
   };
 }
 
 TowerFunction graph_tower(GraphTowerOptions options) {
-  if (!options.loss) {
-    options.loss = loss_of(
-        [](const at::Tensor& output, const at::Tensor& labels) { return nn::softmax_cross_entropy(output, labels); });
-  }
+  if (!options.loss) options.loss = classifier_loss();
   return [options = std::move(options)](TowerContext& context) -> TowerStep {
     const nn::Graph graph = context.training() ? options.graph : nn::main_output_graph(options.graph);
-    nn::Executor& executor = context.graph(graph, {.runs_whole_batch = true});
+    TowerGraphOptions graph_options{.runs_whole_batch = true};
+    if (context.training()) graph_options.other_sizes = options.other_sizes;
+    nn::Executor& executor = context.graph(graph, graph_options);
     std::vector<std::string> inputs;
     for (const int id : graph.inputs())
       inputs.push_back(std::get<nn::Input>(graph.nodes[static_cast<size_t>(id)].op).name);

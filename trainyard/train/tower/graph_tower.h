@@ -33,6 +33,9 @@ using Loss = std::function<at::Tensor(const LossInput&)>;
 // Makes a loss, once a tower: it may have graphs and parameters, which are trained and saved as the model's are.
 using LossModule = std::function<Loss(TowerContext&)>;
 
+// Returns the sum of `loss` over the outputs, each with its weight.
+at::Tensor weighted_sum(const LossInput& in, const std::function<at::Tensor(const at::Tensor& output)>& loss);
+
 // Returns the mean loss, [], of output [N, classes] fp32 and labels [N] int64.
 using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
 // Returns the loss that is the weighted sum of `function` over the outputs, each with the batch's "labels".
@@ -40,7 +43,9 @@ LossModule loss_of(LossFunction function);
 
 struct GraphTowerOptions {
   nn::Graph graph{};
-  LossModule loss{};  // none: loss_of() softmax cross-entropy
+  LossModule loss{};  // none: classifier_loss() (classifier_loss.h)
+  // The same network for images of other sizes, which training batches may have; inference takes graph's alone.
+  std::vector<nn::Graph> other_sizes{};
 };
 // Gives a loss named "cost" and the graph's outputs, of a batch with a tensor for each of the graph's inputs: "images"
 // [N, C, H, W] and any others. In inference it gives the main output alone, and no loss.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/nn/execution/sink_hook.h"
+#include "trainyard/nn/execution/sized_executor.h"
 
 namespace trainyard::train {
 
@@ -52,9 +53,32 @@ std::string TowerContext::name_prefix() const {
 nn::Executor& TowerContext::graph(const nn::Graph& graph, const TowerGraphOptions& options) {
   nn::BuildContext context = place_.build;
   context.name_prefix += options.prefix;
-  graphs_.push_back(
-      {.executor = nn::make_executor(place_.executor, graph, context), .runs_whole_batch = options.runs_whole_batch});
+  graphs_.push_back({.executor = nn::make_sized_executor(place_.executor, graph, options.other_sizes, context),
+                     .runs_whole_batch = options.runs_whole_batch});
   return *graphs_.back().executor;
+}
+
+nn::Executor& TowerContext::frozen_graph(const nn::Graph& graph, nn::ParameterSet& weights,
+                                         const TowerGraphOptions& options) {
+  const bool here = device() == weights.values().device();
+  FrozenGraph frozen{.shares_values = here && !first()};
+  frozen.weights =
+      std::make_unique<nn::ParameterSet>(here ? nn::ParameterSet::sharing_values(weights)
+                                              : nn::ParameterSet({.dtype = weights.dtype(), .device = device()}));
+  nn::BuildContext context = place_.build;
+  context.mode = nn::Mode::kInference;
+  context.frozen = true;
+  context.name_prefix = options.prefix;
+  context.parameters = frozen.weights.get();
+  context.gradients = nullptr;
+  frozen.graph = {.executor = nn::make_sized_executor(place_.executor, graph, options.other_sizes, context),
+                  .runs_whole_batch = options.runs_whole_batch};
+  if (!here) {
+    frozen.weights->allocate();
+    frozen.weights->copy_from(weights);
+  }
+  frozen_graphs_.push_back(std::move(frozen));
+  return *frozen_graphs_.back().graph.executor;
 }
 
 TowerParameter& TowerContext::parameter(const nn::ParameterSpec& spec) {

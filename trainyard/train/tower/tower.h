@@ -77,6 +77,9 @@ struct TowerGraphOptions {
   // Says that each step runs the graph once, on all samples of the batch. The trainer then compiles it before the
   // first step, and ranks agree on its kernels.
   bool runs_whole_batch = false;
+  // The same network for images of other sizes: each batch runs on the graph for its size
+  // (nn/execution/sized_executor.h).
+  std::vector<nn::Graph> other_sizes{};
 };
 
 // What a tower function may know and make. It lives as long as the tower. Two things of a tower that have a parameter
@@ -110,6 +113,10 @@ class TowerContext {
 
   // Makes an executor for a graph, which lives as long as this. A step may run it any number of times.
   nn::Executor& graph(const nn::Graph& graph, const TowerGraphOptions& options = {});
+  // Makes an executor that runs forward only, with weights that are constants and not the trainer's: a teacher's. They
+  // are neither trained nor saved. `weights` is an allocated set with the graph's parameters, which outlives this. Its
+  // values serve all towers on its device; elsewhere they are copied to the tower's.
+  nn::Executor& frozen_graph(const nn::Graph& graph, nn::ParameterSet& weights, const TowerGraphOptions& options = {});
   // Makes a parameter. Throws as ParameterSet::declare() does.
   TowerParameter& parameter(const nn::ParameterSpec& spec);
 
@@ -119,10 +126,17 @@ class TowerContext {
     bool runs_whole_batch = false;
   };
   const std::vector<Graph>& graphs() const { return graphs_; }
+  struct FrozenGraph {
+    std::unique_ptr<nn::ParameterSet> weights;
+    bool shares_values = false;  // with that of another tower
+    Graph graph;
+  };
+  const std::vector<FrozenGraph>& frozen_graphs() const { return frozen_graphs_; }
 
  private:
   Place place_;
   std::vector<Graph> graphs_;
+  std::vector<FrozenGraph> frozen_graphs_;
   std::vector<std::unique_ptr<TowerParameter>> own_parameters_;
 };
 

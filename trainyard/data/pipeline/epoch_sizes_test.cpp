@@ -1,0 +1,43 @@
+#include "trainyard/data/pipeline/epoch_sizes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::data {
+namespace {
+
+TEST(EpochSizes, AreReadInTheirOrder) {
+  EXPECT_EQ(parse_epoch_sizes(""), std::vector<EpochSize>());
+  EXPECT_EQ(parse_epoch_sizes("0:128,20:160x192,35:224"),
+            (std::vector<EpochSize>{{0, {128, 128}}, {20, {160, 192}}, {35, {224, 224}}}));
+}
+
+TEST(EpochSizes, RefuseOtherTexts) {
+  for (const char* text : {"128",       "0:",    ":128",        "0:128,",       ",0:128",  "0:128,,3:4",
+                           "0:128;3:4", "0:0",   "0:-3",        "0:12a",        "0:16385", "0:1x",
+                           "0:1x2x3",   "1:128", "0:128,0:160", "0:8,5:9,4:10", "-1:5",    "99999999999999999999:5",
+                           " 0:5",      "0:5 "}) {
+    EXPECT_THAT(core::message_of([&] { parse_epoch_sizes(text); }), ::testing::HasSubstr("0:128,20:192,35:224"))
+        << text;
+  }
+}
+
+TEST(EpochSizes, MakeTransformsThatDifferInTheSizeAlone) {
+  std::vector<TransformOptions> asked;
+  const auto made = transforms_of({{0, {4, 5}}, {3, {6, 7}}}, {.height = 8, .width = 8, .resize_method = "area"},
+                                  [&](const TransformOptions& options) -> std::shared_ptr<const Transform> {
+                                    asked.push_back(options);
+                                    return transforms().get("imagenet")(options);
+                                  });
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[1].resize_method, "area");
+  EXPECT_EQ(made[0].from_epoch, 0);
+  EXPECT_EQ(made[1].from_epoch, 3);
+  EXPECT_EQ(made[0].transform->size(), (ImageSize{4, 5}));
+  EXPECT_EQ(made[1].transform->size(), (ImageSize{6, 7}));
+}
+
+}  // namespace
+}  // namespace trainyard::data

@@ -1,0 +1,53 @@
+#include "trainyard/recipes/networks/teacher.h"
+
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/recipes/networks/other_sizes.h"
+#include "trainyard/recipes/shared/trained_model.h"
+
+namespace trainyard::recipes {
+namespace {
+
+void check_teacher(const OpenedModel& opened, const std::string& path, const std::string& model,
+                   const Student& student) {
+  if (opened.identity.model.empty() && model.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a file of weights does not say which model the teacher is",
+                       .where = path,
+                       .remedy = "pass --distill_model, one of `trainyard models`"});
+  }
+  if (opened.classes.names.empty() || student.class_count == 0) return;
+  check_same_classes({opened.classes, path, std::ssize(opened.classes.names)},
+                     {student.classes, "the training images", student.class_count},
+                     "take a teacher that was trained on the same classes");
+}
+
+}  // namespace
+
+train::Teacher open_teacher(const std::string& path, const std::string& model, const Student& student) {
+  TrainedModelOptions options{.path = path,
+                              .model = model,
+                              .dataset = student.dataset,
+                              .num_classes = student.num_classes,
+                              .image_size = student.image_size};
+  const OpenedModel opened = open_model(options);
+  check_teacher(opened, path, model, student);
+  TrainedModel trained = load_trained_model(opened, options);
+  train::Teacher teacher{.graph = trained.executor->graph()};
+  teacher.other_sizes = graphs_of_other_sizes(teacher.graph, student.epoch_sizes, [&](nn::Size2d size) {
+    return models::build_model(trained.identity.model, trained.identity.dataset,
+                               {.num_classes = trained.identity.num_classes, .image_size = size});
+  });
+  trained.executor.reset();  // each tower makes one of its own
+  teacher.weights = std::move(trained.parameters);
+  if (opened.reader != nullptr && trained.input.normalization != student.normalization) {
+    core::log::warning("the teacher {} was trained with another --normalization than this run's", path);
+  }
+  core::log::info("teacher: {} from {}, {} parameters", trained.identity.model, trained.checkpoint.path,
+                  teacher.graph.parameter_count());
+  return teacher;
+}
+
+}  // namespace trainyard::recipes
