@@ -10,7 +10,7 @@ if(TARGET trainyard_program)
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/trainyard DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h"
   # Private: scripts/check_rooms holds that no public header includes one of these.
-  PATTERN "testing" EXCLUDE PATTERN "testdata" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "trainyard/nn/cpu" EXCLUDE
+  PATTERN "testing" EXCLUDE PATTERN "testdata" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "trainyard/nn/cpu" EXCLUDE PATTERN "trainyard/optim/cpu" EXCLUDE
   PATTERN "trainyard/cli" EXCLUDE)
 install(EXPORT trainyard-targets NAMESPACE trainyard:: DESTINATION ${package_folder})
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/trainyard-config.cmake.in ${CMAKE_BINARY_DIR}/trainyard-config.cmake

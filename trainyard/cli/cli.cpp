@@ -32,7 +32,7 @@ constexpr Command kCommands[] = {
     {"bench", "time parts of a run: bench layers --model=NAME, bench data --data_dir=DIR", run_bench},
     {"sparsity", "2:4 sparsity of a checkpoint or a file of weights: verify, report, prune", run_sparsity},
     {"doctor", "this machine, what is built in, and what is missing", run_doctor},
-    {"help", "every flag, by group", run_help},
+    {"help", "every flag, by group, and the formulas of the optimizers", run_help},
 };
 
 void print_commands(std::ostream& out) {

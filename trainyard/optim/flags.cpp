@@ -1,23 +1,70 @@
 #include "trainyard/optim/flags.h"
 
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trainyard/optim/optimizers/formula_optimizer.h"
+
 namespace trainyard::optim {
 namespace {
 
+// Values of --optimizer and the names in optimizers(): tf_cnn_benchmarks' first, in its order.
+struct OptimizerValue {
+  const char *value, *name;
+};
+constexpr OptimizerValue kOptimizers[] = {{"momentum", "nesterov"},
+                                          {"sgd", "sgd"},
+                                          {"rmsprop", "rmsprop"},
+                                          {"adam", "adam"},
+                                          {"plain_momentum", "momentum"},
+                                          {"torch_momentum", "torch_momentum"},
+                                          {"keras_momentum", "keras_momentum"},
+                                          {"torch_rmsprop", "torch_rmsprop"},
+                                          {"keras_rmsprop", "keras_rmsprop"},
+                                          {"torch_adam", "torch_adam"},
+                                          {"adamw", "adamw"},
+                                          {"keras_adamw", "keras_adamw"},
+                                          {"nadam", "nadam"},
+                                          {"keras_nadam", "keras_nadam"},
+                                          {"lars", "lars"},
+                                          {"lamb", "lamb"}};
+
 void declare_optimizer_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Optimizer";
-  constexpr const char* kRmsprop = "the rmsprop optimizer";
-  constexpr const char* kAdam = "the adam optimizer";
-  table.choice("optimizer", "sgd", {"momentum", "sgd", "rmsprop", "adam"}, "momentum is Nesterov momentum")
-      .pending_value("rmsprop", kRmsprop)
-      .pending_value("adam", kAdam)
+  std::vector<std::string> values;
+  for (const OptimizerValue& each : kOptimizers) values.emplace_back(each.value);
+  table
+      .choice("optimizer", "sgd", values,
+              "momentum is Nesterov momentum; `trainyard help` ends with the formula of each")
       .group(kGroup);
-  table.real("momentum", 0.9, "of the momentum optimizer").group(kGroup);
-  table.real("rmsprop_decay", 0.9, "decay of rmsprop's mean square").group(kGroup).pending(kRmsprop);
-  table.real("rmsprop_momentum", 0.9, "momentum of rmsprop").group(kGroup).pending(kRmsprop);
-  table.real("rmsprop_epsilon", 1.0, "added inside rmsprop's square root").group(kGroup).pending(kRmsprop);
-  table.real("adam_beta1", 0.9, "decay of adam's mean").group(kGroup).pending(kAdam);
-  table.real("adam_beta2", 0.999, "decay of adam's mean square").group(kGroup).pending(kAdam);
-  table.real("adam_epsilon", 1e-8, "added to adam's root").group(kGroup).pending(kAdam);
+  table.real("momentum", 0.9, "of the momentum optimizers and lars").group(kGroup);
+  table.boolean("nesterov", false, "Nesterov's form of torch_momentum and keras_momentum").group(kGroup);
+  table.real("momentum_dampening", 0, "of torch_momentum: what the velocity does not take of later gradients")
+      .group(kGroup);
+  table.real("rmsprop_decay", 0.9, "decay of the rmsprop optimizers' mean square").group(kGroup);
+  table.real("rmsprop_momentum", 0.9, "momentum of the rmsprop optimizers").group(kGroup);
+  table.real("rmsprop_epsilon", 1.0, "added inside rmsprop's and keras_rmsprop's square root, behind torch_rmsprop's")
+      .group(kGroup);
+  table.boolean("rmsprop_centered", false, "divide by the root of the variance in the place of the mean square")
+      .group(kGroup);
+  table.real("adam_beta1", 0.9, "decay of the adam and nadam optimizers' and lamb's mean").group(kGroup);
+  table.real("adam_beta2", 0.999, "decay of the adam and nadam optimizers' and lamb's mean square").group(kGroup);
+  table.real("adam_epsilon", 1e-8, "added to the adam and nadam optimizers' and lamb's root").group(kGroup);
+  table.real("lars_trust_coefficient", 0.001, "eta of lars").group(kGroup);
+  table.boolean("lamb_bias_correction", true, "correct the bias of lamb's means").group(kGroup);
+  table
+      .boolean("adapt_undecayed", false,
+               "lars and lamb scale the rate of biases and batch normalization by their norms, too")
+      .group(kGroup);
+  table
+      .boolean(
+          "decoupled_weight_decay", false,
+          "the weight decay shrinks the weights by learning rate times weight decay in each update, and is no part "
+          "of the loss; adamw, keras_adamw and lamb always do so")
+      .group(kGroup);
   table.real("gradient_clip", std::nullopt, "clip each element of the reduced gradients to [-x, x]").group(kGroup);
   table
       .real("weight_decay", 4e-5,
@@ -257,6 +304,35 @@ void declare_flags(core::FlagTable& table) {
   declare_learning_rate_flags(table);
   declare_loss_flags(table);
   declare_sparsity_flags(table);
+}
+
+std::string optimizer_of_flag(const std::string& value) {
+  const auto* const found = std::find_if(std::begin(kOptimizers), std::end(kOptimizers),
+                                         [&](const OptimizerValue& each) { return each.value == value; });
+  return found == std::end(kOptimizers) ? value : found->name;
+}
+
+std::string optimizers_help() {
+  std::string text =
+      "Values of --optimizer\n"
+      "  w is a weight, g its gradient (with the weight decay, where that is not decoupled; clipped), lr the learning\n"
+      "  rate, t the number of updates, this one included. m stands for --momentum, for --rmsprop_momentum, or for a\n"
+      "  mean of gradients; d for --rmsprop_decay, b1 for --adam_beta1, b2 for --adam_beta2, eta for\n"
+      "  --lars_trust_coefficient; |w| is the norm of a parameter.\n";
+  for (const OptimizerValue& each : kOptimizers) {
+    const FormulaOptimizer& declared = optimizer_formulas().get(each.name);
+    text += fmt::format("\n  {}: {}\n", each.value, declared.source);
+    std::string line;
+    for (const char c : declared.formula + "\n") {
+      if (c != '\n') {
+        line += c;
+        continue;
+      }
+      text += fmt::format("    {}\n", line);
+      line.clear();
+    }
+  }
+  return text;
 }
 
 }  // namespace trainyard::optim

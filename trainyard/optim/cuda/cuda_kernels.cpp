@@ -30,8 +30,25 @@ class CudaKernels : public DeviceKernels {
                         .inverse_loss_scale = field + StepState::kInverseLossScale,
                         .found_inf = field + StepState::kFoundInf,
                         .decay = update.decay,
-                        .clip = update.clip};
+                        .clip = update.clip,
+                        .update_decay = update.update_decay,
+                        .segments = update.segments,
+                        .adapt_undecayed = update.adapt_undecayed};
     for (size_t s = 0; s < update.slots.size(); ++s) launched.slots[s] = update.slots[s].data_ptr();
+    const at::TensorOptions doubles = update.fields.options();
+    at::Tensor derived, sums, ratios;
+    if (counts_updates(formula)) {
+      static_assert(sizeof(UpdateCount) == 2 * sizeof(double));
+      derived = at::empty({static_cast<int64_t>(sizeof(AnyFormula))}, doubles.dtype(at::kByte));
+      launched.count = static_cast<UpdateCount*>(update.count.data_ptr());
+      launched.derived = derived.data_ptr();
+    }
+    if (scaled_by_norms(formula)) {
+      sums = at::empty({update.parts->count, 2}, doubles);
+      ratios = at::empty({update.segments}, doubles);
+      launched.sums = sums.data_ptr<double>();
+      launched.ratios = ratios.data_ptr<double>();
+    }
     launch_flat_update(launched, formula, current_stream());
   }
 

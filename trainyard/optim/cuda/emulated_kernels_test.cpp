@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
@@ -13,9 +14,9 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/optim/optimizers/formula_optimizer.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
@@ -39,13 +40,17 @@ nn::ParameterSet make_set(at::ScalarType dtype) {
   return set;
 }
 
-template <typename Formula>
-void expect_follows_the_cpu(const std::string& name, const Formula& formula, at::ScalarType dtype) {
-  const OptimizerOptions options{.momentum = 0.8, .weight_decay = 0.01, .gradient_clip = 0.75};
+void expect_follows_the_cpu(const std::string& name, OptimizerOptions options, at::ScalarType dtype) {
+  options.weight_decay = 0.01;
+  options.gradient_clip = 0.75;
   nn::ParameterSet here = make_set(dtype), there = make_set(dtype);
   const auto optimizer = optimizers().get(name)(here, options);
   const SegmentPartTable parts = segment_part_table(there.segments(), at::kCPU);
-  const std::array slots = {at::zeros_like(there.values())};
+  std::vector<at::Tensor> slots;
+  for (const auto& slot : optimizer->slots()) slots.push_back(slot.values.clone());
+  const at::Tensor& count = optimizer->update_count();
+  const at::Tensor own_count = count.defined() ? count.clone() : at::Tensor();
+  const bool coupled = optimizer->decay_form() == Optimizer::DecayForm::kCoupled;
   StepState state;
   for (int step = 0; step < 4; ++step) {
     state.write({.learning_rate = 0.1, .inverse_loss_scale = 0.5, .step = step, .found_inf = step == 2});
@@ -54,25 +59,36 @@ void expect_follows_the_cpu(const std::string& name, const Formula& formula, at:
     optimizer->apply(state);
     kernels().flat_update({.values = there.values(),
                            .gradients = there.gradients(),
-                           .slots = std::span(slots).first(Formula::kSlots),
+                           .slots = slots,
                            .parts = &parts,
+                           .segments = static_cast<int>(there.segments().size()),
                            .fields = state.tensor(),
-                           .decay = 0.01,
-                           .clip = 0.75},
-                          formula);
-    const double allowed = dtype == at::kFloat ? 1e-6 : 1e-15;
-    EXPECT_LE((there.values() - here.values()).abs().max().item<double>(), allowed) << step;
-    if (Formula::kSlots > 0) {
-      EXPECT_LE((slots[0] - optimizer->slots()[0].values).abs().max().item<double>(), allowed) << step;
+                           .count = own_count,
+                           .decay = coupled ? 0.01 : 0.0,
+                           .update_decay = coupled ? 0.0 : 0.01,
+                           .clip = 0.75,
+                           .adapt_undecayed = options.adapt_undecayed},
+                          optimizer_formulas().get(name).make(options));
+    const double allowed = dtype == at::kFloat ? 2e-6 : 1e-14;
+    EXPECT_LE((there.values() - here.values()).abs().max().item<double>(), allowed) << name << " " << step;
+    for (size_t s = 0; s < slots.size(); ++s) {
+      EXPECT_LE((slots[s] - optimizer->slots()[s].values).abs().max().item<double>(), allowed) << name << " " << step;
+    }
+    if (count.defined()) {
+      EXPECT_LE((own_count - count).abs().max().item<double>(), 1e-15) << name << " " << step;
     }
   }
 }
 
 TEST(CudaEmulation, UpdatesFollowTheCpu) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
-    expect_follows_the_cpu("sgd", SgdFormula{}, dtype);
-    expect_follows_the_cpu("momentum", MomentumFormula<false>{.momentum = 0.8}, dtype);
-    expect_follows_the_cpu("nesterov", MomentumFormula<true>{.momentum = 0.8}, dtype);
+    for (const std::string& name : optimizers().names()) {
+      expect_follows_the_cpu(name, {.momentum = 0.8, .dampening = 0.25}, dtype);
+      expect_follows_the_cpu(
+          name, {.momentum = 0.8, .nesterov = true, .centered = true, .epsilon = 0.1, .decoupled_decay = true}, dtype);
+    }
+    expect_follows_the_cpu("lars", {.adapt_undecayed = true}, dtype);
+    expect_follows_the_cpu("lamb", {.bias_correction = false, .adapt_undecayed = true}, dtype);
   }
 }
 

@@ -8,12 +8,10 @@
 #include <cuda_runtime_api.h>
 
 #include "trainyard/optim/scaling/loss_scale_rule.h"
-#include "trainyard/optim/step/formulas.h"
+#include "trainyard/optim/step/any_formula.h"
 #include "trainyard/optim/step/segment_part.h"
 
 namespace trainyard::optim::cuda {
-
-inline constexpr size_t kMostSlots = 4;
 
 // One step of an optimizer over a whole parameter set (optim/optimizers/flat_update.h); all on the device, float or
 // double.
@@ -26,7 +24,16 @@ struct FlatUpdate {
   int part_count = 0;
   // Fields of a StepState.
   const double *learning_rate = nullptr, *inverse_loss_scale = nullptr, *found_inf = nullptr;
-  double decay = 0, clip = 0;  // clip: infinity for none
+  double decay = 0, clip = 0;  // of the gradient; clip: infinity for none
+  double update_decay = 0;     // that the update itself makes
+  // For formulas that count updates: the count, and memory for the formula with its derived members.
+  UpdateCount* count = nullptr;
+  void* derived = nullptr;
+  // For formulas that are scaled by norms: memory for two sums of squares of each part [part_count][2], and for a ratio
+  // of each segment [segments].
+  double *sums = nullptr, *ratios = nullptr;
+  int segments = 0;
+  bool adapt_undecayed = false;
 };
 
 void launch_flat_update(const FlatUpdate& update, const AnyFormula& formula, cudaStream_t stream);

@@ -61,7 +61,7 @@ TEST_P(CudaOptimizer, FollowsTheCpu) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, CudaOptimizer, testing::Values("sgd", "momentum", "nesterov"),
+INSTANTIATE_TEST_SUITE_P(All, CudaOptimizer, testing::ValuesIn(optimizers().names()),
                          [](const auto& tested) { return tested.param; });
 
 TEST(CudaLossScaler, SeesInfiniteGradientsWhereverTheyAre) {

@@ -1,39 +1,10 @@
 #include "trainyard/optim/optimizers/complete_gradients.h"
 
-#include <cstdint>
-
 #include <ATen/TensorOperators.h>
 
-#include "trainyard/optim/optimizers/flat_update.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
 namespace trainyard::optim {
-namespace {
-
-template <typename T>
-void complete(const Optimizer& optimizer, const StepState& state) {
-  using flat_update_internal::Scalars;
-  const T* const values = optimizer.parameters().values().const_data_ptr<T>();
-  T* const gradients = optimizer.parameters().gradients().mutable_data_ptr<T>();
-  flat_update_internal::for_each_range<T>(
-      optimizer, state, false, [&](const Scalars<T>& scalars, int64_t first, int64_t last) {
-        // One loop for all: who completes gradients makes a pass more than needed in any case.
-        for (int64_t i = first; i < last; ++i) {
-          gradients[i] = flat_update_internal::whole_gradient<true>(gradients[i], values[i], scalars);
-        }
-      });
-}
-
-}  // namespace
-
-void complete_on_host(const Optimizer& optimizer, const StepState& state) {
-  if (optimizer.parameters().values().scalar_type() == at::kDouble) {
-    complete<double>(optimizer, state);
-  } else {
-    complete<float>(optimizer, state);
-  }
-}
-
 void complete_on_device(const Optimizer& optimizer, const StepState& state) {
   const nn::ParameterSet& set = optimizer.parameters();
   const auto for_each_own = [&](const auto& work) {

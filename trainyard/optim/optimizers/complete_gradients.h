@@ -11,7 +11,7 @@ namespace trainyard::optim {
 
 class Optimizer;
 
-// Completes the gradients of the optimizer's parameters in place: by the loops of flat_update.h in the host's memory,
+// Completes the gradients of the optimizer's parameters in place: by the loops of optim/cpu in the host's memory,
 // by plain operators, which wait for nothing, on a device.
 void complete_on_host(const Optimizer& optimizer, const StepState& state);
 void complete_on_device(const Optimizer& optimizer, const StepState& state);

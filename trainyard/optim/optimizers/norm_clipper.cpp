@@ -1,17 +1,14 @@
 #include "trainyard/optim/optimizers/norm_clipper.h"
 
-#include <array>
 #include <cmath>
 #include <limits>
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/optim/optimizers/flat_update.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/step/segment_parts.h"
 
@@ -25,22 +22,6 @@ constexpr double kLeastGradientNorm = 1e-6;  // of its code
 // Returns how many units a parameter has that is clipped adaptively.
 int64_t unit_count(const nn::Shape& shape) {
   return shape.size() > 1 && shape[0] > 0 ? shape[0] : 1;
-}
-
-// Adds up measure(i) for [begin, end), in eight lanes, which the compiler may keep in vector registers: the order of
-// the additions is part of the result.
-template <typename Measure>
-double sum_in_lanes(int64_t begin, int64_t end, const Measure& measure) {
-  constexpr int64_t kLanes = 8;
-  std::array<double, kLanes> lanes{};
-  int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) lanes[static_cast<size_t>(lane)] += measure(i + lane);
-  }
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  for (; i < end; ++i) sum += measure(i);
-  return sum;
 }
 
 }  // namespace
@@ -83,76 +64,27 @@ NormClipper::NormClipper(const NormClip& clip, const nn::ParameterSet& parameter
     for (int64_t u = 0; u < count && !excluded_[s]; ++u) {
       const int64_t begin = segment.offset + u * units_[s].size, end = begin + units_[s].size;
       for (int64_t at = begin; at < end; at += kPartElements) {
-        parts_.push_back({.begin = at,
-                          .count = std::min(kPartElements, end - at),
-                          .segment = s,
-                          .factor = factors_.size() + static_cast<size_t>(u)});
+        parts_.push_back({.begin = at, .count = std::min(kPartElements, end - at), .segment = s});
+        unit_of_part_.push_back(factors_.size() + static_cast<size_t>(u));
       }
     }
     factors_.resize(factors_.size() + static_cast<size_t>(count), 1.0);
   }
-  gradient_squares_.resize(parts_.size());
-  weight_squares_.resize(parts_.size());
-}
-
-template <typename T>
-void NormClipper::add_squares(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients) {
-  using flat_update_internal::Scalars;
-  const T* const values = optimizer.parameters().values().const_data_ptr<T>();
-  const T* const gradient = gradients.const_data_ptr<T>();
-  const at::Tensor state_tensor = state.tensor();
-  const auto* const fields = state_tensor.const_data_ptr<double>();
-  const bool adaptive = clip_.kind == NormClipKind::kAdaptive;
-  at::parallel_for(0, std::ssize(parts_), 32, [&](int64_t first, int64_t last) {
-    for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
-      const Part& part = parts_[p];
-      gradient_squares_[p] = 0;
-      if (!optimizer.trainable(part.segment)) continue;
-      Scalars<T> scalars = flat_update_internal::scalars_of<T>(optimizer, part.segment, fields, false);
-      if (!clips_regularization()) scalars.l2_rate = scalars.l1_rate = 0;
-      const int64_t begin = part.begin, end = begin + part.count;
-      if (scalars.l1_rate != 0) {
-        gradient_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
-          const double g = flat_update_internal::whole_gradient<true>(gradient[i], values[i], scalars);
-          return g * g;
-        });
-      } else if (scalars.l2_rate != 0) {
-        gradient_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
-          const double g = flat_update_internal::whole_gradient<false>(gradient[i], values[i], scalars);
-          return g * g;
-        });
-      } else {  // values need not be read
-        gradient_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
-          const double g = gradient[i] * scalars.inverse_loss_scale;
-          return g * g;
-        });
-      }
-      if (!adaptive) continue;
-      weight_squares_[p] = sum_in_lanes(begin, end, [&](int64_t i) {
-        const double w = values[i];
-        return w * w;
-      });
-    }
-  });
 }
 
 void NormClipper::measure(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients) {
-  if (gradients.scalar_type() == at::kDouble) {
-    add_squares<double>(optimizer, state, gradients);
-  } else {
-    add_squares<float>(optimizer, state, gradients);
-  }
+  measure_on_host(optimizer, state, gradients, parts_, clips_regularization(), clip_.kind == NormClipKind::kAdaptive);
   set_factors();
 }
 
 void NormClipper::set_factors() {
   double all = 0;
   for (size_t p = 0; p < parts_.size();) {
-    const size_t unit = parts_[p].factor;
+    const size_t unit = unit_of_part_[p];
     double gradient = 0, weight = 0;
-    for (; p < parts_.size() && parts_[p].factor == unit; ++p) {
-      gradient += gradient_squares_[p];
-      weight += weight_squares_[p];
+    for (; p < parts_.size() && unit_of_part_[p] == unit; ++p) {
+      gradient += parts_[p].gradient_squares;
+      weight += parts_[p].weight_squares;
     }
     all += gradient;
     if (clip_.kind == NormClipKind::kParameter) factors_[unit] = clip_factor(clip_, std::sqrt(gradient));
@@ -163,7 +95,7 @@ void NormClipper::set_factors() {
   global_norm_ = std::sqrt(all);
   if (clip_.kind != NormClipKind::kGlobal) return;
   const double factor = clip_factor(clip_, global_norm_);
-  for (const Part& part : parts_) factors_[part.factor] = factor;
+  for (const size_t unit : unit_of_part_) factors_[unit] = factor;
 }
 
 void clip_with_operators(const Optimizer& optimizer, const NormClipper& clipper) {

@@ -11,6 +11,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/optimizers/host_update.h"
 #include "trainyard/optim/optimizers/norm_clip.h"
 #include "trainyard/optim/step/step_state.h"
 
@@ -54,21 +55,14 @@ class NormClipper {
     int64_t count = 1;             // more than 1 for kAdaptive alone
     size_t first = 0;              // in factors_
   };
-  // Elements whose squares are added up in one go: a part of a unit, in an order that does not depend on threads.
-  struct Part {
-    int64_t begin = 0, count = 0;
-    size_t segment = 0, factor = 0;
-  };
-  template <typename T>
-  void add_squares(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients);
   void set_factors();
 
   NormClip clip_;
-  std::vector<bool> excluded_;  // by segment
-  std::vector<Units> units_;    // by segment
-  std::vector<Part> parts_;
-  std::vector<double> gradient_squares_, weight_squares_;  // by part
-  std::vector<double> factors_;                            // by unit, of all segments
+  std::vector<bool> excluded_;        // by segment
+  std::vector<Units> units_;          // by segment
+  std::vector<MeasuredPart> parts_;   // of units, in an order that does not depend on threads
+  std::vector<size_t> unit_of_part_;  // in factors_
+  std::vector<double> factors_;       // by unit, of all segments
   double global_norm_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
@@ -22,7 +23,10 @@ OptimizerRegistry& optimizers() {
 }
 
 Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
-    : parameters_(&parameters), options_(std::move(options)) {
+    : Optimizer(parameters, options, options.decoupled_decay ? DecayForm::kDecoupled : DecayForm::kCoupled) {}
+
+Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form)
+    : parameters_(&parameters), options_(std::move(options)), decay_form_(decay_form) {
   options_.validate();
   if (!parameters.allocated()) {
     throw Error(ErrorCode::kInvalidArgument, "an optimizer needs a parameter set that is allocated");
@@ -37,7 +41,10 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
   for (const std::string& pattern : options_.parameters) {
     for_each(pattern, [&](size_t segment) { owned_[segment] = true; });
   }
-  if (device_ != nullptr) parts_ = segment_part_table(own_segments(), values.device());
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    if (owned_[i]) own_.push_back(i);
+  }
+  parts_ = segment_part_table(own_segments(), values.device());
   if (options_.norm_clip) norm_clipper_ = std::make_unique<NormClipper>(*options_.norm_clip, parameters);
   if (!options_.groups.empty()) require_host_memory("groups of parameters");
   if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
@@ -61,9 +68,7 @@ void Optimizer::require_host_memory(std::string_view what) const {
 
 std::vector<nn::Segment> Optimizer::own_segments() const {
   std::vector<nn::Segment> own;
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    if (owned_[i]) own.push_back(parameters_->segments()[i]);
-  }
+  for (const size_t i : own_) own.push_back(parameters_->segments()[i]);
   return own;
 }
 
@@ -87,7 +92,8 @@ void Optimizer::set_groups() {
 void Optimizer::set_regularizers() {
   const size_t count = parameters_->segments().size();
   regularizers_.clear();
-  if (std::any_of(weight_decays_.begin(), weight_decays_.end(), [](double decay) { return decay > 0; })) {
+  const bool decays = std::any_of(weight_decays_.begin(), weight_decays_.end(), [](double decay) { return decay > 0; });
+  if (decays && decay_form_ != DecayForm::kDecoupled) {
     regularizers_.push_back({.name = "weight_decay", .coefficients = weight_decays_});
   }
   for (const RegularizationTerm& term : options_.regularization) {
@@ -98,10 +104,23 @@ void Optimizer::set_regularizers() {
   l2_rates_.assign(count, 0.0);
   l1_rates_.assign(count, 0.0);
   for (const Regularizer& term : regularizers_) {
+    if (&term == regularizers_.data() && decays && decay_form_ == DecayForm::kInUpdate) continue;
     std::vector<double>& rates = term.kind == RegularizationKind::kL1 ? l1_rates_ : l2_rates_;
     const double times = term.kind == RegularizationKind::kL2 ? 2.0 : 1.0;
     for (size_t i = 0; i < count; ++i) rates[i] += times * term.coefficients[i];
   }
+}
+
+double Optimizer::update_decay(size_t segment) const {
+  switch (decay_form_) {
+    case DecayForm::kCoupled:
+      return 0.0;
+    case DecayForm::kDecoupled:
+      return weight_decays_[segment];
+    case DecayForm::kInUpdate:
+      return weight_decays_[segment] * weight_decay_factor_;
+  }
+  return 0.0;
 }
 
 void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
@@ -148,7 +167,9 @@ double OptimizerOptions::*Optimizer::field_of(std::string_view name) const {
   static const std::map<std::string_view, double OptimizerOptions::*> fields = {
       {"beta1", &OptimizerOptions::beta1},
       {"beta2", &OptimizerOptions::beta2},
+      {"dampening", &OptimizerOptions::dampening},
       {"epsilon", &OptimizerOptions::epsilon},
+      {"mean_square_decay", &OptimizerOptions::mean_square_decay},
       {"momentum", &OptimizerOptions::momentum},
       {"weight_decay", &OptimizerOptions::weight_decay}};
   return fields.at(name);
@@ -171,6 +192,15 @@ at::Tensor Optimizer::add_slot(std::string name, double initial) {
   return slots_.back().values;
 }
 
+void Optimizer::count_updates() {
+  update_count_ = at::zeros({2}, parameters_->values().options().dtype(at::kDouble));
+  update_count_[1].fill_(1.0);
+}
+
+std::string Optimizer::count_name() const {
+  return parameters_->segments()[own_.front()].spec.name + ".update_count";
+}
+
 at::Tensor Optimizer::slot_view(const Slot& slot, const nn::Segment& segment) const {
   return slot.values.narrow(0, segment.offset, segment.count).view(segment.spec.shape);
 }
@@ -181,6 +211,7 @@ void Optimizer::save(core::StateWriter& writer) const {
       writer.tensor(segment.spec.name + "." + slot.name, slot_view(slot, segment));
     }
   }
+  if (update_count_.defined() && !own_.empty()) writer.tensor(count_name(), update_count_);
 }
 
 void Optimizer::load(const core::StateReader& reader) {
@@ -191,6 +222,7 @@ void Optimizer::load(const core::StateReader& reader) {
       reader.tensor(segment.spec.name + "." + slot.name, view);
     }
   }
+  if (update_count_.defined() && !own_.empty()) reader.tensor(count_name(), update_count_);
 }
 
 }  // namespace trainyard::optim

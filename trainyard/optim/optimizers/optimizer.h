@@ -7,19 +7,24 @@
 //   g = factor * g                                         (OptimizerOptions::norm_clip, if set: norm_clip.h says
 //                                                           which factor, and whether regularization is in g then)
 //   g = clip(g, -gradient_clip, +gradient_clip)            (if set)
-// and an update with found_inf leaves values and slots as they are.
+// and an update with found_inf leaves values, slots and the count of updates as they are.
 //
-//   sgd:       w -= lr * g
-//   momentum:  v = m * v + g;  w -= lr * v
-//   nesterov:  v = m * v + g;  w -= lr * (g + m * v)       (TensorFlow's form: tf_cnn_benchmarks' --optimizer=momentum)
-//   nadam, keras_nadam, for update t of those that were not skipped, from 1:
-//     u(t) = beta1 * (1 - 0.5 * 0.96^(0.004 t))            (keras_nadam: 0.96^t);  U(t) = u(1) * ... * u(t)
-//     m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g^2
-//     w -= lr * ((1 - u(t)) / (1 - U(t)) * g + u(t+1) / (1 - U(t+1)) * m) / (sqrt(v / (1 - beta2^t)) + epsilon)
+// That is coupled decay, a part of the loss. With OptimizerOptions::decoupled_decay, and always in adamw, keras_adamw
+// and lamb, the decay is no part of the loss and of g; the formula gets (1 - lr * weight_decay) * w in the place of w
+// (lamb adds it to its direction). lars adds it behind its norms, and it is a part of the loss.
 //
-// nadam is that of tf.keras up to 2.10, and PyTorch's NAdam with its momentum_decay of 0.004; keras_nadam is that of
-// Keras from 2.11 on. All of them correct the bias of m by the product of momenta, that of v by beta2^t, and add
-// epsilon behind the root of the corrected v. epsilon is 1e-7 as in Keras; PyTorch's is 1e-8. On the CPU only.
+//   sgd
+//   momentum         Polyak's, lr outside of the velocity    nesterov         as TensorFlow 1 computes it
+//   torch_momentum   PyTorch's SGD                           keras_momentum   Keras' SGD, lr within the velocity
+//   rmsprop          TensorFlow 1's                          torch_rmsprop    PyTorch's
+//                                                            keras_rmsprop    Keras'
+//   adam             TensorFlow 1's and Keras'               torch_adam       PyTorch's
+//   keras_adamw      Keras' AdamW                            adamw            PyTorch's AdamW
+//   nadam            PyTorch's, and tf.keras' up to 2.10     keras_nadam      Keras' from 2.11 on
+//   lars             You et al. 2017                         lamb             You et al. 2020
+//
+// The formula and the source of each stand once, in the file of its family beside this one, and in the list that
+// `trainyard help` prints: optimizer_formulas() (formula_optimizer.h).
 #pragma once
 
 #include <functional>
@@ -65,7 +70,8 @@ class Optimizer : public core::Stateful {
   const OptimizerOptions& options() const { return options_; }
 
   // Returns the names of those members of OptimizerOptions that the optimizer reads and that may change between steps:
-  // "weight_decay", and "momentum", "beta1", "beta2" and "epsilon" where its formula has them.
+  // "weight_decay", and "momentum", "dampening", "mean_square_decay", "beta1", "beta2" and "epsilon" where its formula
+  // has them.
   virtual std::vector<std::string> hyperparameter_names() const { return {"weight_decay"}; }
   // Throw kNotFound for a name that is not among them; the second, kInvalidArgument for a value that cannot be.
   double hyperparameter(std::string_view name) const;
@@ -73,8 +79,9 @@ class Optimizer : public core::Stateful {
 
   // Returns whether the segment of this index in parameters().segments() is one that OptimizerOptions::parameters name.
   bool owns(size_t segment) const { return owned_[segment]; }
-  // Returns those segments, by offset.
+  // Return those segments, by offset, and their places in parameters().segments().
   std::vector<nn::Segment> own_segments() const;
+  const std::vector<size_t>& own() const { return own_; }
   // Return what counts for a segment: whether it is updated at all (owned, and ParameterSet::set_trainable; its slots
   // rest, too), the factor of the learning rate, and the coefficient of sum(w^2) / 2, 0 where the segment has no decay.
   bool trainable(size_t segment) const {
@@ -83,15 +90,27 @@ class Optimizer : public core::Stateful {
   double rate_factor(size_t segment) const { return rate_factors_[segment]; }
   double weight_decay(size_t segment) const { return weight_decays_[segment]; }
 
+  enum class DecayForm {
+    kCoupled,    // g holds it
+    kDecoupled,  // the update makes it, and the loss does not hold it
+    kInUpdate,   // the update makes it, and the loss holds it
+  };
+  DecayForm decay_form() const { return decay_form_; }
+  // Returns the weight decay that the update itself makes for a segment; 0 where g holds it.
+  double update_decay(size_t segment) const;
+  // Returns whether the optimizer gives a segment a rate by norms, where its formula does so at all.
+  bool adapts(size_t segment) const { return options_.adapt_undecayed || parameters_->segments()[segment].spec.decay; }
+
   // One term of the regularization, weight decay among them.
   struct Regularizer {
     std::string name;  // "weight_decay", or the term's
     RegularizationKind kind = RegularizationKind::kL2Half;
     std::vector<double> coefficients;  // by segment; 0 where the term does not apply
   };
-  // Returns weight decay, where a parameter has some, then the terms in their order.
+  // Returns the terms of the loss: weight decay, where a parameter has some and it is not decoupled, then the terms of
+  // the options in their order.
   const std::vector<Regularizer>& regularizers() const { return regularizers_; }
-  // Return what the gradient of the regularization is for a segment: l2_rate * w + l1_rate * sign(w).
+  // Return what g holds of the regularization for a segment: l2_rate * w + l1_rate * sign(w).
   double l2_rate(size_t segment) const { return l2_rates_[segment]; }
   double l1_rate(size_t segment) const { return l1_rates_[segment]; }
 
@@ -112,11 +131,16 @@ class Optimizer : public core::Stateful {
   const std::vector<Slot>& slots() const { return slots_; }
   // Updates in the place of the CPU's loops; null on the CPU.
   const DeviceKernels* device() const { return device_; }
-  // What a kernel on a device updates, block by block: the segments that are owned; empty on the CPU.
+  // What is updated at a time, by a block of a GPU or by a thread: parts of the segments that are owned, where the
+  // parameters lie. SegmentPart::segment is a place in own().
   const SegmentPartTable& parts() const { return parts_; }
+  // Returns how many updates were not skipped: [2] float64 where the parameters lie, an UpdateCount. Undefined for
+  // optimizers that do not count.
+  const at::Tensor& update_count() const { return update_count_; }
 
   // Saves and loads slots as "<parameter>.<slot>", each in its parameter's shape, for its own parameters only: two
-  // optimizers that share a set, but no parameter, save side by side.
+  // optimizers that share a set, but no parameter, save side by side. The count of updates goes behind the name of the
+  // first of its parameters.
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
@@ -129,10 +153,14 @@ class Optimizer : public core::Stateful {
 
   // Throws kInvalidArgument for bad options or a set that is not allocated, kNotFound for a pattern that names no
   // parameter, kUnsupported for a dtype other than float and double, and as device_kernels() does.
+  // The second one takes the form of the decay from the options.
+  Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form);
   Optimizer(nn::ParameterSet& parameters, OptimizerOptions options);
 
   // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
+  // Makes update_count(); for constructors. flat_update() moves it on.
+  void count_updates();
 
  private:
   // Calls `visit` with the index of each segment that the pattern names.
@@ -144,23 +172,27 @@ class Optimizer : public core::Stateful {
   void set_regularizers();
   double OptimizerOptions::*field_of(std::string_view name) const;
   at::Tensor slot_view(const Slot& slot, const nn::Segment& segment) const;
+  std::string count_name() const;
 
   nn::ParameterSet* parameters_;
   OptimizerOptions options_;
+  DecayForm decay_form_;
   double weight_decay_factor_ = 1.0;
   std::vector<bool> owned_;                                                 // by segment
+  std::vector<size_t> own_;                                                 // segments
   std::vector<double> rate_factors_, weight_decays_, l2_rates_, l1_rates_;  // by segment
   std::vector<Regularizer> regularizers_;
   bool gradients_complete_ = false;
   std::unique_ptr<NormClipper> norm_clipper_;
   std::vector<Slot> slots_;
+  at::Tensor update_count_;
   const DeviceKernels* device_ = nullptr;
   SegmentPartTable parts_;
 };
 
 using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&, const OptimizerOptions&)>;
 using OptimizerRegistry = core::Registry<OptimizerFactory>;
-OptimizerRegistry& optimizers();  // "sgd", "momentum", "nesterov", "nadam", "keras_nadam"
+OptimizerRegistry& optimizers();  // by the names above
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

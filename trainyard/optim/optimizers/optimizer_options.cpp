@@ -21,9 +21,14 @@ void OptimizerOptions::validate() const {
                                               .actual = fmt::format("{}", actual)});
   };
   require(momentum >= 0 && momentum <= 1, "momentum", "a number in [0, 1]", momentum);
+  require(dampening >= 0 && dampening <= 1, "dampening", "a number in [0, 1]", dampening);
+  require(mean_square_decay >= 0 && mean_square_decay <= 1, "mean_square_decay", "a number in [0, 1]",
+          mean_square_decay);
   require(beta1 >= 0 && beta1 < 1, "beta1", "a number in [0, 1)", beta1);
   require(beta2 >= 0 && beta2 < 1, "beta2", "a number in [0, 1)", beta2);
   require(std::isfinite(epsilon) && epsilon > 0, "epsilon", "a finite number above 0", epsilon);
+  require(std::isfinite(trust_coefficient) && trust_coefficient > 0, "trust_coefficient", "a finite number above 0",
+          trust_coefficient);
   require(std::isfinite(weight_decay) && weight_decay >= 0, "weight decay", "a finite number, at least 0",
           weight_decay);
   if (gradient_clip) require(*gradient_clip > 0, "gradient clip", "a number above 0", *gradient_clip);

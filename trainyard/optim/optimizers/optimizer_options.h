@@ -34,11 +34,19 @@ struct RegularizationTerm {
 };
 
 struct OptimizerOptions {
-  double momentum = 0.9;                 // of momentum and nesterov
-  double beta1 = 0.9;                    // of nadam and keras_nadam: decay of the mean of gradients,
-  double beta2 = 0.999;                  // of the mean of their squares,
-  double epsilon = 1e-7;                 // and what is added to the root of that
-  double weight_decay = 0.0;             // coefficient of sum(w^2) / 2 in the loss
+  double momentum = 0.9;             // of the momentum, rmsprop and lars optimizers
+  double dampening = 0.0;            // of torch_momentum: what the velocity does not take of later gradients
+  bool nesterov = false;             // of torch_momentum and keras_momentum
+  double mean_square_decay = 0.9;    // of the rmsprop optimizers: decay of the mean of the gradients' squares
+  bool centered = false;             // of the rmsprop optimizers: the variance in the place of the mean square
+  double beta1 = 0.9;                // of the adam optimizers and lamb: decay of the mean of gradients,
+  double beta2 = 0.999;              // and of the mean of their squares
+  double epsilon = 1e-7;             // what adam, rmsprop and lamb add to a root. The originals' defaults differ
+  double trust_coefficient = 0.001;  // of lars: eta
+  bool bias_correction = true;       // of lamb
+  bool adapt_undecayed = false;      // of lars and lamb: whether parameters that do not decay have a rate of their own
+  double weight_decay = 0.0;         // coefficient of sum(w^2) / 2 in the loss,
+  bool decoupled_decay = false;      // or of w in the update, beside a loss without it: w -= lr * weight_decay * w
   std::optional<double> gradient_clip;   // by value
   std::vector<ParameterGroup> groups{};  // the last one whose pattern names a parameter counts for it
   // Patterns of the parameters that it updates; empty: all. It leaves all others alone and keeps no slots for them.

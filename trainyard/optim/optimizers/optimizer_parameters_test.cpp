@@ -106,6 +106,9 @@ TEST(OptimizerMasks, MaskedElementsStayZeroAfterEachUpdate) {
     for (int i = 0; i < 3; ++i) {
       step(set, {optimizer.get()}, i);
       step(free, {other.get()}, i);
+      EXPECT_TRUE(set.value(id).ne(0).equal(mask)) << name;
+      // The norms of a parameter are others below a mask.
+      if (name == "lars" || name == "lamb") continue;
       EXPECT_TRUE(set.value(id).equal(free.value(id).mul(mask))) << name;
     }
     EXPECT_TRUE(value(set, "head.weight").equal(value(free, "head.weight"))) << name;

@@ -1,23 +1,14 @@
 // Stochastic gradient descent without state.
-#include "trainyard/optim/optimizers/flat_update.h"
-#include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/optim/step/formulas.h"
+#include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
 namespace {
 
-class Sgd : public Optimizer {
- public:
-  Sgd(nn::ParameterSet& parameters, const OptimizerOptions& options) : Optimizer(parameters, options) {}
-
- private:
-  void update(const StepState& state, const at::Tensor& gradients) override {
-    flat_update(*this, state, gradients, {}, SgdFormula{});
-  }
-};
-
-const core::Registration kSgd(optimizers(), "sgd", [](nn::ParameterSet& parameters, const OptimizerOptions& options) {
-  return std::make_unique<Sgd>(parameters, options);
+const FormulaRegistration kSgd({
+    .name = "sgd",
+    .formula = "w -= lr * g",
+    .source = "stochastic gradient descent",
+    .make = [](const OptimizerOptions&) { return SgdFormula{}; },
 });
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
-#include "trainyard/optim/step/formulas.h"
+#include "trainyard/optim/step/any_formula.h"
 #include "trainyard/optim/step/segment_parts.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -26,9 +26,13 @@ struct DeviceUpdate {
   at::Tensor gradients;               // [total], dtype of values
   std::span<const at::Tensor> slots;  // one [total] for each slot of the formula, dtype of values
   const SegmentPartTable* parts = nullptr;
+  int segments = 0;   // of which `parts` are
   at::Tensor fields;  // StepState::tensor()
-  double decay = 0;   // weight decay of the parts that decay
-  double clip = 0;    // infinity: none
+  at::Tensor count;   // [2] float64, an UpdateCount, for formulas that count updates; moves on where none is skipped
+  double decay = 0;   // weight decay, as a part of the gradient, of the parts that decay
+  double update_decay = 0;       // weight decay that the update itself makes, of the same parts
+  double clip = 0;               // infinity: none
+  bool adapt_undecayed = false;  // the ratios of formulas that are scaled by norms are 1 for parts that do not decay
 };
 
 // All tensors are on the device. Every call returns once its work is handed to the calling thread's current stream of
@@ -37,7 +41,7 @@ class DeviceKernels {
  public:
   virtual ~DeviceKernels() = default;
 
-  // Computes what flat_update.h says.
+  // Computes what optim/optimizers/flat_update.h says.
   virtual void flat_update(const DeviceUpdate& update, const AnyFormula& formula) const = 0;
 
   // Returns the sum of w^2 over all parts that decay: [] float64. values: [total] float or double.

@@ -12,7 +12,8 @@ namespace trainyard::optim {
 struct SegmentPart {
   int64_t begin = 0;
   int32_t count = 0;
-  int32_t decays = 0;  // 1: weight decay applies
+  int32_t decays = 0;   // 1: weight decay applies
+  int32_t segment = 0;  // its place in the list that was cut
 };
 
 }  // namespace trainyard::optim

@@ -9,11 +9,13 @@ namespace trainyard::optim {
 
 std::vector<SegmentPart> cut_segments(const std::vector<nn::Segment>& segments, int64_t part_elements) {
   std::vector<SegmentPart> parts;
-  for (const nn::Segment& segment : segments) {
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const nn::Segment& segment = segments[s];
     for (int64_t done = 0; done < segment.count; done += part_elements) {
       parts.push_back({.begin = segment.offset + done,
                        .count = static_cast<int32_t>(std::min(part_elements, segment.count - done)),
-                       .decays = segment.spec.decay ? 1 : 0});
+                       .decays = segment.spec.decay ? 1 : 0,
+                       .segment = static_cast<int32_t>(s)});
     }
   }
   return parts;

@@ -12,7 +12,7 @@ nn::Segment segment(int64_t offset, int64_t count, bool decay) {
 TEST(SegmentParts, CoverEachElementOnceAndNoGap) {
   const std::vector<nn::Segment> segments = {segment(0, 7, true), segment(16, 64, false), segment(80, 129, true)};
   const std::vector<SegmentPart> parts = cut_segments(segments, 32);
-  std::vector<int> covered(224), decays(224);
+  std::vector<int> covered(224), decays(224), places(224);
   for (const SegmentPart& part : parts) {
     EXPECT_EQ(part.begin % 16, 0);
     EXPECT_LE(part.count, 32);
@@ -20,12 +20,14 @@ TEST(SegmentParts, CoverEachElementOnceAndNoGap) {
     for (int64_t i = part.begin; i < part.begin + part.count; ++i) {
       ++covered[static_cast<size_t>(i)];
       decays[static_cast<size_t>(i)] = part.decays;
+      places[static_cast<size_t>(i)] = part.segment;
     }
   }
   for (const nn::Segment& s : segments) {
     for (int64_t i = s.offset; i < s.offset + s.count; ++i) {
       EXPECT_EQ(covered[static_cast<size_t>(i)], 1) << i;
       EXPECT_EQ(decays[static_cast<size_t>(i)], s.spec.decay ? 1 : 0) << i;
+      EXPECT_EQ(places[static_cast<size_t>(i)], &s - segments.data()) << i;
       covered[static_cast<size_t>(i)] = 0;
     }
   }

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <initializer_list>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
@@ -62,6 +65,27 @@ void check_compliance_logging(const FlagValues& values) {
   refuse_if(values.boolean("ml_perf_compliance_logging") && model != "resnet50_v1.5" && model != "ssd300",
             "--ml_perf_compliance_logging is only compatible when --model is one of the following: resnet50_v1.5, "
             "ssd300");
+}
+
+// Flags of ours that only some optimizers read.
+void check_optimizer(const FlagValues& values) {
+  struct Row {
+    const char* flag;
+    std::vector<std::string> readers;
+  };
+  const std::string optimizer = values.text("optimizer");
+  for (const Row& row :
+       {Row{"nesterov", {"torch_momentum", "keras_momentum"}}, Row{"momentum_dampening", {"torch_momentum"}},
+        Row{"rmsprop_centered", {"rmsprop", "torch_rmsprop", "keras_rmsprop"}}, Row{"lars_trust_coefficient", {"lars"}},
+        Row{"lamb_bias_correction", {"lamb"}}, Row{"adapt_undecayed", {"lars", "lamb"}}}) {
+    const bool reads = std::find(row.readers.begin(), row.readers.end(), optimizer) != row.readers.end();
+    refuse_if(values.changed(row.flag) && !reads, fmt::format("--{} is for --optimizer={}, not for {}", row.flag,
+                                                              fmt::join(row.readers, " or "), optimizer));
+  }
+  refuse_if(optimizer == "lars" && values.boolean("decoupled_weight_decay"),
+            "--decoupled_weight_decay is not for --optimizer=lars, whose weight decay is within its rate");
+  refuse_if(optimizer == "torch_momentum" && values.boolean("nesterov") && values.real("momentum_dampening") != 0,
+            "--nesterov needs a --momentum_dampening of 0, as in PyTorch");
 }
 
 void check_precision_and_horovod(const FlagValues& values) {
@@ -233,6 +257,7 @@ CheckedFlags validate_flags(const FlagValues& values) {
   check_gpu_threads(values);
   named_dataset(values.text("data_name"), values.text("data_dir"));
   check_learning_rate_decay(values);
+  check_optimizer(values);
   check_precision_and_horovod(values);
   check_single_flags(values);
   check_evaluation_during_training(values);

@@ -40,7 +40,15 @@ std::string_view run_mode_name(RunMode mode);
 
 struct UpdateOptions {
   std::string optimizer = "sgd";  // "momentum" is Nesterov momentum
-  double momentum = 0.9;
+  double momentum = 0.9, momentum_dampening = 0;
+  bool nesterov = false;
+  double rmsprop_decay = 0.9, rmsprop_momentum = 0.9, rmsprop_epsilon = 1.0;
+  bool rmsprop_centered = false;
+  double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_epsilon = 1e-8;
+  double lars_trust_coefficient = 0.001;
+  bool lamb_bias_correction = true;
+  bool adapt_undecayed = false;
+  bool decoupled_weight_decay = false;
   double weight_decay = 4e-5;
   std::optional<double> gradient_clip;
   std::optional<double> clip_norm, clip_global_norm, adaptive_clip;  // one of the three at most

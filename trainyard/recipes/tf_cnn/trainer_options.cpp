@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/graph/training_options.h"
+#include "trainyard/optim/flags.h"
 #include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
@@ -18,11 +19,6 @@
 
 namespace trainyard::recipes {
 namespace {
-
-// Of tf_cnn_benchmarks' names, momentum is Nesterov momentum.
-std::string optimizer_name(const std::string& name) {
-  return name == "momentum" ? "nesterov" : name;
-}
 
 std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& options) {
   const std::string& name = options.update.gradient_reduction;
@@ -56,6 +52,29 @@ std::optional<optim::NormClip> norm_clip_of(const PreparedRun& run) {
     for (const nn::ParameterSpec& parameter : last->parameters) clip.excluded.push_back(parameter.name);
   }
   return clip;
+}
+
+optim::OptimizerOptions optimizer_options(const PreparedRun& run) {
+  const UpdateOptions& asked = run.options.update;
+  const bool rmsprop = asked.optimizer.ends_with("rmsprop");
+  optim::OptimizerOptions update;
+  update.momentum = rmsprop ? asked.rmsprop_momentum : asked.momentum;
+  update.dampening = asked.momentum_dampening;
+  update.nesterov = asked.nesterov;
+  update.mean_square_decay = asked.rmsprop_decay;
+  update.centered = asked.rmsprop_centered;
+  update.beta1 = asked.adam_beta1;
+  update.beta2 = asked.adam_beta2;
+  update.epsilon = rmsprop ? asked.rmsprop_epsilon : asked.adam_epsilon;
+  update.trust_coefficient = asked.lars_trust_coefficient;
+  update.bias_correction = asked.lamb_bias_correction;
+  update.adapt_undecayed = asked.adapt_undecayed;
+  update.weight_decay = asked.weight_decay;
+  update.decoupled_decay = asked.decoupled_weight_decay;
+  update.gradient_clip = asked.gradient_clip;
+  update.norm_clip = norm_clip_of(run);
+  update.validate();
+  return update;
 }
 
 std::optional<optim::WeightAverageOptions> average_of(const PreparedRun& run) {
@@ -129,13 +148,8 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   options.learning_rate = std::move(schedule.learning_rate);
   if (schedule.momentum) options.schedules = {{{"momentum", "beta1"}, std::move(schedule.momentum)}};
   if (asked.sam_rho > 0) options.sharpness_aware = optim::SharpnessAwareOptions{.rho = asked.sam_rho};
-  optim::OptimizerOptions update;
-  update.momentum = asked.momentum;
-  update.weight_decay = asked.weight_decay;
-  update.gradient_clip = asked.gradient_clip;
-  update.norm_clip = norm_clip_of(run);
-  update.validate();
-  options.make_optimizer = [name = optimizer_name(asked.optimizer), update](nn::ParameterSet& parameters) {
+  options.make_optimizer = [name = optim::optimizer_of_flag(asked.optimizer),
+                            update = optimizer_options(run)](nn::ParameterSet& parameters) {
     return optim::optimizers().get(name)(parameters, update);
   };
   options.average = average_of(run);

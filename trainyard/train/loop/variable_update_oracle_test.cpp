@@ -1,6 +1,6 @@
 // The variable updates against tf_cnn_benchmarks' oracle: loss = mean(x) * A * B with A = 1, B = 2 and x = -1, 0, ...,
-// 14 in order; batch 2 on 2 devices, 4 steps; weight decay and learning rate 1/16. Momentum follows from its
-// definition. The model is a torch::nn::Module with a loss of its own, which this tests too.
+// 14 in order; batch 2 on 2 devices, 4 steps; weight decay and learning rate 1/16. Momentum, RMSProp and Adam follow
+// from their definition. The model is a torch::nn::Module with a loss of its own, which this tests too.
 #include <cmath>
 #include <string>
 #include <utility>
@@ -29,7 +29,12 @@ SingleCostOptions options_for(const std::string& mode, const std::string& optimi
           .variable_update = mode,
           .make_optimizer =
               [optimizer](nn::ParameterSet& set) {
-                return optim::optimizers().get(optimizer)(set, {.momentum = 0.8, .weight_decay = kSixteenth});
+                return optim::optimizers().get(optimizer)(set, {.momentum = 0.8,
+                                                                .mean_square_decay = 0.85,
+                                                                .beta1 = 0.7,
+                                                                .beta2 = 0.95,
+                                                                .epsilon = 0.125,
+                                                                .weight_decay = kSixteenth});
               },
           .learning_rate = optim::constant(kSixteenth)};
 }
@@ -68,33 +73,57 @@ void expect_losses(const std::vector<double>& actual, const std::vector<double>&
   }
 }
 
+// One variable as TensorFlow 1's optimizers update it, with the numbers of options_for(). Their bits may differ from
+// those of an optimizer: losses are compared.
+struct Variable {
+  double value = 0;
+  double velocity = 0, mean = 0, square = 0;
+  int updates = 0;
+
+  explicit Variable(double start) : value(start) {}
+
+  void update(const std::string& optimizer, double gradient) {
+    ++updates;
+    if (optimizer == "rmsprop") {
+      if (updates == 1) square = 1;
+      square = 0.85 * square + 0.15 * gradient * gradient;
+      velocity = 0.8 * velocity + kSixteenth * gradient / std::sqrt(square + 0.125);
+      value -= velocity;
+    } else if (optimizer == "adam") {
+      mean = 0.7 * mean + 0.3 * gradient;
+      square = 0.95 * square + 0.05 * gradient * gradient;
+      const double rate = kSixteenth * std::sqrt(1 - std::pow(0.95, updates)) / (1 - std::pow(0.7, updates));
+      value -= rate * mean / (std::sqrt(square) + 0.125);
+    } else {
+      velocity = (optimizer == "sgd" ? 0 : 0.8) * velocity + gradient;
+      value -= kSixteenth * (optimizer == "nesterov" ? gradient + 0.8 * velocity : velocity);
+    }
+  }
+};
+
 // By definition, in double: {total, base} losses of 4 steps.
 std::pair<std::vector<double>, std::vector<double>> defined_losses(bool sum, const std::string& optimizer) {
-  double a = 1, b = 2, velocity_a = 0, velocity_b = 0;
-  const double momentum = optimizer == "sgd" ? 0.0 : 0.8;
+  Variable a(1), b(2);
   std::pair<std::vector<double>, std::vector<double>> losses;
   for (int step = 0; step < 4; ++step) {
     double base = 0, gradient_a = 0, gradient_b = 0;
     for (int device = 0; device < 2; ++device) {
       const double first = -1 + 4 * step + 2 * device, mean = (first + first + 1) / 2;
-      base += mean * a * b / 2;
-      gradient_a += mean * b;
-      gradient_b += mean * a;
+      base += mean * a.value * b.value / 2;
+      gradient_a += mean * b.value;
+      gradient_b += mean * a.value;
     }
     // The last device's loss holds the L2 term, times the number of devices.
-    gradient_a += 2 * kSixteenth * a;
-    gradient_b += 2 * kSixteenth * b;
+    gradient_a += 2 * kSixteenth * a.value;
+    gradient_b += 2 * kSixteenth * b.value;
     if (!sum) {
       gradient_a /= 2;
       gradient_b /= 2;
     }
-    losses.first.push_back(base + kSixteenth * (a * a + b * b) / 2);
+    losses.first.push_back(base + kSixteenth * (a.value * a.value + b.value * b.value) / 2);
     losses.second.push_back(base);
-    velocity_a = momentum * velocity_a + gradient_a;
-    velocity_b = momentum * velocity_b + gradient_b;
-    const bool nesterov = optimizer == "nesterov";
-    a -= kSixteenth * (nesterov ? gradient_a + momentum * velocity_a : velocity_a);
-    b -= kSixteenth * (nesterov ? gradient_b + momentum * velocity_b : velocity_b);
+    a.update(optimizer, gradient_a);
+    b.update(optimizer, gradient_b);
   }
   return losses;
 }
@@ -112,7 +141,7 @@ TEST(VariableUpdateOracle, ReplicatedSgd) {
 }
 
 TEST(VariableUpdateOracle, AllOptimizersFollowTheirDefinition) {
-  for (const std::string optimizer : {"sgd", "momentum", "nesterov"}) {
+  for (const std::string optimizer : {"sgd", "momentum", "nesterov", "rmsprop", "adam"}) {
     for (const std::string mode : {"parameter_server", "replicated"}) {
       SCOPED_TRACE(optimizer + " " + mode);
       const auto losses = losses_of(options_for(mode, optimizer));

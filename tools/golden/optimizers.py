@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""Writes what the optimizers of PyTorch, Keras and TensorFlow make of a small bowl in 1,000 steps, for
+golden_steps_test.cpp: optimizers.py > trainyard/optim/testdata/optimizers.txt
+
+Needs Keras 3, torch and TensorFlow (benchmarks/peers/requirements.txt), and tf-keras==2.21.0. All but tf_keras compute
+in double: Keras on top of torch, since on TensorFlow it rounds its constants to float first, and TensorFlow 1's
+optimizers with constants of that type. tf.keras' Nadam of up to 2.10 computes in float: in double it never moves its
+product of momenta (its cache is float32, and is assigned for variables of that type only).
+
+Each parameter has an optimizer of its own, so that its rate and its decay can be its own everywhere. A line: source,
+step, the seven values after it.
+"""
+import os
+
+os.environ["KERAS_BACKEND"] = "torch"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+import torch
+
+STEPS, SKIPPED, SHOWN = 1000, 300, (0, 1, 2, 10, 100, 299, 300, 301, 999)
+MOMENTUM, DAMPENING, BETA1, BETA2 = 0.8, 0.3, 0.85, 0.99
+EPSILON, SQUARE_DECAY, SQUARE_EPSILON = 1e-5, 0.9, 0.01
+# Two parameters: "body" with a weight decay of 0.02, and "head" with 0.3 and half of the rate.
+START = (np.array([1.0, -2.0, 0.5, 3.0]), np.array([-0.25, 0.75, 2.0]))
+DECAY = (0.02, 0.3)
+RATE = (1.0, 0.5)
+
+
+def rate(step):
+    return 0.02 / (1 + 0.01 * step)
+
+
+def gradient(values, step, parameter):
+    """Of the loss without weight decay: a bowl whose middle moves."""
+    places = np.arange(len(values)) + 4.0 * parameter
+    return (0.5 + 0.25 * places) * (values - np.sin(0.05 * step + places))
+
+
+class Torch:
+    """decays: the optimizer adds the weight decay itself."""
+
+    def __init__(self, make, start, decay, decays=True):
+        self.parameter = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+        self.optimizer = make([self.parameter], lr=0.1, weight_decay=decay)
+        self.decays = decays
+
+    def value(self):
+        return self.parameter.detach().numpy().copy()
+
+    def update(self, gradient, learning_rate):
+        self.parameter.grad = torch.tensor(gradient, dtype=torch.float64)
+        self.optimizer.param_groups[0]["lr"] = learning_rate
+        self.optimizer.step()
+
+
+class Keras:
+    def __init__(self, make, start, decay, decays=False):
+        self.variable = keras.Variable(start, dtype="float64")
+        self.optimizer = make(weight_decay=decay) if decays else make()
+        self.optimizer.build([self.variable])
+        self.decays = decays
+
+    def value(self):
+        return keras.ops.convert_to_numpy(self.variable).copy()
+
+    def update(self, gradient, learning_rate):
+        self.optimizer.learning_rate = learning_rate
+        self.optimizer.apply([torch.tensor(gradient, dtype=torch.float64)], [self.variable])
+
+
+class TensorFlow1:
+    decays = False
+
+    def __init__(self, make, start, decay):
+        self.variable = tf.Variable(start, dtype=tf.float64)
+        self.rate = 0.0
+        self.optimizer = make(lambda: tf.constant(self.rate, tf.float64))
+
+    def value(self):
+        return self.variable.numpy()
+
+    def update(self, gradient, learning_rate):
+        self.rate = learning_rate
+        self.optimizer.apply_gradients([(tf.constant(gradient, tf.float64), self.variable)])
+
+
+class TfKeras:
+    decays = False
+
+    def __init__(self, make, start, decay):
+        self.variable = tf.Variable(start, dtype=tf.float32)
+        self.optimizer = make()
+
+    def value(self):
+        return self.variable.numpy()
+
+    def update(self, gradient, learning_rate):
+        self.optimizer.learning_rate = learning_rate
+        self.optimizer.apply_gradients([(tf.constant(gradient, tf.float32), self.variable)])
+
+
+def run(source, make):
+    """make(start, decay) -> one of the classes above."""
+    parameters = [make(start, decay) for start, decay in zip(START, DECAY)]
+    for step in range(STEPS):
+        for p, parameter in enumerate(parameters):
+            value = parameter.value()
+            whole = gradient(value.astype(np.float64), step, p) + (0 if parameter.decays else DECAY[p] * value)
+            if step != SKIPPED:
+                parameter.update(whole, rate(step) * RATE[p])
+        if step in SHOWN:
+            print(source, step, *(repr(float(v)) for parameter in parameters for v in parameter.value()))
+
+
+def run_torch():
+    torch.set_default_dtype(torch.float64)  # that of NAdam's product of momenta
+
+    def of(make, **options):
+        return lambda start, decay: Torch(lambda *a, **k: make(*a, **k, **options), start, decay)
+
+    optim = torch.optim
+    run("torch_momentum", of(optim.SGD, momentum=MOMENTUM, dampening=DAMPENING))
+    run("torch_nesterov", of(optim.SGD, momentum=MOMENTUM, nesterov=True))
+    squares = {"alpha": SQUARE_DECAY, "eps": SQUARE_EPSILON, "momentum": MOMENTUM}
+    run("torch_rmsprop", of(optim.RMSprop, **squares))
+    run("torch_rmsprop_centered", of(optim.RMSprop, **squares, centered=True))
+    run("torch_adam", of(optim.Adam, betas=(BETA1, BETA2), eps=EPSILON))
+    run("torch_adamw", of(optim.AdamW, betas=(BETA1, BETA2), eps=EPSILON))
+    run("torch_nadam", of(optim.NAdam, betas=(BETA1, BETA2), eps=EPSILON, momentum_decay=0.004))
+    torch.set_default_dtype(torch.float32)
+
+
+def run_keras():
+    keras.config.set_floatx("float64")
+
+    def of(make, decays=False, **options):
+        return lambda start, decay: Keras(lambda **k: make(0.1, **k, **options), start, decay, decays)
+
+    optimizers = keras.optimizers
+    run("keras_momentum", of(optimizers.SGD, momentum=MOMENTUM))
+    run("keras_momentum_decoupled", of(optimizers.SGD, decays=True, momentum=MOMENTUM))
+    run("keras_nesterov", of(optimizers.SGD, momentum=MOMENTUM, nesterov=True))
+    squares = {"rho": SQUARE_DECAY, "epsilon": SQUARE_EPSILON, "momentum": MOMENTUM}
+    run("keras_rmsprop", of(optimizers.RMSprop, **squares))
+    run("keras_rmsprop_centered", of(optimizers.RMSprop, **squares, centered=True))
+    means = {"beta_1": BETA1, "beta_2": BETA2, "epsilon": EPSILON}
+    run("keras_adam", of(optimizers.Adam, **means))
+    run("keras_adamw", of(optimizers.AdamW, decays=True, **means))
+    run("keras_nadam", of(optimizers.Nadam, **means))
+
+
+def run_tensorflow():
+    train = tf.compat.v1.train
+
+    def double(value):
+        return tf.constant(value, tf.float64)
+
+    def of(make, **options):
+        return lambda start, decay: TensorFlow1(lambda rate: make(rate, **options), start, decay)
+
+    run("tf_sgd", of(train.GradientDescentOptimizer))
+    run("tf_momentum", of(train.MomentumOptimizer, momentum=double(MOMENTUM)))
+    run("tf_nesterov", of(train.MomentumOptimizer, momentum=double(MOMENTUM), use_nesterov=True))
+    squares = {"decay": double(SQUARE_DECAY), "momentum": double(MOMENTUM), "epsilon": double(SQUARE_EPSILON)}
+    run("tf_rmsprop", of(train.RMSPropOptimizer, **squares))
+    run("tf_rmsprop_centered", of(train.RMSPropOptimizer, **squares, centered=True))
+    run("tf_adam", of(train.AdamOptimizer, beta1=double(BETA1), beta2=double(BETA2), epsilon=double(EPSILON)))
+
+
+def run_tf_keras():
+    nadam = tf_keras.optimizers.legacy.Nadam
+    run("tf_keras_nadam",
+        lambda start, decay: TfKeras(lambda: nadam(0.1, beta_1=BETA1, beta_2=BETA2, epsilon=EPSILON), start, decay))
+
+
+print(f"# tools/golden/optimizers.py: torch {torch.__version__}, keras {keras.__version__}, "
+      f"tensorflow {tf.__version__}, tf_keras {tf_keras.__version__}")
+run_torch()
+run_keras()
+run_tensorflow()
+run_tf_keras()

@@ -1,0 +1,169 @@
+// The loops of kernels.h. They are written plainly: the compiler turns them into vector instructions, of whichever set
+// this source is compiled for. Each weight, gradient and slot is read once and written once; those of a step together
+// stay in registers.
+#include "trainyard/optim/cpu/arguments.h"
+
+#if defined(TRAINYARD_KERNELS_AVX512)
+#define TRAINYARD_ISA avx512
+#else
+#define TRAINYARD_ISA avx2
+#endif
+
+#if defined(__clang__)
+#define TRAINYARD_INDEPENDENT
+#else
+#define TRAINYARD_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace trainyard::optim::cpu::TRAINYARD_ISA {
+namespace {
+
+template <typename T>
+[[gnu::always_inline]] inline T whole_gradient(T gradient, T weight, const Part<T>& part) {
+  const T sign = weight > 0 ? part.l1_rate : weight < 0 ? -part.l1_rate : T(0);
+  return gradient * part.inverse_loss_scale + part.l2_rate * weight + sign;
+}
+
+// Not a number stays one.
+template <typename T>
+[[gnu::always_inline]] inline T clipped(T gradient, T clip) {
+  const T raised = gradient < -clip ? -clip : gradient;
+  return raised > clip ? clip : raised;
+}
+
+template <typename T, typename Formula>
+[[gnu::always_inline]] inline void update(const Part<T>& given, const Formula& formula) {
+  const Part<T> part = given;
+  TRAINYARD_INDEPENDENT
+  for (int64_t i = 0; i < part.count; ++i) {
+    const T weight = part.values[i];
+    const T gradient = clipped(whole_gradient(part.gradients[i], weight, part), part.clip);
+    T slots[Formula::kSlots + 1];
+    for (size_t s = 0; s < Formula::kSlots; ++s) slots[s] = part.slots[s][i];
+    if constexpr (kScaledByNorms<Formula>) {
+      part.values[i] = formula.update(gradient, weight, part.learning_rate, part.decay, slots);
+      for (size_t s = Formula::kMeasuredSlots; s < Formula::kSlots; ++s) part.slots[s][i] = slots[s];
+    } else {
+      part.values[i] = formula(gradient, part.keep * weight, part.learning_rate, slots);
+      for (size_t s = 0; s < Formula::kSlots; ++s) part.slots[s][i] = slots[s];
+    }
+  }
+}
+
+// One element; returns what the norm is taken of.
+template <typename T, typename Formula>
+[[gnu::always_inline]] inline T measure_element(const Part<T>& part, const Formula& formula, int64_t i) {
+  const T weight = part.values[i];
+  const T gradient = clipped(whole_gradient(part.gradients[i], weight, part), part.clip);
+  T slots[Formula::kSlots + 1];
+  for (size_t s = 0; s < Formula::kMeasuredSlots; ++s) slots[s] = part.slots[s][i];
+  const T measured = formula.measure(gradient, weight, part.decay, slots);
+  for (size_t s = 0; s < Formula::kMeasuredSlots; ++s) part.slots[s][i] = slots[s];
+  return measured;
+}
+
+// Adds up weight(i)^2 and measured(i)^2 for all elements. Sums stand in lanes, which stay in vector registers: the
+// order of the additions is part of the result.
+template <typename Weight, typename Measured>
+[[gnu::always_inline]] inline Squares sum_squares(int64_t count, const Weight& weight, const Measured& measured) {
+  constexpr int64_t kLanes = 16;
+  double weights[kLanes] = {}, others[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    TRAINYARD_INDEPENDENT
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      const auto w = static_cast<double>(weight(i + lane));
+      const auto m = static_cast<double>(measured(i + lane));
+      weights[lane] += w * w;
+      others[lane] += m * m;
+    }
+  }
+  for (int64_t lane = 0; i < count; ++i, ++lane) {
+    const auto w = static_cast<double>(weight(i));
+    const auto m = static_cast<double>(measured(i));
+    weights[lane] += w * w;
+    others[lane] += m * m;
+  }
+  Squares sums;
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    sums.weights += weights[lane];
+    sums.measured += others[lane];
+  }
+  return sums;
+}
+
+template <typename T, typename Formula>
+[[gnu::always_inline]] inline Squares measure(const Part<T>& given, const Formula& formula) {
+  const Part<T> part = given;
+  return sum_squares(
+      part.count, [&](int64_t i) { return part.values[i]; },
+      [&](int64_t i) { return measure_element(part, formula, i); });
+}
+
+template <typename T>
+[[gnu::always_inline]] inline Squares measure_gradients(const Part<T>& given, bool reads_values) {
+  const Part<T> part = given;
+  if (!reads_values) {
+    return sum_squares(
+        part.count, [](int64_t) { return T(0); },
+        [&](int64_t i) { return part.gradients[i] * part.inverse_loss_scale; });
+  }
+  return sum_squares(
+      part.count, [&](int64_t i) { return part.values[i]; },
+      [&](int64_t i) { return whole_gradient(part.gradients[i], part.values[i], part); });
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void complete(const Part<T>& given) {
+  const Part<T> part = given;
+  TRAINYARD_INDEPENDENT
+  for (int64_t i = 0; i < part.count; ++i) {
+    part.gradients[i] = whole_gradient(part.gradients[i], part.values[i], part);
+  }
+}
+
+}  // namespace
+
+#define TRAINYARD_DEFINE_UPDATE(Formula)                               \
+  void update_part(const Part<float>& part, const Formula& formula);   \
+  void update_part(const Part<double>& part, const Formula& formula);  \
+  void update_part(const Part<float>& part, const Formula& formula) {  \
+    update(part, formula);                                             \
+  }                                                                    \
+  void update_part(const Part<double>& part, const Formula& formula) { \
+    update(part, formula);                                             \
+  }
+TRAINYARD_FORMULAS(TRAINYARD_DEFINE_UPDATE)
+#undef TRAINYARD_DEFINE_UPDATE
+
+#define TRAINYARD_DEFINE_MEASURE(Formula)                                  \
+  Squares measure_part(const Part<float>& part, const Formula& formula);   \
+  Squares measure_part(const Part<double>& part, const Formula& formula);  \
+  Squares measure_part(const Part<float>& part, const Formula& formula) {  \
+    return measure(part, formula);                                         \
+  }                                                                        \
+  Squares measure_part(const Part<double>& part, const Formula& formula) { \
+    return measure(part, formula);                                         \
+  }
+TRAINYARD_NORM_FORMULAS(TRAINYARD_DEFINE_MEASURE)
+#undef TRAINYARD_DEFINE_MEASURE
+
+Squares measure_gradient_part(const Part<float>& part, bool reads_values);
+Squares measure_gradient_part(const Part<double>& part, bool reads_values);
+Squares measure_gradient_part(const Part<float>& part, bool reads_values) {
+  return measure_gradients(part, reads_values);
+}
+Squares measure_gradient_part(const Part<double>& part, bool reads_values) {
+  return measure_gradients(part, reads_values);
+}
+
+void complete_part(const Part<float>& part);
+void complete_part(const Part<double>& part);
+void complete_part(const Part<float>& part) {
+  complete(part);
+}
+void complete_part(const Part<double>& part) {
+  complete(part);
+}
+
+}  // namespace trainyard::optim::cpu::TRAINYARD_ISA

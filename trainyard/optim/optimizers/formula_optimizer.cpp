@@ -1,0 +1,60 @@
+#include "trainyard/optim/optimizers/formula_optimizer.h"
+
+#include <memory>
+
+#include "trainyard/optim/optimizers/flat_update.h"
+
+namespace trainyard::optim {
+namespace {
+
+class OneFormula : public Optimizer {
+ public:
+  OneFormula(nn::ParameterSet& parameters, const OptimizerOptions& options, const FormulaOptimizer& declared)
+      : Optimizer(parameters, options, decay_form_of(declared, options)), declared_(declared) {
+    const AnyFormula formula = declared.make(this->options());
+    for (size_t s = 0; s < slots_of(formula); ++s) add_slot(declared.slots[s].name, declared.slots[s].initial);
+    if (counts_updates(formula)) count_updates();
+  }
+
+  std::vector<std::string> hyperparameter_names() const override {
+    std::vector<std::string> names = declared_.hyperparameters;
+    names.emplace_back("weight_decay");
+    return names;
+  }
+
+ private:
+  static DecayForm decay_form_of(const FormulaOptimizer& declared, const OptimizerOptions& options) {
+    switch (declared.decay) {
+      case FormulaOptimizer::Decay::kByOptions:
+        return options.decoupled_decay ? DecayForm::kDecoupled : DecayForm::kCoupled;
+      case FormulaOptimizer::Decay::kDecoupled:
+        return DecayForm::kDecoupled;
+      case FormulaOptimizer::Decay::kInUpdate:
+        return DecayForm::kInUpdate;
+    }
+    return DecayForm::kCoupled;
+  }
+
+  void update(const StepState& state, const at::Tensor& gradients) override {
+    flat_update(*this, state, gradients, declared_.make(options()));
+  }
+
+  const FormulaOptimizer& declared_;  // in the registry
+};
+
+}  // namespace
+
+core::Registry<FormulaOptimizer>& optimizer_formulas() {
+  static auto* registry = new core::Registry<FormulaOptimizer>("optimizer");
+  return *registry;
+}
+
+FormulaRegistration::FormulaRegistration(const FormulaOptimizer& declared) {
+  optimizer_formulas().add(declared.name, declared);
+  const FormulaOptimizer& kept = optimizer_formulas().get(declared.name);
+  optimizers().add(declared.name, [&kept](nn::ParameterSet& parameters, const OptimizerOptions& options) {
+    return std::make_unique<OneFormula>(parameters, options, kept);
+  });
+}
+
+}  // namespace trainyard::optim

@@ -1,0 +1,259 @@
+// All optimizers against what PyTorch, Keras and TensorFlow make of the same bowl in 1,000 steps, with groups, weight
+// decay, a schedule and a skipped step (tools/golden/optimizers.py), and what they count and save.
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/testing/small_set.h"
+
+namespace trainyard::optim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSkippedStep = 300;
+
+struct Golden {
+  std::string source, optimizer;
+  OptimizerOptions options{};
+  bool in_double = true;  // the source computes in double
+};
+
+// The numbers of the script.
+OptimizerOptions momentum_options() {
+  return {.momentum = 0.8};
+}
+OptimizerOptions square_options(bool centered) {
+  return {.momentum = 0.8, .mean_square_decay = 0.9, .centered = centered, .epsilon = 0.01};
+}
+OptimizerOptions mean_options() {
+  return {.beta1 = 0.85, .beta2 = 0.99, .epsilon = 1e-5};
+}
+
+const std::vector<Golden> kGoldens = {
+    {"tf_sgd", "sgd"},
+    {"tf_momentum", "momentum", momentum_options()},
+    {"tf_nesterov", "nesterov", momentum_options()},
+    {"torch_momentum", "torch_momentum", {.momentum = 0.8, .dampening = 0.3}},
+    {"torch_nesterov", "torch_momentum", {.momentum = 0.8, .nesterov = true}},
+    {"keras_momentum", "keras_momentum", momentum_options()},
+    {"keras_momentum_decoupled", "keras_momentum", {.momentum = 0.8, .decoupled_decay = true}},
+    {"keras_nesterov", "keras_momentum", {.momentum = 0.8, .nesterov = true}},
+    {"tf_rmsprop", "rmsprop", square_options(false)},
+    {"tf_rmsprop_centered", "rmsprop", square_options(true)},
+    {"torch_rmsprop", "torch_rmsprop", square_options(false)},
+    {"torch_rmsprop_centered", "torch_rmsprop", square_options(true)},
+    {"keras_rmsprop", "keras_rmsprop", square_options(false)},
+    {"keras_rmsprop_centered", "keras_rmsprop", square_options(true)},
+    {"tf_adam", "adam", mean_options()},
+    {"keras_adam", "adam", mean_options()},
+    {"torch_adam", "torch_adam", mean_options()},
+    {"torch_adamw", "adamw", mean_options()},
+    {"keras_adamw", "keras_adamw", mean_options()},
+    {"torch_nadam", "nadam", mean_options()},
+    {"tf_keras_nadam", "nadam", mean_options(), false},
+    {"keras_nadam", "keras_nadam", mean_options()},
+};
+
+// Step -> the values of "body" and "head" after it.
+std::map<int64_t, std::vector<double>> golden_steps(const std::string& wanted) {
+  std::istringstream text(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/optim/testdata/optimizers.txt")));
+  std::map<int64_t, std::vector<double>> steps;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string source;
+    int64_t step = 0;
+    words >> source >> step;
+    if (source != wanted) continue;
+    for (double value = 0; words >> value;) steps[step].push_back(value);
+  }
+  return steps;
+}
+
+// The bowl of the script. The weight decay and the rate of "head" are its group's.
+class Bowl {
+ public:
+  Bowl(const Golden& golden, at::ScalarType dtype) : set_({.dtype = dtype}) {
+    for (const auto& [parameter, start] : kStart) {
+      set_.declare({.name = parameter, .shape = {static_cast<int64_t>(start.size())}});
+    }
+    set_.allocate();
+    for (const auto& [parameter, start] : kStart) {
+      for (size_t i = 0; i < start.size(); ++i) element(parameter, i).fill_(start[i]);
+    }
+    OptimizerOptions options = golden.options;
+    options.weight_decay = 0.02;
+    options.groups = {{.pattern = "head", .rate_factor = 0.5, .weight_decay = 0.3}};
+    optimizer_ = optimizers().get(golden.optimizer)(set_, options);
+  }
+
+  void step(int64_t step) {
+    const bool skipped = step == kSkippedStep;
+    for (size_t p = 0; p < kStart.size(); ++p) {
+      const auto& [parameter, start] = kStart[p];
+      for (size_t i = 0; i < start.size(); ++i) {
+        const double place = static_cast<double>(i) + 4.0 * static_cast<double>(p);
+        const double middle = std::sin(0.05 * static_cast<double>(step) + place);
+        const double gradient = (0.5 + 0.25 * place) * (element(parameter, i).item<double>() - middle);
+        set_.gradient(*set_.find(parameter))[static_cast<int64_t>(i)].fill_(
+            skipped ? std::numeric_limits<double>::infinity() : gradient * 4);
+      }
+    }
+    StepState state;
+    state.write({.learning_rate = 0.02 / (1 + 0.01 * static_cast<double>(step)),
+                 .inverse_loss_scale = 0.25,
+                 .step = step,
+                 .found_inf = skipped});
+    optimizer_->apply(state);
+  }
+
+  std::vector<double> values() const {
+    std::vector<double> all;
+    for (const auto& [parameter, start] : kStart) {
+      for (size_t i = 0; i < start.size(); ++i) all.push_back(element(parameter, i).item<double>());
+    }
+    return all;
+  }
+
+ private:
+  static inline const std::vector<std::pair<std::string, std::vector<double>>> kStart = {
+      {"body", {1.0, -2.0, 0.5, 3.0}}, {"head", {-0.25, 0.75, 2.0}}};
+
+  at::Tensor element(const std::string& parameter, size_t i) const {
+    return set_.value(*set_.find(parameter))[static_cast<int64_t>(i)];
+  }
+
+  nn::ParameterSet set_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+class GoldenSteps : public ::testing::TestWithParam<Golden> {
+ protected:
+  // Relative to the value, in float to 0.01 at least: its own rounding errors do not shrink with a value that passes 0.
+  static void expect_follows(at::ScalarType dtype) {
+    const Golden& golden = GetParam();
+    const auto expected = golden_steps(golden.source);
+    ASSERT_EQ(expected.size(), 9u);
+    Bowl bowl(golden, dtype);
+    for (int64_t step = 0; step < 1000; ++step) {
+      bowl.step(step);
+      const auto shown = expected.find(step);
+      if (shown == expected.end()) continue;
+      const std::vector<double> values = bowl.values();
+      ASSERT_EQ(shown->second.size(), values.size());
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double size = std::abs(shown->second[i]);
+        const double allowed = dtype == at::kDouble ? 1e-9 * size : 1e-4 * std::max(size, 0.01);
+        EXPECT_NEAR(values[i], shown->second[i], allowed) << "step " << step << ", value " << i;
+      }
+    }
+  }
+};
+
+TEST_P(GoldenSteps, AreFollowedInDouble) {
+  if (GetParam().in_double) expect_follows(at::kDouble);
+}
+
+TEST_P(GoldenSteps, AreFollowedInFloat) {
+  expect_follows(at::kFloat);
+}
+
+void PrintTo(const Golden& golden, std::ostream* out) {
+  *out << golden.source;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenSteps, ::testing::ValuesIn(kGoldens),
+                         [](const auto& tested) { return tested.param.source; });
+
+// Those without an original in another program: layer_rates_test.cpp.
+TEST(GoldenStepsOf, AllOptimizersButLarsAndLambAreThere) {
+  std::vector<std::string> names = {"lamb", "lars"};
+  for (const Golden& golden : kGoldens) names.push_back(golden.optimizer);
+  EXPECT_THAT(optimizers().names(), ::testing::IsSubsetOf(names));
+}
+
+void bowl_step(nn::ParameterSet& set, Optimizer& optimizer, bool found_inf = false) {
+  StepState state;
+  state.write({.learning_rate = 0.05, .found_inf = found_inf});
+  set.gradients().copy_(set.values().sub(0.25));
+  optimizer.apply(state);
+}
+
+TEST(UpdateCounts, GoOnToTheBit) {
+  for (const char* name : {"torch_momentum", "adam", "torch_adam", "adamw", "nadam", "keras_nadam", "lamb"}) {
+    const OptimizerOptions options{.dampening = 0.5};
+    nn::ParameterSet straight = small_set(), stopped = small_set(), resumed = small_set();
+    const auto first = optimizers().get(name)(straight, options), second = optimizers().get(name)(stopped, options);
+    for (int i = 0; i < 5; ++i) {
+      bowl_step(straight, *first);
+      // Skipped steps do not count.
+      if (i % 2 == 0) bowl_step(stopped, *second, true);
+      bowl_step(stopped, *second);
+    }
+    core::MemoryState saved;
+    second->save(saved);
+    EXPECT_EQ(saved.tensor("head.bias.update_count")[0].item<double>(), 5) << name;
+    resumed.copy_from(stopped);
+    const auto third = optimizers().get(name)(resumed, options);
+    third->load(saved);
+    bowl_step(straight, *first);
+    bowl_step(resumed, *third);
+    EXPECT_TRUE(resumed.values().equal(straight.values())) << name;
+    // What the count is for.
+    const auto forgetful = optimizers().get(name)(stopped, options);
+    bowl_step(stopped, *forgetful);
+    EXPECT_FALSE(stopped.values().equal(straight.values())) << name;
+  }
+}
+
+TEST(UpdateCounts, OfTwoOptimizersAreSavedSideBySide) {
+  nn::ParameterSet set = small_set();
+  const auto body = optimizers().get("nadam")(set, {.parameters = {"body.1.*"}});
+  const auto head = optimizers().get("adam")(set, {.parameters = {"head.bias"}});
+  core::MemoryState saved;
+  body->save(saved);
+  head->save(saved);
+  EXPECT_THAT(saved.names("head"), ElementsAre("head.bias.mean", "head.bias.mean_square", "head.bias.update_count"));
+  EXPECT_THAT(saved.names("body"),
+              ElementsAre("body.1.weight.mean", "body.1.weight.mean_square", "body.1.weight.update_count"));
+}
+
+TEST(OptimizerNumbers, MayChangeWithinTheirRanges) {
+  nn::ParameterSet set = small_set();
+  const auto nadam = optimizers().get("nadam")(set, {});
+  EXPECT_THAT(nadam->hyperparameter_names(), ElementsAre("beta1", "beta2", "epsilon", "weight_decay"));
+  EXPECT_THAT(optimizers().get("rmsprop")(set, {})->hyperparameter_names(),
+              ElementsAre("epsilon", "mean_square_decay", "momentum", "weight_decay"));
+  for (const std::string& optimizer : optimizers().names()) {
+    const auto tested = optimizers().get(optimizer)(set, {});
+    for (const std::string& name : tested->hyperparameter_names()) {
+      tested->set_hyperparameter(name, 0.5);
+      EXPECT_EQ(tested->hyperparameter(name), 0.5) << optimizer;
+      std::string words = name == "weight_decay" ? "weight decay" : name;
+      EXPECT_THAT(core::message_of([&] { tested->set_hyperparameter(name, -0.5); }), HasSubstr(words));
+      EXPECT_THAT(core::message_of([&] { tested->set_hyperparameter(name, std::nan("")); }), HasSubstr(words));
+    }
+  }
+  EXPECT_THAT(core::message_of([&] { nadam->set_hyperparameter("beta1", 1); }), HasSubstr("[0, 1)"));
+  EXPECT_THAT(core::message_of([&] { nadam->set_hyperparameter("beta2", 1); }), HasSubstr("[0, 1)"));
+  EXPECT_THAT(core::message_of([&] { nadam->set_hyperparameter("epsilon", 0); }), HasSubstr("above 0"));
+  EXPECT_EQ(nadam->hyperparameter("epsilon"), 1e-7);
+}
+
+}  // namespace
+}  // namespace trainyard::optim

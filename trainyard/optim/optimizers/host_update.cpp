@@ -1,0 +1,198 @@
+#include "trainyard/optim/optimizers/host_update.h"
+
+#include <cmath>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <ATen/Parallel.h>
+
+#include "trainyard/optim/cpu/kernels.h"
+#include "trainyard/optim/optimizers/complete_gradients.h"
+#include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+
+namespace trainyard::optim {
+namespace {
+
+// One step with parameters in the host's memory. T is their type.
+template <typename T>
+class HostStep {
+ public:
+  HostStep(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients)
+      : optimizer_(optimizer),
+        fields_(state.tensor()),
+        values_(optimizer.parameters().values().mutable_data_ptr<T>()),
+        gradients_(gradients.mutable_data_ptr<T>()) {
+    for (size_t s = 0; s < optimizer.slots().size(); ++s) {
+      slots_[s] = optimizer.slots()[s].values.template mutable_data_ptr<T>();
+    }
+  }
+
+  bool skipped() const { return field(StepState::kFoundInf) != 0.0; }
+
+  // All that a step does with a segment's elements. rate_factor: beside that of the parameter's group.
+  cpu::Part<T> part(size_t segment, int64_t begin, int64_t count, double rate_factor = 1.0) const {
+    const bool complete = optimizer_.gradients_complete();
+    const double in_gradient = complete ? 0.0 : optimizer_.weight_decay_factor();
+    const double rate = field(StepState::kLearningRate) * optimizer_.rate_factor(segment);
+    const double decay = optimizer_.update_decay(segment);
+    cpu::Part<T> part{.values = values_ + begin,
+                      .gradients = gradients_ + begin,
+                      .count = count,
+                      .inverse_loss_scale = complete ? T(1) : static_cast<T>(field(StepState::kInverseLossScale)),
+                      .l2_rate = static_cast<T>(optimizer_.l2_rate(segment) * in_gradient),
+                      .l1_rate = static_cast<T>(optimizer_.l1_rate(segment) * in_gradient),
+                      .clip = static_cast<T>(clip_of(optimizer_)),
+                      .learning_rate = static_cast<T>(rate * rate_factor),
+                      .keep = static_cast<T>(1 - rate * decay),
+                      .decay = static_cast<T>(decay)};
+    for (size_t s = 0; s < optimizer_.slots().size(); ++s) part.slots[s] = slots_[s] + begin;
+    return part;
+  }
+
+  // Calls work(part) for the elements of a part: for all of them, or where gradients are clipped by norm for each run
+  // of one factor. A factor needs no pass of its own.
+  template <typename Work>
+  void for_each_run(const SegmentPart& of, double rate_factor, const Work& work) const {
+    const size_t segment = optimizer_.own()[static_cast<size_t>(of.segment)];
+    const NormClipper* const clipper = optimizer_.gradients_complete() ? nullptr : optimizer_.norm_clipper();
+    if (clipper == nullptr) return work(part(segment, of.begin, of.count, rate_factor));
+    clipper->for_each_run(segment, of.begin, of.begin + of.count, [&](double factor, int64_t first, int64_t last) {
+      cpu::Part<T> run = part(segment, first, last - first, rate_factor);
+      run.inverse_loss_scale *= static_cast<T>(factor);
+      if (clipper->clips_regularization()) {
+        run.l2_rate *= static_cast<T>(factor);
+        run.l1_rate *= static_cast<T>(factor);
+      }
+      work(run);
+    });
+  }
+
+ private:
+  double field(StepState::Field field) const { return fields_.const_data_ptr<double>()[field]; }
+
+  const Optimizer& optimizer_;
+  at::Tensor fields_;
+  T* values_;
+  T* gradients_;
+  T* slots_[kMostSlots] = {};
+};
+
+template <typename T, typename Formula>
+void update_elements(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
+  for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
+    step.for_each_run(part, 1.0, [&](const cpu::Part<T>& run) { cpu::update_part(run, formula); });
+  });
+}
+
+// Each parameter's ratio of norms, by place in own().
+template <typename T, typename Formula>
+std::vector<double> measured_ratios(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
+  const SegmentPartTable& parts = optimizer.parts();
+  std::vector<cpu::Squares> sums(static_cast<size_t>(parts.count)), totals(optimizer.own().size());
+  for_each_part(optimizer, [&](const SegmentPart& part, size_t p) {
+    step.for_each_run(part, 1.0, [&](const cpu::Part<T>& run) {
+      const cpu::Squares squares = cpu::measure_part(run, formula);
+      sums[p].weights += squares.weights;
+      sums[p].measured += squares.measured;
+    });
+  });
+  for (size_t p = 0; p < sums.size(); ++p) {
+    cpu::Squares& total = totals[static_cast<size_t>(parts.data()[p].segment)];
+    total.weights += sums[p].weights;
+    total.measured += sums[p].measured;
+  }
+  std::vector<double> ratios(totals.size(), 1.0);
+  for (size_t s = 0; s < totals.size(); ++s) {
+    const size_t segment = optimizer.own()[s];
+    if (!optimizer.adapts(segment) || !(totals[s].weights > 0) || !(totals[s].measured > 0)) continue;
+    ratios[s] =
+        formula.ratio(std::sqrt(totals[s].weights), std::sqrt(totals[s].measured), optimizer.update_decay(segment));
+  }
+  return ratios;
+}
+
+template <typename T, typename Formula>
+void update_by_norms(const Optimizer& optimizer, const HostStep<T>& step, const Formula& formula) {
+  const std::vector<double> ratios = measured_ratios(optimizer, step, formula);
+  for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
+    step.for_each_run(part, ratios[static_cast<size_t>(part.segment)],
+                      [&](const cpu::Part<T>& run) { cpu::update_part(run, formula); });
+  });
+}
+
+template <typename T>
+void update_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, AnyFormula& formula) {
+  const HostStep<T> step(optimizer, state, gradients);
+  if (step.skipped()) return;
+  std::visit(
+      [&](auto& known) {
+        using Formula = std::remove_cvref_t<decltype(known)>;
+        if constexpr (kCountsUpdates<Formula>) {
+          auto* const fields = optimizer.update_count().template mutable_data_ptr<double>();
+          UpdateCount count{.updates = fields[0], .momentum_product = fields[1]};
+          known.begin_update(count);
+          fields[0] = count.updates;
+          fields[1] = count.momentum_product;
+        }
+        if constexpr (kScaledByNorms<Formula>) {
+          update_by_norms(optimizer, step, known);
+        } else {
+          update_elements(optimizer, step, known);
+        }
+      },
+      formula);
+}
+
+template <typename T>
+void complete_as(const Optimizer& optimizer, const StepState& state) {
+  const HostStep<T> step(optimizer, state, optimizer.parameters().gradients());
+  for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
+    step.for_each_run(part, 1.0, [](const cpu::Part<T>& run) { cpu::complete_part(run); });
+  });
+}
+
+template <typename T>
+void measure_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
+                std::span<MeasuredPart> parts, bool with_regularization, bool with_weights) {
+  constexpr int64_t kGrain = 32;  // parts
+  const HostStep<T> step(optimizer, state, gradients);
+  at::parallel_for(0, std::ssize(parts), kGrain, [&](int64_t first, int64_t last) {
+    for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
+      MeasuredPart& measured = parts[p];
+      measured.weight_squares = measured.gradient_squares = 0;
+      if (!optimizer.trainable(measured.segment)) continue;
+      cpu::Part<T> part = step.part(measured.segment, measured.begin, measured.count);
+      if (!with_regularization) part.l2_rate = part.l1_rate = 0;
+      const bool reads_values = with_weights || part.l2_rate != 0 || part.l1_rate != 0;
+      const cpu::Squares squares = cpu::measure_gradient_part(part, reads_values);
+      measured.weight_squares = squares.weights;
+      measured.gradient_squares = squares.measured;
+    }
+  });
+}
+
+bool is_double(const Optimizer& optimizer) {
+  return optimizer.parameters().values().scalar_type() == at::kDouble;
+}
+
+}  // namespace
+
+void measure_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
+                     std::span<MeasuredPart> parts, bool with_regularization, bool with_weights) {
+  is_double(optimizer) ? measure_as<double>(optimizer, state, gradients, parts, with_regularization, with_weights)
+                       : measure_as<float>(optimizer, state, gradients, parts, with_regularization, with_weights);
+}
+
+void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
+                    AnyFormula formula) {
+  is_double(optimizer) ? update_as<double>(optimizer, state, gradients, formula)
+                       : update_as<float>(optimizer, state, gradients, formula);
+}
+
+void complete_on_host(const Optimizer& optimizer, const StepState& state) {
+  is_double(optimizer) ? complete_as<double>(optimizer, state) : complete_as<float>(optimizer, state);
+}
+
+}  // namespace trainyard::optim

@@ -1,0 +1,41 @@
+// A step's formula where its type is not known. DeviceKernels compile one kernel for each of these.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+#include <variant>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/optim/step/formulas.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::optim {
+
+namespace any_formula_internal {
+
+// The first type only makes the list's commas come out even.
+template <typename None, typename... Formulas>
+struct OneOf {
+  using type = std::variant<Formulas...>;
+};
+#define TRAINYARD_NEXT(Formula) , Formula
+using Listed = OneOf<void TRAINYARD_FORMULAS(TRAINYARD_NEXT)>;
+#undef TRAINYARD_NEXT
+
+}  // namespace any_formula_internal
+
+using AnyFormula = any_formula_internal::Listed::type;
+
+inline size_t slots_of(const AnyFormula& formula) {
+  return std::visit([](const auto& known) { return std::remove_cvref_t<decltype(known)>::kSlots; }, formula);
+}
+inline bool counts_updates(const AnyFormula& formula) {
+  return std::visit([](const auto& known) { return kCountsUpdates<std::remove_cvref_t<decltype(known)>>; }, formula);
+}
+
+inline bool scaled_by_norms(const AnyFormula& formula) {
+  return std::visit([](const auto& known) { return kScaledByNorms<std::remove_cvref_t<decltype(known)>>; }, formula);
+}
+
+}  // namespace trainyard::optim
+TRAINYARD_EXPORT_END
