@@ -156,9 +156,9 @@ void complete_as(const Optimizer& optimizer, const StepState& state) {
 template <typename T>
 void measure_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                 std::span<MeasuredPart> parts, bool with_regularization, bool with_weights) {
-  constexpr int64_t kGrain = 32;  // parts
+  constexpr int64_t kPartsAThread = 32;  // at least
   const HostStep<T> step(optimizer, state, gradients);
-  at::parallel_for(0, std::ssize(parts), kGrain, [&](int64_t first, int64_t last) {
+  at::parallel_for(0, std::ssize(parts), kPartsAThread, [&](int64_t first, int64_t last) {
     for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
       MeasuredPart& measured = parts[p];
       measured.weight_squares = measured.gradient_squares = 0;
