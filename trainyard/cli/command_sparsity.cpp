@@ -8,6 +8,7 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/lock_file.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/recipes/shared/model_metadata.h"
@@ -49,6 +50,12 @@ bool is_same_file(const std::string& one, const std::string& other) {
   return std::filesystem::equivalent(one, other, ignored);
 }
 
+void require_no_run(const std::string& directory) {
+  if (!recipes::holds_run(directory)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "--output holds a run already", .where = directory, .remedy = "name a new directory"});
+}
+
 // Refuses, before anything is computed, what cannot be written and what would replace something that was saved.
 void check_output(const std::string& output, const recipes::OpenedModel& opened) {
   core::FileSystem& files = core::local_file_system();
@@ -70,10 +77,7 @@ void check_output(const std::string& output, const recipes::OpenedModel& opened)
         ErrorCode::kInvalidArgument,
         {.problem = "--output is a file", .expected = "a new directory, or NAME.safetensors", .actual = output});
   }
-  if (recipes::holds_run(output)) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.problem = "--output holds a run already", .where = output, .remedy = "name a new directory"});
-  }
+  require_no_run(output);
 }
 
 std::string write(const std::string& output, const recipes::OpenedModel& opened, const recipes::TrainedModel& trained) {
@@ -82,6 +86,8 @@ std::string write(const std::string& output, const recipes::OpenedModel& opened,
     return output;
   }
   core::local_file_system().make_directories(output);
+  const core::LockFile lock(core::join_path(output, "run.lock"));
+  require_no_run(output);  // once more, now that all parts of its path are there
   train::CheckpointStore store(output, /*max_to_keep=*/0);
   return store
       .save(opened.checkpoint.global_step, opened.identity, train::MaskedState(*opened.reader, *trained.parameters))

@@ -172,7 +172,7 @@ TEST_F(Sparsity, RefusesWhatCannotBeOrWouldLoseSomething) {
   expect_refused({"sparsity", dense_, "--prune", "--output=" + shared->path() + "/x/../dense"}, "holds a run already");
   expect_refused({"sparsity", dense_, "--mask_algo=mask_3d"}, "mask_algo");
   expect_refused({"sparsity", dense_, "--asp_exclude=no_such_layer"}, "no_such_layer", kUsage);
-  expect_refused({"sparsity", file, "--model=lenet"}, "weights are not of this model");
+  expect_refused({"sparsity", file, "--model=resnet56"}, "weights are not of this model");
   files.write_file_atomically(temp_.file("plain"), "x");
   expect_refused({"sparsity", dense_, "--prune", "--output=" + temp_.file("plain")}, "--output is a file");
   expect_refused({"sparsity", temp_.file("plain")}, "plain", kFailure);

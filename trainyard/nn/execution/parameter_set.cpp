@@ -1,5 +1,6 @@
 #include "trainyard/nn/execution/parameter_set.h"
 
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -64,14 +65,21 @@ at::Tensor zeros(int64_t count, const at::TensorOptions& options) {
   return at::from_blob(memory.release(), {count}, free, options);
 }
 
-// Writes 0 where `dropped` is true. It is done in every step of a pruned model, so it is a loop of selects, which takes
-// what reading and writing the values takes; masked_fill() branches for each element. Not a product: zero times
-// infinity is not zero.
-template <typename T>
-void write_zeros(T* values, const bool* dropped, int64_t count) {
-  constexpr int64_t kGrain = 32768;
+// Writes 0 where `dropped` is 1, and leaves what is there where it is 0. Every step of a pruned model does it, so it is
+// a loop over bits without a branch, which compilers turn into vectors; masked_fill() branches for each element. Not a
+// product: zero times infinity is not zero.
+template <typename T, typename Bits>
+void write_zeros(T* values, const uint8_t* dropped, int64_t count) {
+  static_assert(sizeof(T) == sizeof(Bits));
+  constexpr int64_t kGrain = 65536;
   at::parallel_for(0, count, kGrain, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) values[i] = dropped[i] ? T(0) : values[i];
+#if !defined(__clang__)
+#pragma GCC ivdep  // masks and values never overlap
+#endif
+    for (int64_t i = first; i < last; ++i) {
+      const Bits kept = static_cast<Bits>(dropped[i]) - 1;  // all bits, or none
+      values[i] = std::bit_cast<T>(std::bit_cast<Bits>(values[i]) & kept);
+    }
   });
 }
 
@@ -283,11 +291,11 @@ void ParameterSet::apply_mask(ParameterId id) {
   const auto found = dropped_->find(id.index);
   if (found == dropped_->end()) return;
   const Segment& place = segment(id);
-  const bool* const dropped = found->second.const_data_ptr<bool>();
+  const auto* const dropped = static_cast<const uint8_t*>(found->second.const_data_ptr());
   if (options_.dtype == at::kFloat) {
-    write_zeros(values_.mutable_data_ptr<float>() + place.offset, dropped, place.count);
+    write_zeros<float, uint32_t>(values_.mutable_data_ptr<float>() + place.offset, dropped, place.count);
   } else if (options_.dtype == at::kDouble) {
-    write_zeros(values_.mutable_data_ptr<double>() + place.offset, dropped, place.count);
+    write_zeros<double, uint64_t>(values_.mutable_data_ptr<double>() + place.offset, dropped, place.count);
   } else {
     value(id).masked_fill_(found->second, 0);
   }

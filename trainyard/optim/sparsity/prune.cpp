@@ -43,7 +43,8 @@ void exclude_named(std::vector<SparseLayer>& layers, const std::string& pattern)
   if (found) return;
   std::vector<std::string> names;
   for (const SparseLayer& each : layers) names.push_back(each.layer);
-  throw core::unknown_name("convolution or linear layer", pattern, names);
+  throw Error(core::ErrorCode::kInvalidArgument,
+              core::unknown_name("convolution or linear layer", pattern, names).detail());
 }
 
 nn::ParameterId id_of(const nn::ParameterSet& parameters, const SparseLayer& layer) {

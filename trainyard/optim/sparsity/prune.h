@@ -44,8 +44,8 @@ struct SparseLayer {
   SparsityTreatment treatment = SparsityTreatment::kSparse;
 };
 
-// Returns the convolutions and linear layers of the graph, in its order. Throws kNotFound, with the nearest name, for a
-// pattern that names none of them.
+// Returns the convolutions and linear layers of the graph, in its order. Throws kInvalidArgument, with the nearest
+// name, for a pattern that names none of them.
 std::vector<SparseLayer> sparse_layers(const nn::Graph& graph,
                                        const std::optional<std::vector<std::string>>& exclude = {});
 

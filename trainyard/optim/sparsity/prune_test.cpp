@@ -64,9 +64,10 @@ TEST_F(Prune, ChoosesConvolutionsAndLinearLayersWithFoursOfInputs) {
   Expected named = all;
   named["grouped.weight"] = named["tokens_weight"] = named["hidden.weight"] = "excluded";
   EXPECT_EQ(treatments(sparse_layers(graph_, {{"gr*", "tokens_weight", "hidden"}})), named);
-  EXPECT_THAT(core::message_of([&] { sparse_layers(graph_, {{"hiden"}}); }, core::ErrorCode::kNotFound),
+  EXPECT_THAT(core::message_of([&] { sparse_layers(graph_, {{"hiden"}}); }, core::ErrorCode::kInvalidArgument),
               HasSubstr("hidden"));
-  EXPECT_THAT(core::message_of([&] { sparse_layers(graph_, {{"bn"}}); }, core::ErrorCode::kNotFound), HasSubstr("bn"));
+  EXPECT_THAT(core::message_of([&] { sparse_layers(graph_, {{"bn"}}); }, core::ErrorCode::kInvalidArgument),
+              HasSubstr("bn"));
 }
 
 TEST_F(Prune, SetsMasksAndSaysWhatItDid) {

@@ -190,7 +190,7 @@ TEST(DevicePlan, KeepsVariablesIn16BitsWithActivationsAlone) {
 
 TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {
   for (const char* flag : {"--conv_algorithm=direct", "--nowinograd_nonfused", "--recompute=blocks", "--executor=cpu",
-                           "--local_parameter_device=cpu"}) {
+                           "--local_parameter_device=cpu", "--asp"}) {
     EXPECT_NE(problem({flag}, 1), "") << flag;
     EXPECT_EQ(problem({flag, "--device=cpu"}, 1), "") << flag;
   }
