@@ -46,7 +46,7 @@ class AveragedWeights : public ::testing::Test {
   // What `trainyard eval` says of images and accuracy.
   std::string evaluated(const std::string& run, const std::string& which) {
     const CommandResult result = run_command({"eval", "--model=resnet20", "--data_name=cifar10", "--device=cpu",
-                                              "--batch_size=4", "--num_eval_batches=40", "--deterministic",
+                                              "--batch_size=4", "--num_eval_batches=20", "--deterministic",
                                               "--train_dir=" + temp_.file(run), "--weights_of=" + which});
     EXPECT_EQ(result.code, kSuccess) << result.err;
     const size_t begin = result.out.find("Accuracy @ 1");

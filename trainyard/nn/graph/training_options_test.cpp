@@ -98,9 +98,9 @@ TEST(TrainingOptions, RefusesWhatHasNoEffect) {
   const Graph plain = b.build(b.global_average_pool("pool", b.convolution("conv", b.input(), three(5))));
   constexpr auto kInvalid = core::ErrorCode::kInvalidArgument;
   EXPECT_EQ(core::message_of([&] { with_stochastic_depth(plain, 0.1); }, kInvalid),
-            "there are no residual blocks for stochastic depth: plain; expected a residual network");
+            "there are no residual blocks for stochastic depth: plain: expected a residual network");
   EXPECT_EQ(core::message_of([&] { with_batch_norm_decay(plain, 0.1); }, kInvalid),
-            "there are no batch norms to set the decay of: plain; expected a model with batch norms");
+            "there are no batch norms to set the decay of: plain: expected a model with batch norms");
   EXPECT_EQ(input_name(with_dropout(plain, 0.1), "conv", 0), "conv.dropout");
   const Graph deep = with_stochastic_depth(residual(), 0.1);
   EXPECT_THROW(with_stochastic_depth(deep, 0.1), core::Error);

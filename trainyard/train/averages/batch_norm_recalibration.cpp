@@ -80,7 +80,12 @@ RecalibrationCallback::RecalibrationCallback(Options options) : options_(std::mo
 void RecalibrationCallback::after_step(Trainer& trainer, const StepView& view) {
   const LoopOptions& loop = trainer.loop();
   if (trainer.epoch() != loop.max_epoch || trainer.step_in_epoch() != loop.steps_per_epoch) return;
-  run(view.global_step + 1);
+  try {
+    run(view.global_step + 1);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    core::log::warning("{}: batch norms keep the statistics that they had", error.what());
+  }
 }
 
 void RecalibrationCallback::run(int64_t global_step) {
