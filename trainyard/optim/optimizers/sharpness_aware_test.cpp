@@ -3,9 +3,11 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 

@@ -114,8 +114,8 @@ std::vector<ScaledRun> all_runs() {
   return runs;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Overflow, testing::ValuesIn(all_runs()), [](const auto& info) {
-  return info.param.variable_update + "_" + std::to_string(info.param.replicas) + "_" + std::to_string(info.index);
+INSTANTIATE_TEST_SUITE_P(All, Overflow, testing::ValuesIn(all_runs()), [](const auto& tested) {
+  return tested.param.variable_update + "_" + std::to_string(tested.param.replicas) + "_" + std::to_string(tested.index);
 });
 
 // Processes as threads: the one whose gradient is infinite is rank 1.

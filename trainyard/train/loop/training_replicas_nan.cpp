@@ -80,6 +80,7 @@ void SingleCostTrainer::Replicas::look_at_loss_scales(int64_t step) const {
   if (!options_.loss_scale || !options_.loss_scale->automatic) return;
   const int64_t most = options_.loss_scale->most_skips_at_floor;
   for (int r = 0; most > 0 && r < options_.replicas; ++r) {
+    const std::shared_ptr<void> on_device = use(r);
     const optim::LossScaler& scaler = *replicas_[static_cast<size_t>(r)].loss_scaler;
     const auto skips = static_cast<int64_t>(scaler.skips_at_floor().item<double>());
     if (skips >= most) {

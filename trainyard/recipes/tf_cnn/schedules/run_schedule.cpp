@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
 #include "trainyard/optim/schedules/decay.h"
 
 namespace trainyard::recipes {
@@ -118,6 +121,17 @@ RunSchedule one_cycle_schedule(double rate, const LearningRateOptions& options, 
   return schedule;
 }
 
+// For schedules that are as long as what a warm-up leaves of the training.
+void require_steps_behind(int64_t begin, const LearningRateOptions& options, const ScheduleFacts& facts) {
+  if (begin < facts.steps) return;
+  throw core::Error(
+      core::ErrorCode::kInvalidArgument,
+      {.problem = "the warm-up of the learning rate is as long as the training",
+       .where = "--num_learning_rate_warmup_epochs",
+       .expected = fmt::format("less than {:.4g} epochs", static_cast<double>(facts.steps) / facts.steps_per_epoch()),
+       .actual = fmt::format("{:.4g}", options.warmup_epochs)});
+}
+
 }  // namespace
 
 RunSchedule make_run_schedule(const LearningRateOptions& options, const ScheduleFacts& facts) {
@@ -132,10 +146,12 @@ RunSchedule make_run_schedule(const LearningRateOptions& options, const Schedule
   if (options.piecewise) {
     schedule = piecewise_schedule(options, facts);
   } else if (options.schedule == "cosine") {
+    require_steps_behind(begin, options, facts);
     schedule = {.name = "cosine", .learning_rate = optim::cosine(rate, facts.steps, begin, options.minimum)};
   } else if (options.schedule == "cosine_restarts") {
     schedule = restarting_schedule(rate, begin, options, facts);
   } else if (options.schedule == "polynomial") {
+    require_steps_behind(begin, options, facts);
     schedule = polynomial_schedule(rate, begin, options, facts);
   } else if (options.schedule == "exponential" || options.num_epochs_per_decay > 0) {
     schedule = decaying_schedule(options.schedule == "exponential" ? "exponential" : "staircase", rate, options, facts);

@@ -209,6 +209,16 @@ TEST(RunSchedule, FlagsThatContradictEachOtherAreRefusedByName) {
   EXPECT_EQ(problem("--learning_rate_scaling=linear --piecewise_learning_rate_schedule=1;3;.1"), "");
 }
 
+TEST(RunSchedule, AWarmupAsLongAsTheTrainingIsRefused) {
+  for (const char* schedule : {"cosine", "polynomial"}) {
+    const LearningRateOptions options = options_of({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=10",
+                                                    std::string("--learning_rate_schedule=") + schedule});
+    const core::Error error = core::thrown_by([&] { make_run_schedule(options, small()); });
+    EXPECT_EQ(error.detail().where, "--num_learning_rate_warmup_epochs");
+    EXPECT_EQ(error.detail().expected, "less than 10 epochs");
+  }
+}
+
 TEST(RunSchedule, AWarmupThatTheModelsOwnScheduleHasNoUseForIsWarnedAbout) {
   const auto warnings = [](const Arguments& arguments) {
     return learning_rate_warnings(core::parse_flags(tf_cnn_flags(), arguments)).size();
