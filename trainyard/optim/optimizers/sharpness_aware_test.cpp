@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -155,14 +156,38 @@ TEST(SharpnessAware, StaysWhereTheGradientIsNotFinite) {
   const at::Tensor before = bowl.set().values().clone();
   for (const double bad : {std::nan(""), std::numeric_limits<double>::infinity(), 1e200}) {
     StepState state;
+    state.write({.inverse_loss_scale = 0.125});
     bowl.backward(0);
     bowl.set().gradient(*bowl.set().find("body"))[1] = bad;
-    EXPECT_FALSE(std::isfinite(sam.climb(state)));
+    EXPECT_FALSE(std::isfinite(sam.climb(state))) << bad;
     EXPECT_TRUE(bowl.set().values().equal(before));
     sam.descend(state);
     EXPECT_TRUE(bowl.set().values().equal(before));
   }
   EXPECT_NE(core::message_of([&] { SharpnessAware(bowl.optimizer(), {.rho = -1}); }), "no error");
+}
+
+TEST(SharpnessAware, GivesTheSameBitsOnAnyNumberOfThreads) {
+  std::vector<at::Tensor> climbed;
+  const int threads = at::get_num_threads();
+  for (const int count : {1, 2, 5}) {
+    at::set_num_threads(count);
+    nn::ParameterSet set;
+    set.declare({.name = "a", .shape = {777'777}, .init = nn::Initializer::normal(1.0)});
+    set.declare({.name = "b", .shape = {123'456}, .init = nn::Initializer::normal(1.0)});
+    set.allocate();
+    set.initialize(5);
+    set.gradients().copy_(set.values().mul(0.37).sin());
+    const auto optimizer = optimizers().get("sgd")(set, {.weight_decay = 0.1});
+    SharpnessAware sam(*optimizer, {.rho = kRho});
+    StepState state;
+    state.write({.inverse_loss_scale = 0.5});
+    sam.climb(state);
+    climbed.push_back(set.values().clone());
+  }
+  at::set_num_threads(threads);
+  EXPECT_TRUE(climbed[0].equal(climbed[1]));
+  EXPECT_TRUE(climbed[0].equal(climbed[2]));
 }
 
 TEST(SharpnessAware, LeavesMaskedAndFrozenParametersAlone) {

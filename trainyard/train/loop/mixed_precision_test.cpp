@@ -1,8 +1,9 @@
 // Loss scales and variables of 16 bits through the trainer, on the CPU: what a step with an infinite gradient leaves
 // alone, on every replica and with every variable update, and what a resumed run goes on with.
-#include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +40,11 @@ struct ScaledRun {
   at::ScalarType dtype = at::kFloat;
   optim::LossScalerOptions scale{.scale = 8, .automatic = true};
 };
+
+void PrintTo(const ScaledRun& run,
+             std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest looks for it
+  *out << run.variable_update << " of " << run.replicas << " in " << at::toString(run.dtype);
+}
 
 SingleCostOptions options_of(const ScaledRun& run) {
   SingleCostOptions options = tiny_options({.batch_norm = false}, run.replicas);
@@ -91,7 +97,7 @@ TEST_P(Overflow, SkipsTheUpdateOfEveryReplica) {
       ++saved;
     }
   }
-  EXPECT_EQ(saved, 8) << "four parameters and their momenta";
+  EXPECT_EQ(saved, 6) << "three parameters and their momenta";
   if (!alone || run.replicas == 1) {
     EXPECT_EQ(trainer.loss_scale(), run.scale.rule == optim::LossScaleRule::kPaddle ? 8 : 4);
   }
@@ -115,7 +121,8 @@ std::vector<ScaledRun> all_runs() {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Overflow, testing::ValuesIn(all_runs()), [](const auto& tested) {
-  return tested.param.variable_update + "_" + std::to_string(tested.param.replicas) + "_" + std::to_string(tested.index);
+  return tested.param.variable_update + "_" + std::to_string(tested.param.replicas) + "_" +
+         std::to_string(tested.index);
 });
 
 // Processes as threads: the one whose gradient is infinite is rank 1.
@@ -218,7 +225,7 @@ TEST(LossScales, GoOnAfterAResumeInTheMiddleOfTheirCounts) {
             ++compared;
           }
         }
-        EXPECT_EQ(compared, mode == std::string("replicated") ? 12 : 24);
+        EXPECT_EQ(compared, mode == std::string("replicated") ? 10 : 20);
       }
     }
   }

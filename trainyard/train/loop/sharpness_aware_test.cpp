@@ -282,18 +282,6 @@ TEST(SharpnessAwareTraining, GoesOnAfterAResume) {
   expect_same(state_of(straight), state_of(second));
 }
 
-// The same on any number of threads.
-TEST(SharpnessAwareTraining, DoesNotDependOnThreads) {
-  const auto trained = [](int threads) {
-    SingleCostOptions options = aware_options();
-    options.intra_op_threads = threads;
-    SingleCostTrainer trainer(options, tiny_source(240, 8));
-    trainer.train({.steps_per_epoch = 3});
-    return trainer.parameters().values().clone();
-  };
-  EXPECT_TRUE(trained(1).equal(trained(2)));
-}
-
 TEST(SharpnessAwareTraining, KeepsMasks) {
   SingleCostTrainer trainer(aware_options(), tiny_source(240, 8));
   nn::ParameterSet& set = trainer.parameters();
