@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
-#include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/memory/numa_memory.h"
 #include "trainyard/train/step/foreign_random.h"
@@ -57,11 +56,6 @@ void allow_any_uses(nn::GradientSink& sink) {
   for (int index = 0; index < static_cast<int>(sink.parameters().size()); ++index) {
     sink.set_uses({index}, std::numeric_limits<int>::max());
   }
-}
-
-// In front of what a replica saves of its own.
-std::string replica_prefix(size_t replica) {
-  return fmt::format("replica/{}/", replica);
 }
 
 // `wanted` is the cost's name; empty: the first loss.
@@ -139,24 +133,6 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
     if (optim::Optimizer* const optimizer = update_->optimizer(r)) {
       replicas_[static_cast<size_t>(r)].sharpness.emplace(*optimizer, *options.sharpness_aware);
     }
-  }
-}
-
-void SingleCostTrainer::Replicas::round_variables(int r) {
-  if (!options_.variables_as) return;
-  const auto round = [this](const at::Tensor& numbers) { numbers.copy_(numbers.to(*options_.variables_as)); };
-  const optim::Optimizer* const optimizer = update_->optimizer(r, static_cast<int>(cost_));
-  if (optimizer == nullptr) return;
-  nn::ParameterSet& parameters = optimizer->parameters();
-  round(parameters.values());
-  for (const optim::Optimizer::Slot& slot : optimizer->slots()) round(slot.values);
-  parameters.values_changed();
-}
-
-void SingleCostTrainer::Replicas::round_all_variables() {
-  for (int r = 0; r < options_.replicas; ++r) {
-    const std::shared_ptr<void> on_device = use(r);
-    round_variables(r);
   }
 }
 
@@ -265,38 +241,6 @@ void SingleCostTrainer::Replicas::move_to_nodes() const {
 double SingleCostTrainer::Replicas::l2_loss() const {
   const std::shared_ptr<void> on_device = use(0);
   return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0;
-}
-
-std::optional<double> SingleCostTrainer::Replicas::loss_scale() const {
-  if (!replicas_[0].loss_scaler) return std::nullopt;
-  const std::shared_ptr<void> on_device = use(0);
-  return replicas_[0].loss_scaler->scale().item<double>();
-}
-
-std::optional<double> SingleCostTrainer::Replicas::loss_scale_normal_steps() const {
-  if (!replicas_[0].loss_scaler) return std::nullopt;
-  const std::shared_ptr<void> on_device = use(0);
-  return replicas_[0].loss_scaler->clean_steps().item<double>();
-}
-
-void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) const {
-  if (!replicas_[0].loss_scaler) return;
-  replicas_[0].loss_scaler->save(writer);
-  if (exchange_gradients(options_)) return;
-  for (size_t r = 1; r < replicas_.size(); ++r) {
-    core::ScopedWriter own(writer, replica_prefix(r));
-    replicas_[r].loss_scaler->save(own);
-  }
-}
-
-void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
-  if (reader.names().empty()) return;
-  for (size_t r = 0; r < replicas_.size(); ++r) {
-    const std::shared_ptr<void> on_device = use(static_cast<int>(r));
-    if (!replicas_[r].loss_scaler) continue;
-    const bool own = r > 0 && !exchange_gradients(options_) && !reader.names(replica_prefix(r)).empty();
-    replicas_[r].loss_scaler->load(core::ScopedReader(reader, own ? replica_prefix(r) : ""));
-  }
 }
 
 void SingleCostTrainer::Replicas::load_average(const core::StateReader& reader) {

@@ -76,28 +76,6 @@ void SingleCostTrainer::Replicas::treat_non_finite(int64_t step) {
 }
 
 // The loss alone: a gradient that is not finite makes the next losses so.
-void SingleCostTrainer::Replicas::look_at_loss_scales(int64_t step) const {
-  if (!options_.loss_scale || !options_.loss_scale->automatic) return;
-  const int64_t most = options_.loss_scale->most_skips_at_floor;
-  for (int r = 0; most > 0 && r < options_.replicas; ++r) {
-    const std::shared_ptr<void> on_device = use(r);
-    const optim::LossScaler& scaler = *replicas_[static_cast<size_t>(r)].loss_scaler;
-    const auto skips = static_cast<int64_t>(scaler.skips_at_floor().item<double>());
-    if (skips >= most) {
-      const std::optional<std::string> gradient = first_non_finite_gradient(update_->parameters(r));
-      throw Error(
-          ErrorCode::kCorruptData,
-          {.problem = fmt::format(
-               "{} steps in a row were skipped under a loss scale of 1 or less: the gradient of {} is not finite{}",
-               skips, gradient.value_or("no parameter any more"),
-               exchange_gradients(options_) || options_.replicas == 1 ? "" : fmt::format(" on replica {}", r)),
-           .where = fmt::format("global step {}", step + 1),
-           .remedy = fmt::format("{}; --loss_scale_most_skips=0 goes on for ever", kRemedy)});
-    }
-    if (exchange_gradients(options_)) return;  // all have seen the same
-  }
-}
-
 void SingleCostTrainer::Replicas::look_at_devices(int64_t step) {
   look_at_loss_scales(step);
   if (!nan_guard_.watching()) return;
