@@ -64,7 +64,7 @@ TEST(MixedLoss, IsPytorchsOfProbabilitiesWithItsGradient) {
     const std::vector<double>& n = line->second;
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
       const double tolerance = dtype == at::kDouble ? 1e-13 : 1e-6;
-      const at::Tensor logits = in.logits.to(dtype).requires_grad_(true);
+      const at::Tensor logits = in.logits.clone().to(dtype).requires_grad_(true);
       const at::Tensor loss =
           mixed_softmax_cross_entropy(logits, in.labels, in.others, in.shares, {.label_smoothing = n[0]});
       EXPECT_EQ(loss.scalar_type(), dtype);

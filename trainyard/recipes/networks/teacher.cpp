@@ -24,9 +24,7 @@ void check_teacher(const OpenedModel& opened, const std::string& path, const std
                      "take a teacher that was trained on the same classes");
 }
 
-}  // namespace
-
-train::Teacher open_teacher(const std::string& path, const std::string& model, const Student& student) {
+train::Teacher load_teacher(const std::string& path, const std::string& model, const Student& student) {
   TrainedModelOptions options{.path = path,
                               .model = model,
                               .dataset = student.dataset,
@@ -48,6 +46,17 @@ train::Teacher open_teacher(const std::string& path, const std::string& model, c
   core::log::info("teacher: {} from {}, {} parameters", trained.identity.model, trained.checkpoint.path,
                   teacher.graph.parameter_count());
   return teacher;
+}
+
+}  // namespace
+
+// What is wrong with the teacher must not be taken for something of the model that is trained.
+train::Teacher open_teacher(const std::string& path, const std::string& model, const Student& student) try {
+  return load_teacher(path, model, student);
+} catch (const core::Error& error) {
+  core::ErrorDetail detail = error.detail();
+  detail.problem = "the teacher of --distill_from cannot be used: " + detail.problem;
+  throw core::Error(error.code(), detail);
 }
 
 }  // namespace trainyard::recipes

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include <ATen/core/grad_mode.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
