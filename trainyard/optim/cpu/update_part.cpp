@@ -63,31 +63,32 @@ template <typename T, typename Formula>
 }
 
 // Adds up weight(i)^2 and measured(i)^2 for all elements. Sums stand in lanes, which stay in vector registers: the
-// order of the additions is part of the result.
-template <typename Weight, typename Measured>
+// order of the additions is part of the result. Short sums of T are added up in double, so that they lose no digits.
+template <typename T, typename Weight, typename Measured>
 [[gnu::always_inline]] inline Squares sum_squares(int64_t count, const Weight& weight, const Measured& measured) {
-  constexpr int64_t kLanes = 16;
-  double weights[kLanes] = {}, others[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    TRAINYARD_INDEPENDENT
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      const auto w = static_cast<double>(weight(i + lane));
-      const auto m = static_cast<double>(measured(i + lane));
+  constexpr int64_t kLanes = 16, kShort = 64 * kLanes;
+  Squares sums;
+  for (int64_t begin = 0; begin < count; begin += kShort) {
+    const int64_t end = count - begin < kShort ? count : begin + kShort;
+    T weights[kLanes] = {}, others[kLanes] = {};
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      TRAINYARD_INDEPENDENT
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        const T w = weight(i + lane), m = measured(i + lane);
+        weights[lane] += w * w;
+        others[lane] += m * m;
+      }
+    }
+    for (int64_t lane = 0; i < end; ++i, ++lane) {
+      const T w = weight(i), m = measured(i);
       weights[lane] += w * w;
       others[lane] += m * m;
     }
-  }
-  for (int64_t lane = 0; i < count; ++i, ++lane) {
-    const auto w = static_cast<double>(weight(i));
-    const auto m = static_cast<double>(measured(i));
-    weights[lane] += w * w;
-    others[lane] += m * m;
-  }
-  Squares sums;
-  for (int64_t lane = 0; lane < kLanes; ++lane) {
-    sums.weights += weights[lane];
-    sums.measured += others[lane];
+    for (int64_t lane = 0; lane < kLanes; ++lane) {
+      sums.weights += static_cast<double>(weights[lane]);
+      sums.measured += static_cast<double>(others[lane]);
+    }
   }
   return sums;
 }
@@ -95,7 +96,7 @@ template <typename Weight, typename Measured>
 template <typename T, typename Formula>
 [[gnu::always_inline]] inline Squares measure(const Part<T>& given, const Formula& formula) {
   const Part<T> part = given;
-  return sum_squares(
+  return sum_squares<T>(
       part.count, [&](int64_t i) { return part.values[i]; },
       [&](int64_t i) { return measure_element(part, formula, i); });
 }
@@ -104,11 +105,11 @@ template <typename T>
 [[gnu::always_inline]] inline Squares measure_gradients(const Part<T>& given, bool reads_values) {
   const Part<T> part = given;
   if (!reads_values) {
-    return sum_squares(
+    return sum_squares<T>(
         part.count, [](int64_t) { return T(0); },
         [&](int64_t i) { return part.gradients[i] * part.inverse_loss_scale; });
   }
-  return sum_squares(
+  return sum_squares<T>(
       part.count, [&](int64_t i) { return part.values[i]; },
       [&](int64_t i) { return whole_gradient(part.gradients[i], part.values[i], part); });
 }
