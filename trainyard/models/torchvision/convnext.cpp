@@ -54,8 +54,7 @@ nn::Graph build(const ConvnextConfig& config, const ModelOptions& options, const
       x = b.convolution(prefix + ".1", x, halve(config.channels[stage], 2));
     }
     for (int i = 0; i < config.blocks[stage]; ++i, ++before) {
-      x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x,
-                       drop * before / (blocks - 1));
+      x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x, drop * before / (blocks - 1));
     }
   }
   x = append_norm(b, "classifier.0", b.global_average_pool("avgpool", x));

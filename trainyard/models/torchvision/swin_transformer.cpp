@@ -61,8 +61,7 @@ nn::Graph build(const SwinConfig& config, const ModelOptions& options, const std
     for (int i = 0; i < config.blocks[stage]; ++i, ++before) {
       const nn::Attention op{
           .heads = config.heads[stage], .window = config.window, .shift = i % 2 == 0 ? 0 : config.window / 2};
-      x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x, op,
-                       drop * before / (blocks - 1));
+      x = append_block(b, fmt::format("features.{}.{}", 2 * stage + 1, i), x, op, drop * before / (blocks - 1));
     }
   }
   x = b.global_average_pool("avgpool", b.layer_norm("norm", x, {}));

@@ -163,7 +163,7 @@ class SingleCostTrainer : public Trainer {
   // train(), or in a callback between steps.
   void change_parameters(const std::function<void(nn::ParameterSet&)>& change);
   // Returns the average of the weights; null without options().average. Its weights() may be read between steps, on
-  // accelerators within use_devices().
+  // accelerators after wait().
   const optim::WeightAverage* average() const;
   // Calls the tower function once more, for inference on parameters(), and returns the step: it may run between steps,
   // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
