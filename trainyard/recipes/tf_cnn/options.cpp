@@ -79,6 +79,11 @@ void TfCnnOptions::validate() const {
   }
   check_training_alone(*this);
   check_last_size(*this);
+  if (!plot_schedule.empty() && (mode == RunMode::kEvaluation || mode == RunMode::kForwardOnly)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "only a training has a schedule to draw",
+                                                          .where = "plot_schedule",
+                                                          .actual = fmt::format("mode {}", run_mode_name(mode))});
+  }
   const bool pauses = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
                       !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
   if (pauses != (mode == RunMode::kTrainingAndEvaluation)) {

@@ -122,6 +122,25 @@ TEST(RunTfCnn, ReturnsTheStatisticsThatItsLinesShow) {
   EXPECT_FALSE(passed.last_average_loss || passed.top_1_accuracy);
 }
 
+// The rate is that of the run which the same options train, and nothing is trained.
+TEST(RunTfCnn, DrawsItsScheduleInsteadOfTraining) {
+  const core::TempDir directory;
+  TfCnnOptions options = two_steps(directory.file("run"));
+  options.learning_rate.schedule = "polynomial";
+  options.learning_rate.minimum = 0.002;
+  options.steps.num_batches = 5;
+  options.plot_schedule = directory.file("rate.svg");
+  std::ostringstream out;
+  const RunStatistics statistics = run_tf_cnn(options, out, core::StopSource().token());
+  EXPECT_EQ(statistics.num_steps, 0);
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("==========\nLearning rate: polynomial, 5 steps (0.00 epochs)\n"
+                                              "Warm-up: none\nBoundaries: none\n"
+                                              "Minimum 0.0036 at step 4 (epoch 0.00); maximum 0.01 at step 0"));
+  EXPECT_THAT(out.str(), ::testing::EndsWith("Picture: " + options.plot_schedule + "\n"));
+  EXPECT_EQ(core::local_file_system().read_file(options.plot_schedule).substr(0, 4), "<svg");
+  EXPECT_FALSE(core::local_file_system().exists(options.saving.train_dir));
+}
+
 TEST(Prepare, SeesNewFilesWhenItOpensTheDataAgain) {
   const core::TempDir directory;
   core::FileSystem& files = core::local_file_system();
@@ -157,6 +176,11 @@ TEST(TfCnnOptions, RefuseWhatWouldNotRun) {
   EXPECT_NE(problem([](TfCnnOptions& o) { o.mode = RunMode::kEvaluation; }), "");
   EXPECT_NE(problem([](TfCnnOptions& o) { o.mode = RunMode::kTrainingAndEvaluation; }), "");
   EXPECT_NE(problem([](TfCnnOptions& o) { o.steps.eval_every_n_steps = 5; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) {
+              o.mode = RunMode::kForwardOnly;
+              o.plot_schedule = "rate.svg";
+            }),
+            "");
 }
 
 TEST(ReadOptions, TouchesNothing) {
@@ -171,10 +195,17 @@ TEST(ReadOptions, TouchesNothing) {
 
 // Flags are read by the files that are named for it; what lies behind them takes options.
 TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
-  const std::set<std::string> readers = {"shared/device_flags",    "shared/flag_ranges", "shared/image_flags",
-                                         "shared/input_flags",     "shared/number_list", "shared/thread_flags",
-                                         "tf_cnn/flag_validation", "tf_cnn/flags",       "tf_cnn/read_options",
-                                         "tools/bench_data"};
+  const std::set<std::string> readers = {"shared/device_flags",
+                                         "shared/flag_ranges",
+                                         "shared/image_flags",
+                                         "shared/input_flags",
+                                         "shared/number_list",
+                                         "shared/thread_flags",
+                                         "tf_cnn/flag_validation",
+                                         "tf_cnn/flags",
+                                         "tf_cnn/read_options",
+                                         "tools/bench_data",
+                                         "tf_cnn/schedules/learning_rate_flags"};
   const std::filesystem::path room = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/recipes");
   int files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(room)) {

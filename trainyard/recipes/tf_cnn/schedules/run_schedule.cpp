@@ -1,6 +1,8 @@
 #include "trainyard/recipes/tf_cnn/schedules/run_schedule.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -121,6 +123,24 @@ RunSchedule one_cycle_schedule(double rate, const LearningRateOptions& options, 
   return schedule;
 }
 
+// Options that a program fills in by hand have not met the checks of the flags.
+void require_known_schedule(const LearningRateOptions& options) {
+  constexpr std::array kWithRate = {"constant", "staircase",       "exponential", "polynomial",
+                                    "cosine",   "cosine_restarts", "one_cycle"};
+  const bool known = std::find(kWithRate.begin(), kWithRate.end(), options.schedule) != kWithRate.end();
+  const auto refuse_if = [&](bool condition, const char* expected) {
+    if (!condition) return;
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "the learning rate's schedule is incomplete", .expected = expected, .actual = options.schedule});
+  };
+  refuse_if(!known && options.schedule != "auto" && options.schedule != "piecewise",
+            "auto, constant, piecewise, staircase, exponential, polynomial, cosine, cosine_restarts or one_cycle");
+  refuse_if(known && !options.init_learning_rate, "init_learning_rate with it");
+  refuse_if(options.schedule == "piecewise" && !options.piecewise, "rates and epochs with it");
+  refuse_if(options.schedule == "staircase" && !(options.num_epochs_per_decay > 0), "num_epochs_per_decay with it");
+}
+
 // For schedules that are as long as what a warm-up leaves of the training.
 void require_steps_behind(int64_t begin, const LearningRateOptions& options, const ScheduleFacts& facts) {
   if (begin < facts.steps) return;
@@ -135,6 +155,7 @@ void require_steps_behind(int64_t begin, const LearningRateOptions& options, con
 }  // namespace
 
 RunSchedule make_run_schedule(const LearningRateOptions& options, const ScheduleFacts& facts) {
+  require_known_schedule(options);
   if (!options.piecewise && !options.init_learning_rate) return model_schedule(options, facts);
   const double rate = scaled_by_batch(options.init_learning_rate.value_or(0), options, facts);
   if (options.schedule == "one_cycle") return one_cycle_schedule(rate, options, facts);

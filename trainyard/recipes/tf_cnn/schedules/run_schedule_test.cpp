@@ -209,6 +209,17 @@ TEST(RunSchedule, FlagsThatContradictEachOtherAreRefusedByName) {
   EXPECT_EQ(problem("--learning_rate_scaling=linear --piecewise_learning_rate_schedule=1;3;.1"), "");
 }
 
+TEST(RunSchedule, OptionsFilledByHandMustBeComplete) {
+  const auto refused = [](const LearningRateOptions& options) {
+    return core::code_of([&] { make_run_schedule(options, small()); }) == core::ErrorCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused({.init_learning_rate = 1, .schedule = "linear"}));
+  EXPECT_TRUE(refused({.schedule = "cosine"}));
+  EXPECT_TRUE(refused({.schedule = "piecewise"}));
+  EXPECT_TRUE(refused({.init_learning_rate = 1, .schedule = "staircase"}));
+  EXPECT_FALSE(refused({.init_learning_rate = 1, .schedule = "cosine"}));
+}
+
 TEST(RunSchedule, AWarmupAsLongAsTheTrainingIsRefused) {
   for (const char* schedule : {"cosine", "polynomial"}) {
     const LearningRateOptions options = options_of({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=10",
