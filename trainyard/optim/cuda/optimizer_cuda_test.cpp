@@ -83,5 +83,28 @@ TEST(CudaLossScaler, SeesInfiniteGradientsWhereverTheyAre) {
   }
 }
 
+TEST(CudaLossScaler, MovesAsOnTheCpuByEachRule) {
+  TRAINYARD_NEEDS_GPU();
+  nn::ParameterSet here = make_set(at::kCPU, at::kFloat), there = make_set(kGpu, at::kFloat);
+  for (const LossScaleRule rule : {LossScaleRule::kTensorFlow, LossScaleRule::kTorch, LossScaleRule::kPaddle}) {
+    const LossScalerOptions options{.scale = 8, .automatic = true, .rule = rule, .raise_after = 2};
+    LossScaler cpu(options), gpu(options, kGpu);
+    StepState cpu_state, gpu_state(kGpu);
+    for (const bool bad : {false, false, false, true, true, false, true, true, true, true, false, false}) {
+      for (nn::ParameterSet* set : {&here, &there}) {
+        set->gradients().fill_(1);
+        if (bad) set->gradients()[3] = std::numeric_limits<float>::infinity();
+      }
+      cpu.end_step(here.gradients(), cpu_state);
+      gpu.end_step(there.gradients(), gpu_state);
+      EXPECT_EQ(gpu_state.read().found_inf, bad);
+      EXPECT_EQ(gpu_state.read().inverse_loss_scale, cpu_state.read().inverse_loss_scale);
+      EXPECT_EQ(gpu.scale().item<double>(), cpu.scale().item<double>());
+      EXPECT_EQ(gpu.clean_steps().item<double>(), cpu.clean_steps().item<double>());
+      EXPECT_EQ(gpu.skips_at_floor().item<double>(), cpu.skips_at_floor().item<double>());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::optim

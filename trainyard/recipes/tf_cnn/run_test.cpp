@@ -141,6 +141,29 @@ TEST(RunTfCnn, DrawsItsScheduleInsteadOfTraining) {
   EXPECT_FALSE(core::local_file_system().exists(options.saving.train_dir));
 }
 
+// What these ask for beside other flags reaches the trainer.
+TEST(RunTfCnn, SchedulesMomentumAndKeepsVariablesIn16Bits) {
+  TfCnnOptions cycle = two_steps("");
+  cycle.steps.num_batches = 6;
+  cycle.learning_rate.schedule = "one_cycle";
+  cycle.learning_rate.init_learning_rate = 0.05;
+  TfCnnOptions with_momentum = cycle;
+  with_momentum.learning_rate.cycle_momentum = true;
+  with_momentum.learning_rate.one_cycle.least_momentum = 0.1;
+  EXPECT_NE(printed(with_momentum), printed(cycle));
+  with_momentum.update.optimizer = "sgd";
+  EXPECT_THAT(core::message_of([&] { printed(with_momentum); }), ::testing::HasSubstr("momentum, or beta1"));
+
+  TfCnnOptions bfloat16 = two_steps("");
+  bfloat16.steps.num_batches = 6;
+  bfloat16.device.use_bf16 = true;
+  TfCnnOptions variables = bfloat16;
+  variables.device.fp16_vars = true;
+  const core::TempDir directory;
+  variables.saving.train_dir = directory.file("run");
+  EXPECT_NE(printed(variables), printed(bfloat16));
+}
+
 TEST(Prepare, SeesNewFilesWhenItOpensTheDataAgain) {
   const core::TempDir directory;
   core::FileSystem& files = core::local_file_system();

@@ -15,6 +15,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/threads/thread_communicator.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -180,6 +181,18 @@ TEST(LossScales, ManySkipsUnderAScaleOfOneEndTheRunAndNameTheParameter) {
   }
 }
 
+// On an accelerator, which is not waited for, whoever looks at every hundredth step sees it.
+TEST(LossScales, ManySkipsOnAnAcceleratorEndTheRunWhereItIsLookedAt) {
+  SingleCostOptions options = options_of({.scale = {.scale = 1, .automatic = true, .most_skips_at_floor = 20}});
+  options.accelerators = {std::make_shared<FakeAccelerator>()};
+  options.hooks.reduce_pre = [](int, nn::ParameterSet& set) { set.gradient(*set.find("fc.weight"))[3][1] = kInfinity; };
+  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 300}); });
+  EXPECT_TRUE(core::says(error, "101 steps in a row were skipped under a loss scale of 1 or less")) << error.what();
+  EXPECT_TRUE(core::says(error, "the gradient of fc.weight (inf) is not finite")) << error.what();
+  EXPECT_TRUE(core::says(error, "global step 101")) << error.what();
+}
+
 TEST(LossScales, FewSkipsDoNotEndTheRun) {
   const auto run = [](int64_t most, std::function<bool(int64_t)> bad) {
     SingleCostOptions options = options_of({.scale = {.scale = 1, .automatic = true, .most_skips_at_floor = most}});
@@ -314,6 +327,19 @@ TEST(VariablesOf16Bits, LoseSmallUpdates) {
   const at::Tensor start = rounded.parameters().value(*rounded.parameters().find("fc.weight")).clone();
   rounded.train({.steps_per_epoch = 3});
   EXPECT_TRUE(rounded.parameters().value(*rounded.parameters().find("fc.weight")).equal(start));
+}
+
+TEST(VariablesOf16Bits, AreTheSameOnAnAccelerator) {
+  const auto trained = [](bool accelerator, bool capture) {
+    SingleCostOptions options = options_with_variables(at::kHalf, 0.05);
+    if (accelerator) options.accelerators = {std::make_shared<FakeAccelerator>()};
+    options.capture_steps = capture;
+    SingleCostTrainer trainer(options, tiny_source(240, 8));
+    trainer.train({.steps_per_epoch = 4});
+    return trainer.parameters().values().clone();
+  };
+  EXPECT_TRUE(trained(true, false).equal(trained(false, false)));
+  EXPECT_TRUE(trained(true, true).equal(trained(false, false)));
 }
 
 TEST(VariablesOf16Bits, GoOnAfterAResume) {
