@@ -6,7 +6,7 @@
 namespace trainyard::optim {
 namespace {
 
-constexpr const char* kMeans = "m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g^2;  ";
+constexpr const char* kMeans = "m = b1 * m + (1 - b1) * g;  v = b2 * v + (1 - b2) * g^2";
 constexpr const char* kEpsilonHat = "w -= lr * sqrt(1 - b2^t) / (1 - b1^t) * m / (sqrt(v) + epsilon)";
 constexpr const char* kCorrectedRoot = "w -= lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + epsilon)";
 

@@ -16,7 +16,7 @@ namespace any_formula_internal {
 // The first type only makes the list's commas come out even.
 template <typename None, typename... Formulas>
 struct OneOf {
-  using type = std::variant<Formulas...>;
+  using Type = std::variant<Formulas...>;
 };
 #define TRAINYARD_NEXT(Formula) , Formula
 using Listed = OneOf<void TRAINYARD_FORMULAS(TRAINYARD_NEXT)>;
@@ -24,7 +24,7 @@ using Listed = OneOf<void TRAINYARD_FORMULAS(TRAINYARD_NEXT)>;
 
 }  // namespace any_formula_internal
 
-using AnyFormula = any_formula_internal::Listed::type;
+using AnyFormula = any_formula_internal::Listed::Type;
 
 inline size_t slots_of(const AnyFormula& formula) {
   return std::visit([](const auto& known) { return std::remove_cvref_t<decltype(known)>::kSlots; }, formula);

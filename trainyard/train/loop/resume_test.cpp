@@ -3,7 +3,10 @@
 // stops it.
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
@@ -51,7 +54,7 @@ class Resume : public ::testing::Test {
                                                                   .seed = 5});
   }
 
-  static SingleCostOptions options(int replicas) {
+  static SingleCostOptions options(int replicas, const std::string& optimizer = "nesterov") {
     nn::GraphBuilder b({.image = {3, 32, 32}, .name = "small"});
     auto x = b.convolution("conv", b.input(), {.out_channels = 6, .kernel = 3, .padding = nn::Padding::all(1)});
     x = b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x)));
@@ -61,7 +64,10 @@ class Resume : public ::testing::Test {
             .intra_op_threads = replicas,
             .seed = 7,
             .variable_update = "replicated",
-            .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("nesterov")(set, {}); },
+            .make_optimizer =
+                [optimizer](nn::ParameterSet& set) {
+                  return optim::optimizers().get(optimizer)(set, {.weight_decay = 1e-3});
+                },
             .learning_rate = optim::constant(0.05)};
   }
 };
@@ -86,17 +92,20 @@ void expect_same_state(const Trainer& expected, const Trainer& actual) {
 }
 
 TEST_F(Resume, FiveStepsAndACheckpointAndFiveAreTenBitForBit) {
-  for (const int replicas : {1, 2}) {
-    SingleCostTrainer straight(options(replicas), input(1, replicas));
+  const std::vector<std::pair<int, std::string>> runs = {{1, "nesterov"}, {2, "nesterov"}, {1, "rmsprop"}, {2, "adam"},
+                                                         {1, "nadam"},    {1, "lars"},     {2, "lamb"}};
+  for (const auto& [replicas, optimizer] : runs) {
+    SCOPED_TRACE(optimizer);
+    SingleCostTrainer straight(options(replicas, optimizer), input(1, replicas));
     straight.train({.steps_per_epoch = 10});
 
-    const std::string run = directory_.file("run" + std::to_string(replicas));
+    const std::string run = directory_.file(optimizer + std::to_string(replicas));
     {
-      SingleCostTrainer first(options(replicas), input(2, replicas));
+      SingleCostTrainer first(options(replicas, optimizer), input(2, replicas));
       first.add(std::make_shared<CheckpointCallback>(CheckpointStore(run), CheckpointCallbackOptions{identity_}));
       first.train({.steps_per_epoch = 5});
     }
-    SingleCostTrainer second(options(replicas), input(3, replicas));
+    SingleCostTrainer second(options(replicas, optimizer), input(3, replicas));
     load_checkpoint(find_checkpoint(run), &identity_, second);
     EXPECT_EQ(second.global_step(), 5);
     second.train({.steps_per_epoch = 10, .starting_step = second.step_in_epoch()});
