@@ -18,10 +18,11 @@
 namespace trainyard::optim::cpu::TRAINYARD_ISA {
 namespace {
 
-template <typename T>
+template <bool kL1, typename T>
 [[gnu::always_inline]] inline T whole_gradient(T gradient, T weight, const Part<T>& part) {
-  const T sign = weight > 0 ? part.l1_rate : weight < 0 ? -part.l1_rate : T(0);
-  return gradient * part.inverse_loss_scale + part.l2_rate * weight + sign;
+  T whole = gradient * part.inverse_loss_scale + part.l2_rate * weight;
+  if constexpr (kL1) whole += weight > 0 ? part.l1_rate : weight < 0 ? -part.l1_rate : T(0);
+  return whole;
 }
 
 // Not a number stays one.
@@ -31,13 +32,13 @@ template <typename T>
   return raised > clip ? clip : raised;
 }
 
-template <typename T, typename Formula>
+template <bool kL1, typename T, typename Formula>
 [[gnu::always_inline]] inline void update(const Part<T>& given, const Formula& formula) {
   const Part<T> part = given;
   TRAINYARD_INDEPENDENT
   for (int64_t i = 0; i < part.count; ++i) {
     const T weight = part.values[i];
-    const T gradient = clipped(whole_gradient(part.gradients[i], weight, part), part.clip);
+    const T gradient = clipped(whole_gradient<kL1>(part.gradients[i], weight, part), part.clip);
     T slots[Formula::kSlots + 1];
     for (size_t s = 0; s < Formula::kSlots; ++s) slots[s] = part.slots[s][i];
     if constexpr (kScaledByNorms<Formula>) {
@@ -51,10 +52,10 @@ template <typename T, typename Formula>
 }
 
 // One element; returns what the norm is taken of.
-template <typename T, typename Formula>
+template <bool kL1, typename T, typename Formula>
 [[gnu::always_inline]] inline T measure_element(const Part<T>& part, const Formula& formula, int64_t i) {
   const T weight = part.values[i];
-  const T gradient = clipped(whole_gradient(part.gradients[i], weight, part), part.clip);
+  const T gradient = clipped(whole_gradient<kL1>(part.gradients[i], weight, part), part.clip);
   T slots[Formula::kSlots + 1];
   for (size_t s = 0; s < Formula::kMeasuredSlots; ++s) slots[s] = part.slots[s][i];
   const T measured = formula.measure(gradient, weight, part.decay, slots);
@@ -93,15 +94,15 @@ template <typename T, typename Weight, typename Measured>
   return sums;
 }
 
-template <typename T, typename Formula>
+template <bool kL1, typename T, typename Formula>
 [[gnu::always_inline]] inline Squares measure(const Part<T>& given, const Formula& formula) {
   const Part<T> part = given;
   return sum_squares<T>(
       part.count, [&](int64_t i) { return part.values[i]; },
-      [&](int64_t i) { return measure_element(part, formula, i); });
+      [&](int64_t i) { return measure_element<kL1>(part, formula, i); });
 }
 
-template <typename T>
+template <bool kL1, typename T>
 [[gnu::always_inline]] inline Squares measure_gradients(const Part<T>& given, bool reads_values) {
   const Part<T> part = given;
   if (!reads_values) {
@@ -111,40 +112,41 @@ template <typename T>
   }
   return sum_squares<T>(
       part.count, [&](int64_t i) { return part.values[i]; },
-      [&](int64_t i) { return whole_gradient(part.gradients[i], part.values[i], part); });
+      [&](int64_t i) { return whole_gradient<kL1>(part.gradients[i], part.values[i], part); });
 }
 
-template <typename T>
+template <bool kL1, typename T>
 [[gnu::always_inline]] inline void complete(const Part<T>& given) {
   const Part<T> part = given;
   TRAINYARD_INDEPENDENT
   for (int64_t i = 0; i < part.count; ++i) {
-    part.gradients[i] = whole_gradient(part.gradients[i], part.values[i], part);
+    part.gradients[i] = whole_gradient<kL1>(part.gradients[i], part.values[i], part);
   }
 }
 
 }  // namespace
 
-#define TRAINYARD_DEFINE_UPDATE(Formula)                               \
-  void update_part(const Part<float>& part, const Formula& formula);   \
-  void update_part(const Part<double>& part, const Formula& formula);  \
-  void update_part(const Part<float>& part, const Formula& formula) {  \
-    update(part, formula);                                             \
-  }                                                                    \
-  void update_part(const Part<double>& part, const Formula& formula) { \
-    update(part, formula);                                             \
+// Few parameters have an L1 term: the others do not pay for it.
+#define TRAINYARD_DEFINE_UPDATE(Formula)                                            \
+  void update_part(const Part<float>& part, const Formula& formula);                \
+  void update_part(const Part<double>& part, const Formula& formula);               \
+  void update_part(const Part<float>& part, const Formula& formula) {               \
+    part.l1_rate != 0 ? update<true>(part, formula) : update<false>(part, formula); \
+  }                                                                                 \
+  void update_part(const Part<double>& part, const Formula& formula) {              \
+    part.l1_rate != 0 ? update<true>(part, formula) : update<false>(part, formula); \
   }
 TRAINYARD_FORMULAS(TRAINYARD_DEFINE_UPDATE)
 #undef TRAINYARD_DEFINE_UPDATE
 
-#define TRAINYARD_DEFINE_MEASURE(Formula)                                  \
-  Squares measure_part(const Part<float>& part, const Formula& formula);   \
-  Squares measure_part(const Part<double>& part, const Formula& formula);  \
-  Squares measure_part(const Part<float>& part, const Formula& formula) {  \
-    return measure(part, formula);                                         \
-  }                                                                        \
-  Squares measure_part(const Part<double>& part, const Formula& formula) { \
-    return measure(part, formula);                                         \
+#define TRAINYARD_DEFINE_MEASURE(Formula)                                                    \
+  Squares measure_part(const Part<float>& part, const Formula& formula);                     \
+  Squares measure_part(const Part<double>& part, const Formula& formula);                    \
+  Squares measure_part(const Part<float>& part, const Formula& formula) {                    \
+    return part.l1_rate != 0 ? measure<true>(part, formula) : measure<false>(part, formula); \
+  }                                                                                          \
+  Squares measure_part(const Part<double>& part, const Formula& formula) {                   \
+    return part.l1_rate != 0 ? measure<true>(part, formula) : measure<false>(part, formula); \
   }
 TRAINYARD_NORM_FORMULAS(TRAINYARD_DEFINE_MEASURE)
 #undef TRAINYARD_DEFINE_MEASURE
@@ -152,19 +154,19 @@ TRAINYARD_NORM_FORMULAS(TRAINYARD_DEFINE_MEASURE)
 Squares measure_gradient_part(const Part<float>& part, bool reads_values);
 Squares measure_gradient_part(const Part<double>& part, bool reads_values);
 Squares measure_gradient_part(const Part<float>& part, bool reads_values) {
-  return measure_gradients(part, reads_values);
+  return part.l1_rate != 0 ? measure_gradients<true>(part, reads_values) : measure_gradients<false>(part, reads_values);
 }
 Squares measure_gradient_part(const Part<double>& part, bool reads_values) {
-  return measure_gradients(part, reads_values);
+  return part.l1_rate != 0 ? measure_gradients<true>(part, reads_values) : measure_gradients<false>(part, reads_values);
 }
 
 void complete_part(const Part<float>& part);
 void complete_part(const Part<double>& part);
 void complete_part(const Part<float>& part) {
-  complete(part);
+  part.l1_rate != 0 ? complete<true>(part) : complete<false>(part);
 }
 void complete_part(const Part<double>& part) {
-  complete(part);
+  part.l1_rate != 0 ? complete<true>(part) : complete<false>(part);
 }
 
 }  // namespace trainyard::optim::cpu::TRAINYARD_ISA
