@@ -1,6 +1,6 @@
 // Each transition of each rule by which an automatic loss scale moves, on the plain state machine: TensorFlow's as
-// tf_cnn_benchmarks has it, PyTorch's against torch.amp.GradScaler itself (tools/golden/loss_scale.py), Paddle's by its
-// definition.
+// tf_cnn_benchmarks has it, PyTorch's against torch.amp.GradScaler itself (tools/golden/loss_scale.py), Paddle's
+// against its operator (tools/golden/paddle_training.py).
 #include "trainyard/optim/scaling/loss_scale_rule.h"
 
 #include <cfloat>
@@ -76,6 +76,38 @@ TEST(LossScaleRule, PyTorchsIsThatOfItsGradScaler) {
     ++lines;
   }
   EXPECT_EQ(lines, 420);
+}
+
+TEST(LossScaleRule, PaddlesIsThatOfItsOperator) {
+  std::map<std::string, LossScalerOptions> runs;
+  runs["falls"] = {.scale = 3, .rule = LossScaleRule::kPaddle};
+  runs["below_one"] = {.scale = 0.25, .rule = LossScaleRule::kPaddle};
+  runs["random"] = {.rule = LossScaleRule::kPaddle, .raise_after = 4};
+  runs["factors"] = {.scale = 1000,
+                     .rule = LossScaleRule::kPaddle,
+                     .raise_after = 3,
+                     .lower_after = 3,
+                     .raise_factor = 1.7,
+                     .lower_factor = 0.55};
+  runs["huge"] = {.scale = 0x1p125, .rule = LossScaleRule::kPaddle, .raise_after = 1};
+  std::map<std::string, LossScale> states;
+  for (const auto& [name, options] : runs) states[name].scale = options.first_scale();
+  std::istringstream text(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/optim/testdata/paddle_loss_scale.txt")));
+  int lines = 0;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("#")) continue;
+    std::istringstream words(line);
+    std::string name;
+    bool infinite = false;
+    double scale = 0, good = 0, bad = 0;
+    words >> name >> infinite >> scale >> good >> bad;
+    ASSERT_TRUE(runs.contains(name)) << line;
+    states[name] = after(states[name], runs[name].steps(), infinite);
+    expect_state(states[name], scale, good, bad);
+    ++lines;
+  }
+  EXPECT_EQ(lines, 558);
 }
 
 TEST(LossScaleRule, PaddlesBadStepsMustBeConsecutive) {

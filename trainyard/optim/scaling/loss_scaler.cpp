@@ -24,16 +24,13 @@ struct RuleNumbers {
   LossScaleSteps steps;
 };
 
-// Paddle keeps its factors as 32-bit floats.
-constexpr double kPaddleLowerFactor = static_cast<double>(0.8F);
-
 constexpr std::array kRules = {
     RuleNumbers{"tensorflow", LossScaleRule::kTensorFlow, 128, {.raise_after = 1000}},
     RuleNumbers{"torch", LossScaleRule::kTorch, 65536, {.raise_after = 2000}},
     RuleNumbers{"paddle",
                 LossScaleRule::kPaddle,
                 32768,
-                {.lower_factor = kPaddleLowerFactor, .raise_after = 1000, .lower_after = 2, .floor = kLossScaleFloor}}};
+                {.lower_factor = 0.8, .raise_after = 1000, .lower_after = 2, .floor = kLossScaleFloor}}};
 
 const RuleNumbers& numbers_of(LossScaleRule rule) {
   return *std::find_if(kRules.begin(), kRules.end(), [rule](const RuleNumbers& n) { return n.rule == rule; });
@@ -64,11 +61,12 @@ LossScaleSteps LossScalerOptions::steps() const {
   // TensorFlow raises the scale in the step that finds the counter full.
   if (rule == LossScaleRule::kTensorFlow) ++steps.raise_after;
   if (lower_after) steps.lower_after = *lower_after;
-  if (raise_factor) steps.raise_factor = *raise_factor;
-  if (lower_factor) {
-    steps.lower_factor =
-        rule == LossScaleRule::kPaddle ? static_cast<double>(static_cast<float>(*lower_factor)) : *lower_factor;
-  }
+  // Paddle keeps its factors as 32-bit floats.
+  const auto kept = [this](double factor) {
+    return rule == LossScaleRule::kPaddle ? static_cast<double>(static_cast<float>(factor)) : factor;
+  };
+  steps.raise_factor = kept(raise_factor.value_or(steps.raise_factor));
+  steps.lower_factor = kept(lower_factor.value_or(steps.lower_factor));
   return steps;
 }
 

@@ -1,4 +1,5 @@
-// Falling learning rates against PyTorch's and Keras' own (tools/golden/schedules.py), and closed forms.
+// Falling learning rates against PyTorch's, Keras' and Paddle's own (tools/golden/schedules.py,
+// paddle_training.py), and closed forms.
 #include "trainyard/optim/schedules/decay.h"
 
 #include <cmath>
@@ -41,6 +42,10 @@ TEST(Decay, PolynomialIsThatOfTheOthers) {
   expect_golden("keras_polynomial", polynomial({.rate = 0.4, .steps = 15, .end = 0.01, .power = 2.5}));
   expect_golden("keras_polynomial_cycle",
                 polynomial({.rate = 0.4, .steps = 15, .end = 0.01, .power = 0.5, .cycle = true}));
+}
+
+TEST(Decay, PolynomialIsPaddlesFromItsFirstCycleOn) {
+  expect_golden("paddle_polynomial", polynomial({.rate = 0.4, .steps = 15, .end = 0.01, .power = 1.5, .cycle = true}));
 }
 
 TEST(Decay, CosineMeetsItsEndsAndMiddle) {

@@ -82,6 +82,11 @@ TEST(LearningRate, PaddlesWarmupBeginsWhereItIsTold) {
   constexpr int64_t kEpoch = 10, kWarmup = 5 * kEpoch, kAll = 90 * kEpoch;
   const LearningRate rate = with_warmup(cosine(0.256, kAll, kWarmup), 0.256, kWarmup, 0.016);
   expect_rates(rate, {{0, 0.016}, {25, 0.136}, {49, 0.016 + 0.24 * 49 / 50}, {50, 0.256}, {475, 0.128}, {900, 0.0}});
+  expect_golden("paddle_warmup_cosine", with_warmup(cosine(0.256, 77, 35), 0.256, 35, 0.016));
+  // Any schedule begins behind the warm-up.
+  expect_golden("paddle_warmup_step", with_warmup(delayed(exponential_staircase(0.256, 9, 0.3, 0), 6), 0.256, 6));
+  // A boundary of Paddle's is the first step of the next piece.
+  expect_golden("paddle_piecewise", piecewise({12, 25, 38}, {0.1, 0.01, 0.001, 0.0001}));
 }
 
 TEST(LearningRate, AWarmupMayMultiply) {

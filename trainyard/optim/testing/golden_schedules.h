@@ -1,4 +1,4 @@
-// Learning rates of PyTorch's and Keras' schedules (tools/golden/schedules.py).
+// Learning rates of PyTorch's, Keras' and Paddle's schedules (tools/golden/schedules.py, paddle_training.py).
 #pragma once
 
 #include <cmath>
@@ -18,8 +18,10 @@ namespace trainyard::optim {
 
 // Compares the schedule with all steps of the golden one: relative to `scale`, to 1e-12.
 inline void expect_golden(const std::string& name, const Schedule& schedule, double scale = 0.4) {
+  const bool paddle = name.starts_with("paddle_");
   std::istringstream text(core::local_file_system().read_file(
-      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/optim/testdata/schedules.txt")));
+      core::join_path(TRAINYARD_SOURCE_DIR, paddle ? "trainyard/optim/testdata/paddle_schedules.txt"
+                                                   : "trainyard/optim/testdata/schedules.txt")));
   int steps = 0;
   for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
