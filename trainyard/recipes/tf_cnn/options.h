@@ -71,7 +71,7 @@ struct AverageOptions {
 };
 
 // A teacher, whose outputs are learned beside the labels (train/tower/distillation.h).
-struct DistillationOptions {
+struct TeacherOptions {
   std::string from;   // a file of weights, a checkpoint or a train directory; empty: no teacher
   std::string model;  // empty: what `from` says
   train::DistillationOptions loss;
@@ -130,7 +130,7 @@ struct TfCnnOptions {
   std::string plot_schedule;  // a file: the learning rate is drawn there, and nothing is trained; empty: training
   UpdateOptions update;
   AverageOptions average;
-  DistillationOptions distillation;
+  TeacherOptions distillation;
   SavingOptions saving;
   DisplayOptions display;
 

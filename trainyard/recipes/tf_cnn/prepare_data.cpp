@@ -149,7 +149,7 @@ void open_data(PreparedRun& run) {
   run.teacher.reset();
   if (trains(run)) {
     run.other_sizes = graphs_of_other_sizes(run.graph, run.input.epoch_sizes, graph_of);
-    if (const DistillationOptions& asked = run.options.distillation; !asked.from.empty()) {
+    if (const TeacherOptions& asked = run.options.distillation; !asked.from.empty()) {
       run.teacher = open_teacher(asked.from, asked.model,
                                  {.dataset = run.input.dataset,
                                   .num_classes = run.num_classes,

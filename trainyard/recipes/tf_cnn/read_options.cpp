@@ -67,8 +67,8 @@ AverageOptions read_average(const core::FlagValues& values) {
   return options;
 }
 
-DistillationOptions read_distillation(const core::FlagValues& values) {
-  DistillationOptions options;
+TeacherOptions read_distillation(const core::FlagValues& values) {
+  TeacherOptions options;
   options.from = values.text("distill_from");
   options.model = values.text("distill_model");
   options.loss = {.weight = values.real("distill_weight"), .temperature = values.real("distill_temperature")};

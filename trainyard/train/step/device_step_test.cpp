@@ -110,6 +110,24 @@ TEST(DeviceStep, LabelsAreCheckedWhileTheyAreOnTheHost) {
 }
 
 // The trainer on the fake, recorded or not, trains as without: the same bits. Four steps, as the fake replays one.
+// What mixup and CutMix add to a batch.
+data::Batch mixed_batch_of(double value, int64_t other_label, float share) {
+  data::Batch batch = batch_of(value);
+  batch.tensors.set("labels_mixed", at::full({2}, other_label, at::kLong));
+  batch.tensors.set("label_shares", at::full({2}, share, at::kFloat));
+  return batch;
+}
+
+TEST(DeviceStep, MixedLabelsTravelAndAreChecked) {
+  Rig rig({.capture = true, .classes = 10});
+  for (int step = 0; step < StepCapture::kWarmupSteps; ++step) rig.run(mixed_batch_of(step, 3, 0.5F));
+  EXPECT_EQ(rig.run(mixed_batch_of(10, 4, 0.75F)), DeviceStep::Done::kRecorded);
+  EXPECT_EQ(rig.run(mixed_batch_of(11, 5, 0.875F)), DeviceStep::Done::kReplayed);
+  EXPECT_EQ(rig.seen.tensors["labels_mixed"][1].item<int64_t>(), 5);
+  EXPECT_EQ(rig.seen.tensors["label_shares"][1].item<float>(), 0.875F);
+  EXPECT_THROW(rig.run(mixed_batch_of(12, 10, 0.5F)), core::Error);
+}
+
 TEST(DeviceStep, TheTrainerTrainsTheSame) {
   const auto trained = [](const std::shared_ptr<FakeAccelerator>& accelerator, bool capture) {
     SingleCostOptions options = tiny_options();
