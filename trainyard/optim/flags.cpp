@@ -57,7 +57,7 @@ void declare_optimizer_flags(core::FlagTable& table) {
   table.boolean("lamb_bias_correction", true, "correct the bias of lamb's means").group(kGroup);
   table
       .boolean("adapt_undecayed", false,
-               "lars and lamb scale the rate of biases and batch normalization by their norms, too")
+               "lars and lamb give parameters that do not decay (batch normalization's) a rate by norms, too")
       .group(kGroup);
   table
       .boolean(

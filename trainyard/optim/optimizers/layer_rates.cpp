@@ -1,10 +1,10 @@
 // Optimizers for large batches, which give each parameter a rate by the norms of its weights and of its update.
 //
 // In both, g is clipped by value, and holds terms of regularization beside weight decay, before a norm is taken. The
-// ratio is 1 where one of the norms is 0, and for parameters that do not decay (biases and batch normalization), as in
-// the authors' programs; OptimizerOptions::adapt_undecayed gives those a ratio, too. lars adds the weight decay behind
-// its norms; that of lamb is a part of the direction whose norm counts, and no part of the loss. Elements that a mask
-// holds at zero count in the norm of the update.
+// ratio is 1 where one of the norms is 0, and for parameters that do not decay, as the authors' programs
+// exclude biases and batch normalization; OptimizerOptions::adapt_undecayed gives those a ratio, too. lars adds the
+// weight decay behind its norms; that of lamb is a part of the direction whose norm counts, and no part of the loss.
+// Elements that a mask holds at zero count in the norm of the update.
 #include "trainyard/optim/optimizers/formula_optimizer.h"
 
 namespace trainyard::optim {
