@@ -51,13 +51,12 @@ void move_towards(T* average, const T* values, int64_t count, T weight) {
 
 // Moves `average` towards `values`, which has its form.
 void move_towards(const at::Tensor& average, const at::Tensor& values, double weight) {
+  const bool flat = average.is_cpu() && average.is_contiguous() && values.is_contiguous();
   if (weight == 1 || !average.is_floating_point()) {
     average.copy_(values);
-  } else if (!average.is_cpu() || !average.is_contiguous() || !values.is_contiguous()) {
-    average.lerp_(values, weight);
-  } else if (average.scalar_type() == at::kDouble) {
+  } else if (flat && average.scalar_type() == at::kDouble) {
     move_towards(average.mutable_data_ptr<double>(), values.const_data_ptr<double>(), average.numel(), weight);
-  } else if (average.scalar_type() == at::kFloat) {
+  } else if (flat && average.scalar_type() == at::kFloat) {
     move_towards(average.mutable_data_ptr<float>(), values.const_data_ptr<float>(), average.numel(),
                  static_cast<float>(weight));
   } else {
