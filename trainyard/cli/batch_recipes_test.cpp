@@ -73,6 +73,16 @@ TEST_F(BatchRecipes, GoOnWithTheBitsOfAWholeRun) {
             plain);
 }
 
+// Also of a run that ends before its images have that size.
+TEST_F(BatchRecipes, BatchNormsAreRecalibratedOnImagesOfTheModelsSize) {
+  const Arguments flags = {"--progressive_sizes=0:24,9:32", "--recalibrate_batch_norm=2"};
+  const CommandResult trained = train("run", with_flags(flags, {"--num_batches=3"}));
+  ASSERT_EQ(trained.code, kSuccess) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("recalibrating the batch norms over 2 batches"));
+  expect_resumed_alike("averaged",
+                       with_flags(flags, {"--swa_start_epoch=0", "--average_every=3", "--mixup_alpha=0.2"}));
+}
+
 TEST_F(BatchRecipes, EvaluationsTakeTheImagesAsTheyAre) {
   const Arguments flags = {"--num_batches=4", "--mixup_alpha=0.4", "--repeated_augmentation=2",
                            "--progressive_sizes=0:24,9:32", "--eval_during_training_every_n_steps=4"};

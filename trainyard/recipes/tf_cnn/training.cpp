@@ -143,7 +143,12 @@ void TrainingRun::add_recalibration() {
                 .seed = options.seed,
                 .stops = [stop = stop_] { return stop.stop_requested(); }},
       .batches = batches,
-      .make_source = [this] { return make_source(run_, data::Subset::kTrain); },
+      .make_source =
+          [this] {
+            PreparedRun whole = run_;
+            whole.input.epoch_sizes.clear();  // the statistics are for images of the model's size
+            return make_source(whole, data::Subset::kTrain);
+          },
       .parameters = [this]() -> nn::ParameterSet& {
         trainer_.wait();
         return trainer_.average() != nullptr ? trainer_.average()->weights() : trainer_.parameters();
