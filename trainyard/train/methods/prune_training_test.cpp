@@ -1,5 +1,5 @@
 // Training with masks of 2:4 sparsity, in each mode of exchange, and after a resume.
-#include "trainyard/train/loop/prune_training.h"
+#include "trainyard/train/methods/prune_training.h"
 
 #include <map>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "trainyard/train/averages/batch_norm_recalibration.h"
+#include "trainyard/train/methods/batch_norm_recalibration.h"
 
 #include <algorithm>
 #include <utility>

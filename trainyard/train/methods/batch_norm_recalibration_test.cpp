@@ -1,5 +1,5 @@
 // Batch norms that are recalibrated against torch.optim.swa_utils.update_bn (tools/golden/update_bn.py).
-#include "trainyard/train/averages/batch_norm_recalibration.h"
+#include "trainyard/train/methods/batch_norm_recalibration.h"
 
 #include <cmath>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "trainyard/train/loop/prune_training.h"
+#include "trainyard/train/methods/prune_training.h"
 
 #include <algorithm>
 #include <utility>
