@@ -117,11 +117,12 @@ void declare_batch_flags(core::FlagTable& table) {
             "area; 0: no CutMix")
       .bounds(0)
       .group(kGroup);
-  table.real("mixup_prob", 1, "with mixup_alpha or cutmix_alpha: how likely a pair is mixed")
+  table.real("mixup_prob", std::nullopt, "with mixup_alpha or cutmix_alpha: how likely a pair is mixed; unset: 1")
       .bounds(0, 1)
       .group(kGroup);
   table
-      .real("mixup_switch_prob", 0.5, "with mixup_alpha and cutmix_alpha: how likely a pair that is mixed takes CutMix")
+      .real("mixup_switch_prob", std::nullopt,
+            "with mixup_alpha and cutmix_alpha: how likely a pair that is mixed takes CutMix; unset: 0.5")
       .bounds(0, 1)
       .group(kGroup);
   table

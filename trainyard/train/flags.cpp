@@ -60,10 +60,13 @@ void declare_distillation_flags(core::FlagTable& table) {
       .group(kGroup);
   table.text("distill_model", std::nullopt, "the teacher's model; unset: what distill_from says").group(kGroup);
   table
-      .real("distill_weight", 0.5, "the teacher's part w of the loss: (1 - w) cross-entropy + w T^2 KL(teacher, model)")
+      .real("distill_weight", std::nullopt,
+            "the teacher's part w of the loss: (1 - w) cross-entropy + w T^2 KL(teacher, model); unset: 0.5")
       .bounds(0, 1)
       .group(kGroup);
-  table.real("distill_temperature", 1, "T: both outputs are divided by it before the softmax of that part")
+  table
+      .real("distill_temperature", std::nullopt,
+            "T: both outputs are divided by it before the softmax of that part; unset: 1")
       .group(kGroup);
 }
 

@@ -19,10 +19,10 @@ std::optional<int64_t> record_cache_bytes(const core::FlagValues& values) {
 data::MixOptions read_mix(const core::FlagValues& values) {
   const data::MixOptions mix{.mixup_alpha = values.real("mixup_alpha"),
                              .cutmix_alpha = values.real("cutmix_alpha"),
-                             .probability = values.real("mixup_prob"),
-                             .cutmix_probability = values.real("mixup_switch_prob")};
+                             .probability = values.optional_real("mixup_prob").value_or(1),
+                             .cutmix_probability = values.optional_real("mixup_switch_prob").value_or(0.5)};
   const auto refuse = [&](const char* flag, bool used, const char* remedy) {
-    if (!values.given(flag) || used) return;
+    if (!values.optional_real(flag) || used) return;
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = std::string("--") + flag + " has nothing to choose", .remedy = remedy});
   };

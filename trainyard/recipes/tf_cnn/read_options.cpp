@@ -71,10 +71,15 @@ TeacherOptions read_distillation(const core::FlagValues& values) {
   TeacherOptions options;
   options.from = values.text("distill_from");
   options.model = values.text("distill_model");
-  options.loss = {.weight = values.real("distill_weight"), .temperature = values.real("distill_temperature")};
-  for (const char* flag : {"distill_model", "distill_weight", "distill_temperature"}) {
-    if (!values.given(flag) || !options.from.empty()) continue;
-    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = std::string("--") + flag + " without a teacher",
+  const auto weight = values.optional_real("distill_weight"), temperature = values.optional_real("distill_temperature");
+  options.loss.weight = weight.value_or(options.loss.weight);
+  options.loss.temperature = temperature.value_or(options.loss.temperature);
+  const char* const without_use = !options.model.empty() ? "--distill_model"
+                                  : weight               ? "--distill_weight"
+                                  : temperature          ? "--distill_temperature"
+                                                         : nullptr;
+  if (options.from.empty() && without_use != nullptr) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = std::string(without_use) + " without a teacher",
                                                           .remedy = "add --distill_from, or leave it out"});
   }
   options.loss.validate();
