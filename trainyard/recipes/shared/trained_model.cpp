@@ -38,7 +38,7 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn
 
 // Returns the prefix of the weights in a checkpoint that are asked for.
 std::string prefix_of_weights(const OpenedModel& opened, const TrainedModelOptions& options) {
-  const std::string averaged(optim::kAveragedWeights);
+  std::string averaged(optim::kAveragedWeights);
   if (!options.averaged_weights || opened.reader->names(averaged).empty()) return "model/";
   core::log::info("the weights are the averaged ones of {} (--weights_of=last takes the last ones)",
                   opened.checkpoint.path);
