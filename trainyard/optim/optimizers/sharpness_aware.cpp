@@ -100,6 +100,7 @@ double SharpnessAware::climb(const StepState& state) {
 }
 
 void SharpnessAware::descend(const StepState& state) {
+  // For the second time in the step, but of other gradients: those of a second backward.
   optimizer_->complete_gradients(state);
   put_back();
 }

@@ -438,7 +438,7 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
     if (on_cpu() && again) own.batches.push_back(placed);
     forward_backward(r, step, micro_step, std::move(placed));
     if (last) reduce(r);
-    if (last && !options_.sharpness_aware) update(r);
+    if (last && !options_.sharpness_aware) apply_update(r);
   };
   const std::shared_ptr<void> on_device = use(r);
   if (micro_step == 0) {
@@ -527,7 +527,7 @@ void SingleCostTrainer::Replicas::reduce(int r) {
   update_->reduce(r);
 }
 
-void SingleCostTrainer::Replicas::update(int r) {
+void SingleCostTrainer::Replicas::apply_update(int r) {
   const at::NoGradGuard without_gradients;
   Replica& replica = replicas_[static_cast<size_t>(r)];
   nn::ParameterSet& parameters = update_->parameters(r);

@@ -117,7 +117,7 @@ class SingleCostTrainer::Replicas {
   void run_on_device(int replica, const data::Batch& batch, const std::function<void(const data::Batch&)>& work);
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
   void reduce(int replica);
-  void update(int replica);
+  void apply_update(int replica);
   // Moves the average, if there is one, behind the step's last update. On replica 0's thread.
   void follow_weights(int64_t step);
 

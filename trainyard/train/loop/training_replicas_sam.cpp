@@ -21,7 +21,7 @@ void SingleCostTrainer::Replicas::pass_again(int64_t step) {
       });
     }
     threads_->run([this, step](int r) {
-      update(r);
+      apply_update(r);
       if (r == 0) follow_weights(step);
     });
   } catch (...) {
