@@ -129,8 +129,7 @@ void check_scaling(const FlagValues& values) {
 }
 
 std::vector<double> cycle_momenta(const FlagValues& values) {
-  std::vector<double> momenta =
-      read_numbers<double>(values, "one_cycle_momentum", core::FlagKind::kReal, "floats");
+  std::vector<double> momenta = read_numbers<double>(values, "one_cycle_momentum", core::FlagKind::kReal, "floats");
   refuse_flags_if(
       !momenta.empty() && momenta.size() != 2,
       fmt::format("--one_cycle_momentum needs two numbers, the least and the most, not {}", momenta.size()));
