@@ -150,6 +150,7 @@ void Optimizer::clip(const StepState& state, const at::Tensor& gradients) {
 }
 
 void Optimizer::complete_gradients(const StepState& state) {
+  gradients_complete_ = false;  // those of an earlier pass were
   if (device_ == nullptr) {
     if (norm_clipper_ != nullptr) norm_clipper_->measure(*this, state, parameters_->gradients());
     complete_on_host(*this, state);

@@ -61,7 +61,7 @@ class Optimizer : public core::Stateful {
   // Makes the gradients of its trainable segments in parameters() those that the formula uses, in place: times the
   // inverse loss scale, plus the gradient of the regularization, clipped by norm. For who looks at gradients before
   // they are applied. The apply() that follows does none of these again; it clips by value and obeys found_inf as ever.
-  // At most once before each apply(). load() forgets it.
+  // At most once for the gradients of a backward. load() forgets it.
   void complete_gradients(const StepState& state);
   // Returns true from complete_gradients() to the end of the next apply().
   bool gradients_complete() const { return gradients_complete_; }

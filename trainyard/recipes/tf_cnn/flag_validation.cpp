@@ -256,6 +256,7 @@ CheckedFlags validate_flags(const FlagValues& values) {
   check_compliance_logging(values);
   check_gpu_threads(values);
   named_dataset(values.text("data_name"), values.text("data_dir"));
+  check_learning_rate_decay(values);
   check_optimizer(values);
   check_precision_and_horovod(values);
   check_single_flags(values);
