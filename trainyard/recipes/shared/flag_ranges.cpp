@@ -90,6 +90,14 @@ constexpr RealRange kReals[] = {
     {"clip_norm", 0, kNoEnd},
     {"clip_global_norm", 0, kNoEnd},
     {"adaptive_clip", 0, kNoEnd},
+    {"momentum_dampening", 0, 1},
+    {"rmsprop_decay", 0, 1},
+    {"rmsprop_momentum", 0, 1},
+    {"rmsprop_epsilon", 0, kNoEnd},
+    {"adam_beta1", 0, 1},
+    {"adam_beta2", 0, 1},
+    {"adam_epsilon", 0, kNoEnd},
+    {"lars_trust_coefficient", 0, kNoEnd},
 };
 
 template <typename Number>
@@ -129,9 +137,20 @@ void check_flag_ranges(const core::FlagValues& values) {
   check_integer(values, {"datasets_num_private_threads", 1, threads});
   for (const IntegerRange& range : kIntegers) check_integer(values, range);
   for (const RealRange& range : kReals) check_real(values, range);
-  for (const char* clip : {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip"}) {
-    if (values.table().find(clip) == nullptr || values.optional_real(clip) != 0.0) continue;
-    throw core::Error(core::ErrorCode::kInvalidArgument, fmt::format("--{} must be above 0, not 0", clip));
+  // Ranges without their end.
+  const auto is = [&](const char* flag, double end) {
+    return values.table().find(flag) != nullptr && values.optional_real(flag) == end;
+  };
+  for (const char* flag : {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip", "rmsprop_epsilon",
+                           "adam_epsilon", "lars_trust_coefficient"}) {
+    if (is(flag, 0)) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, fmt::format("--{} must be above 0, not 0", flag));
+    }
+  }
+  for (const char* flag : {"adam_beta1", "adam_beta2"}) {
+    if (is(flag, 1)) {
+      throw core::Error(core::ErrorCode::kInvalidArgument, fmt::format("--{} must be below 1, not 1", flag));
+    }
   }
 }
 
