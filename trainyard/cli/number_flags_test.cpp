@@ -60,6 +60,9 @@ Arguments with_value(const Arguments& base, const std::string& flag, const std::
 std::string said_as(const std::string& flag) {
   if (flag == "num_classes") return "number of classes";
   if (flag == "eval_resize_size") return "evaluation images are resized";
+  if (flag == "stochastic_depth") return "stochastic depth";
+  if (flag == "batch_norm_decay") return "batch norms to set the decay of";
+  if (flag == "recalibrate_batch_norm") return "batch norms to recalibrate";
   if (flag == "num_eval_epochs") return "--num_epochs";  // one text of tf_cnn_benchmarks for both pairs
   return flag;
 }
