@@ -235,7 +235,7 @@ void check_clipping_and_averages(const FlagValues& values) {
   };
   const auto clips = count_given({"clip_norm", "clip_global_norm", "adaptive_clip"});
   refuse_if(clips > 1, "At most one of --clip_norm, --clip_global_norm and --adaptive_clip can be specified");
-  refuse_if(clips == 0 && values.given("clip_rule"),
+  refuse_if(clips == 0 && values.changed("clip_rule"),
             "--clip_rule requires --clip_norm, --clip_global_norm or --adaptive_clip");
   const auto averages = count_given({"ema_decay", "swa_start_epoch"});
   refuse_if(averages > 1, "At most one of --ema_decay and --swa_start_epoch can be specified");

@@ -20,15 +20,15 @@
 #include "trainyard/recipes/tf_cnn/step_recording.h"
 #include "trainyard/recipes/tf_cnn/trainer_options.h"
 #include "trainyard/recipes/tf_cnn/validation_run.h"
-#include "trainyard/train/methods/batch_norm_recalibration.h"
 #include "trainyard/train/callbacks/agreement_callback.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/progress_callback.h"
 #include "trainyard/train/callbacks/run_summary.h"
 #include "trainyard/train/callbacks/summary_callback.h"
-#include "trainyard/train/methods/prune_training.h"
 #include "trainyard/train/loop/time_shares.h"
+#include "trainyard/train/methods/batch_norm_recalibration.h"
+#include "trainyard/train/methods/prune_training.h"
 
 namespace trainyard::recipes {
 namespace {
