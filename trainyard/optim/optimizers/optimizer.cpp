@@ -22,7 +22,7 @@ OptimizerRegistry& optimizers() {
   return registry;
 }
 
-Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options)
+Optimizer::Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options)
     : Optimizer(parameters, options, options.decoupled_decay ? DecayForm::kDecoupled : DecayForm::kCoupled) {}
 
 Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form)

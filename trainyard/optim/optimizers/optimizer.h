@@ -155,7 +155,7 @@ class Optimizer : public core::Stateful {
   // parameter, kUnsupported for a dtype other than float and double, and as device_kernels() does.
   // The second one takes the form of the decay from the options.
   Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, DecayForm decay_form);
-  Optimizer(nn::ParameterSet& parameters, OptimizerOptions options);
+  Optimizer(nn::ParameterSet& parameters, const OptimizerOptions& options);
 
   // Adds a slot; for constructors. The tensor is shared with slots().
   at::Tensor add_slot(std::string name, double initial = 0.0);
