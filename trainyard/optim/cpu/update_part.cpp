@@ -102,15 +102,16 @@ template <bool kL1, typename T, typename Formula>
       [&](int64_t i) { return measure_element<kL1>(part, formula, i); });
 }
 
+// In double throughout: squares of large gradients do not fit into a float.
 template <bool kL1, typename T>
 [[gnu::always_inline]] inline Squares measure_gradients(const Part<T>& given, bool reads_values) {
   const Part<T> part = given;
   if (!reads_values) {
-    return sum_squares<T>(
+    return sum_squares<double>(
         part.count, [](int64_t) { return T(0); },
         [&](int64_t i) { return part.gradients[i] * part.inverse_loss_scale; });
   }
-  return sum_squares<T>(
+  return sum_squares<double>(
       part.count, [&](int64_t i) { return part.values[i]; },
       [&](int64_t i) { return whole_gradient<kL1>(part.gradients[i], part.values[i], part); });
 }

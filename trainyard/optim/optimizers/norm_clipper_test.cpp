@@ -211,6 +211,18 @@ TEST(NormClip, NormsThatAreNotFinite) {
   EXPECT_DOUBLE_EQ(clip_factor(torch, 2), 2 / (2 + 1e-6));
 }
 
+// Their squares are too large for a float, their norm is not.
+TEST(NormClip, LargeGradientsOfFloatsAreClipped) {
+  nn::ParameterSet set = small_set(at::kFloat);
+  const auto optimizer = optimizers().get("sgd")(set, {.norm_clip = NormClip{.bound = 1}});
+  for (const nn::Segment& segment : set.segments()) set.gradient(segment.id).fill_(1e25);
+  const at::Tensor before = set.values().clone();
+  StepState state;
+  state.write({.learning_rate = 1});
+  optimizer->apply(state);
+  EXPECT_NEAR(set.values().sub(before).norm().item<double>(), 1, 1e-5);
+}
+
 TEST(NormClip, ASkippedStepLeavesAllBits) {
   nn::ParameterSet set = small_set();
   const auto optimizer = optimizers().get("momentum")(set, {.norm_clip = NormClip{.bound = 1}});

@@ -3,54 +3,38 @@
 #include <cmath>
 #include <vector>
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/optim/step/segment_parts.h"
+#include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/host_update.h"
 
 namespace trainyard::optim {
 namespace {
 
-// The segments that an optimizer updates now.
-std::vector<nn::Segment> trainable_segments(const Optimizer& optimizer) {
-  std::vector<nn::Segment> all;
-  const std::vector<nn::Segment>& segments = optimizer.parameters().segments();
-  for (size_t i = 0; i < segments.size(); ++i) {
-    if (optimizer.trainable(i)) all.push_back(segments[i]);
+// The norm of the gradients that an optimizer is about to use, which are complete.
+double norm_of_gradients(const Optimizer& optimizer, const StepState& state) {
+  std::vector<MeasuredPart> parts;
+  for (int p = 0; p < optimizer.parts().count; ++p) {
+    const SegmentPart& part = optimizer.parts().data()[p];
+    parts.push_back(
+        {.begin = part.begin, .count = part.count, .segment = optimizer.own()[static_cast<size_t>(part.segment)]});
   }
-  return all;
-}
-
-template <typename T>
-double sum_of_squares(const T* values, int64_t count) {
+  measure_on_host(optimizer, state, optimizer.parameters().gradients(), parts, /*with_regularization=*/false,
+                  /*with_weights=*/false);
   double sum = 0;
-  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  return sum;
-}
-
-// By parts of a fixed size, which are added up in their order: the same bits on any number of threads.
-template <typename T>
-double norm_of(const T* values, const std::vector<SegmentPart>& parts) {
-  std::vector<double> sums(parts.size());
-  at::parallel_for(0, std::ssize(parts), 16, [&](int64_t first, int64_t last) {
-    for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
-      sums[p] = sum_of_squares(values + parts[p].begin, parts[p].count);
-    }
-  });
-  double sum = 0;
-  for (const double part : sums) sum += part;
+  for (const MeasuredPart& part : parts) sum += part.gradient_squares;
   return std::sqrt(sum);
 }
 
 template <typename T>
-void move(T* values, const T* gradients, const std::vector<SegmentPart>& parts, double step) {
+void move(const Optimizer& optimizer, double step) {
   const T factor = static_cast<T>(step);
-  at::parallel_for(0, std::ssize(parts), 4, [&](int64_t first, int64_t last) {
-    for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
-      for (int64_t i = parts[p].begin; i < parts[p].begin + parts[p].count; ++i) values[i] += factor * gradients[i];
-    }
+  T* const values = optimizer.parameters().values().template mutable_data_ptr<T>();
+  const T* const gradients = optimizer.parameters().gradients().template const_data_ptr<T>();
+  for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
+    for (int64_t i = part.begin; i < part.begin + part.count; ++i) values[i] += factor * gradients[i];
   });
 }
 
@@ -76,25 +60,19 @@ SharpnessAware::SharpnessAware(Optimizer& optimizer, const SharpnessAwareOptions
 double SharpnessAware::climb(const StepState& state) {
   nn::ParameterSet& set = optimizer_->parameters();
   optimizer_->complete_gradients(state);
-  const std::vector<nn::Segment> segments = trainable_segments(*optimizer_);
-  for (const nn::Segment& segment : segments) {
-    const at::Tensor mask = set.mask(segment.id);
-    if (mask.defined()) set.gradient(segment.id).masked_fill_(mask.logical_not(), 0);
+  for (const size_t segment : optimizer_->own()) {
+    const nn::ParameterId id = set.segments()[segment].id;
+    const at::Tensor mask = set.mask(id);
+    if (mask.defined() && set.trainable(id)) set.gradient(id).masked_fill_(mask.logical_not(), 0);
   }
-  const std::vector<SegmentPart> parts = cut_segments(segments);
-  const at::Tensor values = set.values(), gradients = set.gradients();
-  const bool is_double = values.scalar_type() == at::kDouble;
-  const double norm = is_double ? norm_of(gradients.const_data_ptr<double>(), parts)
-                                : norm_of(gradients.const_data_ptr<float>(), parts);
+  const double norm = norm_of_gradients(*optimizer_, state);
   if (!std::isfinite(norm) || norm == 0 || options_.rho == 0) return norm;
+  const at::Tensor values = set.values();
   if (!values_.defined()) values_ = at::empty_like(values);
   values_.copy_(values);
   away_ = true;
-  if (is_double) {
-    move(values.mutable_data_ptr<double>(), gradients.const_data_ptr<double>(), parts, options_.rho / norm);
-  } else {
-    move(values.mutable_data_ptr<float>(), gradients.const_data_ptr<float>(), parts, options_.rho / norm);
-  }
+  const double step = options_.rho / norm;
+  values.scalar_type() == at::kDouble ? move<double>(*optimizer_, step) : move<float>(*optimizer_, step);
   set.values_changed();
   return norm;
 }

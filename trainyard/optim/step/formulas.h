@@ -116,6 +116,27 @@ struct KerasMomentumFormula {
   }
 };
 
+// Moves slots[0], s = d * s + (1 - d) * g^2, and returns it; centered: also slots[2], a = d * a + (1 - d) * g, and
+// returns s - a^2.
+template <bool kCentered, typename T>
+TRAINYARD_FORMULA T mean_square(double decay, T gradient, T* slots) {
+  const T d = static_cast<T>(decay), rest = static_cast<T>(1 - decay);
+  slots[0] = d * slots[0] + rest * gradient * gradient;
+  T square = slots[0];
+  if constexpr (kCentered) {
+    slots[2] = d * slots[2] + rest * gradient;
+    square -= slots[2] * slots[2];
+  }
+  return square;
+}
+
+// Moves slots[0], m = b1 * m + (1 - b1) * g, and slots[1], v = b2 * v + (1 - b2) * g^2.
+template <typename T>
+TRAINYARD_FORMULA void move_moments(double beta1, double beta2, T gradient, T* slots) {
+  slots[0] = static_cast<T>(beta1) * slots[0] + static_cast<T>(1 - beta1) * gradient;
+  slots[1] = static_cast<T>(beta2) * slots[1] + static_cast<T>(1 - beta2) * gradient * gradient;
+}
+
 // s = d * s + (1 - d) * g^2;  v = m * v + lr * g / sqrt(s + epsilon);  w -= v
 // centered: a = d * a + (1 - d) * g, and s - a^2 in the place of s in the root.
 template <bool kCentered>
@@ -124,13 +145,7 @@ struct RmspropFormula {
   double decay = 0, momentum = 0, epsilon = 0;
   template <typename T>
   TRAINYARD_FORMULA T operator()(T gradient, T weight, T learning_rate, T* slots) const {
-    const T d = static_cast<T>(decay), rest = static_cast<T>(1 - decay);
-    slots[0] = d * slots[0] + rest * gradient * gradient;
-    T square = slots[0];
-    if constexpr (kCentered) {
-      slots[2] = d * slots[2] + rest * gradient;
-      square -= slots[2] * slots[2];
-    }
+    const T square = mean_square<kCentered>(decay, gradient, slots);
     const T root = square_root(square + static_cast<T>(epsilon));
     slots[1] = static_cast<T>(momentum) * slots[1] + learning_rate * gradient / root;
     return weight - slots[1];
@@ -144,13 +159,7 @@ struct TorchRmspropFormula {
   double decay = 0, momentum = 0, epsilon = 0;
   template <typename T>
   TRAINYARD_FORMULA T operator()(T gradient, T weight, T learning_rate, T* slots) const {
-    const T d = static_cast<T>(decay), rest = static_cast<T>(1 - decay);
-    slots[0] = d * slots[0] + rest * gradient * gradient;
-    T square = slots[0];
-    if constexpr (kCentered) {
-      slots[2] = d * slots[2] + rest * gradient;
-      square -= slots[2] * slots[2];
-    }
+    const T square = mean_square<kCentered>(decay, gradient, slots);
     slots[1] = static_cast<T>(momentum) * slots[1] + gradient / (square_root(square) + static_cast<T>(epsilon));
     return weight - learning_rate * slots[1];
   }
@@ -172,8 +181,7 @@ struct AdamFormula {
   }
   template <typename T>
   TRAINYARD_FORMULA T operator()(T gradient, T weight, T learning_rate, T* slots) const {
-    slots[0] = static_cast<T>(beta1) * slots[0] + static_cast<T>(1 - beta1) * gradient;
-    slots[1] = static_cast<T>(beta2) * slots[1] + static_cast<T>(1 - beta2) * gradient * gradient;
+    move_moments(beta1, beta2, gradient, slots);
     const T root = square_root(slots[1]) * static_cast<T>(root_factor) + static_cast<T>(epsilon);
     return weight - learning_rate * static_cast<T>(step_factor) * slots[0] / root;
   }
@@ -198,8 +206,7 @@ struct NadamFormula {
   }
   template <typename T>
   TRAINYARD_FORMULA T operator()(T gradient, T weight, T learning_rate, T* slots) const {
-    slots[0] = static_cast<T>(beta1) * slots[0] + static_cast<T>(1 - beta1) * gradient;
-    slots[1] = static_cast<T>(beta2) * slots[1] + static_cast<T>(1 - beta2) * gradient * gradient;
+    move_moments(beta1, beta2, gradient, slots);
     const T step = static_cast<T>(gradient_factor) * gradient + static_cast<T>(mean_factor) * slots[0];
     const T root = square_root(slots[1] * static_cast<T>(square_correction)) + static_cast<T>(epsilon);
     return weight - learning_rate * step / root;
@@ -242,8 +249,7 @@ struct LambFormula {
   }
   template <typename T>
   TRAINYARD_FORMULA T measure(T gradient, T weight, T decay, T* slots) const {
-    slots[0] = static_cast<T>(beta1) * slots[0] + static_cast<T>(1 - beta1) * gradient;
-    slots[1] = static_cast<T>(beta2) * slots[1] + static_cast<T>(1 - beta2) * gradient * gradient;
+    move_moments(beta1, beta2, gradient, slots);
     return direction(weight, decay, slots);
   }
   TRAINYARD_FORMULA double ratio(double weights, double directions, double /*decay*/) const {

@@ -37,7 +37,7 @@ struct DeviceOptions {
   std::optional<double> fp16_loss_scale;  // with use_fp16; unset: the rule's; 1: none, unless it moves
   bool fp16_automatic_loss_scale = false;
   std::string loss_scale_rule = "tensorflow";  // "torch", "paddle"
-  // Of an automatic scale; unset: the rule's.
+  // How an automatic scale moves. What is unset is as the rule has it.
   std::optional<int64_t> fp16_raise_loss_scale_after;  // steps without overflow
   std::optional<double> loss_scale_raise_factor, loss_scale_lower_factor;
   std::optional<int64_t> loss_scale_lower_after;  // overflows in a row

@@ -37,7 +37,7 @@ struct InputOptions {
   int64_t decoded_cache_bytes = 0;  // of memory, for decoded images
   std::string decoded_cache_dir;    // for decoded images in files; empty: none
   bool decode_on_gpu = false;       // data/device/device_transform.h
-  // Of training alone.
+  // Evaluations do not read the next three.
   data::MixOptions mix;
   int64_t repeated_augmentation = 1;
   std::vector<data::EpochSize> epoch_sizes;  // the last one is the model's; empty: one size
@@ -59,7 +59,7 @@ struct InputSettings {
   int64_t decoded_cache_bytes = 0;  // of memory
   std::string decoded_cache_dir;
   bool decode_on_gpu = false;  // data/device_transform.h
-  // Of training alone.
+  // Evaluations do not read the next three.
   data::MixOptions mix;
   int64_t repeated_augmentation = 1;
   std::vector<data::EpochSize> epoch_sizes;

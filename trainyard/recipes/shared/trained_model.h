@@ -48,7 +48,7 @@ struct TrainedModelOptions {
   // tells that. Position embeddings are interpolated for another size; all other weights must have the shapes that the
   // model then has.
   nn::Size2d image_size = 0;
-  // Of a checkpoint that has averaged weights, takes these and not the last ones.
+  // Loads averaged weights, where a checkpoint has some, in the place of its last ones.
   bool averaged_weights = true;
   // Where the newest checkpoint of a train directory is damaged; not kSetAside.
   train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;

@@ -22,10 +22,6 @@ namespace {
 
 using core::FlagValues;
 
-void refuse_if(bool condition, std::string problem) {
-  if (condition) throw core::Error(core::ErrorCode::kInvalidArgument, std::move(problem));
-}
-
 // Python's truth of a value: set, and neither zero nor empty.
 bool truthy(const FlagValues& values, std::string_view name) {
   const core::FlagValue& value = values.value(name);
@@ -35,10 +31,6 @@ bool truthy(const FlagValues& values, std::string_view name) {
   if (const auto* text = std::get_if<std::string>(&value)) return !text->empty();
   if (const auto* list = std::get_if<std::vector<std::string>>(&value)) return !list->empty();
   return false;
-}
-
-bool is_set(const FlagValues& values, std::string_view name) {
-  return !std::holds_alternative<std::monostate>(values.value(name));
 }
 
 bool contains(const std::string& text, std::string_view part) {

@@ -82,7 +82,7 @@ class SingleCostTrainer::Replicas {
     optim::StepState state;
     // Those that exchange gradients all see the same ones, and so scale alike.
     std::optional<optim::LossScaler> loss_scaler;
-    // Of the optimizer that updates this replica's parameters, where there is one.
+    // Wraps the optimizer that updates this replica's parameters; empty where another replica's does.
     std::optional<optim::SharpnessAware> sharpness;
     std::vector<at::Tensor> statistics;     // buffers after the first of two passes
     ReplicaView first_view;                 // of that pass

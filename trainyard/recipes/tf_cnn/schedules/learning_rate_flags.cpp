@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/recipes/shared/flag_ranges.h"
 #include "trainyard/recipes/shared/number_list.h"
 
 namespace trainyard::recipes {
@@ -15,19 +16,11 @@ namespace {
 
 using core::FlagValues;
 
-void refuse_flags_if(bool condition, std::string problem) {
-  if (condition) throw core::Error(core::ErrorCode::kInvalidArgument, std::move(problem));
-}
-
 // Returns true where the flag has another value than its default, and one that asks for something.
 bool asks(const FlagValues& values, std::string_view name) {
   if (!values.changed(name)) return false;
   const auto* text = std::get_if<std::string>(&values.value(name));
   return text == nullptr || !text->empty();
-}
-
-bool is_given(const FlagValues& values, std::string_view name) {
-  return !std::holds_alternative<std::monostate>(values.value(name));
 }
 
 // What a schedule that is named has to have, and what it may have, beside its own rate and a warm-up.
@@ -84,55 +77,51 @@ void check_named_schedule(const FlagValues& values) {
           std::pair{"one_cycle_shape", "one_cycle"}, std::pair{"one_cycle_start_divisor", "one_cycle"},
           std::pair{"one_cycle_end_divisor", "one_cycle"}, std::pair{"one_cycle_three_phases", "one_cycle"},
           std::pair{"one_cycle_momentum", "one_cycle"}}) {
-      refuse_flags_if(asks(values, flag), fmt::format("--{} is of --learning_rate_schedule={}", flag, owner));
+      refuse_if(asks(values, flag), fmt::format("--{} is of --learning_rate_schedule={}", flag, owner));
     }
     return;
   }
   if (schedule != "piecewise") {
-    refuse_flags_if(!is_given(values, "init_learning_rate"),
-                    fmt::format("--learning_rate_schedule={} requires --init_learning_rate", schedule));
+    refuse_if(!is_set(values, "init_learning_rate"),
+              fmt::format("--learning_rate_schedule={} requires --init_learning_rate", schedule));
   }
   for (const char* flag : named->needs) {
-    refuse_flags_if(!asks(values, flag), fmt::format("--learning_rate_schedule={} requires --{}", schedule, flag));
+    refuse_if(!asks(values, flag), fmt::format("--learning_rate_schedule={} requires --{}", schedule, flag));
   }
   for (const char* flag : kScheduleFlags) {
     if (contains_flag(named->needs, flag) || contains_flag(named->takes, flag)) continue;
-    refuse_flags_if(asks(values, flag),
-                    fmt::format("--learning_rate_schedule={} cannot be used with --{}", schedule, flag));
+    refuse_if(asks(values, flag), fmt::format("--learning_rate_schedule={} cannot be used with --{}", schedule, flag));
   }
-  refuse_flags_if(values.boolean("polynomial_cycle") && !asks(values, "num_epochs_per_decay"),
-                  "--polynomial_cycle requires --num_epochs_per_decay: the length of a cycle");
+  refuse_if(values.boolean("polynomial_cycle") && !asks(values, "num_epochs_per_decay"),
+            "--polynomial_cycle requires --num_epochs_per_decay: the length of a cycle");
 }
 
 void check_warmup(const FlagValues& values) {
   const bool warms_up = asks(values, "num_learning_rate_warmup_epochs");
   for (const char* flag : {"learning_rate_warmup", "warmup_learning_rate"}) {
-    refuse_flags_if(asks(values, flag) && !warms_up,
-                    fmt::format("--{} requires --num_learning_rate_warmup_epochs", flag));
-    refuse_flags_if(asks(values, flag) && !is_given(values, "init_learning_rate") &&
-                        !asks(values, "piecewise_learning_rate_schedule"),
-                    fmt::format("--{} requires --init_learning_rate or --piecewise_learning_rate_schedule", flag));
+    refuse_if(asks(values, flag) && !warms_up, fmt::format("--{} requires --num_learning_rate_warmup_epochs", flag));
+    refuse_if(asks(values, flag) && !is_set(values, "init_learning_rate") &&
+                  !asks(values, "piecewise_learning_rate_schedule"),
+              fmt::format("--{} requires --init_learning_rate or --piecewise_learning_rate_schedule", flag));
   }
-  refuse_flags_if(warms_up && values.text("learning_rate_schedule") == "one_cycle",
-                  "--learning_rate_schedule=one_cycle cannot be used with --num_learning_rate_warmup_epochs: a cycle "
-                  "begins with one (--one_cycle_rise)");
+  refuse_if(warms_up && values.text("learning_rate_schedule") == "one_cycle",
+            "--learning_rate_schedule=one_cycle cannot be used with --num_learning_rate_warmup_epochs: a cycle "
+            "begins with one (--one_cycle_rise)");
 }
 
 void check_scaling(const FlagValues& values) {
   const bool scales = values.text("learning_rate_scaling") != "none";
-  refuse_flags_if(
-      scales && !is_given(values, "init_learning_rate") && !asks(values, "piecewise_learning_rate_schedule"),
-      "--learning_rate_scaling requires --init_learning_rate or --piecewise_learning_rate_schedule: a "
-      "model's own rate is scaled where it is for a batch");
-  refuse_flags_if(asks(values, "learning_rate_base_batch_size") && !scales,
-                  "--learning_rate_base_batch_size requires --learning_rate_scaling");
+  refuse_if(scales && !is_set(values, "init_learning_rate") && !asks(values, "piecewise_learning_rate_schedule"),
+            "--learning_rate_scaling requires --init_learning_rate or --piecewise_learning_rate_schedule: a "
+            "model's own rate is scaled where it is for a batch");
+  refuse_if(asks(values, "learning_rate_base_batch_size") && !scales,
+            "--learning_rate_base_batch_size requires --learning_rate_scaling");
 }
 
 std::vector<double> cycle_momenta(const FlagValues& values) {
   std::vector<double> momenta = read_numbers<double>(values, "one_cycle_momentum", core::FlagKind::kReal, "floats");
-  refuse_flags_if(
-      !momenta.empty() && momenta.size() != 2,
-      fmt::format("--one_cycle_momentum needs two numbers, the least and the most, not {}", momenta.size()));
+  refuse_if(!momenta.empty() && momenta.size() != 2,
+            fmt::format("--one_cycle_momentum needs two numbers, the least and the most, not {}", momenta.size()));
   return momenta;
 }
 
@@ -142,20 +131,20 @@ void check_learning_rate_decay(const FlagValues& values) {
   if (values.text("learning_rate_schedule") != "auto") return;  // check_schedule_flags() knows what it needs
   const bool period = asks(values, "num_epochs_per_decay");
   const bool factor = asks(values, "learning_rate_decay_factor");
-  const bool complete = is_given(values, "init_learning_rate") && period && factor;
-  refuse_flags_if((period || factor) && !complete,
-                  "If one of num_epochs_per_decay or learning_rate_decay_factor is set, both must be setand "
-                  "learning_rate must be set");
-  refuse_flags_if(asks(values, "minimum_learning_rate") && !complete,
-                  "minimum_learning_rate requires learning_rate,num_epochs_per_decay, and learning_rate_decay_factor "
-                  "to be set");
+  const bool complete = is_set(values, "init_learning_rate") && period && factor;
+  refuse_if((period || factor) && !complete,
+            "If one of num_epochs_per_decay or learning_rate_decay_factor is set, both must be setand "
+            "learning_rate must be set");
+  refuse_if(asks(values, "minimum_learning_rate") && !complete,
+            "minimum_learning_rate requires learning_rate,num_epochs_per_decay, and learning_rate_decay_factor "
+            "to be set");
 }
 
 std::optional<optim::PiecewiseEpochs> check_schedule_flags(const FlagValues& values) {
   std::optional<optim::PiecewiseEpochs> piecewise;
   if (asks(values, "piecewise_learning_rate_schedule")) {
-    refuse_flags_if(
-        is_given(values, "init_learning_rate") || asks(values, "learning_rate_decay_factor") ||
+    refuse_if(
+        is_set(values, "init_learning_rate") || asks(values, "learning_rate_decay_factor") ||
             asks(values, "minimum_learning_rate") || asks(values, "num_epochs_per_decay"),
         "No other learning rate-related flags can be specified if --piecewise_learning_rate_schedule is specified");
     piecewise = optim::parse_piecewise(values.text("piecewise_learning_rate_schedule"));
@@ -200,7 +189,7 @@ LearningRateOptions read_learning_rate(const FlagValues& values) {
 }
 
 std::vector<std::string> learning_rate_warnings(const FlagValues& values) {
-  const bool own = !is_given(values, "init_learning_rate") && !asks(values, "piecewise_learning_rate_schedule");
+  const bool own = !is_set(values, "init_learning_rate") && !asks(values, "piecewise_learning_rate_schedule");
   if (!own || !asks(values, "num_learning_rate_warmup_epochs")) return {};
   return {
       "--num_learning_rate_warmup_epochs has no effect on the model's own schedule: it is for "
