@@ -54,7 +54,7 @@ void write_latency(BenchmarkLog& log, const Latency& latency, int64_t global_ste
 
 RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   // Before anything is read there that another run may be changing; given back when all is written.
-  const auto lock = run.train_dir().empty() ? nullptr : lock_train_dir(run);
+  const auto lock = run.train_dir().empty() ? nullptr : lock_run_directory(run.train_dir());
   out << "Generating training model\n";
   train::ForwardTrainer trainer({.graph = run.graph,
                                  .executor = run.device.executor,
@@ -97,7 +97,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
        .warmup_steps = log.warmup_steps},
       run, log.print);
   if (!run.train_dir().empty()) {
-    const auto state = std::make_shared<RunState>(trainer, run);
+    const auto state = make_saved_run(trainer, run);
     resume(run, *state);
     trainer.add(make_checkpoint_callback(run, state));
   }

@@ -62,7 +62,7 @@ class TrainingRun {
         }),
         source_(make_source(prepared, data::Subset::kTrain)),
         trainer_(make_trainer_options(prepared), source_),
-        state_(std::make_shared<RunState>(trainer_, prepared)) {
+        state_(make_saved_run(trainer_, prepared)) {
     if (run_.device.processes == nullptr) {
       trainer_.set_stop_token(stop);
     } else {
@@ -103,7 +103,7 @@ class TrainingRun {
   Print print_;
   std::shared_ptr<data::BatchSource> source_;
   train::SingleCostTrainer trainer_;
-  std::shared_ptr<RunState> state_;
+  std::shared_ptr<SavedRun> state_;
   RunSteps steps_;
   std::optional<RunReport> report_;  // in `trainyard train` with a train_dir
   std::optional<ValidationRun> validation_;
@@ -325,7 +325,7 @@ RunStatistics TrainingRun::run() {
   // Behind all that may fail before a training: until here the run that is there is as it was.
   settle_train_dir(run_, out_, stop_);
   // Before anything is read there that another run may be changing, and before anything is written.
-  if (saves()) lock_ = lock_train_dir(run_);
+  if (saves()) lock_ = lock_run_directory(run_.train_dir());
   out_ << "Generating training model\n";
   if (!own_dialect() && run_.mode() == RunMode::kTrainingAndEvaluation) {
     out_ << "Generating evaluation model\n";

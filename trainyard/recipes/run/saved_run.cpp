@@ -1,0 +1,89 @@
+#include "trainyard/recipes/run/saved_run.h"
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/recipes/shared/image_options.h"
+#include "trainyard/recipes/shared/image_size.h"
+
+namespace trainyard::recipes {
+
+void SavedRun::save(core::StateWriter& writer) const {
+  trainer_->save(writer);
+  save_evaluation_options(options_.input, writer);
+  save_class_names(options_.classes, writer);
+}
+
+void SavedRun::load(const core::StateReader& reader) {
+  trainer_->load(reader);
+  data::TransformOptions input = options_.input;
+  load_evaluation_options(reader, input);
+  if (const nn::Size2d size = saved_image_size(reader); size != nn::Size2d(0)) {
+    input.height = size.height;
+    input.width = size.width;
+  }
+  if (options_.trains && !same_evaluation(input, options_.input)) {
+    core::log::warning(
+        "the checkpoint was trained with another --normalization, --resize_method or --eval_resize_size");
+  }
+  if (!options_.trains) options_.input = input;
+  const ClassNames saved = load_class_names(reader, options_.identity);
+  if (options_.classes.names.empty()) options_.classes = saved;
+}
+
+namespace {
+
+// Looks at names before load_checkpoint() compares numbers: an error says which class was added or renamed.
+void check_classes(const SavedRunOptions& run, const ResumeOptions& options, const train::CheckpointInfo& checkpoint) {
+  if (run.class_count == 0) return;
+  const SavedClasses saved = read_saved_classes(checkpoint);
+  if (saved.identity.dataset != run.identity.dataset) return;
+  // Names of CIFAR-10 and shapes stand for their numbers.
+  if (saved.classes.names.empty() && run.identity.dataset != "imagenet") return;
+  ClassNames classes = saved.classes;
+  int64_t count = std::ssize(classes.names);
+  if (classes.names.empty()) {  // then they are all outputs behind the background's
+    classes.first_output = run.classes.first_output;
+    count = saved.identity.num_classes - classes.first_output;
+  }
+  check_same_classes({classes, checkpoint.path, count}, {run.classes, run.data_dir, run.class_count},
+                     "train on the same classes, or begin another run: " + options.another_run);
+}
+
+// Looks at the size of the images before load_checkpoint() compares shapes. An optimizer's state cannot be
+// interpolated.
+void check_images(const SavedRunOptions& run, const ResumeOptions& options, const train::CheckpointInfo& checkpoint) {
+  const train::CheckpointIdentity identity = train::read_checkpoint_identity(checkpoint);
+  if (identity.model != run.identity.model || identity.dataset != run.identity.dataset) return;
+  const nn::Size2d before = check_image_size({.identity = identity,
+                                              .saved = saved_image_size(checkpoint),
+                                              .graph = *options.graph,
+                                              .where = checkpoint.path,
+                                              .interpolates_positions = false,
+                                              .remedy = "or begin another run of that size: " + options.another_run});
+  if (const nn::Size2d now = image_size_of(*options.graph); now != before) {
+    core::log::info("{} was trained on images of {}; this run takes {}", checkpoint.path,
+                    models::image_size_text(before), models::image_size_text(now));
+  }
+}
+
+}  // namespace
+
+std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOptions& options) {
+  core::local_file_system().make_directories(options.directory);
+  train::CheckpointStore store(options.directory);
+  const SavedRunOptions& run = state.options();
+  const auto newest = train::resume_newest_checkpoint(store, &run.identity, state, options.damaged,
+                                                      [&](const train::CheckpointInfo& found) {
+                                                        check_classes(run, options, found);
+                                                        check_images(run, options, found);
+                                                      });
+  if (newest) core::log::info("continuing from {}", newest->path);
+  return newest;
+}
+
+std::unique_ptr<core::LockFile> lock_run_directory(const std::string& directory) {
+  core::local_file_system().make_directories(directory);
+  return std::make_unique<core::LockFile>(core::join_path(directory, "run.lock"));
+}
+
+}  // namespace trainyard::recipes
