@@ -102,12 +102,13 @@ DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& ch
   }
   section.rows.push_back({"measured", fmt::format("{}, kept in {}", all.size(), choices.file())});
   for (const auto& [description, choice] : all) {
-    const bool winograd = choice.algorithm == nn::cpu::ConvolutionAlgorithm::kWinograd;
-    const std::string why = choice.direct_seconds == 0
-                                ? "by the rule: the machine was busy"
-                                : fmt::format("direct {:.3g} ms, winograd {:.3g} ms", 1e3 * choice.direct_seconds,
-                                              1e3 * choice.winograd_seconds);
-    section.rows.push_back({winograd ? "winograd" : "direct", fmt::format("{} ({})", description, why)});
+    std::vector<std::string> tried;
+    for (const auto& [algorithm, seconds] : choice.seconds) {
+      tried.push_back(fmt::format("{} {:.3g} ms", nn::cpu::name_of(algorithm), 1e3 * seconds));
+    }
+    const std::string why =
+        tried.empty() ? "by the rule: the machine was busy" : fmt::format("{}", fmt::join(tried, ", "));
+    section.rows.push_back({std::string(nn::cpu::name_of(choice.algorithm)), fmt::format("{} ({})", description, why)});
   }
   return section;
 }

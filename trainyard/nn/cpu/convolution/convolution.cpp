@@ -1,5 +1,6 @@
 #include "trainyard/nn/cpu/convolution/convolution.h"
 
+#include "trainyard/nn/cpu/convolution/float_winograd_convolution.h"
 #include "trainyard/nn/cpu/convolution/lane_convolution.h"
 #include "trainyard/nn/cpu/convolution/onednn_convolution.h"
 #include "trainyard/nn/cpu/convolution/whole_groups.h"
@@ -48,10 +49,11 @@ bool ConvolutionKernel::is_fusable(UnitActivation activation) {
 
 std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShape& shape, const Options& options) {
   if (options.exact && shape.dtype == DataType::kBfloat16) return make_lane_convolution(shape, options);
+  if (options.algorithm == ConvolutionAlgorithm::kWinograd4) return make_float_winograd_convolution(shape, options);
   if (groups_fit(shape)) {
     if (auto kernel = make_onednn_convolution(shape, options, false)) return kernel;
   }
-  if (options.algorithm != ConvolutionAlgorithm::kDirect) return make_winograd_convolution(shape, options);
+  if (options.algorithm == ConvolutionAlgorithm::kWinograd) return make_winograd_convolution(shape, options);
   if (pays_whole(shape, options.direction)) {
     if (auto kernel = make_onednn_convolution(shape, options, true)) return kernel;
   }

@@ -1,6 +1,7 @@
 // Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
-// (lane_convolution.h, winograd_convolution.h). Weights come in plain [out, in / groups, height, width] float and are
-// packed into the layout that each direction wants; a packed copy is good until the values change.
+// (lane_convolution.h, winograd_convolution.h, float_winograd_convolution.h). Weights come in plain [out, in / groups,
+// height, width] float and are packed into the layout that each direction wants; a packed copy is good until the values
+// change.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,11 @@ struct ConvolutionShape {
   }
 };
 
-enum class ConvolutionAlgorithm : uint8_t { kDirect, kWinograd };
+enum class ConvolutionAlgorithm : uint8_t {
+  kDirect,
+  kWinograd,   // oneDNN's in float, with AVX-512; ours in bfloat16: F(2x2, 3x3)
+  kWinograd4,  // ours in float: F(4x4, 3x3)
+};
 enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };
 
 // One direction for one shape and algorithm. Immutable once made: any thread may run it, several at a time. Running it
@@ -61,7 +66,8 @@ class ConvolutionKernel {
   // running needs besides.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  virtual const char* implementation() const = 0;  // for people: oneDNN's name, "lanes" or "winograd 2x2"
+  virtual const char* implementation()
+      const = 0;  // for people: oneDNN's name, "lanes", "winograd 2x2" or "winograd 4x4"
   // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }
   // Returns whether channels of a group are multiplied by zeros for other groups' sums, where NaN and infinity leave

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <limits>
 #include <mutex>
+#include <numeric>
 #include <sstream>
 #include <utility>
 
@@ -21,15 +23,24 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr const char* kFormat = "trainyard convolutions 2";
+constexpr const char* kFormat = "trainyard convolutions 3";
 // How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
 // up. So short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
-constexpr double kSeconds = 0.03;  // for both together
+constexpr double kSeconds = 0.03;  // for all together
 // Seconds to wait for undisturbed runs, and the number of shapes for which that fails before a process takes the
 // machine for busy.
 constexpr double kPatience = 0.25;
 constexpr int kBusyShapes = 4;
+
+struct AlgorithmName {
+  ConvolutionAlgorithm algorithm;
+  std::string_view name;
+};
+// In the order in which --conv_algorithm=winograd and the rule prefer them.
+constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kWinograd4, "winograd4"},
+                                         {ConvolutionAlgorithm::kWinograd, "winograd"},
+                                         {ConvolutionAlgorithm::kDirect, "direct"}};
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;
 
@@ -58,17 +69,36 @@ at::Tensor bytes(int64_t count) {
   return at::zeros({std::max<int64_t>(count, 1)}, at::kByte);
 }
 
+// One kernel that is there, of the algorithms that a shape may run with.
+struct Candidate {
+  ConvolutionAlgorithm algorithm;
+  Kernel kernel;
+};
+using Candidates = std::vector<Candidate>;
+
+int64_t most(const Candidates& all, int64_t (ConvolutionKernel::*bytes_of)() const) {
+  int64_t bytes = 0;
+  for (const Candidate& one : all) bytes = std::max(bytes, (*one.kernel.*bytes_of)());
+  return bytes;
+}
+
 // One run after the other on zeros: these kernels take the same time for any values.
 class Rehearsal {
  public:
-  Rehearsal(const ConvolutionShape& s, ConvolutionDirection direction, int64_t weights_bytes, int64_t scratch_bytes)
-      : direction_(direction),
+  Rehearsal(const ConvolutionShape& s, const ConvolutionKernel::Options& options, const Candidates& all)
+      : direction_(options.direction),
         source_(map(s, s.in_channels, s.in_height * s.in_width)),
         output_(map(s, s.out_channels, s.out_height * s.out_width)),
-        weights_(bytes(weights_bytes)),
-        scratch_(bytes(scratch_bytes)),
+        weights_(bytes(most(all, &ConvolutionKernel::weights_bytes))),
+        scratch_(bytes(most(all, &ConvolutionKernel::scratch_bytes))),
         bias_(bytes((s.out_channels + channel_block()) * int64_t{sizeof(float)})),
-        has_bias_(s.bias) {}
+        has_bias_(s.bias) {
+    // Weights that do not change are packed once.
+    if (!options.inference) {
+      plain_ = bytes(s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width *
+                     int64_t{sizeof(float)});
+    }
+  }
 
   struct Run {
     double seconds = 0;
@@ -98,76 +128,93 @@ class Rehearsal {
 
   void execute(const ConvolutionKernel& kernel) const {
     auto* const bias = has_bias_ ? static_cast<float*>(bias_.data_ptr()) : nullptr;
-    void *const source = source_.data_ptr(), *const output = output_.data_ptr();
+    void *const source = source_.data_ptr(), *const output = output_.data_ptr(), *const packed = weights_.data_ptr();
+    auto* const plain = plain_.defined() ? static_cast<float*>(plain_.data_ptr()) : nullptr;
     switch (direction_) {
       case ConvolutionDirection::kForward:
-        return kernel.forward(source, weights_.data_ptr(), bias, output, scratch_.data_ptr());
+        if (plain != nullptr) kernel.pack(plain, packed);
+        return kernel.forward(source, packed, bias, output, scratch_.data_ptr());
       case ConvolutionDirection::kBackwardData:
-        return kernel.backward_data(output, weights_.data_ptr(), source, scratch_.data_ptr());
+        if (plain != nullptr) kernel.pack(plain, packed);
+        return kernel.backward_data(output, packed, source, scratch_.data_ptr());
       case ConvolutionDirection::kBackwardWeights:
-        return kernel.backward_weights(source, output, weights_.data_ptr(), bias, scratch_.data_ptr());
+        kernel.backward_weights(source, output, packed, bias, scratch_.data_ptr());
+        if (plain != nullptr) kernel.unpack(packed, plain);
+        return;
     }
   }
 
   ConvolutionDirection direction_;
   at::Tensor source_, output_, weights_, scratch_, bias_;
+  at::Tensor plain_;  // undefined: packing does not count
   bool has_bias_;
 };
 
-// Returns the algorithm with the fastest run. The two take turns, so that what else the machine does meets both.
+// Returns the algorithm with the fastest run. They take turns, so that what else the machine does meets all of them.
 // Returns nothing when too few runs were undisturbed: a thread that loses its core holds up all of its team, at each
 // barrier, and Winograd has more of these.
-std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape, ConvolutionDirection direction,
-                                                  const ConvolutionKernel& direct, const ConvolutionKernel& winograd) {
-  const Rehearsal rehearsal(shape, direction, std::max(direct.weights_bytes(), winograd.weights_bytes()),
-                            std::max(direct.scratch_bytes(), winograd.scratch_bytes()));
-  rehearsal.run(direct);
-  rehearsal.run(winograd);
-  ConvolutionChoices::Choice choice{.direct_seconds = std::numeric_limits<double>::infinity(),
-                                    .winograd_seconds = std::numeric_limits<double>::infinity()};
+std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape,
+                                                  const ConvolutionKernel::Options& options, const Candidates& all) {
+  const Rehearsal rehearsal(shape, options, all);
+  ConvolutionChoices::Choice choice;
+  for (const Candidate& one : all) {
+    rehearsal.run(*one.kernel);
+    choice.seconds.emplace_back(one.algorithm, std::numeric_limits<double>::infinity());
+  }
   int runs = 0;
   double counted = 0, spent = 0;
   while (runs < kMostRuns && (runs < kLeastRuns || counted < kSeconds)) {
-    const Rehearsal::Run first = rehearsal.run(direct), second = rehearsal.run(winograd);
-    spent += first.seconds + second.seconds;
-    if (!first.disturbed && !second.disturbed) {
-      choice.direct_seconds = std::min(choice.direct_seconds, first.seconds);
-      choice.winograd_seconds = std::min(choice.winograd_seconds, second.seconds);
-      counted += first.seconds + second.seconds;
+    std::vector<double> round;
+    bool disturbed = false;
+    for (const Candidate& one : all) {
+      const Rehearsal::Run run = rehearsal.run(*one.kernel);
+      round.push_back(run.seconds);
+      disturbed = disturbed || run.disturbed;
+    }
+    const double together = std::accumulate(round.begin(), round.end(), 0.0);
+    spent += together;
+    if (!disturbed) {
+      for (size_t i = 0; i < round.size(); ++i) choice.seconds[i].second = std::min(choice.seconds[i].second, round[i]);
+      counted += together;
       ++runs;
-    } else if (spent - counted > kPatience + 2 * kLeastRuns * (first.seconds + second.seconds)) {
+    } else if (spent - counted > kPatience + 2 * kLeastRuns * together) {
       return std::nullopt;
     }
   }
-  if (choice.winograd_seconds < choice.direct_seconds) choice.algorithm = ConvolutionAlgorithm::kWinograd;
+  choice.algorithm = std::min_element(choice.seconds.begin(), choice.seconds.end(), [](const auto& a, const auto& b) {
+                       return a.second < b.second;
+                     })->first;
   return choice;
 }
 
-const char* name_of(ConvolutionAlgorithm algorithm) {
-  return algorithm == ConvolutionAlgorithm::kWinograd ? "winograd" : "direct";
-}
-
 std::optional<ConvolutionAlgorithm> algorithm_of(std::string_view name) {
-  for (const auto algorithm : {ConvolutionAlgorithm::kDirect, ConvolutionAlgorithm::kWinograd}) {
-    if (name == name_of(algorithm)) return algorithm;
+  for (const AlgorithmName& one : kAlgorithms) {
+    if (name == one.name) return one.algorithm;
   }
   return std::nullopt;
 }
 
+bool has(const Candidates& all, ConvolutionAlgorithm algorithm) {
+  return std::any_of(all.begin(), all.end(), [&](const Candidate& one) { return one.algorithm == algorithm; });
+}
+
+ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, const Candidates& all) {
+  return winograd_by_shape(shape) ? all.front().algorithm : ConvolutionAlgorithm::kDirect;
+}
+
 ConvolutionAlgorithm measured(const std::string& description, const ConvolutionShape& shape,
-                              ConvolutionDirection direction, const ConvolutionKernel& direct,
-                              const ConvolutionKernel& winograd) {
+                              const ConvolutionKernel::Options& options, const Candidates& all) {
   // Two that measure at once would disturb each other, and the replicas of a run ask for the same shapes.
   static std::mutex measuring;
   const std::lock_guard lock(measuring);
   ConvolutionChoices& choices = ConvolutionChoices::instance();
-  if (const auto known = choices.find(description)) return known->algorithm;
+  if (const auto known = choices.find(description); known && has(all, known->algorithm)) return known->algorithm;
   static int busy_shapes = 0;
   std::optional<ConvolutionChoices::Choice> choice;
-  if (busy_shapes < kBusyShapes) choice = measure(shape, direction, direct, winograd);
+  if (busy_shapes < kBusyShapes) choice = measure(shape, options, all);
   if (!choice) {
     // This choice is kept as well, so that the next run makes the same one.
-    choice = ConvolutionChoices::Choice{.algorithm = convolution_by_shape(shape)};
+    choice = ConvolutionChoices::Choice{.algorithm = by_rule(shape, all)};
     if (++busy_shapes == kBusyShapes) {
       core::log::warning(
           "other programs use the processor: from here on, new convolutions follow the rule of --deterministic; to "
@@ -179,17 +226,14 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
 }
 
 ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
-                            const KernelOptions& kernels, const ConvolutionKernel& direct,
-                            const ConvolutionKernel& winograd) {
-  if (kernels.convolutions == ConvolutionPolicy::kWinograd) return ConvolutionAlgorithm::kWinograd;
+                            const KernelOptions& kernels, const Candidates& all) {
+  if (kernels.convolutions == ConvolutionPolicy::kWinograd) return all.front().algorithm;
   const std::string description = describe(shape, options.direction, options.inference);
   std::optional<std::string> known;
   if (kernels.choices != nullptr) known = kernels.choices->find(description);
   if (!known) {
-    const ConvolutionAlgorithm algorithm = kernels.convolutions == ConvolutionPolicy::kByShape
-                                               ? convolution_by_shape(shape)
-                                               : measured(description, shape, options.direction, direct, winograd);
-    known = name_of(algorithm);
+    known = name_of(kernels.convolutions == ConvolutionPolicy::kByShape ? by_rule(shape, all)
+                                                                        : measured(description, shape, options, all));
     if (kernels.choices != nullptr) known = kernels.choices->add(description, *known);
   }
   return algorithm_of(*known).value_or(ConvolutionAlgorithm::kDirect);
@@ -197,23 +241,34 @@ ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKern
 
 }  // namespace
 
-ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& s) {
+std::string_view name_of(ConvolutionAlgorithm algorithm) {
+  const auto* const named = std::find_if(std::begin(kAlgorithms), std::end(kAlgorithms),
+                                         [&](const AlgorithmName& one) { return one.algorithm == algorithm; });
+  return named->name;
+}
+
+bool winograd_by_shape(const ConvolutionShape& s) {
   const int64_t tiles = s.batch * ((s.out_height + 3) / 4) * ((s.out_width + 3) / 4);
   const bool enough = s.dtype == DataType::kBfloat16 || tiles >= 32;
-  return enough && std::min(s.in_channels, s.out_channels) >= 32 ? ConvolutionAlgorithm::kWinograd
-                                                                 : ConvolutionAlgorithm::kDirect;
+  return enough && std::min(s.in_channels, s.out_channels) >= 32;
 }
 
 Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                           const KernelOptions& kernels) {
-  options.algorithm = ConvolutionAlgorithm::kDirect;
-  Kernel direct = ConvolutionKernel::make(shape, options);
-  if (direct == nullptr || kernels.convolutions == ConvolutionPolicy::kDirect) return direct;
-  options.algorithm = ConvolutionAlgorithm::kWinograd;
-  Kernel winograd = ConvolutionKernel::make(shape, options);
-  if (winograd == nullptr) return direct;
-  const ConvolutionAlgorithm algorithm = chosen(shape, options, kernels, *direct, *winograd);
-  return algorithm == ConvolutionAlgorithm::kWinograd ? std::move(winograd) : std::move(direct);
+  Candidates all;
+  for (const AlgorithmName& one : kAlgorithms) {
+    options.algorithm = one.algorithm;
+    const bool direct = one.algorithm == ConvolutionAlgorithm::kDirect;
+    if (!direct && kernels.convolutions == ConvolutionPolicy::kDirect) continue;
+    if (Kernel kernel = ConvolutionKernel::make(shape, options)) all.push_back({one.algorithm, std::move(kernel)});
+  }
+  if (!has(all, ConvolutionAlgorithm::kDirect)) return nullptr;
+  if (all.size() == 1) return std::move(all.front().kernel);
+  const ConvolutionAlgorithm algorithm = chosen(shape, options, kernels, all);
+  for (Candidate& one : all) {
+    if (one.algorithm == algorithm) return std::move(one.kernel);
+  }
+  return std::move(all.back().kernel);  // a choice that this machine does not have: the direct one, which is the last
 }
 
 ConvolutionChoices& ConvolutionChoices::instance() {
@@ -229,22 +284,39 @@ ConvolutionChoices::ConvolutionChoices(std::string file) : file_(std::move(file)
   }
 }
 
-// Behind the line kFormat, the file has a line for each choice: the algorithm, the two times in seconds and the
-// description, separated by tabs.
+namespace {
+
+// Returns nothing for a line that is not whole, or names what this version does not know.
+std::optional<std::pair<std::string, ConvolutionChoices::Choice>> choice_in(const std::string& line) {
+  std::istringstream fields(line);
+  std::string name, description, tried;
+  if (!std::getline(fields, name, '\t') || !std::getline(fields, description, '\t')) return std::nullopt;
+  const auto algorithm = algorithm_of(name);
+  if (!algorithm || description.empty()) return std::nullopt;
+  ConvolutionChoices::Choice choice{.algorithm = *algorithm};
+  while (std::getline(fields, tried, '\t')) {
+    const size_t equals = tried.find('=');
+    const auto of = algorithm_of(tried.substr(0, equals));
+    double seconds = 0;
+    if (equals == std::string::npos || !of || !(std::istringstream(tried.substr(equals + 1)) >> seconds)) {
+      return std::nullopt;
+    }
+    choice.seconds.emplace_back(*of, seconds);
+  }
+  return std::pair(description, choice);
+}
+
+}  // namespace
+
+// Behind the line kFormat, the file has a line for each choice, separated by tabs: the algorithm, the description, and
+// for each that was tried its name, "=", and its time in seconds.
 void ConvolutionChoices::read() {
   std::istringstream lines(core::local_file_system().read_file(file_, uint64_t{1} << 24));
   std::string line;
   if (!std::getline(lines, line) || line != kFormat) return;
   while (std::getline(lines, line)) {
-    std::istringstream fields(line);
-    Choice choice;
-    std::string algorithm, description;
-    if (!(fields >> algorithm >> choice.direct_seconds >> choice.winograd_seconds) || fields.get() != '\t') continue;
-    std::getline(fields, description);
-    const auto named = algorithm_of(algorithm);
-    if (!named) continue;
-    choice.algorithm = *named;
-    choices_[description] = choice;
+    const std::optional<std::pair<std::string, Choice>> read = choice_in(line);
+    if (read) choices_[read->first] = read->second;
   }
 }
 
@@ -273,8 +345,9 @@ ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& descriptio
 std::string ConvolutionChoices::text() const {
   std::string result = fmt::format("{}\n", kFormat);
   for (const auto& [description, choice] : choices_) {
-    result += fmt::format("{}\t{:.9f}\t{:.9f}\t{}\n", name_of(choice.algorithm), choice.direct_seconds,
-                          choice.winograd_seconds, description);
+    result += fmt::format("{}\t{}", name_of(choice.algorithm), description);
+    for (const auto& [tried, seconds] : choice.seconds) result += fmt::format("\t{}={:.9f}", name_of(tried), seconds);
+    result += '\n';
   }
   return result;
 }

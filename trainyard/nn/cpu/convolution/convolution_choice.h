@@ -1,5 +1,5 @@
-// Which algorithm a convolution runs with: direct, or Winograd where that is faster. The run's choices come first
-// (nn/execution/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction set and
+// Which algorithm a convolution runs with: direct, or one of Winograd's where that is faster. The run's choices come
+// first (nn/execution/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction set and
 // number of threads and kept for the process and in a file for the next one, or follows a rule on the shape.
 #pragma once
 
@@ -8,23 +8,30 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
 #include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::nn::cpu {
 
-// Returns the kernel to use; null where there is not even a direct one. With kAuto both algorithms run a few times on
-// memory of their own when the shape is new; one caller at a time measures. What is chosen, by measuring or by the
+// Returns the kernel to use; null where there is not even a direct one. With kAuto all algorithms that there are run a
+// few times on memory of their own when the shape is new, and their packing of weights with them; one caller at a time
+// measures. What is chosen, by measuring or by the
 // rule, is added to the run's choices, if it has any.
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                                                       const KernelOptions& kernels);
 
-// Returns the algorithm by the rule, where there are both: Winograd if there are 32 channels on either side and, in
+// Returns whether Winograd is taken by the rule, where it is possible: if there are 32 channels on either side and, in
 // float, at least 32 tiles of 4x4 output pixels (over the batch). With fewer tiles the transformed weights, 36 numbers
 // for 9, cost more than the multiplications that they save; with 16 channels the transformed images do. In bfloat16
 // tiles have 2x2 pixels and weights 16 numbers, and the tiles do not count.
-ConvolutionAlgorithm convolution_by_shape(const ConvolutionShape& shape);
+bool winograd_by_shape(const ConvolutionShape& shape);
+
+// Returns the algorithm's name in choices: "direct", "winograd", "winograd4".
+std::string_view name_of(ConvolutionAlgorithm algorithm);
 
 // What was measured, or chosen by the rule while other programs disturbed the measuring, by description ("float
 // 32x64x56x56 to 64x56x56, 3x3 pad 1 1 1 1, forward, 2 threads, AVX-512"). Any thread may call the methods.
@@ -32,7 +39,8 @@ class ConvolutionChoices {
  public:
   struct Choice {
     ConvolutionAlgorithm algorithm = ConvolutionAlgorithm::kDirect;
-    double direct_seconds = 0, winograd_seconds = 0;  // zero: not measured, but chosen by the rule
+    // The fastest run of each that was tried; empty: not measured, but chosen by the rule.
+    std::vector<std::pair<ConvolutionAlgorithm, double>> seconds{};
   };
   // Returns the process's choices, which read their file when first asked for. A file that cannot be read counts as
   // empty.

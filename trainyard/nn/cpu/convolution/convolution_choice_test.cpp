@@ -1,5 +1,6 @@
 #include "trainyard/nn/cpu/convolution/convolution_choice.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -7,13 +8,18 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 
 namespace trainyard::nn::cpu {
 namespace {
 
 using Choice = ConvolutionChoices::Choice;
-constexpr Choice kDirect{ConvolutionAlgorithm::kDirect, 0.001, 0.002};
-constexpr Choice kWinograd{ConvolutionAlgorithm::kWinograd, 0.004, 0.003};
+const Choice kDirect{ConvolutionAlgorithm::kDirect,
+                     {{ConvolutionAlgorithm::kDirect, 0.001}, {ConvolutionAlgorithm::kWinograd, 0.002}}};
+const Choice kWinograd{ConvolutionAlgorithm::kWinograd,
+                       {{ConvolutionAlgorithm::kWinograd4, 0.0035},
+                        {ConvolutionAlgorithm::kWinograd, 0.003},
+                        {ConvolutionAlgorithm::kDirect, 0.004}}};
 
 TEST(ConvolutionChoices, AreThereInTheNextProcess) {
   const core::TempDir temp;
@@ -25,6 +31,7 @@ TEST(ConvolutionChoices, AreThereInTheNextProcess) {
   EXPECT_EQ(ConvolutionChoices(file).find("by the rule")->algorithm, ConvolutionAlgorithm::kWinograd);
   ASSERT_TRUE(later.find("a shape, with spaces"));
   EXPECT_EQ(later.find("a shape, with spaces")->algorithm, ConvolutionAlgorithm::kWinograd);
+  EXPECT_EQ(later.find("a shape, with spaces")->seconds, kWinograd.seconds);
   EXPECT_EQ(later.find("another")->algorithm, ConvolutionAlgorithm::kDirect);
   EXPECT_FALSE(later.find("a third"));
 }
@@ -44,8 +51,8 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
   core::local_file_system().write_file_atomically(
       temp.file("half.txt"),
-      "trainyard convolutions 2\nwinograd\t0.5\t0.25\tgood\ndirect\tx\ty\tbad\n"
-      "fft\t1\t2\tunknown\n0.5\n");
+      "trainyard convolutions 3\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
+      "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
 
@@ -66,10 +73,6 @@ ConvolutionShape square(int64_t batch, int64_t channels, int64_t side) {
           .right = 1};
 }
 
-bool has_winograd(const ConvolutionShape& shape) {  // it needs AVX-512
-  return ConvolutionKernel::make(shape, {.algorithm = ConvolutionAlgorithm::kWinograd}) != nullptr;
-}
-
 bool is_winograd(const std::unique_ptr<ConvolutionKernel>& kernel) {
   return std::string(kernel->implementation()).find("wino") != std::string::npos;
 }
@@ -79,7 +82,6 @@ TEST(ChooseConvolution, FollowsThePolicy) {
   const auto direct = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kDirect});
   ASSERT_NE(direct, nullptr);
   EXPECT_FALSE(is_winograd(direct));
-  if (!has_winograd(shape)) return;
   EXPECT_TRUE(is_winograd(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kWinograd})));
 }
 
@@ -87,37 +89,69 @@ TEST(ChooseConvolution, FollowsThePolicy) {
 TEST(ChooseConvolution, ByShapeCountsTilesAndChannels) {
   struct Case {
     ConvolutionShape shape;
-    ConvolutionAlgorithm expected;
+    bool winograd;
   };
-  constexpr auto kPlain = ConvolutionAlgorithm::kDirect, kFast = ConvolutionAlgorithm::kWinograd;
   ConvolutionShape narrow = square(32, 64, 56);
   narrow.out_channels = 16;
-  for (const Case& c : {Case{square(32, 64, 56), kFast},    // 6272 tiles
-                        Case{square(2, 32, 16), kFast},     // 32
-                        Case{square(2, 32, 12), kPlain},    // 18
-                        Case{square(31, 512, 4), kPlain},   // 31
-                        Case{square(8, 512, 5), kFast},     // 8 * 2 * 2: tiles at the edge are not full
-                        Case{square(128, 16, 32), kPlain},  // 16 channels
-                        Case{narrow, kPlain}}) {
-    EXPECT_EQ(convolution_by_shape(c.shape), c.expected) << c.shape.batch << " " << c.shape.in_channels;
-    if (!has_winograd(c.shape)) continue;
+  for (const Case& c : {Case{square(32, 64, 56), true},    // 6272 tiles
+                        Case{square(2, 32, 16), true},     // 32
+                        Case{square(2, 32, 12), false},    // 18
+                        Case{square(31, 512, 4), false},   // 31
+                        Case{square(8, 512, 5), true},     // 8 * 2 * 2: tiles at the edge are not full
+                        Case{square(128, 16, 32), false},  // 16 channels
+                        Case{narrow, false}}) {
+    EXPECT_EQ(winograd_by_shape(c.shape), c.winograd) << c.shape.batch << " " << c.shape.in_channels;
     const auto kernel = choose_convolution(c.shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
-    EXPECT_EQ(is_winograd(kernel), c.expected == kFast) << c.shape.batch << " " << c.shape.in_channels;
+    EXPECT_EQ(is_winograd(kernel), c.winograd) << c.shape.batch << " " << c.shape.in_channels;
   }
+}
+
+// Of all that were tried, the fastest holds, and the times of all are kept.
+TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
+  const ConvolutionShape shape = square(3, 48, 20);
+  const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kAuto});
+  for (const auto& [description, choice] : ConvolutionChoices::instance().all()) {
+    if (description.find("float 3x48x20x20") == std::string::npos || choice.seconds.empty()) continue;
+    EXPECT_EQ(choice.seconds.size(), isa() == Isa::kAvx2 ? 2U : 3U);
+    double chosen = 0, fastest = 1e9;
+    for (const auto& [algorithm, seconds] : choice.seconds) {
+      EXPECT_GT(seconds, 0);
+      if (algorithm == choice.algorithm) chosen = seconds;
+      fastest = std::min(fastest, seconds);
+    }
+    EXPECT_EQ(chosen, fastest);
+    EXPECT_EQ(is_winograd(kernel), choice.algorithm != ConvolutionAlgorithm::kDirect);
+  }
+}
+
+// Each algorithm that this machine has is what the run's choice says, and one that it does not have is the direct one.
+TEST(ChooseConvolution, RunsWhatTheRunHasChosen) {
+  const ConvolutionShape shape = square(2, 32, 16);
+  KernelOptions first{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  choose_convolution(shape, {}, first);
+  const std::string description = first.choices->all().begin()->first;
+  const auto implementation = [&](const char* name) {
+    KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
+    kernels.choices->add(description, name);
+    return std::string(choose_convolution(shape, {}, kernels)->implementation());
+  };
+  const std::string direct = implementation("direct");
+  EXPECT_EQ(implementation("winograd4"), "winograd 4x4");
+  EXPECT_EQ(implementation("winograd") == direct, isa() == Isa::kAvx2) << "oneDNN has Winograd for AVX-512";
+  EXPECT_EQ(implementation("fft"), direct);
 }
 
 // What the run has chosen holds, whatever the rule or this machine says, and what is new is kept for it.
 TEST(ChooseConvolution, TheRunsChoicesComeFirst) {
   const ConvolutionShape shape = square(2, 32, 16);
-  if (!has_winograd(shape)) return;
   for (const ConvolutionPolicy policy : {ConvolutionPolicy::kAuto, ConvolutionPolicy::kByShape}) {
     KernelOptions kernels{.convolutions = policy, .choices = std::make_shared<KernelChoices>()};
     const bool first = is_winograd(choose_convolution(shape, {}, kernels));
     const auto chosen = kernels.choices->all();
     ASSERT_EQ(chosen.size(), 1U);
-    EXPECT_EQ(chosen.begin()->second, first ? "winograd" : "direct");
+    EXPECT_EQ(chosen.begin()->second == "direct", !first);
     KernelOptions reversed{.convolutions = policy, .choices = std::make_shared<KernelChoices>()};
-    reversed.choices->add(chosen.begin()->first, first ? "direct" : "winograd");
+    reversed.choices->add(chosen.begin()->first, first ? "direct" : "winograd4");
     EXPECT_NE(is_winograd(choose_convolution(shape, {}, reversed)), first);
   }
 }

@@ -11,19 +11,6 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-bool is_possible(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
-  const auto is = [](int64_t value, std::initializer_list<int64_t> all) {
-    return std::all_of(all.begin(), all.end(), [&](int64_t one) { return one == value; });
-  };
-  const auto padding = std::minmax({s.top, s.left, s.bottom, s.right});
-  return isa() == Isa::kAvx512Bf16 && s.dtype == DataType::kBfloat16 && !s.plain_input &&
-         is(3, {s.kernel_height, s.kernel_width}) &&
-         is(1, {s.groups, s.stride_height, s.stride_width, s.dilation_height, s.dilation_width}) &&
-         padding.first >= 0 && padding.second <= 2 && s.out_height == s.in_height + s.top + s.bottom - 2 &&
-         s.out_width == s.in_width + s.left + s.right - 2 && std::min(s.out_height, s.out_width) > 0 &&
-         (options.activation == UnitActivation::kNone || options.activation == UnitActivation::kRelu);
-}
-
 int64_t padded(int64_t channels) {
   const int64_t block = channel_block();
   return (channels + block - 1) / block * block;
@@ -120,9 +107,21 @@ class WinogradKernel : public ConvolutionKernel {
 
 }  // namespace
 
+bool fits_winograd(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
+  const auto is = [](int64_t value, std::initializer_list<int64_t> all) {
+    return std::all_of(all.begin(), all.end(), [&](int64_t one) { return one == value; });
+  };
+  const auto padding = std::minmax({s.top, s.left, s.bottom, s.right});
+  return !s.plain_input && is(3, {s.kernel_height, s.kernel_width}) &&
+         is(1, {s.groups, s.stride_height, s.stride_width, s.dilation_height, s.dilation_width}) &&
+         padding.first >= 0 && padding.second <= 2 && s.out_height == s.in_height + s.top + s.bottom - 2 &&
+         s.out_width == s.in_width + s.left + s.right - 2 && std::min(s.out_height, s.out_width) > 0 &&
+         (options.activation == UnitActivation::kNone || options.activation == UnitActivation::kRelu);
+}
+
 std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionShape& shape,
                                                              const ConvolutionKernel::Options& options) {
-  if (options.algorithm != ConvolutionAlgorithm::kWinograd || !is_possible(shape, options)) return nullptr;
+  if (isa() != Isa::kAvx512Bf16 || shape.dtype != DataType::kBfloat16 || !fits_winograd(shape, options)) return nullptr;
   return std::make_unique<WinogradKernel>(shape, options);
 }
 

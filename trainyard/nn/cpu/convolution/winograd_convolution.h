@@ -7,8 +7,11 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns null unless this is possible: 3x3 windows with stride 1 and at most two rows and columns of padding, one
-// group, bfloat16 maps of whole blocks on a processor with AVX512_BF16, no activation but ReLU.
+// Returns whether our Winograd kernels, these and those of float_winograd_convolution.h, can compute it: 3x3 windows
+// with stride 1 and at most two rows and columns of padding, one group, maps of whole blocks, no activation but ReLU.
+bool fits_winograd(const ConvolutionShape& shape, const ConvolutionKernel::Options& options);
+
+// Returns null unless it fits, the maps are bfloat16 and the processor has AVX512_BF16.
 std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionShape& shape,
                                                              const ConvolutionKernel::Options& options);
 

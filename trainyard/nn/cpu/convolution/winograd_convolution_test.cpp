@@ -1,4 +1,4 @@
-// Our Winograd kernels in bfloat16, against sums in double by the definition.
+// Our Winograd kernels, against sums in double by the definition: F(2x2, 3x3) in bfloat16, F(4x4, 3x3) in float.
 
 #include "trainyard/nn/cpu/convolution/winograd_convolution.h"
 
@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/nn/cpu/convolution/float_winograd_convolution.h"
 #include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
@@ -16,30 +17,6 @@ namespace {
 
 using Direction = ConvolutionDirection;
 using Options = ConvolutionKernel::Options;
-
-// A transformed pixel is a sum of four numbers between -1 and 1, rounded to 8 bits. It is multiplied by a transformed
-// weight, rounded, too, and nine such products are added up: 3.8e-3 to 4.4e-3 by norm, as measured. A direct
-// convolution rounds its output only: 1.7e-3.
-constexpr double kBound = 6e-3;
-
-std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, Options options) {
-  options.algorithm = ConvolutionAlgorithm::kWinograd;
-  return make_winograd_convolution(shape, options);
-}
-
-ConvolutionShape bfloats(ConvolutionShape shape) {
-  shape.dtype = DataType::kBfloat16;
-  return shape;
-}
-
-ConvolutionShape padded(int64_t top, int64_t left, int64_t bottom, int64_t right) {
-  ConvolutionShape shape = bfloats(square(2, 21, 35, 6, 7, 3, 1, 0));
-  shape.top = top;
-  shape.left = left;
-  shape.bottom = bottom;
-  shape.right = right;
-  return sized(shape);
-}
 
 double relative_error(const std::vector<float>& actual, const std::vector<double>& expected) {
   double difference = 0, norm = 0;
@@ -50,20 +27,47 @@ double relative_error(const std::vector<float>& actual, const std::vector<double
   return std::sqrt(difference / norm);
 }
 
-class WinogradConvolution : public ::testing::Test {
+class WinogradConvolution : public ::testing::TestWithParam<DataType> {
  protected:
   void SetUp() override {
-    if (isa() != Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
+    if (!is_float() && isa() != Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
+  }
+
+  static bool is_float() { return GetParam() == DataType::kFloat; }
+
+  // By norm. In bfloat16 a transformed pixel is a sum of four numbers between -1 and 1, rounded to 8 bits. It is
+  // multiplied by a transformed weight, rounded, too, and nine such products are added up: 3.8e-3 to 4.4e-3, as
+  // measured. A direct convolution rounds its output only: 1.7e-3. In float the transforms multiply by numbers of
+  // different size: 4e-7 to 8e-7.
+  static double bound() { return is_float() ? 1.5e-6 : 6e-3; }
+
+  static ConvolutionShape typed(ConvolutionShape shape) {
+    shape.dtype = GetParam();
+    return shape;
+  }
+  static ConvolutionShape padded(int64_t top, int64_t left, int64_t bottom, int64_t right) {
+    ConvolutionShape shape = typed(square(2, 21, 35, 6, 7, 3, 1, 0));
+    shape.top = top;
+    shape.left = left;
+    shape.bottom = bottom;
+    shape.right = right;
+    return sized(shape);
+  }
+  static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, Options options) {
+    options.algorithm = is_float() ? ConvolutionAlgorithm::kWinograd4 : ConvolutionAlgorithm::kWinograd;
+    return is_float() ? make_float_winograd_convolution(shape, options) : make_winograd_convolution(shape, options);
   }
 };
+INSTANTIATE_TEST_SUITE_P(Kernels, WinogradConvolution, ::testing::Values(DataType::kBfloat16, DataType::kFloat),
+                         [](const auto& type) { return type.param == DataType::kFloat ? "Float" : "Bfloat16"; });
 
-TEST_F(WinogradConvolution, AgreesWithTheDefinition) {
-  ConvolutionShape with_bias = bfloats(square(2, 34, 13, 6, 6, 3, 1, 1));
+TEST_P(WinogradConvolution, AgreesWithTheDefinition) {
+  ConvolutionShape with_bias = typed(square(2, 34, 13, 6, 6, 3, 1, 1));
   with_bias.bias = true;
   for (const ConvolutionShape& shape :
-       {bfloats(square(2, 20, 19, 7, 9, 3, 1, 1)), bfloats(square(3, 64, 64, 14, 14, 3, 1, 1)),
-        bfloats(square(1, 40, 112, 8, 8, 3, 1, 0)), bfloats(square(2, 17, 33, 5, 5, 3, 1, 2)),
-        bfloats(square(1, 16, 16, 1, 1, 3, 1, 1)), bfloats(square(2, 100, 80, 3, 2, 3, 1, 1)), padded(0, 1, 2, 0),
+       {typed(square(2, 20, 19, 7, 9, 3, 1, 1)), typed(square(3, 64, 64, 14, 14, 3, 1, 1)),
+        typed(square(1, 40, 112, 8, 8, 3, 1, 0)), typed(square(2, 17, 33, 5, 5, 3, 1, 2)),
+        typed(square(1, 16, 16, 1, 1, 3, 1, 1)), typed(square(2, 100, 80, 3, 2, 3, 1, 1)), padded(0, 1, 2, 0),
         padded(1, 0, 0, 2), with_bias}) {
     SCOPED_TRACE(::testing::Message() << shape << ", padding " << shape.top << ' ' << shape.left);
     const Problem p(shape);
@@ -72,21 +76,21 @@ TEST_F(WinogradConvolution, AgreesWithTheDefinition) {
     ASSERT_TRUE(forward != nullptr && data != nullptr && weights != nullptr);
     const TestMap output = Runner(*forward).forward(p);
     output.expect_clean();
-    EXPECT_LE(cpu::relative_error(output, p.output), kBound);
+    EXPECT_LE(cpu::relative_error(output, p.output), bound());
     const TestMap source_gradient = Runner(*data).backward_data(p);
     source_gradient.expect_clean();
-    EXPECT_LE(cpu::relative_error(source_gradient, p.source_gradient), kBound);
+    EXPECT_LE(cpu::relative_error(source_gradient, p.source_gradient), bound());
     const Runner::Gradients gradients = Runner(*weights).backward_weights(p);
-    EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), kBound);
+    EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), bound());
     if (shape.bias) {
       EXPECT_LE(relative_error(gradients.bias, p.bias_gradient), 1e-6);
     }
   }
 }
 
-TEST_F(WinogradConvolution, AddsThenActivates) {
-  const Problem p(bfloats(square(2, 22, 19, 6, 7, 3, 1, 1)));
-  const TestMap before = TestMap::random(p.output_gradient.shape(), DataType::kBfloat16, 9);
+TEST_P(WinogradConvolution, AddsThenActivates) {
+  const Problem p(typed(square(2, 22, 19, 6, 7, 3, 1, 1)));
+  const TestMap before = TestMap::random(p.output_gradient.shape(), GetParam(), 9);
   const auto kernel = make(p.shape, {.inference = true, .sum = true, .activation = UnitActivation::kRelu});
   ASSERT_NE(kernel, nullptr);
   std::vector<double> expected(p.output.size());
@@ -94,27 +98,29 @@ TEST_F(WinogradConvolution, AddsThenActivates) {
     const auto at = static_cast<size_t>(before.index(n, c, y, x));
     expected[at] = std::max(p.output[at] + before.at(n, c, y, x), 0.0);
   });
-  EXPECT_LE(cpu::relative_error(Runner(*kernel).forward(p, &before), expected), kBound);
+  EXPECT_LE(cpu::relative_error(Runner(*kernel).forward(p, &before), expected), bound());
 }
 
 // There are more tiles than a chunk has, and more than one thread's chunk has for the gradient of weights.
-TEST_F(WinogradConvolution, GivesTheSameBitsForAnyThreads) {
-  const Problem p(bfloats(square(2, 16, 336, 20, 20, 3, 1, 1)));
+TEST_P(WinogradConvolution, GivesTheSameBitsForAnyThreads) {
+  const Problem p(typed(square(2, 16, 336, 20, 20, 3, 1, 1)));
   const auto kernel = [&](Direction direction) { return make(p.shape, {.direction = direction}); };
   expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kForward)).forward(p); });
   expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kBackwardData)).backward_data(p); });
   expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kBackwardWeights)).backward_weights(p).weights; });
   const Runner::Gradients gradients = Runner(*kernel(Direction::kBackwardWeights)).backward_weights(p);
-  EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), kBound);
+  EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), bound());
 }
 
-TEST_F(WinogradConvolution, IsNullForOtherConvolutions) {
-  const ConvolutionShape good = bfloats(square(2, 32, 32, 8, 8, 3, 1, 1));
+TEST_P(WinogradConvolution, IsNullForOtherConvolutions) {
+  const ConvolutionShape good = typed(square(2, 32, 32, 8, 8, 3, 1, 1));
   ASSERT_NE(make(good, {}), nullptr);
-  EXPECT_EQ(make(square(2, 32, 32, 8, 8, 3, 1, 1), {}), nullptr) << "float";
-  EXPECT_EQ(make(bfloats(square(2, 32, 32, 8, 8, 3, 2, 1)), {}), nullptr) << "stride 2";
-  EXPECT_EQ(make(bfloats(square(2, 32, 32, 8, 8, 5, 1, 2)), {}), nullptr) << "5 x 5";
-  EXPECT_EQ(make(bfloats(square(2, 32, 32, 8, 8, 3, 1, 3)), {}), nullptr) << "three rows of padding";
+  ConvolutionShape other = good;
+  other.dtype = is_float() ? DataType::kBfloat16 : DataType::kFloat;
+  EXPECT_EQ(make(other, {}), nullptr);
+  EXPECT_EQ(make(typed(square(2, 32, 32, 8, 8, 3, 2, 1)), {}), nullptr) << "stride 2";
+  EXPECT_EQ(make(typed(square(2, 32, 32, 8, 8, 5, 1, 2)), {}), nullptr) << "5 x 5";
+  EXPECT_EQ(make(typed(square(2, 32, 32, 8, 8, 3, 1, 3)), {}), nullptr) << "three rows of padding";
   EXPECT_EQ(make(good, {.activation = UnitActivation::kSilu}), nullptr);
   ConvolutionShape grouped = good, dilated = good, wrong = good;
   grouped.groups = 2;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/arguments.h"
+#include "trainyard/nn/cpu/kernels/float_winograd_arguments.h"
 #include "trainyard/nn/cpu/kernels/isa.h"
 
 // X(function, argument)
@@ -30,6 +31,10 @@
   X(lane_convolution_forward, LaneConvolutionForward)                  \
   X(lane_convolution_backward_data, LaneConvolutionBackwardData)       \
   X(lane_convolution_backward_weights, LaneConvolutionBackwardWeights) \
+  X(float_winograd_forward, FloatWinogradForward)                      \
+  X(float_winograd_backward_weights, FloatWinogradBackwardWeights)     \
+  X(float_winograd_pack, FloatWinogradPack)                            \
+  X(float_winograd_unpack, FloatWinogradUnpack)                        \
   X(linear_forward, LinearForward)                                     \
   X(local_response_forward, LocalResponseForward)                      \
   X(local_response_backward, LocalResponseBackward)                    \
