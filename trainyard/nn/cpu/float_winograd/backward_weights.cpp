@@ -6,8 +6,8 @@ namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
 
 // A thread's share of transformed pixels and gradients stays in its cache where the sums do as well. Where they do not,
-// each chunk reads and writes them once more: then it has at least kTilesDeep tiles.
-constexpr int64_t kShareBytes = 1 << 20, kCachedSums = 1 << 20, kLeastTiles = 48;
+// each chunk reads and writes them once more: then it has at least kMostlySums tiles.
+constexpr int64_t kShareBytes = 1 << 20, kCachedSums = 1 << 20, kLeastTiles = 48, kMostlySums = 192;
 #if defined(TRAINYARD_KERNELS_AVX512)
 constexpr int64_t kTilesDeep = 96;  // that one sweep sums over: a panel of their gradients stays in L1
 #else
@@ -22,10 +22,9 @@ struct Share {
 
 Share share_of(const FloatWinogradShape& s, int threads) {
   const int64_t a_tile = kPoints * 4 * (s.in_channels + s.out_channels);
-  const int64_t least = s.weights_bytes() <= kCachedSums ? kLeastTiles : 2 * kTilesDeep;
+  const int64_t least = s.weights_bytes() <= kCachedSums ? kLeastTiles : kMostlySums;
   const int64_t tiles = smaller(larger(least, kShareBytes * threads / a_tile), s.tiles());
-  return {
-      .tiles = tiles, .pixels_apart = tiles * row_of(s.in_channels), .gradients_apart = tiles * row_of(s.out_channels)};
+  return {.tiles = tiles, .pixels_apart = apart(tiles, s.in_channels), .gradients_apart = apart(tiles, s.out_channels)};
 }
 
 // Writes the transformed pixels and gradients: [point][tile][channel].
@@ -34,30 +33,33 @@ void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_
   const FloatWinogradShape& s = a.shape;
   const int64_t in_blocks = s.in_channels / kLanes, in_elements = s.in_height * s.in_width * kLanes;
   const int64_t out_blocks = s.out_channels / kLanes, out_elements = s.out_height * s.out_width * kLanes;
-#pragma omp for schedule(static)
-  for (int64_t t = 0; t < count; ++t) {
-    const Tile tile = tile_at(s, first + t);
-    for (int64_t b = 0; b < in_blocks; ++b) {
-      Floats d[kSide][kSide], transformed[kSide][kSide];
-      load_square(a.source + (tile.sample * in_blocks + b) * in_elements, s.in_height, s.in_width, tile.row - s.top,
-                  tile.column - s.left, d);
-      transform_square(transform_pixels, d, transformed);
-      float* const to = pixels + t * row_of(s.in_channels) + b * kLanes;
-      for (int point = 0; point < kPoints; ++point) {
-        store(to + point * share.pixels_apart, transformed[point / kSide][point % kSide]);
-      }
-    }
-    for (int64_t b = 0; b < out_blocks; ++b) {
-      Floats y[kTile][kTile], transformed[kSide][kSide];
-      load_square(a.output_gradient + (tile.sample * out_blocks + b) * out_elements, s.out_height, s.out_width,
-                  tile.row, tile.column, y);
-      transform_square(transform_gradient, y, transformed);
-      float* const to = gradients + t * row_of(s.out_channels) + b * kLanes;
-      for (int point = 0; point < kPoints; ++point) {
-        store(to + point * share.gradients_apart, transformed[point / kSide][point % kSide]);
-      }
-    }
-  }
+  const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+  const int64_t mine = count * thread / threads, tiles = count * (thread + 1) / threads - mine;
+  for_tiles(
+      tiles, in_blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
+        const Tile tile = tile_at(s, first + mine + t);
+        Floats d[kSide][kSide], transformed[kSide][kSide];
+        load_square(a.source + (tile.sample * in_blocks + b) * in_elements, s.in_height, s.in_width, tile.row - s.top,
+                    tile.column - s.left, d);
+        transform_square(transform_pixels, d, transformed);
+        float* const to = pixels + (mine + t) * row_of(s.in_channels) + b * kLanes;
+        for (int point = 0; point < kPoints; ++point) {
+          store(to + point * share.pixels_apart, transformed[point / kSide][point % kSide]);
+        }
+      });
+  for_tiles(
+      tiles, out_blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
+        const Tile tile = tile_at(s, first + mine + t);
+        Floats y[kTile][kTile], transformed[kSide][kSide];
+        load_square(a.output_gradient + (tile.sample * out_blocks + b) * out_elements, s.out_height, s.out_width,
+                    tile.row, tile.column, y);
+        transform_square(transform_gradient, y, transformed);
+        float* const to = gradients + (mine + t) * row_of(s.out_channels) + b * kLanes;
+        for (int point = 0; point < kPoints; ++point) {
+          store(to + point * share.gradients_apart, transformed[point / kSide][point % kSide]);
+        }
+      });
+#pragma omp barrier
 }
 
 // Adds a chunk's products to the gradient.

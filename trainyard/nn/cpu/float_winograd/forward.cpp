@@ -21,27 +21,25 @@ Chunk chunk_of(const FloatWinogradShape& s, int threads) {
   const int64_t fitting = kChunkBytes / a_tile / kRows * kRows;
   const int64_t share = (s.tiles() + threads - 1) / threads;
   const int64_t tiles = smaller(smaller(larger(fitting, kLeastTiles), kMostTiles), share);
-  return {
-      .tiles = tiles, .pixels_apart = tiles * row_of(s.in_channels), .products_apart = tiles * row_of(s.out_channels)};
+  return {.tiles = tiles, .pixels_apart = apart(tiles, s.in_channels), .products_apart = apart(tiles, s.out_channels)};
 }
 
 // Writes transformed pixels: [point][tile][channel].
 void transform_source(const FloatWinogradForward& a, const Chunk& chunk, int64_t first, int64_t count, float* pixels) {
   const FloatWinogradShape& s = a.shape;
   const int64_t blocks = s.in_channels / kLanes, block_elements = s.in_height * s.in_width * kLanes;
-  for (int64_t t = 0; t < count; ++t) {
-    const Tile tile = tile_at(s, first + t);
-    const float* block = a.source + tile.sample * blocks * block_elements;
-    for (int64_t b = 0; b < blocks; ++b, block += block_elements) {
-      Floats d[kSide][kSide], transformed[kSide][kSide];
-      load_square(block, s.in_height, s.in_width, tile.row - s.top, tile.column - s.left, d);
-      transform_square(transform_pixels, d, transformed);
-      float* const to = pixels + t * row_of(s.in_channels) + b * kLanes;
-      for (int point = 0; point < kPoints; ++point) {
-        store(to + point * chunk.pixels_apart, transformed[point / kSide][point % kSide]);
-      }
-    }
-  }
+  for_tiles(
+      count, blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
+        const Tile tile = tile_at(s, first + t);
+        Floats d[kSide][kSide], transformed[kSide][kSide];
+        load_square(a.source + (tile.sample * blocks + b) * block_elements, s.in_height, s.in_width, tile.row - s.top,
+                    tile.column - s.left, d);
+        transform_square(transform_pixels, d, transformed);
+        float* const to = pixels + t * row_of(s.in_channels) + b * kLanes;
+        for (int point = 0; point < kPoints; ++point) {
+          store(to + point * chunk.pixels_apart, transformed[point / kSide][point % kSide]);
+        }
+      });
 }
 
 void multiply_points(const FloatWinogradForward& a, const Chunk& chunk, int64_t count, const float* pixels,
@@ -73,29 +71,30 @@ void write_output(const FloatWinogradForward& a, const Chunk& chunk, int64_t fir
                   const float* products) {
   const FloatWinogradShape& s = a.shape;
   const int64_t blocks = s.out_channels / kLanes, block_elements = s.out_height * s.out_width * kLanes;
-  for (int64_t t = 0; t < count; ++t) {
-    const Tile tile = tile_at(s, first + t);
-    const int64_t height = smaller(kTile, s.out_height - tile.row), width = smaller(kTile, s.out_width - tile.column);
-    float* block = a.output + tile.sample * blocks * block_elements + (tile.row * s.out_width + tile.column) * kLanes;
-    for (int64_t b = 0; b < blocks; ++b, block += block_elements) {
-      const float* const from = products + t * row_of(s.out_channels) + b * kLanes;
-      Floats m[kSide][kSide], y[kTile][kTile];
-      for (int point = 0; point < kPoints; ++point) {
-        m[point / kSide][point % kSide] = load(from + point * chunk.products_apart);
-      }
-      transform_square(transform_products, m, y);
-      const Floats bias = a.bias == nullptr ? Floats{} : load_first(a.bias + b * kLanes, a.bias_count - b * kLanes);
-      for (int64_t i = 0; i < height; ++i) {
-        for (int64_t j = 0; j < width; ++j) {
-          float* const to = block + (i * s.out_width + j) * kLanes;
-          Floats value = y[i][j] + bias;
-          if (a.add) value += load(to);
-          if (a.relu) value = at_least(0, value);  // NaN stays
-          store(to, value);
+  for_tiles(
+      count, blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
+        const Tile tile = tile_at(s, first + t);
+        const int64_t height = smaller(kTile, s.out_height - tile.row),
+                      width = smaller(kTile, s.out_width - tile.column);
+        float* const block =
+            a.output + (tile.sample * blocks + b) * block_elements + (tile.row * s.out_width + tile.column) * kLanes;
+        const float* const from = products + t * row_of(s.out_channels) + b * kLanes;
+        Floats m[kSide][kSide], y[kTile][kTile];
+        for (int point = 0; point < kPoints; ++point) {
+          m[point / kSide][point % kSide] = load(from + point * chunk.products_apart);
         }
-      }
-    }
-  }
+        transform_square(transform_products, m, y);
+        const Floats bias = a.bias == nullptr ? Floats{} : load_first(a.bias + b * kLanes, a.bias_count - b * kLanes);
+        for (int64_t i = 0; i < height; ++i) {
+          for (int64_t j = 0; j < width; ++j) {
+            float* const to = block + (i * s.out_width + j) * kLanes;
+            Floats value = y[i][j] + bias;
+            if (a.add) value += load(to);
+            if (a.relu) value = at_least(0, value);  // NaN stays
+            store(to, value);
+          }
+        }
+      });
 }
 
 }  // namespace

@@ -132,6 +132,26 @@ template <int size>
   return columns + 16;
 }
 
+// Returns the elements from one point's matrix to the next one's: an odd number of cache lines, so that the 36 numbers
+// of a transformed tile go to different sets of the cache.
+[[gnu::always_inline]] inline int64_t apart(int64_t rows, int64_t columns) {
+  return (rows * row_of(columns) / 16 | 1) * 16 + 32;
+}
+
+// Calls visit(tile, block) for all. Neighbouring tiles of one channel block follow each other, as they lie in the map:
+// other orders read from too many places for the processor to fetch ahead. As many blocks as fill a cache line of the
+// transformed numbers go together.
+template <typename Visit>
+[[gnu::always_inline]] inline void for_tiles(int64_t tiles, int64_t blocks, const Visit& visit) {
+  constexpr int64_t kTogether = 16 / kLanes;
+  for (int64_t first = 0; first < blocks; first += kTogether) {
+    const int64_t end = smaller(first + kTogether, blocks);
+    for (int64_t t = 0; t < tiles; ++t) {
+      for (int64_t b = first; b < end; ++b) visit(t, b);
+    }
+  }
+}
+
 // Returns the first `count` elements at `from`, and zero in the lanes behind them.
 [[gnu::always_inline]] inline Floats load_first(const float* from, int64_t count) {
   float lanes[kLanes] = {};
