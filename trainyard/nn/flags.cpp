@@ -27,7 +27,7 @@ void declare_kernel_flags(core::FlagTable& table) {
       .choice(
           "conv_algorithm", "auto", {"auto", "direct", "winograd"},
           "how convolutions are computed on the CPU; auto measures once which is faster, winograd is used where there "
-          "is a kernel (3x3, in float with AVX-512, in bfloat16 with AVX512_BF16)")
+          "is a kernel (3x3, in float, and in bfloat16 with AVX512_BF16)")
       .group(kGroup);
   table
       .boolean("deterministic", false,
