@@ -24,6 +24,7 @@ struct Command {
 
 constexpr Command kCommands[] = {
     {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_train},
+    {"train-ctl", "train as NVIDIA DALI's TensorFlow ResNet-N example does", run_train_ctl},
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
     {"predict", "top-5 classes of images, or logits of an array", run_predict},
     {"data", "data sets: write, index, convert, show, verify", run_data},
@@ -37,7 +38,7 @@ constexpr Command kCommands[] = {
 
 void print_commands(std::ostream& out) {
   out << "Trainyard trains and benchmarks image classifiers.\n\nusage: trainyard COMMAND [--flag=value ...]\n\n";
-  for (const Command& command : kCommands) fmt::print(out, "  {:8} {}\n", command.name, command.summary);
+  for (const Command& command : kCommands) fmt::print(out, "  {:9} {}\n", command.name, command.summary);
   out << "\n`trainyard help` lists the flags of train and eval; each command takes --help.\n"
          "`trainyard --version` says which version this is.\n";
 }

@@ -36,6 +36,7 @@ int run(const Arguments& arguments, Console& console);
 
 int run_flags_alone(const Arguments& arguments, Console& console);  // the dialect of tf_cnn_benchmarks
 int run_train(const Arguments& arguments, Console& console);
+int run_train_ctl(const Arguments& arguments, Console& console);
 int run_eval(const Arguments& arguments, Console& console);
 int run_predict(const Arguments& arguments, Console& console);
 int run_data(const Arguments& arguments, Console& console);

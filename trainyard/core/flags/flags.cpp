@@ -83,6 +83,11 @@ FlagSpec& FlagSpec::bounds(std::optional<double> lower, std::optional<double> up
   return *this;
 }
 
+FlagSpec& FlagSpec::short_form(char letter) {
+  short_name = letter;
+  return *this;
+}
+
 FlagSpec& FlagSpec::automatic(std::string rule) {
   automatic_rule = std::move(rule);
   return *this;
@@ -187,6 +192,16 @@ void FlagTable::set_automatic(std::string_view name, std::string rule) {
 const FlagSpec* FlagTable::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &flags_[found->second];
+}
+
+const FlagSpec* FlagTable::find_short(char letter) const {
+  const FlagSpec* found = nullptr;
+  for (const FlagSpec& spec : flags_) {
+    if (spec.short_name != letter) continue;
+    if (found != nullptr) throw misuse(fmt::format("flags {} and {} both are -{}", found->name, spec.name, letter));
+    found = &spec;
+  }
+  return found;
 }
 
 std::vector<std::string> FlagTable::names() const {

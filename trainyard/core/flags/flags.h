@@ -52,11 +52,14 @@ struct FlagSpec {
   std::string group_name;
   std::string help;
   Disposition disposition = Disposition::kImplemented;
-  std::string note;            // of the disposition
+  std::string note;                // of the disposition
+  std::optional<char> short_name;  // "-b 32", "-b=32" and "-b32" are then "--batch_size=32"
   std::string automatic_rule;  // when set: what the program does while the flag is not given, whatever its default says
 
   FlagSpec& group(std::string value);
   FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
+  // Gives the flag a short form. Two flags with one are a fault of the program, which the first parsing throws.
+  FlagSpec& short_form(char letter);
   // Says that the default stands for a choice that is made when the program runs ("gpu if there is one, else cpu").
   FlagSpec& automatic(std::string rule);
   FlagSpec& translated(std::string what_it_sets);
@@ -86,6 +89,8 @@ class FlagTable {
   void set_automatic(std::string_view name, std::string rule);
 
   const FlagSpec* find(std::string_view name) const;
+  // Returns the flag of this short form; null: there is none. Throws kInternal where there are two.
+  const FlagSpec* find_short(char letter) const;
   const std::deque<FlagSpec>& all() const { return flags_; }
   // Returns all names, in the order of declaration.
   std::vector<std::string> names() const;
@@ -149,9 +154,9 @@ enum class Repeats {
 };
 
 // Reads a command line. Boolean flags take --x, --nox, --x=true|false|1|0|yes|no|t|f|y|n|on|off; others take --x=value
-// or --x value. One dash does as well as two; `--` ends the flags. A positional argument is an error: "Received unknown
-// positional arguments: ...". When the table has a flag `config` and it is given, that file is read here, and the
-// command line replaces what it says.
+// or --x value. One dash does as well as two, and is needed before a short form; `--` ends the flags. A positional
+// argument is an error: "Received unknown positional arguments: ...". When the table has a flag `config` and it is
+// given, that file is read here, and the command line replaces what it says.
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments,
                        Repeats repeats = Repeats::kLastStands);
 // Does the same for a command that takes positional arguments, which go to `positional`.

@@ -27,6 +27,11 @@ std::vector<Group> groups_of(const FlagTable& table) {
   return groups;
 }
 
+// Behind the flag's form: ", -b".
+std::string short_description(const FlagSpec& spec) {
+  return spec.short_name ? fmt::format(", -{}", *spec.short_name) : "";
+}
+
 std::string value_description(const FlagSpec& spec) {
   std::string text(flag_kind_name(spec.kind));
   if (spec.kind == FlagKind::kChoice) {
@@ -106,9 +111,10 @@ std::string help_text(const FlagTable& table, size_t width) {
     result += fmt::format("{}{}\n", result.empty() ? "" : "\n", group.name);
     for (const FlagSpec* spec : group.flags) {
       result += spec->kind == FlagKind::kBoolean
-                    ? fmt::format("  --[no]{} (default: {})\n", spec->name, default_description(*spec))
-                    : wrapped(fmt::format("--{}=<{}> (default: {})", spec->name, value_description(*spec),
-                                          default_description(*spec)),
+                    ? fmt::format("  --[no]{}{} (default: {})\n", spec->name, short_description(*spec),
+                                  default_description(*spec))
+                    : wrapped(fmt::format("--{}=<{}>{} (default: {})", spec->name, value_description(*spec),
+                                          short_description(*spec), default_description(*spec)),
                               2, width);
       result += wrapped(sentence(spec->help), 6, width);
       for (const std::string& note : notes(*spec)) result += wrapped(note, 6, width);
@@ -135,8 +141,8 @@ std::string help_markdown(const FlagTable& table, const OtherDefaults& other) {
     for (const FlagSpec* spec : group.flags) {
       std::string meaning = sentence(spec->help);
       for (const std::string& note : notes(*spec)) meaning += " " + note;
-      result += fmt::format("| `{}` | {} | {} | {} |\n", spec->name, cell(value_description(*spec)),
-                            cell(defaults(*spec)), cell(meaning));
+      result += fmt::format("| `{}`{} | {} | {} | {} |\n", spec->name, short_description(*spec),
+                            cell(value_description(*spec)), cell(defaults(*spec)), cell(meaning));
     }
   }
   return result;

@@ -18,8 +18,20 @@ struct Argument {
   std::optional<std::string_view> value;
 };
 
+// "-b", "-b=32" or "-b32", where the table has no flag of the whole name.
+std::optional<Argument> split_short(const FlagTable& table, std::string_view argument) {
+  if (!argument.starts_with('-') || argument.size() < 2 || argument[1] == '-') return std::nullopt;
+  argument.remove_prefix(1);
+  if (table.find(argument.substr(0, argument.find('='))) != nullptr) return std::nullopt;
+  const FlagSpec* const spec = table.find_short(argument[0]);
+  if (spec == nullptr) return std::nullopt;
+  if (argument.size() == 1) return Argument{spec->name, std::nullopt};
+  return Argument{spec->name, argument.substr(argument[1] == '=' ? 2 : 1)};
+}
+
 // Nothing when the argument is no flag: positional, "-" or "--".
-std::optional<Argument> split_argument(std::string_view argument) {
+std::optional<Argument> split_argument(const FlagTable& table, std::string_view argument) {
+  if (const auto short_form = split_short(table, argument)) return short_form;
   if (!argument.starts_with('-')) return std::nullopt;
   argument.remove_prefix(argument.starts_with("--") ? 2 : 1);
   if (argument.empty()) return std::nullopt;
@@ -47,7 +59,7 @@ class ArgumentParser {
                            arguments_.end());
         break;
       }
-      if (const auto argument = split_argument(arguments_[next_])) {
+      if (const auto argument = split_argument(table_, arguments_[next_])) {
         read(*argument);
       } else {
         positional_.push_back(arguments_[next_]);
@@ -104,7 +116,7 @@ class ArgumentParser {
       throw Error(ErrorCode::kInvalidArgument, fmt::format("Missing value for flag --{}", name));
     }
     const std::string& value = arguments_[next_ + 1];
-    const auto argument = split_argument(value);
+    const auto argument = split_argument(table_, value);
     if (argument && (table_.find(argument->name) != nullptr || negated_flag(table_, argument->name) != nullptr)) {
       throw Error(ErrorCode::kInvalidArgument,
                   {.problem = fmt::format("Missing value for flag --{}", name),
@@ -117,7 +129,7 @@ class ArgumentParser {
 
   // "--distortions False" is the usual reason of a positional argument.
   std::string remedy_after(std::string_view before) const {
-    const auto argument = split_argument(before);
+    const auto argument = split_argument(table_, before);
     if (!argument || argument->value || !is_boolean(table_.find(argument->name))) return "";
     return fmt::format("a boolean is written --{0}, --no{0} or --{0}=false", argument->name);
   }

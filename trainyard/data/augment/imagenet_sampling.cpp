@@ -1,6 +1,7 @@
 #include "trainyard/data/augment/imagenet_sampling.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "trainyard/data/augment/crop.h"
 
@@ -56,12 +57,33 @@ ImageSampling ImagenetSampling::training(ImageSize image, const Record& record, 
 }
 
 ImageSampling ImagenetSampling::evaluation(ImageSize image, const SampleKey& key) const {
+  if (options_.eval_central_part > 0) {
+    const CropWindow centre{central_margin(image.height), central_margin(image.width),
+                            image.height - 2 * central_margin(image.height),
+                            image.width - 2 * central_margin(image.width)};
+    return {.part = centre,
+            .size = target_,
+            .window = {0, 0, target_.height, target_.width},
+            .resize = resize_options(key.batch_position, false)};
+  }
   const ImageSize size = evaluation_size(image);
   return {
       .part = {0, 0, image.height, image.width},
       .size = size,
       .window = {(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height, target_.width},
       .resize = resize_options(key.batch_position, false)};
+}
+
+ImageSize ImagenetSampling::whole_at_least() const {
+  if (options_.eval_central_part == 0) return target_;
+  const auto whole = [this](int side) { return static_cast<int>(std::ceil(float(side) / options_.eval_central_part)); };
+  return {whole(target_.height), whole(target_.width)};
+}
+
+// As tf.image.central_crop counts it, in double. The part is a float, which is no closer to 0.8 than 1e-7.
+int ImagenetSampling::central_margin(int side) const {
+  const double part = std::round(double(options_.eval_central_part) * 1e6) / 1e6;
+  return static_cast<int>((side - side * part) / 2);
 }
 
 // Not smaller than the target, whatever is rounded.

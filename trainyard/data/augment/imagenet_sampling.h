@@ -30,9 +30,11 @@ class ImagenetSampling {
   // Draws a random window, which half of the time is mirrored, scaled to the model's size whatever its aspect ratio.
   // With the resize method "crop" only `part` and resize.mirror mean something.
   ImageSampling training(ImageSize image, const Record& record, const SampleKey& key, core::RandomStream& random) const;
-  // Returns the centre of the whole image, which is scaled with its aspect ratio kept. Not for the resize method
-  // "crop".
+  // Returns the centre of the whole image, which is scaled with its aspect ratio kept; with eval_central_part, the
+  // centre scaled whatever its aspect ratio. Not for the resize method "crop".
   ImageSampling evaluation(ImageSize image, const SampleKey& key) const;
+  // Returns how large a whole image must be for evaluation to lose nothing by decoding it smaller than it is.
+  ImageSize whole_at_least() const;
 
   // Returns false for the resize method "crop".
   bool scales() const { return options_.resize_method != "crop"; }
@@ -42,6 +44,7 @@ class ImagenetSampling {
  private:
   ResizeOptions resize_options(int64_t batch_position, bool mirror) const;
   ImageSize evaluation_size(ImageSize image) const;
+  int central_margin(int side) const;  // pixels before and behind the centre that is cut out
 
   const TransformOptions options_;
   const ImageSize target_;

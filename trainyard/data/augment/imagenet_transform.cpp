@@ -1,9 +1,10 @@
 // Images of any size to the fixed size of ImageNet models.
 //
 // Training: a random window (sample_crop), half of them mirrored, resized without keeping the aspect ratio, then colour
-// distortions whose order follows the place in the batch, and what augmentation.h adds. Evaluation: resized with the
-// aspect ratio kept, the centre cut out. With the resize method "crop" nothing is scaled: of the random window, or of
-// the whole image, the centre is cut out, padded with zeros where it is smaller.
+// distortions whose order may follow the place in the batch, and what augmentation.h adds. Evaluation: resized with the
+// aspect ratio kept, the centre cut out; or, with eval_central_part, the centre cut out and resized. With the resize
+// method "crop" nothing is scaled: of the random window, or of the whole image, the centre is cut out, padded with
+// zeros where it is smaller.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -72,10 +73,10 @@ class ImagenetTransform : public Transform {
       if (!size.ok()) return size.error();
       return cut_centre(record, {0, 0, size.value().height, size.value().width}, false, out);
     }
-    auto image = record_image(record, {}, decode_options(target_));
+    auto image = record_image(record, {}, decode_options(sampling_.whole_at_least()));
     if (!image.ok()) return image.error();
     const ImageSampling sampling = sampling_.evaluation({image.value().pixels.height, image.value().pixels.width}, key);
-    resize(image.value().pixels, sampling.size, sampling.window, sampling.resize, out);
+    resize(image.value().pixels.part(sampling.part), sampling.size, sampling.window, sampling.resize, out);
     return true;
   }
 
@@ -106,7 +107,9 @@ class ImagenetTransform : public Transform {
     const int64_t count = 3 * pixels();
     for (int64_t i = 0; i < count; ++i) out[i] *= 1 / 255.0F;
     distort_color(ColorPlanes::of(out, pixels()),
-                  {.in_yiq = options_.distort_color_in_yiq, .contrast_last = batch_position % 2 == 0}, random);
+                  {.in_yiq = options_.distort_color_in_yiq,
+                   .contrast_last = batch_position % 2 == 0 || !options_.alternate_color_order},
+                  random);
     for (int64_t i = 0; i < count; ++i) out[i] *= 255.0F;
   }
 

@@ -36,6 +36,20 @@ TransformOptions dali() {
   return options;
 }
 
+TransformOptions resnet_n() {
+  TransformOptions options;
+  options.crop.min_area = 0.1F;
+  options.crop.min_aspect_ratio = 0.8F;
+  options.crop.max_aspect_ratio = 1.25F;
+  options.use_boxes = false;
+  options.eval_central_part = 0.8F;
+  options.distortions = false;
+  options.distort_color_in_yiq = false;
+  options.alternate_color_order = false;
+  options.normalization = {.scale = {1, 1, 1}, .shift = {0, 0, 0}};
+  return options;
+}
+
 TransformOptions tensorpack() {
   TransformOptions options = resized_crop(0.08F, 0.75F, 1.333F, 10);
   options.resize_method = "bicubic";  // OpenCV's, but with Keys' a = -0.5 instead of -0.75
@@ -52,6 +66,7 @@ InputPresetRegistry& input_presets() {
     registry->add("official_models_imagenet", official_models());
     registry->add("dali", dali());
     registry->add("paddle", resized_crop(0.08F, 3.0F / 4, 4.0F / 3, 100));
+    registry->add("resnet_n", resnet_n());
     registry->add("tensorpack", tensorpack());
     registry->add("torchvision", resized_crop(0.08F, 3.0F / 4, 4.0F / 3, 10));
     return registry;

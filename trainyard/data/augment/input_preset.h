@@ -9,11 +9,12 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Each preset fills everything but the size and `training`. The transform of ImageNet takes all of them, others take
-// "default" only. All but the first two decode JPEGs at a smaller size where the window allows it.
+// "default" only. All but the first three decode JPEGs at a smaller size where the window allows it.
 //
 //   default                   tf_cnn_benchmarks
 //   official_models_imagenet  tensorflow/models, official/r1/resnet: no colours, 256 -> 224, minus channel means
-//   dali                      NVIDIA DALI's TensorFlow ResNet-N example
+//   resnet_n                  NVIDIA DALI's TensorFlow ResNet-N example without DALI: pixels stay in [0, 255]
+//   dali                      the same example with DALI
 //   paddle                    NVIDIA DALI's PaddlePaddle ResNet-50 example
 //   tensorpack                Tensorpack's ImageNetModels, without its jitter of brightness, contrast and lighting
 //   torchvision               torchvision's reference training of 2017, without colours

@@ -18,6 +18,12 @@ void TransformOptions::validate() const {
   crop.validate();
   auto_augment.validate();
   random_erasing.validate();
+  if (!(eval_central_part >= 0 && eval_central_part <= 1) || (eval_central_part > 0 && eval_resize_size != 0)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the part of evaluation images that is cut out cannot be used",
+                       .expected = "at most 1, and nothing beside an --eval_resize_size",
+                       .actual = fmt::format("{}, resized to {}", eval_central_part, eval_resize_size)});
+  }
   if (eval_resize_size != 0 && eval_resize_size < std::max(height, width)) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "evaluation images are resized to less than is cut out of them",

@@ -41,8 +41,13 @@ struct TransformOptions {
   CropOptions crop{};                                                // of training images
   bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
   int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
-  bool distortions = true;       // colour distortions (ImageNet), pad and crop (CIFAR)
+  // Part of both sides, in (0, 1]: evaluation cuts the centre of that size out of the whole image and scales it to the
+  // target whatever its aspect ratio; eval_resize_size is 0 then. 0: the image is scaled first, as that says.
+  float eval_central_part = 0;
+  bool distortions = true;  // colour distortions (ImageNet), pad and crop (CIFAR)
   bool distort_color_in_yiq = true;
+  // Contrast changes last at even places of the batch, and before saturation and hue at odd ones; false: last always.
+  bool alternate_color_order = true;
   bool fuse_decode_and_crop = true;
   bool scaled_decode = false;  // JPEG windows of twice the target or more at a smaller size (DecodeOptions::at_least)
   bool exif_orientation = false;      // JPEGs turned as their EXIF data say

@@ -1,5 +1,7 @@
 #include "trainyard/data/pipeline/synthetic_source.h"
 
+#include <algorithm>
+
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
@@ -34,7 +36,11 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
     for (int64_t i = 0; i < options_.batch_size; ++i) {
       const int64_t place = (options_.first_replica + r) * options_.batch_size + i;
       core::RandomStream random(options_.seed, "synthetic_image", {static_cast<uint64_t>(place)});
-      for (int64_t k = 0; k < image_size; ++k) *out++ = 127 + 60 * random.truncated_normal();
+      const SyntheticSamples& samples = options_.samples;
+      for (int64_t k = 0; k < image_size; ++k) {
+        const float pixel = samples.mean + samples.standard_deviation * random.truncated_normal();
+        *out++ = samples.clipped ? std::clamp(pixel, 0.0F, 255.0F) : pixel;
+      }
     }
     images_.push_back(images);
   }
@@ -49,7 +55,8 @@ std::vector<Batch> SyntheticSource::next() {
                 .first_sample = first,
                 .after = after};
     for (int64_t i = 0; i < options_.batch_size; ++i) {
-      const Position place = sequence_.advanced(position_, first + i);
+      const Position place =
+          options_.samples.fixed_labels ? Position{0, first + i} : sequence_.advanced(position_, first + i);
       core::RandomStream random(options_.seed, "synthetic_label",
                                 {static_cast<uint64_t>(place.epoch), static_cast<uint64_t>(place.offset)});
       batch.labels().mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(random.below(options_.classes - 1));

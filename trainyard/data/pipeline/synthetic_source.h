@@ -1,5 +1,5 @@
-// Batches without data: one fixed batch of random images for each replica, with new random labels at every step. Pixels
-// are not normalised, because tf_cnn_benchmarks feeds them as they are. Measures everything but the input.
+// Batches without data: one fixed batch of random images for each replica, by default with new random labels at every
+// step. Pixels are not normalised, because tf_cnn_benchmarks feeds them as they are. Measures everything but the input.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,13 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
+// What synthetic samples are like: those of tf_cnn_benchmarks.
+struct SyntheticSamples {
+  float mean = 127, standard_deviation = 60;  // of pixels, which are normal, cut at two deviations
+  bool clipped = false;                       // pixels are then cut to [0, 255]
+  bool fixed_labels = false;                  // each image has one label, as if one batch came again and again
+};
+
 struct SyntheticOptions {
   int64_t batch_size = 32;  // a replica
   int local_replicas = 1;
@@ -21,12 +28,13 @@ struct SyntheticOptions {
   int64_t classes =
       1001;  // labels are uniform in [0, classes - 1); as in tf_cnn_benchmarks, the last class never comes
   int64_t epoch_size = 1281167;  // samples, for positions
+  SyntheticSamples samples{};
   uint64_t seed = 0;
   void validate() const;  // throws kInvalidArgument
 };
 
-// Pixels are normal with mean 127 and standard deviation 60, cut at two deviations. Image i of the global batch and the
-// labels are functions of the seed and of their place, so they do not depend on the number of replicas.
+// Image i of the global batch and the labels are functions of the seed and of their place, so they do not depend on the
+// number of replicas.
 class SyntheticSource : public BatchSource {
  public:
   explicit SyntheticSource(const SyntheticOptions& options);

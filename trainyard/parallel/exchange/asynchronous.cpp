@@ -86,6 +86,12 @@ void AsynchronousUpdate::change_values(const std::function<void(nn::ParameterSet
   for (int r = 0; r < replicas(); ++r) parameters(r).copy_from(server_->parameters);
 }
 
+void AsynchronousUpdate::broadcast() {
+  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "variables are not broadcast where a server holds them",
+                                                    .expected = "replicas that exchange gradients",
+                                                    .actual = "asynchronous"});
+}
+
 nn::ParameterSet& AsynchronousUpdate::saved_parameters() {
   const std::lock_guard lock(server_->mutex);
   follow_replica_0();

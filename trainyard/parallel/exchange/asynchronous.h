@@ -32,6 +32,7 @@ class AsynchronousUpdate : public LocalVariableUpdate {
   void reduce(int /*replica*/) override {}
   void update(int replica, const optim::StepState& state, int optimizer) override;
   void change_values(const std::function<void(nn::ParameterSet&)>& change) override;
+  void broadcast() override;
   nn::ParameterSet& saved_parameters() override;
   // Returns the server's for replica 0, null for the others. Between steps.
   optim::Optimizer* optimizer(int replica, int index) const override;

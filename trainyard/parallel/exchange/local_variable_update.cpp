@@ -32,7 +32,7 @@ void require_masks_on_host(const nn::ParameterSet& parameters, const core::State
 }  // namespace
 
 LocalVariableUpdate::LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange)
-    : options_(std::move(options)), reduction_(options_.reduction.value_or(reduction)) {
+    : options_(std::move(options)), reduction_(options_.reduction.value_or(reduction)), exchange_(exchange) {
   options_.validate();
   for (int r = 0; r < options_.replicas; ++r) {
     nn::ParameterSetOptions parameters = options_.parameters;
@@ -217,6 +217,39 @@ void LocalVariableUpdate::change_values(const std::function<void(nn::ParameterSe
     change(set);
     set.values_changed();
   }
+}
+
+void LocalVariableUpdate::broadcast() {
+  if (exchange_ == Exchange::kProcesses) {
+    start_as_rank_0();
+    broadcast_slots();
+  }
+  const nn::ParameterSet& first = parameters(0);
+  for (int r = 1; r < replicas(); ++r) {
+    const std::shared_ptr<void> on_device = use(r);
+    nn::ParameterSet& set = parameters(r);
+    if (set.values().const_data_ptr() == first.values().const_data_ptr()) {  // then only statistics are its own
+      for (int b = 0; b < static_cast<int>(set.buffer_count()); ++b) set.buffer(b).copy_(first.buffer(b));
+      continue;
+    }
+    set.copy_from(first);
+    for (size_t o = 0; o < at(r).optimizers.size(); ++o) {
+      const optim::Optimizer &from = *at(0).optimizers[o], &to = *at(r).optimizers[o];
+      for (size_t s = 0; s < to.slots().size(); ++s) to.slots()[s].values.copy_(from.slots()[s].values);
+      if (to.update_count().defined()) to.update_count().copy_(from.update_count());
+    }
+  }
+}
+
+void LocalVariableUpdate::broadcast_slots() {
+  const std::shared_ptr<void> on_device = use(0);
+  communicate(0, [&](core::Communicator& communicator) {
+    for (const auto& optimizer : at(0).optimizers) {
+      for (const optim::Optimizer::Slot& slot : optimizer->slots()) communicator.broadcast(slot.values, 0);
+      if (optimizer->update_count().defined()) communicator.broadcast(optimizer->update_count(), 0);
+    }
+    wait();
+  });
 }
 
 void LocalVariableUpdate::replayed(int replica) {

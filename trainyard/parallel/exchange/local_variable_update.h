@@ -25,6 +25,7 @@ class LocalVariableUpdate : public VariableUpdate {
   void check() override;
   void wait() override;
   void change_values(const std::function<void(nn::ParameterSet&)>& change) override;
+  void broadcast() override;
   optim::Optimizer* optimizer(int replica, int index) const override;
   int64_t optimizer_bytes() const override;
   GradientReduction reduction() const override { return reduction_; }
@@ -76,6 +77,8 @@ class LocalVariableUpdate : public VariableUpdate {
   // Makes the calling thread's work go to the replica's device as long as the result lives.
   std::shared_ptr<void> use(int replica) const;
   void make_communicators();
+  // Gives slots and counts of updates of rank 0's replica 0 to replica 0 here.
+  void broadcast_slots();
   static void broadcast_masks(core::Communicator& communicator, nn::ParameterSet& set);
   template <typename Operation>
   void communicate(int replica, Operation operation);
@@ -84,6 +87,7 @@ class LocalVariableUpdate : public VariableUpdate {
 
   VariableUpdateOptions options_;
   GradientReduction reduction_;
+  Exchange exchange_;
   std::vector<std::unique_ptr<Replica>> replicas_;
 };
 

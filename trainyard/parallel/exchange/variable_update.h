@@ -76,6 +76,11 @@ class VariableUpdate : public core::Stateful {
   // copies it must make equal ones. After allocate(), between steps.
   virtual void change_values(const std::function<void(nn::ParameterSet&)>& change) = 0;
 
+  // Gives the variables of rank 0's first replica to all others: values, masks, statistics and the slots of optimizers.
+  // Where replicas began differently, or have drifted apart, they are equal from then on. After allocate(), between
+  // steps; collective where there are several processes. Throws kUnsupported where a server holds the values.
+  virtual void broadcast() = 0;
+
   // Returns the set that is saved, evaluated and exported: replica 0's, unless the mode keeps one beside those of the
   // replicas. Between steps.
   virtual nn::ParameterSet& saved_parameters() { return parameters(0); }

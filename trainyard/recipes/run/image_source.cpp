@@ -25,6 +25,7 @@ std::shared_ptr<data::BatchSource> synthetic_source(const InputSettings& input, 
   synthetic.classes = options.num_classes;
   synthetic.epoch_size = options.epoch_size;
   synthetic.seed = input.seed;
+  synthetic.samples = options.synthetic;
   return std::make_shared<data::SyntheticSource>(synthetic);
 }
 

@@ -8,6 +8,7 @@
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/shared/input_settings.h"
 
@@ -19,9 +20,10 @@ struct ImageSourceOptions {
   int64_t num_classes = 0;  // outputs of the model; labels of the background count (label_offset)
   int64_t batch_size = 32;  // a replica
   int replicas = 1;
-  bool training = true;    // images are distorted, mixed and drawn in a random order
-  bool repeat = true;      // false: one pass, the last batch shorter
-  int64_t epoch_size = 1;  // samples of synthetic images
+  bool training = true;                // images are distorted, mixed and drawn in a random order
+  bool repeat = true;                  // false: one pass, the last batch shorter
+  int64_t epoch_size = 1;              // samples of synthetic images,
+  data::SyntheticSamples synthetic{};  // and what these are like
   // As data::PipelineOptions has them; null: nothing is taken down, or compared.
   std::shared_ptr<data::LabelTexts> label_texts{};
   std::shared_ptr<const data::LabelTexts> known_texts{};

@@ -68,7 +68,7 @@ ImageOptions read_image_options(const core::FlagValues& values) {
     options.min_object_covered = static_cast<float>(values.real("min_object_covered"));
   }
   options.distortions = given_boolean(values, "distortions");
-  options.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
+  if (values.given("distort_color_in_yiq")) options.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
   options.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
   options.scaled_decode = given_boolean(values, "scaled_decode");
   options.exif_orientation = values.boolean("exif_orientation");

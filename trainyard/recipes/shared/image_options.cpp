@@ -106,6 +106,7 @@ void EvaluationImageOptions::apply_to(data::TransformOptions& options) const {
   options.resize_antialias = resize_antialias.value_or(options.resize_antialias);
   options.resize_half_pixel_centers = resize_half_pixel_centers.value_or(options.resize_half_pixel_centers);
   options.eval_resize_size = eval_resize_size.value_or(options.eval_resize_size);
+  if (eval_resize_size) options.eval_central_part = 0;
   const std::string kind = normalization.value_or("");
   if (image_mean && kind != "mean" && kind != "mean_std") {
     refuse("--image_mean has no use", "--normalization=mean or mean_std beside it", "'" + kind + "'");
@@ -136,7 +137,7 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::S
   apply_to(options);
   options.crop = crop_of(*this, options.crop);
   options.distortions = distortions.value_or(options.distortions);
-  options.distort_color_in_yiq = distort_color_in_yiq;
+  options.distort_color_in_yiq = distort_color_in_yiq.value_or(options.distort_color_in_yiq);
   options.fuse_decode_and_crop = fuse_decode_and_crop;
   options.scaled_decode = scaled_decode.value_or(options.scaled_decode);
   options.exif_orientation = exif_orientation;
@@ -152,6 +153,7 @@ void save_evaluation_options(const data::TransformOptions& options, core::StateW
   input.integer("resize_antialias", options.resize_antialias ? 1 : 0);
   input.integer("resize_half_pixel_centers", options.resize_half_pixel_centers ? 1 : 0);
   input.integer("eval_resize_size", options.eval_resize_size);
+  if (options.eval_central_part > 0) input.real("eval_central_part", options.eval_central_part);
   for (size_t c = 0; c < kChannelNames.size(); ++c) {
     input.real(fmt::format("scale/{}", kChannelNames[c]), options.normalization.scale[c]);
     input.real(fmt::format("shift/{}", kChannelNames[c]), options.normalization.shift[c]);
@@ -161,7 +163,7 @@ void save_evaluation_options(const data::TransformOptions& options, core::StateW
 bool same_evaluation(const data::TransformOptions& a, const data::TransformOptions& b) {
   return a.resize_method == b.resize_method && a.resize_antialias == b.resize_antialias &&
          a.resize_half_pixel_centers == b.resize_half_pixel_centers && a.eval_resize_size == b.eval_resize_size &&
-         a.normalization == b.normalization;
+         a.eval_central_part == b.eval_central_part && a.normalization == b.normalization;
 }
 
 void load_evaluation_options(const core::StateReader& reader, data::TransformOptions& options) {
@@ -171,6 +173,8 @@ void load_evaluation_options(const core::StateReader& reader, data::TransformOpt
   options.resize_antialias = input.integer("resize_antialias") != 0;
   options.resize_half_pixel_centers = input.integer("resize_half_pixel_centers") != 0;
   options.eval_resize_size = input.integer("eval_resize_size");
+  options.eval_central_part =
+      input.has("eval_central_part") ? static_cast<float>(input.real("eval_central_part")) : 0.0F;
   for (size_t c = 0; c < kChannelNames.size(); ++c) {
     options.normalization.scale[c] = static_cast<float>(input.real(fmt::format("scale/{}", kChannelNames[c])));
     options.normalization.shift[c] = static_cast<float>(input.real(fmt::format("shift/{}", kChannelNames[c])));

@@ -40,7 +40,7 @@ struct ImageOptions : EvaluationImageOptions {
   std::optional<int> random_crop_attempts;
   std::optional<float> min_object_covered;  // unset: 0.1
   std::optional<bool> distortions;
-  bool distort_color_in_yiq = true;
+  std::optional<bool> distort_color_in_yiq;
   bool fuse_decode_and_crop = true;
   std::optional<bool> scaled_decode;
   bool exif_orientation = false;

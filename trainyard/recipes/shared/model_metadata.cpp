@@ -30,6 +30,10 @@ double rounded(double value) {
 std::string resize_rule(const TrainedModel& trained) {
   const data::TransformOptions& input = trained.input;
   if (trained.identity.dataset != "imagenet") return "both sides to the model's, ignoring proportions";
+  if (input.eval_central_part > 0) {
+    return fmt::format("the centre, {:.6g} of both sides; then both sides to the model's, ignoring proportions",
+                       input.eval_central_part);
+  }
   if (input.eval_resize_size == 0) {
     return "both sides to 1.145 times the model's, ignoring proportions; then the centre";
   }
@@ -46,7 +50,8 @@ Json input_json(const TrainedModel& trained) {
             {"resize_method", input.resize_method},
             {"resize_antialias", input.resize_antialias},
             {"resize_half_pixel_centers", input.resize_half_pixel_centers},
-            {"eval_resize_size", input.eval_resize_size}};
+            {"eval_resize_size", input.eval_resize_size},
+            {"eval_central_part", rounded(input.eval_central_part)}};
   for (size_t c = 0; c < kChannels; ++c) {
     const double scale = input.normalization.scale[c], shift = input.normalization.shift[c];
     json["mean"].push_back(rounded(-shift / scale));
@@ -131,6 +136,7 @@ void read_input(const ModelMetadata& metadata, const std::string& path, data::Tr
     input.resize_antialias = json.at("resize_antialias").get<bool>();
     input.resize_half_pixel_centers = json.at("resize_half_pixel_centers").get<bool>();
     input.eval_resize_size = json.at("eval_resize_size").get<int64_t>();
+    input.eval_central_part = json.value("eval_central_part", 0.0F);
     const auto scale = json.at("scale").get<std::array<float, kChannels>>();
     const auto shift = json.at("shift").get<std::array<float, kChannels>>();
     for (size_t c = 0; c < kChannels; ++c) {

@@ -228,6 +228,7 @@ TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
                                          "tf_cnn/flags",
                                          "tf_cnn/read_options",
                                          "tools/bench_data",
+                                         "train_ctl/flags",
                                          "tf_cnn/schedules/learning_rate_flags"};
   const std::filesystem::path room = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/recipes");
   int files = 0;

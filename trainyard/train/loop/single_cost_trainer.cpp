@@ -195,6 +195,12 @@ void SingleCostTrainer::change_parameters(const std::function<void(nn::Parameter
   replicas_->update().change_values(change);
 }
 
+void SingleCostTrainer::broadcast() {
+  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  replicas_->update().wait();
+  replicas_->update().broadcast();
+}
+
 const optim::WeightAverage* SingleCostTrainer::average() const {
   return replicas_->average();
 }

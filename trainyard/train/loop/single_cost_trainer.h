@@ -162,6 +162,10 @@ class SingleCostTrainer : public Trainer {
   // changed, or masks set, from outside of a step. What it makes of equal copies must be equal. Before and after
   // train(), or in a callback between steps.
   void change_parameters(const std::function<void(nn::ParameterSet&)>& change);
+  // Gives the variables of the first replica, and of rank 0, to all others: values, statistics, slots of the optimizer.
+  // Replicas that began differently are equal from then on. In a callback between steps; collective over processes.
+  // Throws kUnsupported with the variable update "asynchronous".
+  void broadcast();
   // Returns the average of the weights; null without options().average. Its weights() may be read between steps, on
   // accelerators after wait().
   const optim::WeightAverage* average() const;

@@ -257,6 +257,7 @@ class DeafUpdate : public parallel::VariableUpdate {
   parallel::GradientReduction reduction() const override { return update_->reduction(); }
   void abort(const core::Error&) override {}
   void change_values(const std::function<void(nn::ParameterSet&)>& change) override { update_->change_values(change); }
+  void broadcast() override { update_->broadcast(); }
   double communication_seconds(int replica) const override { return update_->communication_seconds(replica); }
   void save(core::StateWriter& writer) const override { update_->save(writer); }
   void load(const core::StateReader& reader) override { update_->load(reader); }

@@ -1,0 +1,31 @@
+#include <ostream>
+
+#include "trainyard/cli/command.h"
+#include "trainyard/cli/command_flags.h"
+#include "trainyard/recipes/train_ctl/flags.h"
+#include "trainyard/recipes/train_ctl/train_ctl.h"
+
+namespace trainyard::cli {
+
+int run_train_ctl(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  recipes::declare_train_ctl_flags(table);
+  const auto parsed =
+      parse_command({"train-ctl", "trains as NVIDIA DALI's TensorFlow ResNet-N example with a custom loop does", ""},
+                    table, arguments, console);
+  if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  const recipes::TrainCtlParams params = recipes::read_train_ctl_params(values);
+  recipes::print_script_arguments(values, console.out);
+  const recipes::CtlConsole own{.out = &console.out, .stop = console.stop};
+  if (values.boolean("predict")) {
+    recipes::predict_ctl(params, own);
+    return kSuccess;
+  }
+  // A size that cannot be is validate()'s error, which names it, not the model's.
+  const recipes::CtlModelFunction model =
+      recipes::ctl_zoo_model(values.text("model"), {*params.image_height, *params.image_width});
+  return recipes::train_ctl(model, params, own).stopped ? kStoppedBySignal : kSuccess;
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,82 @@
+#include "trainyard/recipes/train_ctl/ctl_input.h"
+
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/recipes/run/image_source.h"
+#include "trainyard/recipes/train_ctl/ctl_plan.h"
+
+namespace trainyard::recipes {
+namespace {
+
+constexpr const char* kDataset = "imagenet";
+constexpr int64_t kDaliThreads = 4;
+
+InputOptions input_options(const TrainCtlParams& params) {
+  InputOptions options;
+  options.data_name = kDataset;
+  options.data_dir = params.data_dir;
+  options.data_index_dir = params.data_idx_dir;
+  options.seed = params.seed;
+  if (params.dali_threads || params.uses_dali()) {
+    options.threads = static_cast<int>(params.dali_threads.value_or(kDaliThreads));
+  }
+  options.images.input_preprocessor = params.uses_dali() ? "dali" : "resnet_n";
+  options.images.distortions = params.distort_color;
+  options.decode_on_gpu = params.dali_mode == "GPU";
+  return options;
+}
+
+}  // namespace
+
+data::SyntheticSamples ctl_synthetic_samples() {
+  return {.mean = 112, .standard_deviation = 70, .clipped = true, .fixed_labels = true};
+}
+
+CtlInput open_ctl_input(const TrainCtlParams& params) {
+  CtlInput input;
+  input.settings = settle_input(input_options(params), kDataset, {*params.image_height, *params.image_width},
+                                static_cast<int>(params.devices));
+  input.label_texts = std::make_shared<data::LabelTexts>();
+  if (params.data_dir.empty()) {
+    input.train_samples = kCtlSyntheticTrainSamples;
+    return input;
+  }
+  input.train_data = open_dataset(input.settings, data::Subset::kTrain);
+  input.classes = class_names_of(*input.train_data, models::find_dataset(kDataset), kCtlClasses);
+  const std::vector<std::string> names = input.train_data->label_names();
+  input.class_count =
+      names.empty() ? input.train_data->label_count() - input.train_data->first_label() : std::ssize(names);
+  constexpr const char* kTraining = "the training images";
+  if (!input.classes.names.empty()) {
+    input.label_texts->set_names(input.classes.names, input.classes.first_output, kTraining);
+  }
+  input.validation_data = open_dataset(input.settings, data::Subset::kValidation,
+                                       {input.classes.names, kTraining, input.settings.on_unknown_class});
+  input.train_samples = input.train_data->size();
+  input.validation_samples = input.validation_data->size();
+  return input;
+}
+
+std::shared_ptr<data::BatchSource> CtlInput::training_source(const DeviceSettings& device,
+                                                             const TrainCtlParams& params) const {
+  return make_image_source(settings, device,
+                           {.dataset = train_data,
+                            .num_classes = kCtlClasses,
+                            .batch_size = *params.batch_size,
+                            .replicas = static_cast<int>(params.devices),
+                            .epoch_size = train_samples,
+                            .synthetic = ctl_synthetic_samples(),
+                            .label_texts = label_texts});
+}
+
+std::shared_ptr<data::BatchSource> CtlInput::validation_source(const DeviceSettings& device,
+                                                               const TrainCtlParams& params) const {
+  return make_image_source(settings, device,
+                           {.dataset = validation_data,
+                            .num_classes = kCtlClasses,
+                            .batch_size = *params.batch_size * params.devices,
+                            .training = false,
+                            .label_texts = std::make_shared<data::LabelTexts>(),
+                            .known_texts = label_texts});
+}
+
+}  // namespace trainyard::recipes

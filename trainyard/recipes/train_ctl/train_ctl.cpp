@@ -1,0 +1,278 @@
+#include "trainyard/recipes/train_ctl/train_ctl.h"
+
+#include <iostream>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/softmax.h>
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/formats/tensors/hdf5.h"
+#include "trainyard/nn/export/keras_model.h"
+#include "trainyard/recipes/run/image_source.h"
+#include "trainyard/recipes/run/saved_run.h"
+#include "trainyard/recipes/train_ctl/ctl_input.h"
+#include "trainyard/recipes/train_ctl/ctl_plan.h"
+#include "trainyard/train/callbacks/callback_wrappers.h"
+#include "trainyard/train/callbacks/recording_callback.h"
+#include "trainyard/train/loop/run_devices.h"
+#include "trainyard/train/monitors/tensorboard_monitor.h"
+#include "trainyard/train/profile/step_trace.h"
+#include "trainyard/train/step/device_room.h"
+
+namespace trainyard::recipes {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+constexpr int64_t kCheckpointsKept = 3;
+
+DeviceSettings open_ctl_device(const TrainCtlParams& params) {
+  DeviceOptions options;
+  options.replicas = params.devices;
+  options.use_bf16 = params.precision == "bf16";
+  options.use_fp16 = params.precision == "fp16";
+  if (options.use_fp16) options.fp16_loss_scale = params.loss_scale;
+  options.xla = *params.use_xla;
+  return open_device(options, {.decodes_on_gpu = params.dali_mode == "GPU"});
+}
+
+CtlModel make_model(const CtlModelFunction& function, const TrainCtlParams& params) {
+  if (!function) throw Error(ErrorCode::kInvalidArgument, "train_ctl needs a model function");
+  CtlModel model = function(kCtlClasses, *params.batch_size);
+  const auto require = [](const char* what, const nn::Shape& expected, const nn::Shape& actual) {
+    if (expected == actual) return;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("the model function gave a model of other {}", what),
+                 .where = "train_ctl",
+                 .expected = nn::to_string(expected),
+                 .actual = nn::to_string(actual)});
+  };
+  if (model.graph.nodes.empty()) throw Error(ErrorCode::kInvalidArgument, "the model function gave an empty graph");
+  require("images than image_height and image_width say", {3, *params.image_height, *params.image_width},
+          model.graph.input_shape());
+  require("classes than it was asked for", {kCtlClasses}, model.graph.output_shape());
+  return model;
+}
+
+// Throws what an export would throw: before a training instead of behind it.
+void require_exportable(const nn::Graph& graph) {
+  static_cast<void>(formats::encode_hdf5({}));  // libhdf5 is there
+  nn::ParameterSet set;
+  const auto executor = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
+  set.allocate();
+  static_cast<void>(nn::to_keras_model(graph, set, {.softmax = true}));
+}
+
+class CtlTraining {
+ public:
+  CtlTraining(CtlModel model, const TrainCtlParams& params, DeviceSettings device, CtlInput input,
+              const CtlConsole& console)
+      : params_(params),
+        model_(std::move(model)),
+        device_(std::move(device)),
+        input_(std::move(input)),
+        plan_(make_ctl_plan(params, input_.train_samples, input_.validation_samples)),
+        threads_(place_threads({}, static_cast<int>(params.devices), input_.settings.input_threads)),
+        out_(console.out == nullptr ? std::cout : *console.out),
+        stop_(console.stop),
+        trainer_(ctl_trainer_options(model_, params, plan_, device_, threads_),
+                 input_.training_source(device_, params)),
+        state_(trainer_, {.identity = {.model = model_.graph.name, .dataset = "imagenet", .num_classes = kCtlClasses},
+                          .input = input_.settings.transform,
+                          .classes = input_.classes,
+                          .data_dir = params.data_dir,
+                          .class_count = input_.class_count}) {}
+
+  TrainedCtl run();
+
+ private:
+  void add_callbacks();
+  void add_trace();
+  void resume();
+  void train();
+  std::optional<train::Evaluation> validate();
+  TrainedCtl result();
+
+  const TrainCtlParams& params_;
+  CtlModel model_;
+  DeviceSettings device_;
+  CtlInput input_;
+  CtlPlan plan_;
+  ThreadSettings threads_;
+  std::ostream& out_;
+  core::StopToken stop_;
+  std::unique_ptr<core::LockFile> lock_;  // of log_dir
+  train::SingleCostTrainer trainer_;
+  SavedRun state_;
+  std::shared_ptr<data::BatchSource> validation_source_;
+  std::unique_ptr<train::Evaluator> evaluator_;
+  std::shared_ptr<CtlEpochs> epochs_;
+};
+
+void CtlTraining::add_callbacks() {
+  CtlEpochsOptions epochs{.plan = plan_, .display_every = *params_.display_every, .out = &out_};
+  if (plan_.validation_steps > 0) {
+    epochs.validate = [this] { return validate(); };
+  }
+  if (!params_.log_dir.empty()) {
+    epochs.save = [this, store = std::make_shared<train::CheckpointStore>(params_.log_dir, kCheckpointsKept)] {
+      return store->save(trainer_.global_step(), state_.options().identity, state_);
+    };
+  }
+  epochs_ = std::make_shared<CtlEpochs>(trainer_, std::move(epochs));
+  trainer_.add(epochs_);
+  if (!params_.tensorboard_dir.empty()) add_trace();
+  trainer_.set_stop_token(stop_);
+}
+
+// Of the first step of this run.
+void CtlTraining::add_trace() {
+  const auto traced = std::make_shared<bool>(false);
+  train::RecordingOptions options;
+  options.replicas = static_cast<int>(params_.devices);
+  options.accelerator = device_.accelerator();
+  options.record = [this](train::StepRecorder* recorder) { trainer_.record(recorder); };
+  options.recordings.push_back({0, 1, [this, traced](std::span<const train::StepRecord> steps) {
+                                  *traced = true;
+                                  core::local_file_system().write_file_atomically(
+                                      core::join_path(params_.tensorboard_dir, "train_step.trace.json"),
+                                      formats::chrome_trace(train::step_trace(steps, model_.graph)));
+                                }});
+  trainer_.add(std::make_shared<train::EnableCallbackIf>(std::make_shared<train::RecordingCallback>(options),
+                                                         [traced](train::Trainer&) { return !*traced; }));
+}
+
+std::optional<train::Evaluation> CtlTraining::validate() {
+  trainer_.wait();
+  if (evaluator_ == nullptr) {
+    validation_source_ = input_.validation_source(device_, params_);
+    evaluator_ = std::make_unique<train::Evaluator>(
+        train::EvaluatorOptions{.graph = model_.graph,
+                                .executor = device_.executor,
+                                .dtype = device_.dtype,
+                                .kernels = trainer_.options().kernels,
+                                .stops = [stop = stop_] { return stop.stop_requested(); }},
+        trainer_.parameters());
+  }
+  core::settle_team();
+  validation_source_->seek({});
+  try {
+    return evaluator_->run(*validation_source_, plan_.validation_steps);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    return std::nullopt;
+  }
+}
+
+void CtlTraining::resume() {
+  if (params_.log_dir.empty()) return;
+  lock_ = lock_run_directory(params_.log_dir);
+  const auto restored =
+      resume_run(state_, {.directory = params_.log_dir, .graph = &model_.graph, .another_run = "another log_dir"});
+  if (restored) {
+    fmt::print(out_, "Restored from {}\n", restored->path);
+  } else {
+    out_ << "Initializing from scratch.\n";
+  }
+}
+
+// Whole epochs, then what is left of one.
+void CtlTraining::train() {
+  if (trainer_.global_step() >= plan_.end_step) {
+    core::log::info("nothing is left to do: {} has done {} of {} steps", params_.log_dir, trainer_.global_step(),
+                    plan_.end_step);
+  }
+  const int64_t whole_epochs = plan_.end_step / plan_.steps_per_epoch, rest = plan_.end_step % plan_.steps_per_epoch;
+  while (trainer_.global_step() < plan_.end_step && !stop_.stop_requested()) {
+    const bool complete = trainer_.step_in_epoch() == plan_.steps_per_epoch;
+    const int64_t epoch = trainer_.epoch() + (complete ? 1 : 0), step = complete ? 0 : trainer_.step_in_epoch();
+    const bool last = epoch > whole_epochs;
+    trainer_.train({.steps_per_epoch = last ? rest : plan_.steps_per_epoch,
+                    .starting_epoch = epoch,
+                    .max_epoch = last ? epoch : whole_epochs,
+                    .starting_step = step});
+  }
+}
+
+TrainedCtl CtlTraining::result() {
+  TrainedCtl trained;
+  trained.identity = state_.options().identity;
+  trained.classes = state_.options().classes;
+  trained.label_names = trained.classes.by_output();
+  trained.input = input_.settings.transform;
+  trained.input.training = false;
+  trained.parameters = std::make_unique<nn::ParameterSet>();
+  trained.executor = nn::make_executor("auto", nn::main_output_graph(model_.graph),
+                                       {.mode = nn::Mode::kInference, .parameters = trained.parameters.get()});
+  trained.parameters->allocate();
+  trainer_.wait();
+  const nn::ParameterSet& from = trainer_.parameters();
+  for (const nn::Segment& segment : trained.parameters->segments()) {
+    trained.parameters->value(segment.id).copy_(from.value(*from.find(segment.spec.name)));
+  }
+  for (int b = 0; b < static_cast<int>(trained.parameters->buffer_count()); ++b) {
+    trained.parameters->buffer(b).copy_(from.buffer(*from.find_buffer(trained.parameters->buffer_spec(b).name)));
+  }
+  trained.parameters->values_changed();
+  trained.global_step = trainer_.global_step();
+  trained.means = epochs_->means();
+  trained.validation = epochs_->validation();
+  trained.stopped = stop_.stop_requested();
+  return trained;
+}
+
+TrainedCtl CtlTraining::run() {
+  core::apply_thread_options(
+      {.name = "train_ctl", .intra_op_threads = threads_.intra_op_threads, .placement = threads_.main});
+  add_callbacks();
+  resume();
+  if (!params_.tensorboard_dir.empty()) {
+    trainer_.monitors().add(
+        std::make_unique<train::TensorBoardMonitor>(params_.tensorboard_dir, trainer_.global_step()));
+  }
+  train();
+  epochs_->save_rest();
+  trainer_.monitors().close();
+  if (stop_.stop_requested()) out_ << "Keyboard interrupt\n";
+  TrainedCtl trained = result();
+  if (params_.export_dir.empty()) return trained;
+  trained.export_path = params_.export_path();
+  formats::write_hdf5(trained.export_path,
+                      nn::to_keras_model(trained.executor->graph(), *trained.parameters, {.softmax = true}));
+  fmt::print(out_, "The model is saved to {}\n", trained.export_path);
+  return trained;
+}
+
+}  // namespace
+
+at::Tensor TrainedCtl::predict(const at::Tensor& images) {
+  const at::NoGradGuard without_gradients;
+  return at::softmax(executor->forward(images, {}), 1);
+}
+
+TrainedCtl train_ctl(const CtlModelFunction& model_function, const TrainCtlParams& params, const CtlConsole& console) {
+  params.validate(train::gpu_count());
+  CtlModel model = make_model(model_function, params);
+  if (!params.export_dir.empty()) require_exportable(model.graph);
+  CtlInput input = open_ctl_input(params);
+  DeviceSettings device = open_ctl_device(params);
+  const std::shared_ptr<nn::Accelerator> accelerator = device.accelerator();
+  const std::shared_ptr<void> on_device = device.use();
+  TrainedCtl trained;
+  const auto run = [&] {
+    trained = CtlTraining(std::move(model), params, std::move(device), std::move(input), console).run();
+  };
+  accelerator == nullptr ? run() : train::run_or_explain(*accelerator, {}, run);
+  return trained;
+}
+
+}  // namespace trainyard::recipes
