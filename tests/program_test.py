@@ -11,6 +11,7 @@ import os
 import pathlib
 import pty
 import re
+import resource
 import signal
 import struct
 import subprocess
@@ -392,6 +393,130 @@ class Program(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn("--" + flag.split("=")[0], done.stderr)
                 self.assertNotIn("internal", done.stderr)
+
+
+class TrainCtl(unittest.TestCase):
+    """DALI's TensorFlow ResNet-N example: its files open in Keras and TensorBoard, and it ends as documented."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name)
+        cls.data = cls.root / "records"
+        for arguments in (("make-shapes", f"--output={cls.root / 'shapes'}", "--train_count=42", "--validation_count=16"),
+                          ("convert", f"--from={cls.root / 'shapes'}", "--to=folder", f"--output={cls.root / 'images'}"),
+                          ("convert", f"--from={cls.root / 'images'}", "--to=tfrecord", f"--output={cls.data}")):
+            made = run("data", *arguments)
+            assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def made(self, name):
+        (self.root / name).mkdir()
+        return self.root / name
+
+    def flags(self, *more, model="trivial", image=32):
+        return ["train-ctl", f"--model={model}", f"--image_width={image}", f"--image_height={image}", "-b", "4", "-u", "epoch",
+                "--precision=fp32", f"--data_dir={self.data}", *more]
+
+    def test_keras_opens_the_export(self):
+        log, export = self.made("log"), self.made("export")
+        done = run(*self.flags("-i1", f"--log_dir={log}", f"--export_dir={export}", model="resnet50", image=64))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        images = numpy.random.default_rng(1).uniform(0, 255, (5, 3, 64, 64)).astype(numpy.float32)
+        numpy.save(self.root / "images.npy", images)
+        done = run("predict", f"--train_dir={log}", f"--input={self.root / 'images.npy'}", f"--output={self.root / 'logits.npy'}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        logits = numpy.load(self.root / "logits.npy").astype(numpy.float64)
+        expected = numpy.exp(logits - logits.max(1, keepdims=True))
+        expected /= expected.sum(1, keepdims=True)
+        self.assertGreater(expected.max() / expected.min(), 1.5)  # not all alike
+
+        path = str(export / "saved_model_rn50.h5")
+        model = keras.models.load_model(path)
+        whole = model.predict(images.transpose(0, 2, 3, 1), verbose=0)
+        numpy.testing.assert_allclose(whole, expected, atol=1e-4 * expected.max())
+        again = keras.models.model_from_json(model.to_json())
+        self.assertGreater(abs(again.predict(images.transpose(0, 2, 3, 1), verbose=0) - expected).max(), 1e-3 * expected.max())
+        again.load_weights(path)
+        numpy.testing.assert_allclose(again.predict(images.transpose(0, 2, 3, 1), verbose=0), expected,
+                                      atol=1e-4 * expected.max())
+        self.assertEqual([layer.name for layer in model.layers if layer.name.startswith("conv1")], ["conv1_pad", "conv1"])
+        done = run("train-ctl", "--predict", "-b2", "--image_width=64", "--image_height=64", f"--export_dir={export}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.endswith("The loaded model predicts 6 images.\n"), done.stdout)
+
+    def test_tensorboard_has_the_tags(self):
+        board = self.made("board")
+        done = run(*self.flags("-i2", f"--tensorboard_dir={board}"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        events = EventAccumulator(str(board))
+        events.Reload()
+        self.assertEqual(sorted(events.Tags()["scalars"]), sorted(
+            ["train_loss", "train_top1", "train_top5", "val_loss", "val_top1", "val_top5", "learning_rate", "images_per_sec"]))
+        lines = [line for line in done.stdout.splitlines() if line.startswith("loss: ")]
+        losses = [float(re.search(r"val_loss: ([0-9.]+)", line)[1]) for line in lines]
+        shown = events.Scalars("val_loss")
+        self.assertEqual([scalar.step for scalar in shown], [10, 20])
+        for scalar, loss in zip(shown, losses):
+            self.assertAlmostEqual(scalar.value, loss, delta=1e-4)
+        self.assertIn("traceEvents", json.loads((board / "train_step.trace.json").read_text()))
+
+    def test_a_signal_saves_exports_and_the_same_command_goes_on(self):
+        log, export = self.made("signal_log"), self.made("signal_export")
+        flags = self.flags("-i", "100000", "--display_every=1", f"--log_dir={log}", f"--export_dir={export}")
+        process = subprocess.Popen([program, *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in process.stdout:
+            if line.startswith("global_step: 13 "):
+                break
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 75, errors)
+        self.assertRegex(out, r"Keyboard interrupt\nThe model is saved to .*saved_model_rn50.h5\n$")
+        step = max(int(name.rsplit("-", 1)[1]) for name in os.listdir(log) if name.startswith("model.ckpt-"))
+        self.assertGreaterEqual(step, 13)
+        self.assertTrue((export / "saved_model_rn50.h5").exists())
+        epochs = step // 10 + 2
+        done = run(*self.flags("-i", str(epochs), f"--log_dir={log}"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"Restored from {log}/model.ckpt-{step}\n", done.stdout)
+        self.assertIn(f"Saved checkpoint for epoch {epochs}: {log}/model.ckpt-{10 * epochs}\n", done.stdout)
+
+    def test_a_full_disk_is_one_line_and_loses_nothing(self):
+        log, export = self.made("full_log"), self.made("full_export")
+        good = self.flags(f"--log_dir={log}", f"--export_dir={export}", model="lenet")
+        self.assertEqual(run(*good, "-i1").returncode, 0)
+        saved = (export / "saved_model_rn50.h5").read_bytes()
+
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+
+        full = run(*good, "-i2", preexec_fn=limit)
+        self.assertEqual(full.returncode, 1, full.stdout)
+        errors = [line for line in full.stderr.splitlines() if " error " in line]
+        self.assertEqual(len(errors), 1, full.stderr)
+        self.assertIn(str(log), errors[0])
+        self.assertEqual([name for name in os.listdir(log) if name.startswith("model.ckpt")], ["model.ckpt-10"])
+        self.assertEqual((export / "saved_model_rn50.h5").read_bytes(), saved)
+        done = run(*good, "-i2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"Restored from {log}/model.ckpt-10\n", done.stdout)
+
+    def test_what_cannot_be_is_named(self):
+        for flags, said in (
+                (("--batchsize=3",), "Unknown flag 'batchsize'; did you mean --batch_size?"),
+                (("--precision=fp64",), "fp32"),
+                (("-b", "many"), "batch_size"),
+                (("-b", "-1"), "the parameter batch_size cannot be used"),
+                (("--log_dir=/nowhere",), "log_dir"),
+                (("--model=resnet5", "--precision=fp32"), "resnet5")):
+            done = run("train-ctl", *flags)
+            self.assertEqual(done.returncode, 2, (flags, done.stderr))
+            self.assertIn(said, done.stderr)
+            self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
 
 
 class Display(unittest.TestCase):

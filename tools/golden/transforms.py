@@ -84,6 +84,8 @@ tensor = vision.center_crop(vision.resize(tensor, 28, antialias=True), 24)
 tensor = vision.normalize(tensor, [0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 cases.append(tensor.permute(1, 2, 0).numpy())
 cases.append(tf.image.resize_with_crop_or_pad(image, 24, 24).numpy() / 127.5 - 1)
+# DALI's ResNet-N example without DALI: the centre, 0.8 of both sides, then both to the target.
+cases.append(V1.resize_images(tf.image.central_crop(image, 0.8), [24, 24], method=V1.ResizeMethod.BILINEAR).numpy())
 save("input_evaluation", cases)
 
 # Training, with what Trainyard draws for samples 0 to 7 of epoch 0 under seed 1 (the test checks that it does): window
@@ -101,7 +103,7 @@ DRAWS = [
 ROUND_ROBIN = [V1.ResizeMethod.NEAREST_NEIGHBOR, V1.ResizeMethod.BILINEAR, V1.ResizeMethod.BICUBIC, V1.ResizeMethod.AREA]
 
 
-def training(place, in_yiq_space):
+def training(place, in_yiq_space, contrast_last):
     (y, x, height, width), mirrored, bright, saturate, turn, contrast_factor = DRAWS[place]
     part = image[y:y + height, x:x + width]
     part = part[:, ::-1] if mirrored else part
@@ -112,9 +114,11 @@ def training(place, in_yiq_space):
     else:
         steps.insert(0, lambda v: tf.image.adjust_hue(tf.image.adjust_saturation(v, saturate), turn))
     out = tf.image.adjust_brightness(out, bright)
-    for step in steps if place % 2 == 0 else reversed(steps):
+    for step in steps if contrast_last else reversed(steps):
         out = step(out)
     return np.asarray(clip(out)) * 255 / 127.5 - 1
 
 
-save("input_training", [training(place, space) for space in (True, False) for place in range(8)])
+cases = [training(place, space, place % 2 == 0) for space in (True, False) for place in range(8)]
+cases.append(training(1, False, True))  # the example's order, at an odd place
+save("input_training", cases)

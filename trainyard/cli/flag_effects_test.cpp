@@ -82,6 +82,9 @@ class CommandFlagEffects : public ShapesSuite {
     make({"train", "--model=resnet20", "--data_dir=" + shapes, "--device=cpu", "--batch_size=4", "--num_batches=2",
           "--num_intra_threads=1", "--train_dir=" + shared->file("run")});
     make({"data", "convert", "--from=" + shapes, "--to=folder", "--output=" + shared->file("folders")});
+    files.make_directories(shared->file("exported"));
+    make({"train-ctl", "--model=trivial", "--image_width=32", "--image_height=32", "-b4", "-i1", "--precision=fp32",
+          "--export_dir=" + shared->file("exported")});
     make({"data", "convert", "--from=" + shapes, "--to=tfrecord", "--output=" + shared->file("records")});
     const auto png = data::encode_png(data::draw_shape(1, data::Subset::kTrain, 0, 48));
     files.make_directories(shared->file("images"));
@@ -202,6 +205,9 @@ TEST_F(CommandFlagEffects, OfDataIndex) {
 }
 TEST_F(CommandFlagEffects, OfDataVerify) {
   expect_effects("data verify");
+}
+TEST_F(CommandFlagEffects, OfTrainCtl) {
+  expect_effects("train-ctl");
 }
 TEST_F(CommandFlagEffects, OfDataShow) {
   expect_effects("data show");

@@ -113,9 +113,10 @@ void declare_evaluation_image_flags(core::FlagTable& table, const std::string& o
 
 void declare_image_flags(core::FlagTable& table) {
   table
-      .text("input_preprocessor", "default",
-            "how images of ImageNet become input: default (tf_cnn_benchmarks), official_models_imagenet, dali, paddle, "
-            "tensorpack or torchvision; flags that are given stand over it")
+      .text(
+          "input_preprocessor", "default",
+          "how images of ImageNet become input: default (tf_cnn_benchmarks), official_models_imagenet, resnet_n, dali, "
+          "paddle, tensorpack or torchvision; flags that are given stand over it")
       .group(kGroup);
   declare_evaluation_image_flags(table, "the preprocessor's");
   declare_crop_flags(table);
@@ -126,6 +127,7 @@ void declare_image_flags(core::FlagTable& table) {
       .automatic("on with --input_preprocessor=default")
       .group(kGroup);
   table.boolean("distort_color_in_yiq", true, "turn hue and saturation in the YIQ colour space instead of HSV")
+      .automatic("on but with --input_preprocessor=resnet_n")
       .group(kGroup);
   declare_augmentation_flags(table);
   table

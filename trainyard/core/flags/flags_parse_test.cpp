@@ -65,6 +65,32 @@ TEST_F(FlagsParse, DifferentValuesOfOneFlagCanBeRefused) {
             "invalid_argument");
 }
 
+TEST_F(FlagsParse, ShortForms) {
+  FlagTable table;
+  table.integer("batch_size", 1, "images").short_form('b');
+  table.choice("iter_unit", "batch", {"epoch", "batch"}, "unit").short_form('u');
+  table.boolean("verbose", false, "more").short_form('v');
+  table.integer("bins", 2, "begins as a short form does");
+  const auto read = [&](const std::vector<std::string>& arguments) { return parse_flags(table, arguments); };
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"-b", "32", "-u", "epoch"}, {"-b=32", "-u=epoch"}, {"-b32", "-uepoch"}}) {
+    EXPECT_EQ(read(arguments).integer("batch_size"), 32) << arguments[0];
+    EXPECT_EQ(read(arguments).text("iter_unit"), "epoch") << arguments[0];
+  }
+  EXPECT_TRUE(read({"-v"}).boolean("verbose"));
+  EXPECT_EQ(read({"-bins=3"}).integer("bins"), 3) << "a whole name comes first";
+  EXPECT_EQ(flag_error_of([&] {
+              read({"-b", "-u"});
+            }).line,
+            "Missing value for flag --batch_size: got the flag -u; write --batch_size=-u if that is its value");
+  EXPECT_NE(flag_error_of([&] { read({"-bx"}); }).line.find("batch_size"), std::string::npos);
+  EXPECT_EQ(flag_error_of([&] { read({"--b=3"}); }).problem, "Unknown flag 'b'") << "one dash makes the short form";
+  EXPECT_NE(help_text(table).find("--batch_size=<integer>, -b (default: 1)"), std::string::npos);
+  EXPECT_NE(help_text(table).find("--[no]verbose, -v (default: false)"), std::string::npos);
+  table.integer("bad", 1, "another").short_form('b');
+  EXPECT_EQ(flag_error_of([&] { read({"-b3"}); }).code, "internal");
+}
+
 TEST_F(FlagsParse, PositionalArgumentsAreRefused) {
   EXPECT_EQ(failure({"--batch_size=8", "x", "y"}).problem, "Received unknown positional arguments: ['x', 'y']");
   EXPECT_EQ(failure({"--", "--eval"}).problem, "Received unknown positional arguments: ['--eval']");

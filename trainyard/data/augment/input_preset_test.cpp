@@ -33,6 +33,16 @@ TEST(InputPreset, HoldTheOriginalsValues) {
   EXPECT_EQ(dali.crop.max_aspect_ratio, 1.25F);
   EXPECT_EQ(dali.normalization, Normalization::standardized({123.68F, 116.78F, 103.94F}, {58.4F, 57.12F, 57.3F}));
 
+  const TransformOptions& resnet_n = input_presets().get("resnet_n");
+  EXPECT_EQ(resnet_n.crop.method, CropMethod::kDistortedBoundingBox);
+  EXPECT_EQ(resnet_n.crop.min_area, 0.1F);
+  EXPECT_EQ(resnet_n.crop.min_aspect_ratio, 0.8F);
+  EXPECT_EQ(resnet_n.crop.max_aspect_ratio, 1.25F);
+  EXPECT_EQ(resnet_n.eval_central_part, 0.8F);
+  EXPECT_FALSE(resnet_n.use_boxes || resnet_n.distortions || resnet_n.distort_color_in_yiq ||
+               resnet_n.alternate_color_order);
+  EXPECT_EQ(resnet_n.normalization, (Normalization{.scale = {1, 1, 1}, .shift = {0, 0, 0}}));
+
   for (const char* name : {"paddle", "tensorpack", "torchvision"}) {
     const TransformOptions& options = input_presets().get(name);
     EXPECT_EQ(options.crop.min_area, 0.08F) << name;

@@ -96,9 +96,9 @@ TransformOptions evaluation(const std::string& preset) {
 
 TEST(TransformGolden, EvaluationIsTensorFlowsAndTorchvisions) {
   const formats::NpyArray expected = golden("input_evaluation");
-  std::vector<TransformOptions> cases = {evaluation("default"), evaluation("default"),
-                                         evaluation("official_models_imagenet"), evaluation("torchvision"),
-                                         evaluation("default")};
+  std::vector<TransformOptions> cases = {
+      evaluation("default"),     evaluation("default"), evaluation("official_models_imagenet"),
+      evaluation("torchvision"), evaluation("default"), evaluation("resnet_n")};
   cases[1].resize_method = "bicubic";
   cases[4].resize_method = "crop";
   for (size_t i = 0; i < cases.size(); ++i) {
@@ -113,11 +113,12 @@ TEST(TransformGolden, EvaluationIsTensorFlowsAndTorchvisions) {
 
 TEST(TransformGolden, TrainingIsTensorFlows) {
   const formats::NpyArray expected = golden("input_training");
-  for (int64_t i = 0; i < 16; ++i) {
+  for (int64_t i = 0; i < 17; ++i) {
     SCOPED_TRACE(i);
     TransformOptions options{.height = 24, .width = 24, .resize_method = "round_robin"};
     options.distort_color_in_yiq = i < 8;
-    const std::vector<float> out = transformed(options, i % 8);
+    options.alternate_color_order = i < 16;
+    const std::vector<float> out = transformed(options, i < 16 ? i % 8 : 1);
     expect_within(out, expected.values<float>().subspan(i * out.size(), out.size()),
                   (options.distort_color_in_yiq ? 1.0 : 0.1) / 127.5);
   }

@@ -52,6 +52,26 @@ TEST(SyntheticSource, SameImagesNewLabels) {
   EXPECT_EQ(seen, (std::set<int64_t>{0, 1, 2, 3}));
 }
 
+TEST(SyntheticSource, LooksAsItIsAskedTo) {
+  SyntheticOptions options = small_options();
+  options.height = options.width = 64;
+  options.samples = {.mean = 112, .standard_deviation = 70, .clipped = true, .fixed_labels = true};
+  SyntheticSource source(options);
+  const Batch first = source.next()[0];
+  EXPECT_EQ(labels_of(first), labels_of(source.next()[0]));
+  const at::Tensor pixels = first.images();
+  EXPECT_EQ(pixels.min().item<float>(), 0);           // two deviations below the mean lies -28
+  EXPECT_NEAR(pixels.max().item<float>(), 252, 0.5);  // two deviations above it
+  // The normal distribution cut at two deviations has its lower end at -1.6 of them: its mean moves a little.
+  double expected = 0, mass = 0;
+  for (double z = -2; z < 2; z += 1e-4) {
+    const double density = std::exp(-z * z / 2);
+    expected += density * std::max(112 + 70 * z, 0.0);
+    mass += density;
+  }
+  EXPECT_NEAR(pixels.mean().item<double>(), expected / mass, 1);
+}
+
 TEST(SyntheticSource, ReplicasShareOneGlobalBatch) {
   SyntheticSource one(small_options());
   SyntheticOptions options = small_options();

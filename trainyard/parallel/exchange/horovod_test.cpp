@@ -60,6 +60,34 @@ double expected(double w, int processes, int steps, bool sum) {
   return w;
 }
 
+TEST(Horovod, ProcessesThatDifferAreEqualAfterABroadcast) {
+  constexpr int kProcesses = 3;
+  std::vector<at::Tensor> values(kProcesses), statistics(kProcesses), slots(kProcesses);
+  on_processes(kProcesses, [&](int rank, auto& communicator) {
+    const at::NoGradGuard without_gradients;
+    VariableUpdateOptions options = options_for(communicator);
+    options.make_optimizers = {
+        [](nn::ParameterSet& set) { return optim::optimizers().get("keras_momentum")(set, {}); }};
+    const auto update = make(options);
+    update->allocate();
+    nn::ParameterSet& set = update->parameters(0);
+    const at::Tensor slot = update->optimizer(0)->slots()[0].values;
+    set.values().add_(rank);
+    set.buffer(0).fill_(10 + rank);
+    slot.fill_(20 + rank);
+    update->broadcast();
+    const auto own = static_cast<size_t>(rank);
+    values[own] = set.values().clone();
+    statistics[own] = set.buffer(0).clone();
+    slots[own] = slot.clone();
+  });
+  for (size_t rank = 0; rank < kProcesses; ++rank) {
+    EXPECT_TRUE(values[rank].equal(values[0]));
+    EXPECT_TRUE(statistics[rank].eq(10).all().item<bool>());
+    EXPECT_TRUE(slots[rank].eq(20).all().item<bool>());
+  }
+}
+
 TEST(Horovod, StartsAsRank0AndReducesByItsDefinition) {
   for (const int processes : {1, 2, 3}) {
     for (const bool sum : {false, true}) {

@@ -223,6 +223,34 @@ TEST(IndependentUpdate, DoesNotTakeAReduction) {
   EXPECT_THROW(make_update("independent", options), core::Error);
 }
 
+TEST(VariableUpdate, ReplicasThatDifferAreEqualAfterABroadcast) {
+  const at::NoGradGuard guard;
+  for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
+    SCOPED_TRACE(mode);
+    const auto update = make_update(mode, options_for(2));
+    run_steps(*update, 2, 0, 2);
+    nn::ParameterSet &first = update->parameters(0), &second = update->parameters(1);
+    second.buffer(0).add_(7);
+    const bool own_values = mode != "parameter_server";
+    if (own_values) {
+      second.values().mul_(3);
+      update->optimizer(1)->slots()[0].values.fill_(11);
+    }
+    const at::Tensor values = first.values().clone(), slot = update->optimizer(0)->slots()[0].values.clone();
+    const uint64_t version = second.version();
+    update->broadcast();
+    EXPECT_TRUE(second.values().equal(values));
+    EXPECT_TRUE(first.values().equal(values)) << "the first one keeps its own";
+    EXPECT_TRUE(second.buffer(0).equal(first.buffer(0)));
+    EXPECT_TRUE(update->optimizer(0)->slots()[0].values.equal(slot));
+    if (!own_values) continue;
+    EXPECT_TRUE(update->optimizer(1)->slots()[0].values.equal(slot));
+    EXPECT_GT(second.version(), version) << "packed weights are made anew";
+  }
+  EXPECT_EQ(core::code_of([] { make_update("asynchronous", options_for(2))->broadcast(); }),
+            core::ErrorCode::kUnsupported);
+}
+
 TEST(VariableUpdate, RefusesBadOptions) {
   VariableUpdateOptions options = options_for(0);
   EXPECT_THROW(make_update("replicated", options), core::Error);
