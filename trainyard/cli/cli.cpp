@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_train},
     {"train-ctl", "train as NVIDIA DALI's TensorFlow ResNet-N example does", run_train_ctl},
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
+    {"program", "train and evaluate as NVIDIA's PaddlePaddle ResNet-50 example, by its options", run_program},
     {"predict", "top-5 classes of images, or logits of an array", run_predict},
     {"data", "data sets: write, index, convert, show, verify", run_data},
     {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export},

@@ -88,6 +88,10 @@ class FlagTable {
   // Does the same for a default that is a choice made when the program runs. Readers still get the declared value.
   void set_automatic(std::string_view name, std::string rule);
 
+  // Lets a command line write names with dashes, too: --batch-size as well as --batch_size.
+  void take_dashes() { takes_dashes_ = true; }
+  bool takes_dashes() const { return takes_dashes_; }
+
   const FlagSpec* find(std::string_view name) const;
   // Returns the flag of this short form; null: there is none. Throws kInternal where there are two.
   const FlagSpec* find_short(char letter) const;
@@ -99,6 +103,7 @@ class FlagTable {
   FlagSpec& add(FlagSpec spec);
   std::deque<FlagSpec> flags_;
   std::map<std::string, size_t, std::less<>> index_;
+  bool takes_dashes_ = false;
 };
 
 enum class FlagSource { kDefault, kFile, kCommandLine, kProgram };

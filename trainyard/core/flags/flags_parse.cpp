@@ -1,4 +1,6 @@
 // The command line of a flag table. docs/design/flags.md says why it is not CLI11's.
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
@@ -14,7 +16,7 @@ bool is_boolean(const FlagSpec* spec) {
 
 // "name" and "=value" parts of an argument without its dashes.
 struct Argument {
-  std::string_view name;
+  std::string name;
   std::optional<std::string_view> value;
 };
 
@@ -36,8 +38,10 @@ std::optional<Argument> split_argument(const FlagTable& table, std::string_view 
   argument.remove_prefix(argument.starts_with("--") ? 2 : 1);
   if (argument.empty()) return std::nullopt;
   const size_t equals = argument.find('=');
-  if (equals == std::string_view::npos) return Argument{argument, std::nullopt};
-  return Argument{argument.substr(0, equals), argument.substr(equals + 1)};
+  Argument split{std::string(argument.substr(0, equals)), std::nullopt};
+  if (table.takes_dashes()) std::replace(split.name.begin(), split.name.end(), '-', '_');
+  if (equals != std::string_view::npos) split.value = argument.substr(equals + 1);
+  return split;
 }
 
 // The boolean flag that "nox" switches off.

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "trainyard/models/registry/reference_recipe.h"
 #include "trainyard/models/torchvision/layers.h"
 
 namespace trainyard::models::torchvision {
@@ -14,6 +15,7 @@ struct ResnetConfig {
   bool bottleneck = true;
   int64_t groups = 1;
   int64_t width_per_group = 64;
+  int64_t channels_of_zeros = 0;  // behind those of the images
 };
 
 Value convolution_norm(nn::GraphBuilder& b, const std::string& prefix, int number, Value x, const nn::Convolution& op) {
@@ -52,7 +54,9 @@ Value block(nn::GraphBuilder& b, const std::string& prefix, Value x, int64_t cha
 
 nn::Graph build(const ResnetConfig& config, const ModelOptions& options, const std::string& name) {
   nn::GraphBuilder b({.image = options.image_shape(), .name = name});
-  Value x = convolution_norm(b, "", 1, b.input(), centred_convolution(64, 7, 2));
+  Value image = b.input();
+  if (config.channels_of_zeros > 0) image = b.channel_pad("pad", image, {.after = config.channels_of_zeros});
+  Value x = convolution_norm(b, "", 1, image, centred_convolution(64, 7, 2));
   x = b.max_pool("maxpool", b.activation("relu", x), {.kernel = 3, .stride = 2, .padding = nn::Padding::all(1)});
   for (int stage = 0; stage < 4; ++stage) {
     for (int i = 0; i < config.blocks[static_cast<size_t>(stage)]; ++i) {
@@ -71,6 +75,13 @@ ModelInfo resnet(const std::string& name, const ResnetConfig& config) {
 const ModelRegistration kResnet18(resnet("resnet18", {.blocks = {2, 2, 2, 2}, .bottleneck = false}));
 const ModelRegistration kResnet34(resnet("resnet34", {.blocks = {3, 4, 6, 3}, .bottleneck = false}));
 const ModelRegistration kResnet50(resnet("resnet50", {.blocks = {3, 4, 6, 3}}));
+// That of NVIDIA DALI's PaddlePaddle example, whose images have a fourth channel of zeros.
+const ModelRegistration kPaddleResnet50(reference_model(
+    "paddle/resnet50", "NVIDIA's PaddlePaddle ResNet50",
+    [](const ModelOptions& options, const std::string& graph) {
+      return build({.blocks = {3, 4, 6, 3}, .channels_of_zeros = 1}, options, graph);
+    },
+    kRate, 224));
 const ModelRegistration kResnet101(resnet("resnet101", {.blocks = {3, 4, 23, 3}}));
 const ModelRegistration kResnet152(resnet("resnet152", {.blocks = {3, 8, 36, 3}}));
 const ModelRegistration kResnext50(resnet("resnext50_32x4d",

@@ -1,19 +1,16 @@
 #include "trainyard/recipes/tf_cnn/output/latency.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "trainyard/recipes/shared/percentile.h"
+
 namespace trainyard::recipes {
 
 Latency latency_of(std::span<const double> seconds) {
-  std::vector<double> sorted(seconds.begin(), seconds.end());
-  std::sort(sorted.begin(), sorted.end());
-  const size_t count = sorted.size();
-  // In whole numbers: 0.07 * 100 is more than 7.
-  const auto percentile = [&](size_t p) { return sorted.at((p * count + 99) / 100 - 1); };
-  return {percentile(50), percentile(90), percentile(99), sorted.back()};
+  const std::vector<double> sorted = sorted_values(seconds);
+  return {nearest_rank(sorted, 50), nearest_rank(sorted, 90), nearest_rank(sorted, 99), sorted.back()};
 }
 
 std::string latency_line(int64_t batch_size, const Latency& latency) {

@@ -1,0 +1,284 @@
+#include "trainyard/recipes/program/arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/optim/sparsity/mask_algorithm.h"
+#include "trainyard/recipes/shared/device_names.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/loop/run_devices.h"
+
+namespace trainyard::recipes::program {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+void require(bool good, const char* option, std::string expected, std::string actual) {
+  if (good) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} cannot be used", option),
+                                            .expected = std::move(expected),
+                                            .actual = std::move(actual)});
+}
+
+void refuse(std::string problem, std::string remedy) {
+  throw Error(ErrorCode::kInvalidArgument, {.problem = std::move(problem), .remedy = std::move(remedy)});
+}
+
+// `lowest` is allowed where `open` is false.
+void require_above(const char* option, double value, double lowest, bool open = false) {
+  const bool good = std::isfinite(value) && (open ? value > lowest : value >= lowest);
+  require(good, option, fmt::format("{} {}", open ? "more than" : "at least", lowest), fmt::format("{}", value));
+}
+
+void check_ranges(const Arguments& args) {
+  for (const auto& [option, value] : {std::pair{"epochs", args.epochs},
+                                      {"save-interval", args.save_interval},
+                                      {"eval-interval", args.eval_interval},
+                                      {"print-interval", args.print_interval},
+                                      {"benchmark-steps", args.benchmark_steps},
+                                      {"batch-size", args.batch_size},
+                                      {"crop-size", args.crop_size},
+                                      {"dali-num-threads", args.dali_num_threads},
+                                      {"num-of-class", args.num_of_class}}) {
+    require(value >= 1, option, "at least 1", std::to_string(value));
+  }
+  require_above("benchmark-warmup-steps", static_cast<double>(args.benchmark_warmup_steps), 0);
+  require_above("warmup-epochs", static_cast<double>(args.warmup_epochs), 0);
+  for (const auto& [option, value] : {std::pair{"lr", args.lr},
+                                      {"warmup-start-lr", args.warmup_start_lr},
+                                      {"weight-decay", args.weight_decay},
+                                      {"momentum", args.momentum}}) {
+    require_above(option, value, 0);
+  }
+  require_above("scale-loss", args.scale_loss, 0, /*open=*/true);
+  require_above("normalize-scale", args.normalize_scale, 0, /*open=*/true);
+  require(args.label_smoothing >= 0 && args.label_smoothing < 1, "label-smoothing", "a number in [0, 1)",
+          fmt::format("{}", args.label_smoothing));
+  for (const auto& [option, list, count] : {std::tuple{"rand-crop-scale", &args.rand_crop_scale, 2U},
+                                            {"rand-crop-ratio", &args.rand_crop_ratio, 2U},
+                                            {"normalize-mean", &args.normalize_mean, 3U},
+                                            {"normalize-std", &args.normalize_std, 3U}}) {
+    require(list->size() == count, option, fmt::format("{} numbers", count), fmt::format("{}", list->size()));
+  }
+  require(args.data_layout == "NCHW" || args.data_layout == "NHWC", "data-layout", "NCHW or NHWC", args.data_layout);
+  require(args.optimizer == "Momentum", "optimizer", "Momentum", args.optimizer);
+  require(args.lr_scheduler == "Cosine", "lr-scheduler", "Cosine", args.lr_scheduler);
+  require(args.model_prefix.find('/') == std::string::npos && !args.model_prefix.empty(), "model-prefix",
+          "the name of a file, without a folder", "'" + args.model_prefix + "'");
+  optim::mask_algorithm_from_name(args.mask_algo);
+}
+
+void check_images(const Arguments& args) {
+  const auto& [channels, height, width] = args.image_shape;
+  require(channels == 3 || channels == 4, "image-shape", "3 channels, or 4 with one of zeros",
+          fmt::format("{} channels", channels));
+  require(height == args.crop_size && width == args.crop_size, "image-shape",
+          fmt::format("images of {0} x {0} pixels, as --crop-size={0} makes them", args.crop_size),
+          fmt::format("{} x {}", height, width));
+  require(args.resize_short >= args.crop_size, "resize-short",
+          fmt::format("at least --crop-size, which is {}", args.crop_size), std::to_string(args.resize_short));
+}
+
+// Says which options have no effect: the example passes over them.
+void warn_of_idle_options(const Arguments& args) {
+  const Arguments plain;
+  const auto warn = [](bool idle, const char* option, const char* of) {
+    if (idle) core::log::warning("--{} has no effect without --{}", option, of);
+  };
+  warn(!args.amp && args.scale_loss != plain.scale_loss, "scale-loss", "amp");
+  warn(!args.amp && args.use_dynamic_loss_scaling, "use-dynamic-loss-scaling", "amp");
+  warn(!args.amp && args.use_pure_fp16, "use-pure-fp16", "amp");
+  warn(!args.amp && args.fuse_resunit, "fuse-resunit", "amp");
+  warn(!args.asp && args.prune_model, "prune-model", "asp");
+  warn(!(args.asp && args.prune_model) && args.mask_algo != plain.mask_algo, "mask-algo", "asp and --prune-model");
+  if (args.asp && args.prune_model && !args.trains()) {
+    core::log::warning("--prune-model prunes what a training starts from: nothing is pruned with --run-scope=eval_only");
+  }
+  if (args.amp && (args.use_pure_fp16 || args.fuse_resunit)) {
+    core::log::info("--{}: that is what --amp does here in any case", args.use_pure_fp16 ? "use-pure-fp16"
+                                                                                         : "fuse-resunit");
+  }
+}
+
+bool holds_checkpoint(const std::string& directory) {
+  return core::local_file_system().exists(directory) && !train::CheckpointStore(directory).list().empty();
+}
+
+std::optional<int64_t> whole_number(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+// The largest epoch whose folder holds a checkpoint; -1: there is none.
+int64_t newest_epoch(const std::string& directory, const std::string& prefix) {
+  int64_t newest = -1;
+  for (const std::string& folder : core::local_file_system().list(directory)) {
+    const std::optional<int64_t> epoch = whole_number(folder);
+    if (!epoch) {
+      core::log::warning("Skip folder '{}' since its name is not integer-convertable.", folder);
+    } else if (*epoch > newest && holds_checkpoint(core::join_path(core::join_path(directory, folder), prefix))) {
+      newest = *epoch;
+    }
+  }
+  return newest;
+}
+
+// Sets checkpoint_dir and start_epoch.
+void find_checkpoint(Arguments& args) {
+  if (!args.from_checkpoint) return;
+  const std::string wanted = args.last_epoch_of_checkpoint.value_or("");
+  int64_t epoch = -1;
+  std::string directory = *args.from_checkpoint;
+  if (wanted == "auto") {
+    epoch = core::local_file_system().exists(directory) ? newest_epoch(directory, args.model_prefix) : -1;
+    if (epoch >= 0) directory = core::join_path(directory, std::to_string(epoch));
+  } else if (!wanted.empty()) {
+    const std::optional<int64_t> number = whole_number(wanted);
+    require(number && *number >= 0, "last-epoch-of-checkpoint", "None, auto or integer >= 0", wanted);
+    epoch = *number;
+  }
+  directory = core::join_path(directory, args.model_prefix);
+  if (!holds_checkpoint(directory)) {
+    core::log::warning("Cannot find a checkpoint in {}, disable --from-checkpoint.", directory);
+    return;
+  }
+  args.checkpoint_dir = directory;
+  args.start_epoch = epoch + 1;
+}
+
+// Sets pretrained_weights.
+void find_pretrained(Arguments& args) {
+  if (!args.from_pretrained_params) return;
+  const std::string base = core::join_path(*args.from_pretrained_params, args.model_prefix);
+  const std::string file = base + ".safetensors";
+  if (core::local_file_system().exists(file)) {
+    args.pretrained_weights = file;
+  } else if (holds_checkpoint(base)) {
+    args.pretrained_weights = base;
+  } else {
+    core::log::warning("Cannot find {} or a checkpoint in {}, disable --from-pretrained-params.", file, base);
+  }
+}
+
+}  // namespace
+
+const char* to_string(RunScope scope) {
+  if (scope == RunScope::kTrainOnly) return "train_only";
+  return scope == RunScope::kEvalOnly ? "eval_only" : "train_eval";
+}
+
+std::string Arguments::model_name() const {
+  const bool zeros = image_shape[0] == 4;
+  if (model_arch_name == "ResNet50") return zeros ? "paddle/resnet50" : "torchvision/resnet50";
+  if (zeros && model_arch_name != "paddle/resnet50") {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "images with a fourth channel are for ResNet50 alone",
+                                              .where = "--image-shape",
+                                              .expected = "3 channels",
+                                              .actual = "4, with --model-arch-name=" + model_arch_name});
+  }
+  return model_arch_name;
+}
+
+void settle(Arguments& args) {
+  check_ranges(args);
+  check_images(args);
+  models::find_model(args.model_name(), "imagenet");
+  if (args.from_checkpoint && args.from_pretrained_params) {
+    refuse("--from-pretrained-params and --from-checkpoint exclude each other", "leave one of them out");
+  }
+  if (args.benchmark && args.run_scope == RunScope::kTrainEval) {
+    refuse("--benchmark measures training or evaluation", "pass --run-scope=train_only or --run-scope=eval_only");
+  }
+  if (args.last_epoch_of_checkpoint && !args.from_checkpoint) {
+    core::log::warning("--last-epoch-of-checkpoint has no effect without --from-checkpoint");
+  }
+  if (args.places.empty()) args.places = {train::gpu_count() > 0 ? "gpu:0" : "cpu:0"};
+  read_device_names(args.places);
+  warn_of_idle_options(args);
+  find_checkpoint(args);
+  find_pretrained(args);
+  if (args.benchmark || !args.trains()) args.epochs = args.start_epoch + 1;
+  if (!args.trains()) args.eval_interval = 1;
+}
+
+std::string checkpoint_directory(const Arguments& args, int64_t epoch) {
+  std::string path = core::join_path(args.output_dir, args.model_arch_name);
+  path = core::join_path(path, std::to_string(epoch));
+  return core::join_path(path, args.model_prefix);
+}
+
+std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args) {
+  using Json = nlohmann::ordered_json;
+  const auto text_or_none = [](const std::optional<std::string>& text) { return text ? Json(*text) : Json(); };
+  const Json all{{"output_dir", args.output_dir},
+                 {"run_scope", to_string(args.run_scope)},
+                 {"epochs", args.epochs},
+                 {"save_interval", args.save_interval},
+                 {"eval_interval", args.eval_interval},
+                 {"print_interval", args.print_interval},
+                 {"report_file", args.report_file},
+                 {"data_layout", args.data_layout},
+                 {"benchmark", args.benchmark},
+                 {"benchmark_steps", args.benchmark_steps},
+                 {"benchmark_warmup_steps", args.benchmark_warmup_steps},
+                 {"model_prefix", args.model_prefix},
+                 {"from_pretrained_params", text_or_none(args.from_pretrained_params)},
+                 {"from_checkpoint", text_or_none(args.from_checkpoint)},
+                 {"last_epoch_of_checkpoint", text_or_none(args.last_epoch_of_checkpoint)},
+                 {"show_config", args.show_config},
+                 {"enable_cpu_affinity", args.enable_cpu_affinity},
+                 {"image_root", args.image_root},
+                 {"image_shape", args.image_shape},
+                 {"batch_size", args.batch_size},
+                 {"dali_random_seed", args.dali_random_seed},
+                 {"dali_num_threads", args.dali_num_threads},
+                 {"dali_output_fp16", args.dali_output_fp16},
+                 {"crop_size", args.crop_size},
+                 {"rand_crop_scale", args.rand_crop_scale},
+                 {"rand_crop_ratio", args.rand_crop_ratio},
+                 {"normalize_scale", args.normalize_scale},
+                 {"normalize_mean", args.normalize_mean},
+                 {"normalize_std", args.normalize_std},
+                 {"resize_short", args.resize_short},
+                 {"model_arch_name", args.model_arch_name},
+                 {"num_of_class", args.num_of_class},
+                 {"bn_weight_decay", args.bn_weight_decay},
+                 {"label_smoothing", args.label_smoothing},
+                 {"optimizer", args.optimizer},
+                 {"momentum", args.momentum},
+                 {"weight_decay", args.weight_decay},
+                 {"lr_scheduler", args.lr_scheduler},
+                 {"lr", args.lr * static_cast<double>(std::max<int64_t>(1, args.trainers()))},
+                 {"warmup_epochs", args.warmup_epochs},
+                 {"warmup_start_lr", args.warmup_start_lr},
+                 {"amp", args.amp},
+                 {"scale_loss", args.scale_loss},
+                 {"use_dynamic_loss_scaling", args.use_dynamic_loss_scaling},
+                 {"use_pure_fp16", args.use_pure_fp16},
+                 {"fuse_resunit", args.fuse_resunit},
+                 {"asp", args.asp},
+                 {"prune_model", args.prune_model},
+                 {"mask_algo", args.mask_algo},
+                 {"image_channel", args.image_shape[0]},
+                 {"start_epoch", args.start_epoch},
+                 {"places", args.places}};
+  std::vector<std::pair<std::string, std::string>> options;
+  for (const auto& [name, value] : all.items()) {
+    options.emplace_back(name, value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return options;
+}
+
+}  // namespace trainyard::recipes::program

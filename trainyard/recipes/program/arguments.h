@@ -1,0 +1,105 @@
+// The options of NVIDIA DALI's PaddlePaddle ResNet-50 example, with its names and defaults.
+//
+//   Arguments args;
+//   args.image_root = "/data/imagenet";
+//   settle(args);
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/models/registry/model_registry.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::recipes::program {
+
+enum class Mode { kTrain, kEval };
+enum class RunScope { kTrainEval, kTrainOnly, kEvalOnly };
+const char* to_string(RunScope scope);  // "train_eval", "train_only", "eval_only"
+
+struct Arguments {
+  // Global.
+  std::string output_dir = "./output/";
+  RunScope run_scope = RunScope::kTrainEval;
+  int64_t epochs = 90;
+  int64_t save_interval = 1, eval_interval = 1;  // epochs
+  int64_t print_interval = 10;                   // steps
+  std::string report_file = "./report.json";
+  std::string data_layout = "NCHW";  // "NHWC": how `data` is fed by hand; what is computed is the same
+  bool benchmark = false;
+  int64_t benchmark_steps = 100, benchmark_warmup_steps = 100;
+  std::string model_prefix = "resnet_50_paddle";
+  std::optional<std::string> from_pretrained_params, from_checkpoint;
+  std::optional<std::string> last_epoch_of_checkpoint;  // "auto" or a number
+  bool show_config = true;
+  bool enable_cpu_affinity = true;
+  std::vector<std::string> places;  // device_names.h; empty: the first GPU, or the CPU. Each is a trainer of its own
+
+  // Mixed precision and sparsity.
+  bool amp = false;
+  double scale_loss = 1.0;
+  bool use_dynamic_loss_scaling = false;
+  bool use_pure_fp16 = false;
+  bool fuse_resunit = false;
+  bool asp = false, prune_model = false;
+  std::string mask_algo = "mask_1d";
+
+  // Data: train/ and val/ below image_root hold a folder for each class. Empty: synthetic images.
+  std::string image_root = "/imagenet";
+  std::array<int64_t, 3> image_shape = {4, 224, 224};  // channels (3, or 4 with one of zeros), height, width
+  int64_t batch_size = 256;                            // a place
+  int64_t dali_random_seed = 42;
+  int64_t dali_num_threads = 4;
+  bool dali_output_fp16 = false;
+  int64_t crop_size = 224;
+  std::vector<double> rand_crop_scale = {0.08, 1.0};
+  std::vector<double> rand_crop_ratio = {3.0 / 4, 4.0 / 3};
+  double normalize_scale = 1.0 / 255;
+  std::vector<double> normalize_mean = {0.485, 0.456, 0.406};
+  std::vector<double> normalize_std = {0.229, 0.224, 0.225};
+  int64_t resize_short = 256;
+
+  // Model. "ResNet50", or any ImageNet model of the zoo.
+  std::string model_arch_name = "ResNet50";
+  int64_t num_of_class = 1000;
+  bool bn_weight_decay = false;
+
+  // Training.
+  double label_smoothing = 0.1;
+  std::string optimizer = "Momentum";
+  double momentum = 0.875;
+  double weight_decay = 3.0517578125e-05;  // 2^-15
+  std::string lr_scheduler = "Cosine";
+  double lr = 0.256;  // of one place
+  int64_t warmup_epochs = 5;
+  double warmup_start_lr = 0.0;
+
+  // What settle() finds out.
+  int64_t start_epoch = 0;
+  std::string checkpoint_dir;      // of from_checkpoint, a directory with a checkpoint; empty: there is none
+  std::string pretrained_weights;  // of from_pretrained_params, a file or a directory with a checkpoint
+
+  int64_t trainers() const { return std::ssize(places); }
+  bool trains() const { return run_scope != RunScope::kEvalOnly; }
+  bool evaluates() const { return run_scope != RunScope::kTrainOnly; }
+  // Returns the model's name in the zoo.
+  std::string model_name() const;
+};
+
+// Checks the options, warns of those that change nothing beside the others, looks for what to begin with, and decides
+// what depends on them: places, epochs, the lines above. Call it once. Throws kInvalidArgument for values that are out
+// of range or contradict each other, kNotFound for an unknown directory with last_epoch_of_checkpoint=auto.
+void settle(Arguments& args);
+
+// Returns where a training saves the checkpoint of an epoch: "<output_dir>/<model_arch_name>/<epoch>/<model_prefix>".
+std::string checkpoint_directory(const Arguments& args, int64_t epoch);
+
+// Returns all options by name, in the order of the list above, as text in JSON. For the report.
+std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args);
+
+}  // namespace trainyard::recipes::program
+TRAINYARD_EXPORT_END
