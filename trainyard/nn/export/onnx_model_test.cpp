@@ -1,7 +1,6 @@
 #include "trainyard/nn/export/onnx_model.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,7 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/testing/helper_task.h"
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/testing/conformance_suite.h"
@@ -71,11 +70,9 @@ Graph graph_of_several_values() {
   return b.build(logits, {{"map", map.id}, {"again", dropped.id}, {"same_depth", depth.id}});
 }
 
-// tests/onnx_runtime_runs_layers.py, which sets the folder, runs each model in ONNX Runtime and compares the outputs.
-TEST(OnnxModel, WritesEachLayerForOnnxRuntime) {
-  const core::TempDir temp;
-  const char* given = std::getenv("TRAINYARD_ONNX_DIR");
-  const std::string folder = given != nullptr ? given : temp.path();
+// Writes each layer with inputs and outputs into a folder. tests/onnx_runtime_runs_layers.py starts it, runs each model
+// in ONNX Runtime and compares the outputs.
+void write_each_layer(const std::string& folder) {
   for (const LayerCase& layer : layer_cases()) {
     SCOPED_TRACE(layer.name);
     GraphBuilder b({.image = layer.image, .name = layer.name});
@@ -95,6 +92,7 @@ TEST(OnnxModel, WritesEachLayerForOnnxRuntime) {
   fill(depth, "depth", -2, 2);
   write_with_values(core::join_path(folder, "SeveralValues"), numbers, {{"images", images}, {"depth", depth}});
 }
+const bool kWritesEachLayer = core::add_helper_task("TRAINYARD_ONNX_DIR", "OnnxLayers.Write", write_each_layer);
 
 TEST(OnnxModel, NamesAllInputsAndOutputs) {
   const Graph graph = graph_of_several_values();
