@@ -46,7 +46,7 @@ struct Directory {
 };
 
 Directory find_directory(const core::ReadableFile& file) {
-  const uint64_t tail = std::min(file.size(), kEndBytes + kLongestComment), first = file.size() - tail;
+  const uint64_t tail = std::min(file.size(), kLocatorBytes + kEndBytes + kLongestComment), first = file.size() - tail;
   const std::string bytes = read(file, first, tail);
   for (uint64_t i = tail < kEndBytes ? 0 : tail - kEndBytes + 1; i > 0; --i) {
     const uint64_t at = i - 1;
