@@ -119,6 +119,8 @@ TEST(Pickle, StackMarksAndMemoAreChecked) {
     error_of("\x80\x02" + program);
   }
   EXPECT_EQ(error_of("\x80\x06N."s).detail().problem, "pickle is of another protocol");
+  EXPECT_EQ(error_of("\x80\x02}K\1a."s).detail().expected, "a list") << "what the instruction works on";
+  EXPECT_EQ(error_of("\x80\x02]K\1K\2s."s).detail().expected, "a dictionary");
 }
 
 TEST(Pickle, LengthsAreCheckedAgainstTheContent) {

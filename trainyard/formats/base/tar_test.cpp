@@ -63,14 +63,35 @@ TEST(Tar, ReadsWhatItWrites) {
   EXPECT_TRUE(read("").empty());
 }
 
+// Puts other bytes into the size of the header at `header`, and their sum into its checksum.
+void set_size(std::string& archive, size_t header, const std::string& size) {
+  archive.replace(header + 124, 12, size);
+  archive.replace(header + 148, 8, "        ");
+  uint64_t sum = 0;
+  for (size_t i = 0; i < 512; ++i) sum += static_cast<unsigned char>(archive[header + i]);
+  archive.replace(header + 148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+}
+
 TEST(Tar, SizesAsGnuStoresLargeOnes) {
   std::string archive = written({{"a.jpg", "12345"}});
-  archive.replace(124, 12, std::string("\x80\0\0\0\0\0\0\0\0\0\0\x05", 12));
-  uint64_t sum = 0;
-  archive.replace(148, 8, "        ");
-  for (size_t i = 0; i < 512; ++i) sum += static_cast<unsigned char>(archive[i]);
-  archive.replace(148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
+  set_size(archive, 0, std::string("\x80\0\0\0\0\0\0\0\0\0\0\x05", 12));
   EXPECT_EQ(read(archive)[0].second, "12345");
+}
+
+// Writers of files over 8 GiB leave the header's size 0 and tell it in a pax header in front.
+TEST(Tar, APaxHeaderTellsTheSizeInPlaceOfTheFilesOwn) {
+  std::string archive = written({{"pax", "9 size=5\n"}, {"a.jpg", "12345"}, {"b.cls", "1"}});
+  archive[156] = 'x';
+  set_size(archive, 0, archive.substr(124, 12));  // the checksum, for the type
+  set_size(archive, 1024, std::string("00000000000\0", 12));
+  EXPECT_EQ(read(archive), (std::vector<std::pair<std::string, std::string>>{{"a.jpg", "12345"}, {"b.cls", "1"}}));
+  const MemoryFile file(archive);
+  const TarMember member = index_tar(file)[0];
+  EXPECT_NO_THROW(check_tar_header(file, member.offset, member.size));
+  EXPECT_EQ(core::code_of([&] {
+              check_tar_header(MemoryFile(written({{"a.jpg", "1234"}})), 512, 5);
+            }),
+            core::ErrorCode::kCorruptData);
 }
 
 TEST(Tar, EveryTruncationGivesTheFilesBeforeItOrAnError) {

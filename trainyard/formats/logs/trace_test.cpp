@@ -57,6 +57,11 @@ TEST(ChromeTrace, KeepsNanosecondsOfALongRun) {
   EXPECT_EQ(json["traceEvents"].back()["ts"].get<double>(), (static_cast<double>(kDay) + 1) / 1000);
 }
 
+TEST(ChromeTrace, IsOneLine) {
+  const std::string text = chrome_trace(sample_trace());
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+}
+
 TEST(ChromeTrace, ReplacesBytesThatAreNoText) {
   EXPECT_EQ(Json::parse(chrome_trace({.process = "\xff"}))["traceEvents"][0]["args"]["name"], "\xef\xbf\xbd");
 }

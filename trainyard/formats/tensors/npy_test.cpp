@@ -121,6 +121,15 @@ TEST(Npy, HostileShapesAreRefusedBeforeAllocation) {
   EXPECT_LE(file.longest_read(), 12U);
 }
 
+TEST(Npy, ADataPartOfAnotherLengthIsCorruptData) {
+  const std::string good = testdata("float32_2x3.npy");
+  for (const std::string& content : {good + "x", good.substr(0, good.size() - 1)}) {
+    const core::Error error = error_of(content);
+    EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+    EXPECT_EQ(error.detail().problem, "size of the file is not that of its array");
+  }
+}
+
 TEST(Npy, MalformedHeadersAreCorruptData) {
   for (const std::string header :
        {"", "{}", "{'descr': '<f4', 'fortran_order': False}", "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)",

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/base/little_endian.h"
 #include "trainyard/formats/tensors/safetensors.h"
@@ -94,6 +95,27 @@ TEST(TensorFile, SaysWhatACheckpointHoldsInstead) {
   EXPECT_EQ(error.detail().actual, "a dictionary of epoch, net");
 }
 
+// Data from byte 100 to 116 of a file, for floats.
+TEST(TensorFile, ATensorLiesInsideItsDataFromItsOwnPlaceOn) {
+  const auto check = [](uint64_t offset, std::vector<int64_t> shape, std::vector<int64_t> strides) {
+    const StoredTensor tensor{.name = "a",
+                              .type = TensorType::kFloat32,
+                              .shape = std::move(shape),
+                              .strides = std::move(strides),
+                              .offset = offset};
+    return core::code_of([&] { check_stored_tensor(tensor, 100, 116, "x.pth"); });
+  };
+  EXPECT_EQ(check(100, {4}, {1}), std::nullopt);
+  EXPECT_EQ(check(108, {2}, {1}), std::nullopt);
+  EXPECT_EQ(check(116, {0}, {1}), std::nullopt);
+  EXPECT_EQ(check(100, {2, 2}, {1, 2}), std::nullopt);
+  EXPECT_EQ(check(100, {5}, {1}), core::ErrorCode::kCorruptData);
+  EXPECT_EQ(check(108, {3}, {1}), core::ErrorCode::kCorruptData) << "as long as its data, but begins in the middle";
+  EXPECT_EQ(check(104, {2}, {3}), core::ErrorCode::kCorruptData);
+  EXPECT_EQ(check(96, {1}, {1}), core::ErrorCode::kCorruptData);
+  EXPECT_EQ(check(120, {0}, {1}), core::ErrorCode::kCorruptData);
+}
+
 // A tuple of a thousand sizes costs a thousand instructions once and two each further time.
 TEST(TensorFile, LongShapesAreNotCopied) {
   std::string sizes = "(";
@@ -144,6 +166,10 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {"twice",
        {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
         "12"}},
+      {"names a tensor twice",
+       {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
+        R"("a":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}})",
+        "123"}},
       {"nested too deeply", {R"({"a":{"dtype":"U8","shape":[[[1]]],"data_offsets":[0,1]}})", "1"}},
       {"malformed entry", {R"({"a":[1]})", ""}},
       {"malformed", {R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1,1]}})", "1"}},
