@@ -137,9 +137,11 @@ TEST(ParameterSet, ClonesAndCopies) {
   set.values().mul_(2);
   set.buffer(0).fill_(4);
   EXPECT_FALSE(at::equal(copy.values(), set.values()));
+  const uint64_t version = copy.version();
   copy.copy_from(set);
   EXPECT_TRUE(at::equal(copy.values(), set.values()));
   EXPECT_EQ(copy.buffer(0)[0].item<float>(), 4);
+  EXPECT_GT(copy.version(), version) << "packed copies of the values before must not be used again";
   ParameterSet other;
   other.declare({"a.weight", {3, 5}, {}});
   other.allocate();

@@ -20,6 +20,11 @@ TEST(AllReduceSpec, OneRange) {
   EXPECT_EQ(parse_all_reduce_spec("psgpu#4"), (Ranges{{"psgpu", 4, {}}}));
 }
 
+TEST(AllReduceSpec, MayBeAPartOfALongerText) {
+  const std::string text = "psgpu#42";
+  EXPECT_EQ(parse_all_reduce_spec(std::string_view(text).substr(0, 7)), (Ranges{{"psgpu", 4, {}}}));
+}
+
 TEST(AllReduceSpec, RangesBySize) {
   EXPECT_EQ(parse_all_reduce_spec("pscpu:2k:xring"), (Ranges{{"pscpu", 1, 2048}, {"xring", 1, {}}}));
   EXPECT_EQ(parse_all_reduce_spec("nccl/xring#2:10:pscpu/pscpu:3M:collective#8"),

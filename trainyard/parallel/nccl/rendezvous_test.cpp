@@ -9,9 +9,11 @@
 #include <gtest/gtest.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/nccl/nccl_processes.h"
 #include "trainyard/parallel/testing/fake_nccl.h"
@@ -110,10 +112,25 @@ TEST(Rendezvous, ANoteReachesTheFirstRank) {
   });
 }
 
+// 1000 texts are kept, which is more than a rank can be behind.
 TEST(Rendezvous, ForgetsWhatIsLongPast) {
-  on_ranks(2, [](int, const ProcessRank& process) {
+  on_ranks(2, [](int rank, const ProcessRank& process) {
     Rendezvous ranks(process, seconds(20));
-    for (int step = 0; step < 1200; ++step) ranks.from_first("step", "");
+    const auto kept = [&] {
+      c10d::TCPStoreOptions options;
+      options.port = process.master_port;
+      return c10d::TCPStore(process.master_address, options).getNumKeys();
+    };
+    for (int step = 0; step < 1100; ++step) ranks.from_first("step", "");
+    ranks.gather("all have come here", "");
+    const int64_t before = rank == 0 ? kept() : 0;
+    ranks.gather("it was looked at", "");
+    for (int step = 0; step < 300; ++step) ranks.from_first("step", "");
+    ranks.gather("all have come here, too", "");
+    if (rank == 0) {
+      EXPECT_GT(before, 1000);
+      EXPECT_LT(kept(), before + 20) << "only the keys of gather() are new";
+    }
     ranks.gather("end", "");
     ranks.leave();
   });
@@ -239,10 +256,8 @@ TEST(NcclProcesses, AnErrorOfOneProcessEndsTheWaitOfAnother) {
 
 constexpr const char* kTask = "TRAINYARD_RENDEZVOUS_TEST_TASK";
 
-// What a process of the tests below does, in a test of its own that else does nothing. Its last words are on stdout.
-TEST(RendezvousProcess, DoesItsTask) {
-  const std::string task = read_environment(kTask).value_or("");
-  if (task.empty()) return;
+// What a process of the tests below does. Its last words are on stdout.
+void meet_the_others(const std::string& task) {
   try {
     Rendezvous ranks(read_process_rank(), task == "late" ? seconds(4) : seconds(20));
     const std::string id = ranks.from_first("id", "made by process " + std::to_string(::getpid()));
@@ -255,6 +270,7 @@ TEST(RendezvousProcess, DoesItsTask) {
     std::printf("SAYS %s\n", error.what());
   }
 }
+const bool kMeetsTheOthers = core::add_helper_task(kTask, "RendezvousTask.InAProcess", meet_the_others);
 
 struct Child {
   pid_t process = 0;
@@ -270,7 +286,7 @@ Child start(const std::string& task, int rank, int size, uint16_t port) {
   for (char** variable = environ; *variable != nullptr; ++variable) environment.push_back(*variable);
   for (std::string& setting : settings) environment.push_back(setting.data());
   environment.push_back(nullptr);
-  std::string program = "/proc/self/exe", filter = "--gtest_filter=RendezvousProcess.DoesItsTask";
+  std::string program = "/proc/self/exe", filter = "--gtest_filter=RendezvousTask.InAProcess";
   char* arguments[] = {program.data(), filter.data(), nullptr};
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

@@ -138,6 +138,20 @@ TEST_P(ThreadCommunicatorSizes, BarrierWaitsForAll) {
 }
 
 // Long mixed sequences find a rank that runs ahead into the next call while another still reads.
+TEST_P(ThreadCommunicatorSizes, KeepsNoTensorAliveBetweenCalls) {
+  auto communicators = make_thread_communicators(GetParam());
+  const std::vector<std::function<void(Communicator&, const at::Tensor&)>> calls = {
+      [](Communicator& self, const at::Tensor& tensor) { self.all_reduce(tensor, ReduceOp::kSum); },
+      [](Communicator& self, const at::Tensor& tensor) { self.broadcast(tensor, 0); },
+      [](Communicator& self, const at::Tensor& tensor) { self.all_gather(tensor); }};
+  for (const auto& call : calls) {
+    std::vector<at::Tensor> tensors;
+    for (int rank = 0; rank < GetParam(); ++rank) tensors.push_back(at::full({3}, 1.0F));
+    expect_no_errors(run_ranks(communicators, [&](Communicator& self) { call(self, tensors[self.rank()]); }));
+    for (const at::Tensor& tensor : tensors) EXPECT_EQ(tensor.use_count(), 1U);
+  }
+}
+
 TEST_P(ThreadCommunicatorSizes, ManyCallsInARow) {
   const int size = GetParam();
   auto communicators = make_thread_communicators(size);

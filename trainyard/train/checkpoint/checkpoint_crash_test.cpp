@@ -164,6 +164,19 @@ TEST_F(CheckpointCrash, PowerLossAtAnyOperationLosesNoCheckpoint) {
   }
 }
 
+// The folder's own name must be on the medium before its first checkpoint is said to be saved.
+TEST_F(CheckpointCrash, AFirstCheckpointInANewDirectorySurvivesPowerLoss) {
+  for (const char* name : {"run", "run/"}) {
+    const core::TempDir parent;
+    const std::string directory = parent.file(name);
+    PowerLossFileSystem files({});
+    CheckpointStore(directory, 1, files).save(1, {}, VersionedState(1));
+    files.settle(LostThings::kDataAndNames);
+    ASSERT_TRUE(core::local_file_system().exists(directory)) << "power was lost after save() had returned";
+    EXPECT_EQ(latest_version(directory), 1);
+  }
+}
+
 // What the syncs are for. Files that are not synced before the rename: a checkpoint with a name and no content.
 TEST_F(CheckpointCrash, WithoutSyncingFilesPowerLossLosesCheckpoints) {
   EXPECT_GT(lose_power({.file_sync_works = false}, LostThings::kData, 2).lost_all, 0);

@@ -109,6 +109,24 @@ TEST_F(CheckpointDamage, AMessageNamesFileTensorExpectedActualAndRemedy) {
 }
 
 // What the checksums are for: without them a changed weight is loaded and nobody knows.
+// Opening reads all of the tensor file; loading reads each tensor once more.
+TEST_F(CheckpointDamage, ABitThatFlipsAfterOpeningIsSeenWhenTheTensorIsRead) {
+  for (const char* name : {"weights", "momentum"}) {
+    const std::string content = files_.read_file(path(kTensorFile));
+    const CheckpointReader reader(saved_.path, files_);
+    for (const TensorEntry& entry : reader.manifest().tensors) {
+      put_byte(kTensorFile, entry.offset, static_cast<char>(content[entry.offset] ^ 1));
+    }
+    const auto error = error_of([&] { reader.tensor(name); });
+    ASSERT_TRUE(error) << name;
+    EXPECT_EQ(error->code(), core::ErrorCode::kCorruptData);
+    EXPECT_THAT(error->what(), HasSubstr(name));
+    for (const TensorEntry& entry : reader.manifest().tensors)
+      put_byte(kTensorFile, entry.offset, content[entry.offset]);
+    EXPECT_NO_THROW(reader.tensor(name));
+  }
+}
+
 TEST_F(CheckpointDamage, WithoutChecksumsAFlippedBitGoesUnseen) {
   std::string content = files_.read_file(path(kTensorFile));
   content[kTensorFileHeader.size() + 2] ^= 0x40;

@@ -102,6 +102,41 @@ TEST(SingleCostTrainer, MicroStepsEqualOneLargeBatch) {
   EXPECT_LT(largest_difference(one, trained_values(options, 4)), 1e-6) << "two replicas and three micro-steps";
 }
 
+// The masks of dropout in each micro-step are those of an executor that is given the micro-step's number by hand.
+TEST(SingleCostTrainer, EachMicroStepHasRandomNumbersOfItsOwn) {
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "dropped"});
+  const nn::Graph graph = b.build(b.flatten("flat", b.dropout("dropout", b.input(), 0.5)));
+  SingleCostOptions options = tiny_options();
+  options.graph = {};
+  options.micro_steps = 2;
+  std::vector<at::Tensor> inputs, outputs;
+  std::vector<nn::StepRandom> randoms;
+  options.tower = [&](TowerContext& context) -> TowerStep {
+    nn::Executor& net = context.graph(graph);
+    nn::Executor& head = context.graph(tiny_graph(), {.prefix = "head/"});
+    return [&](const TowerInput& in) -> TowerOutput {
+      inputs.push_back(in.batch["images"].clone());
+      randoms.push_back(in.random);
+      outputs.push_back(net.forward(in.batch["images"], in.random).detach().clone());
+      return {.losses = {{"cost",
+                          nn::softmax_cross_entropy(head.forward(in.batch["images"], in.random), in.batch["labels"])}}};
+    };
+  };
+  SingleCostTrainer trainer(options, tiny_source(240, 8));
+  trainer.train({.steps_per_epoch = 2});
+  ASSERT_EQ(outputs.size(), 4U);
+  nn::ParameterSet none;
+  none.allocate();
+  const auto executor = nn::make_executor("reference", graph, {.parameters = &none});
+  for (size_t i = 0; i < 4; ++i) {
+    const nn::StepRandom random{.seed = 7,
+                                .step = static_cast<int64_t>(i) / 2,
+                                .micro_step = static_cast<int64_t>(i) % 2,
+                                .first_sample = randoms[i].first_sample};
+    EXPECT_TRUE(outputs[i].equal(executor->forward(inputs[i], random))) << i;
+  }
+}
+
 TEST(SingleCostTrainer, TenStepsAreFiveAndSavedAndFive) {
   for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
     for (const int replicas : {1, 2}) {

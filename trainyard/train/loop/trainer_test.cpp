@@ -147,7 +147,8 @@ TEST(Trainer, StopsBetweenSteps) {
   trainer.add(recorder);
   trainer.train({.steps_per_epoch = 3, .max_epoch = 5});
   EXPECT_EQ(trainer.global_step(), 2);
-  EXPECT_EQ(log.at(log.size() - 2), "a after_train 1:2 of 2") << "no after_epoch: the epoch did not end";
+  EXPECT_EQ(log.at(log.size() - 3), "a after_step 1:2 of 2") << "no after_epoch: the epoch did not end";
+  EXPECT_EQ(log.at(log.size() - 2), "a after_train 1:2 of 2");
   recorder->on_event = nullptr;
   trainer.train({.steps_per_epoch = 3,
                  .starting_epoch = trainer.epoch(),

@@ -72,7 +72,7 @@ class PowerLossFileSystem : public core::FileSystem {
     if (real_.exists(path)) return;
     operate();
     real_.make_directories(path);
-    unsynced_names_.push_back({"", path});
+    unsynced_names_.push_back({"", path.substr(0, path.find_last_not_of('/') + 1)});
   }
   void rename(const std::string& from, const std::string& to) override {
     operate();
