@@ -1,4 +1,10 @@
 // Whole runs through the command line, on the embedded data set: train, stop, resume, evaluate, predict.
+#include <array>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -172,6 +178,32 @@ TEST_F(Training, PredictsImagesAndArrays) {
   const auto values = logits.values<float>();
   const size_t classes = values.size() / 2;
   for (size_t i = 0; i < classes; ++i) EXPECT_EQ(values[i], values[classes + i]);  // equal images, equal logits
+}
+
+// Arrays run 64 images at a time.
+TEST_F(Training, PredictsEachImageOfALongArray) {
+  ASSERT_EQ(train("long", {"--num_batches=2"}).code, kSuccess);
+  const std::string from = "--train_dir=" + temp_.file("long"), in = temp_.file("x.npy"), out = temp_.file("y.npy");
+  constexpr size_t kImages = 130, kNumbers = size_t{3} * 32 * 32;
+  std::vector<float> images(kImages * kNumbers);
+  for (size_t i = 0; i < images.size(); ++i) images[i] = std::sin(static_cast<float>(i % 997 + i / kNumbers));
+  const auto logits_of = [&](size_t first, size_t count) {
+    const std::array<int64_t, 4> shape{static_cast<int64_t>(count), 3, 32, 32};
+    const std::span<const float> part(images.data() + first * kNumbers, count * kNumbers);
+    files().write_file_atomically(in, formats::encode_npy<float>(shape, part));
+    const CommandResult result = run_command({"predict", from, "--input=" + in, "--output=" + out});
+    EXPECT_EQ(result.code, kSuccess) << result.err;
+    const auto array = formats::read_npy(*files().open_read(out));
+    const auto values = array.values<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  const std::vector<float> all = logits_of(0, kImages);
+  const size_t classes = all.size() / kImages;
+  for (const size_t image : {size_t{0}, size_t{63}, size_t{64}, size_t{127}, size_t{128}, size_t{129}}) {
+    const std::vector<float> alone = logits_of(image, 1);
+    ASSERT_EQ(alone.size(), classes);
+    for (size_t i = 0; i < classes; ++i) EXPECT_NEAR(all[image * classes + i], alone[i], 1e-5) << image;
+  }
 }
 
 // A model is given its images as it was trained, unless a flag says otherwise.

@@ -105,6 +105,9 @@ TEST_F(FlagsParse, ForgottenValues) {
   EXPECT_EQ(failure({"--data_dir", "--eval"}).line,
             "Missing value for flag --data_dir: got the flag --eval; write --data_dir=--eval if that is its value");
   EXPECT_EQ(parse({"--data_dir=--eval"}).text("data_dir"), "--eval");
+  EXPECT_EQ(failure({"--data_dir", "--noeval"}).line,
+            "Missing value for flag --data_dir: got the flag --noeval; write --data_dir=--noeval if that is its value");
+  EXPECT_EQ(parse({"--data_dir", "--nothing"}).text("data_dir"), "--nothing") << "no flag";
 }
 
 TEST_F(FlagsParse, NegationsThatMakeNoSense) {

@@ -43,6 +43,23 @@ TEST(Affinity, LevelsThatTellNothingApartDoNotCount) {
   EXPECT_EQ(places("granularity=fine,compact,9", 2, 2, 2), places("granularity=fine,compact,2", 2, 2, 2));
 }
 
+// On some machines neighbours in number are CPUs of one core, and the numbers of packages come in turns.
+TEST(Affinity, TheOrderIsThatOfPositionsNotOfNumbers) {
+  const auto order = [](const std::string& affinity) {
+    std::vector<CpuPosition> positions;
+    for (int cpu = 0; cpu < 8; ++cpu) {
+      positions.push_back({.cpu = cpu, .package = 1 - cpu % 2, .core = 1 - cpu / 2 % 2, .thread = 1 - cpu / 4});
+    }
+    std::string text;
+    for (const CpuList& place : affinity_places(parse_affinity(affinity), positions))
+      text += format_cpu_list(place) + " ";
+    return text;
+  };
+  EXPECT_EQ(order("granularity=fine,compact"), "7 3 5 1 6 2 4 0 ");
+  EXPECT_EQ(order("granularity=fine,compact,1"), "7 5 6 4 3 1 2 0 ");
+  EXPECT_EQ(order("granularity=fine,scatter"), "7 6 5 4 3 2 1 0 ");
+}
+
 TEST(Affinity, TakesPlacesFromAList) {
   EXPECT_EQ(places("proclist=[3,0-2:2,{1,5}],explicit", 2, 2, 2), "3 0 2 1,5");
   EXPECT_EQ(places("granularity=fine,proclist=[7,6],explicit", 2, 2, 2), "7 6");
@@ -75,6 +92,7 @@ TEST(Affinity, RefusesWhatItDoesNotKnow) {
   for (const char* wrong : {"",
                             "verbose",
                             "compact,1,0,2",
+                            "1,compact",
                             "compact,-1",
                             "compact,verbose",
                             "balanced",

@@ -1,6 +1,10 @@
 #include "trainyard/core/threads/parallel.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -17,6 +21,20 @@ TEST(Parallel, DoesEachPieceOnce) {
     for (const auto& times : done) EXPECT_EQ(times, 1);
     for_each_parallel(0, threads, [](size_t) { FAIL(); });
   }
+}
+
+TEST(Parallel, AsManyPiecesAsThreadsAreWorkedOnAtATime) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int now = 0, most = 0;
+  for_each_parallel(9, 3, [&](size_t) {
+    std::unique_lock lock(mutex);
+    most = std::max(most, ++now);
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::seconds(20), [&] { return most >= 3; });
+    --now;
+  });
+  EXPECT_EQ(most, 3);
 }
 
 TEST(Parallel, ThrowsTheErrorOfTheFirstPiece) {

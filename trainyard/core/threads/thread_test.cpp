@@ -12,6 +12,7 @@
 #include <sched.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/core/testing/skip_reasons.h"
 
@@ -187,6 +188,13 @@ TEST(Thread, BadOptionsAreErrorsOfJoin) {
   EXPECT_EQ(code_of({.placement = {.places = {{CPU_SETSIZE - 1}}}}), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of({.intra_op_threads = 0}), ErrorCode::kInvalidArgument);
   EXPECT_EQ(code_of({.intra_op_threads = 100'000}), ErrorCode::kInvalidArgument);
+}
+
+TEST(Thread, APlaceOfItsTeamThatDoesNotExistIsAnErrorOfJoin) {
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
+  Thread thread({.intra_op_threads = 2, .placement = {.places = {{allowed_cpus().front()}, {CPU_SETSIZE - 1}}}},
+                [] { ADD_FAILURE() << "the body ran"; });
+  EXPECT_EQ(core::problem_of([&] { thread.join(); }), "a team's thread cannot run on its place");
 }
 
 TEST(Thread, FlushesDenormalsToZeroAlsoInItsTeam) {

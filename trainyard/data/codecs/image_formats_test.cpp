@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/build_info.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/skip_reasons.h"
@@ -174,6 +175,18 @@ TEST(ImageFormat, RunLengthsInABmpAreRefusedByName) {
   const std::vector<std::byte> bytes = file_of("run_lengths.bmp");
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("run-length coded"));
+}
+
+TEST(ImageFormat, TheBuildSaysWhichItReads) {
+  size_t optional = 0;
+  for (const ImageFormat& format : image_formats()) {
+    for (const core::OptionalPart& part : core::build_info().optional_parts) {
+      if (part.name != format.name) continue;
+      EXPECT_EQ(part.built_in, format.built_in()) << part.name;
+      ++optional;
+    }
+  }
+  EXPECT_EQ(optional, 4U);
 }
 
 TEST(ImageFormat, AFileOfNoneNamesThemAll) {

@@ -56,7 +56,6 @@ void install(ErrorManager& manager) {
   jpeg_std_error(&manager.base);
   manager.base.error_exit = escape_with_message;
   manager.base.emit_message = escape_if_truncated;
-  manager.message[0] = '\0';
 }
 
 struct Decompressor {

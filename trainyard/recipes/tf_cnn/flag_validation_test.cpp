@@ -10,6 +10,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/core/threads/thread_limit.h"
+#include "trainyard/recipes/shared/flag_ranges.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
 
 namespace trainyard::recipes {
@@ -249,22 +250,127 @@ TEST(FlagValidationOrder, DefaultsPass) {
   EXPECT_EQ(problem_of(""), "");
 }
 
-// Beyond the end of its meaning, each with the nearest value that is inside.
-TEST(FlagRanges, EndWhereTheMeaningEnds) {
-  const std::vector<std::pair<std::string, std::string>> refused = {
-      {"--batch_size=-1", "--batch_size must not be negative, as -1 is"},
-      {"--batch_size=1048577", "--batch_size must be at most 1048576, not 1048577"},
-      {"--batch_size=4611686018427387904", "--batch_size must be at most 1048576, not 4611686018427387904"},
-      {"--max_ckpts_to_keep=-1", "--max_ckpts_to_keep must not be negative, as -1 is"},
-      {"--autotune_threshold=-1", "--autotune_threshold must not be negative, as -1 is"},
-      {"--num_gpus=1000000",
-       fmt::format("--num_gpus must be at most {}, not 1000000", std::max(64, core::available_cores()))},
-      {"--num_intra_threads=100000",
-       fmt::format("--num_intra_threads must be at most {}, not 100000", core::most_threads())},
-      {"--eval_interval_secs=-1", "--eval_interval_secs must not be negative, as -1 is"},
-      {"--num_epochs_per_decay=1e300 --learning_rate_decay_factor=.5 --init_learning_rate=1",
-       "--num_epochs_per_decay must be at most 1000000000, not 1e+300"}};
-  for (const auto& [line, problem] : refused) EXPECT_EQ(problem_of(line), problem);
+// Returns what the ranges alone say of a command line.
+std::string range_problem(const std::string& line) {
+  return core::problem_of([&] { check_flag_ranges(parse(line)); });
+}
+
+std::string below(const std::string& flag, auto least, auto value) {
+  return least == 0 ? fmt::format("--{} must not be negative, as {} is", flag, value)
+                    : fmt::format("--{} must be at least {}, not {}", flag, least, value);
+}
+
+TEST(FlagRanges, IntegersEndWhereTheirMeaningEnds) {
+  struct Range {
+    const char* flag;
+    int64_t least, most;
+  };
+  const int64_t threads = core::most_threads(), replicas = std::max(64, core::available_cores());
+  const std::vector<Range> ranges = {
+      {"num_gpus", 1, replicas},
+      {"num_intra_threads", 0, threads},
+      {"datasets_num_private_threads", 1, threads},
+      {"batch_size", 0, 1048576},
+      {"eval_batch_size", 0, 1048576},
+      {"num_batches", 0, 9007199254740992},
+      {"num_eval_batches", 0, 9007199254740992},
+      {"num_warmup_batches", 0, 9007199254740992},
+      {"batch_group_size", 1, 1024},
+      {"autotune_threshold", 0, 999999},
+      {"eval_interval_secs", 0, 1000000000},
+      {"eval_during_training_every_n_steps", 1, 9007199254740992},
+      {"display_every", 1, 9007199254740992},
+      {"save_model_secs", 0, 1000000000},
+      {"save_model_steps", 0, 9007199254740992},
+      {"max_ckpts_to_keep", 0, 2147483647},
+      {"save_summaries_steps", 0, 9007199254740992},
+      {"summary_verbosity", 0, 3},
+      {"datasets_prefetch_buffer_size", 1, 1024},
+      {"multi_device_iterator_max_buffer_size", 1, 1024},
+      {"datasets_parallel_interleave_cycle_length", -1, 2147483647},
+      {"datasets_parallel_interleave_prefetch", -1, 2147483647},
+      {"num_inter_threads", -1, 2147483647},
+      {"kmp_blocktime", 0, 2147483647},
+      {"kmp_settings", 0, 1},
+      {"per_gpu_thread_count", 0, 1024},
+      {"fp16_inc_loss_scale_every_n", 1, 9007199254740992},
+      {"loss_scale_lower_after", 1, 9007199254740992},
+      {"loss_scale_most_skips", 0, 9007199254740992},
+      {"learning_rate_base_batch_size", 1, 9007199254740992},
+      {"allreduce_merge_scope", 1, 2147483647},
+      {"gpu_kt_max_interval", 0, 2147483647},
+      {"gpu_kt_max_bytes", 0, 9007199254740992},
+      {"gpu_kt_max_pending", 0, 2147483647},
+  };
+  for (const auto& [flag, least, most] : ranges) {
+    EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, least)), "");
+    EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, most)), "");
+    const std::string problem = range_problem(fmt::format("--{}={}", flag, least - 1));
+    const std::string own = fmt::format("Param {} value of {} is lower", flag, least - 1);  // of the declaration
+    EXPECT_TRUE(problem == below(flag, least, least - 1) || problem.starts_with(own)) << problem;
+    EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, most + 1)),
+              fmt::format("--{} must be at most {}, not {}", flag, most, most + 1));
+  }
+}
+
+TEST(FlagRanges, RealNumbersEndWhereTheirMeaningEnds) {
+  constexpr double kNone = 0;  // has no upper end
+  struct Range {
+    const char* flag;
+    double least, most;
+  };
+  const std::vector<Range> ranges = {
+      {"num_epochs", 0, 1e9},
+      {"num_eval_epochs", 0, 1e9},
+      {"eval_during_training_every_n_epochs", 0, 1e9},
+      {"num_epochs_per_decay", 0, 1e9},
+      {"num_learning_rate_warmup_epochs", 0, 1e9},
+      {"init_learning_rate", 0, kNone},
+      {"learning_rate_decay_factor", 0, kNone},
+      {"minimum_learning_rate", 0, kNone},
+      {"resnet_base_lr", 0, kNone},
+      {"warmup_learning_rate", 0, kNone},
+      {"restart_period_factor", 1, kNone},
+      {"polynomial_power", 0, kNone},
+      {"one_cycle_rise", 0, 1},
+      {"one_cycle_start_divisor", 0, kNone},
+      {"one_cycle_end_divisor", 0, kNone},
+      {"sam_rho", 0, kNone},
+      {"weight_decay", 0, kNone},
+      {"gradient_clip", 0, kNone},
+      {"clip_norm", 0, kNone},
+      {"clip_global_norm", 0, kNone},
+      {"adaptive_clip", 0, kNone},
+      {"momentum_dampening", 0, 1},
+      {"rmsprop_decay", 0, 1},
+      {"rmsprop_momentum", 0, 1},
+      {"rmsprop_epsilon", 0, kNone},
+      {"adam_beta1", 0, 1},
+      {"adam_beta2", 0, 1},
+      {"adam_epsilon", 0, kNone},
+      {"lars_trust_coefficient", 0, kNone},
+  };
+  for (const auto& [flag, least, most] : ranges) {
+    EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, least + 0.5)), "");
+    EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, least - 0.5)), below(flag, least, least - 0.5));
+    const double beyond = most == kNone ? 1e30 : 2 * most;
+    EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, beyond)),
+              most == kNone ? "" : fmt::format("--{} must be at most {}, not {}", flag, most, beyond));
+  }
+  for (const char* flag : {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip", "rmsprop_epsilon",
+                           "adam_epsilon", "lars_trust_coefficient"}) {
+    EXPECT_EQ(range_problem(fmt::format("--{}=0", flag)), fmt::format("--{} must be above 0, not 0", flag));
+  }
+  for (const char* flag : {"adam_beta1", "adam_beta2"}) {
+    EXPECT_EQ(range_problem(fmt::format("--{}=1", flag)), fmt::format("--{} must be below 1, not 1", flag));
+  }
+}
+
+TEST(FlagRanges, AreAPartOfTheValidation) {
+  EXPECT_EQ(problem_of("--batch_size=4611686018427387904"),
+            "--batch_size must be at most 1048576, not 4611686018427387904");
+  EXPECT_EQ(problem_of("--num_epochs_per_decay=1e300 --learning_rate_decay_factor=.5 --init_learning_rate=1"),
+            "--num_epochs_per_decay must be at most 1000000000, not 1e+300");
   for (const char* line : {"--batch_size=1048576", "--max_ckpts_to_keep=0", "--autotune_threshold=0", "--num_gpus=64",
                            "--num_intra_threads=256", "--eval_interval_secs=0"}) {
     EXPECT_EQ(problem_of(line), "") << line;

@@ -1,5 +1,6 @@
 #include "trainyard/recipes/tf_cnn/run.h"
 
+#include <cmath>
 #include <filesystem>
 #include <regex>
 #include <set>
@@ -16,6 +17,7 @@
 #include "trainyard/recipes/tf_cnn/flags.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
+#include "trainyard/recipes/tf_cnn/schedule.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::recipes {
@@ -182,6 +184,23 @@ TEST(Prepare, SeesNewFilesWhenItOpensTheDataAgain) {
   open_data(run);
   EXPECT_EQ(run.train_data->size(), 4);
   EXPECT_EQ(run.classes.names, (std::vector<std::string>{"cat", "dog", "owl"}));
+}
+
+// The warm-up of tf_cnn_benchmarks trains in front of num_batches, that of `trainyard train` is a part of them.
+TEST(Prepare, ACosineEndsWithTheLastStepOfTheTraining) {
+  TfCnnOptions options = two_steps("");
+  options.steps.num_batches = 10;
+  options.steps.num_warmup_batches = 3;
+  options.learning_rate.init_learning_rate = 1;
+  options.learning_rate.schedule = "cosine";
+  options.dialect = Dialect::kTfCnnBenchmarks;
+  const optim::LearningRate benchmark = make_schedule(prepare(options)).learning_rate;
+  EXPECT_NEAR(benchmark(13), 0, 1e-12);
+  EXPECT_NEAR(benchmark(10), 0.5 * (1 + std::cos(M_PI * 10 / 13)), 1e-9);
+  options.dialect = Dialect::kTrainyard;
+  const optim::LearningRate training = make_schedule(prepare(options)).learning_rate;
+  EXPECT_NEAR(training(10), 0, 1e-12);
+  EXPECT_NEAR(training(9), 0.5 * (1 + std::cos(M_PI * 9 / 10)), 1e-9);
 }
 
 TEST(TfCnnOptions, RefuseWhatWouldNotRun) {
