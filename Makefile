@@ -1,5 +1,5 @@
 # Daily work. The first commands on a new machine are ./run.sh and ./test.sh.
-.PHONY: help setup build run test check-all bench bench-kernels bench-baseline lint format fuzz docs
+.PHONY: help setup build run test check-all bench bench-kernels bench-baseline lint format fuzz mutate docs
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -39,6 +39,12 @@ format: ## Format all code with clang-format
 
 fuzz: ## Run the fuzz targets with clang's libFuzzer, 1,000,000 inputs each
 	scripts/setup --fuzz && scripts/fuzz
+
+SINCE = HEAD
+MINUTES = 10
+mutate: ## Make mistakes in the lines that changed since a commit, list those that no test finds; SINCE=HEAD~3 MINUTES=30
+	cmake --preset release
+	scripts/mutate --since=$(SINCE) --minutes=$(MINUTES)
 
 docs: build ## Write the generated documentation anew (docs/flags.md)
 	build/trainyard help --markdown > docs/flags.md

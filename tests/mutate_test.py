@@ -1,0 +1,265 @@
+"""Tests of scripts/mutate on a small project with planted gaps in its tests, and of the rules of scripts/mutation_rules.py.
+
+usage: mutate_test.py [-v]       run by CTest; needs Python, CMake, Ninja, a compiler and GoogleTest
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+import mutation_rules  # noqa: E402
+
+CMAKE = """
+cmake_minimum_required(VERSION 3.25)
+project(small LANGUAGES CXX)
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+find_package(GTest REQUIRED)
+include_directories(${CMAKE_SOURCE_DIR})
+add_library(trainyard_core OBJECT trainyard/core/base/limits.cpp trainyard/core/base/user.cpp)
+set_target_properties(trainyard_core PROPERTIES UNITY_BUILD ON)
+add_executable(trainyard_core_test trainyard/core/base/limits_test.cpp trainyard/core/base/user_test.cpp)
+target_link_libraries(trainyard_core_test PRIVATE trainyard_core GTest::gtest GTest::gtest_main)
+"""
+LIMITS_H = """#pragma once
+namespace small {
+bool inside(int value, int limit);
+bool enough(int value, int limit);
+int count_down(int from);
+}
+"""
+LIMITS = """#include "trainyard/core/base/limits.h"
+
+namespace small {
+namespace {
+int one() { return 1; }
+}  // namespace
+
+bool inside(int value, int limit) {
+  return value < limit;
+}
+
+bool enough(int value, int limit) {
+  return value >= limit;  // tested far from its edge only
+}
+
+int count_down(int from) {
+  int steps = 0;
+  while (from > 0) {
+    from -= one();
+    ++steps;
+  }
+  return steps;
+}
+}  // namespace small
+"""
+USER = """#include "trainyard/core/base/limits.h"
+
+namespace small {
+int user(int value) {
+  return inside(value, 10) ? 1 : 0;
+}
+}  // namespace small
+"""
+LIMITS_TEST = """#include "trainyard/core/base/limits.h"
+
+#include <gtest/gtest.h>
+
+TEST(Limits, Inside) {
+  EXPECT_TRUE(small::inside(4, 5));
+  EXPECT_FALSE(small::inside(5, 5));
+}
+TEST(Limits, Enough) {
+  EXPECT_TRUE(small::enough(9, 5));
+  EXPECT_FALSE(small::enough(1, 5));
+}
+TEST(Limits, CountsDown) { EXPECT_EQ(small::count_down(3), 3); }
+TEST(Limits, FailsAnyway) { EXPECT_EQ(1, 2); }
+"""
+USER_TEST = """#include <gtest/gtest.h>
+
+namespace small {
+int user(int value);
+}
+TEST(User, Uses) { EXPECT_EQ(small::user(9), 1); }
+"""
+
+
+class Rules(unittest.TestCase):
+    def changed(self, text, rule):
+        """What the lines with a mistake of this rule become."""
+        return {mutant.lines(text)[1] for mutant in mutation_rules.mutants(text) if mutant.rule == rule}
+
+    def test_each_makes_its_mistakes(self):
+        function = "void f() {\n  %s\n}\n"
+        for rule, line, expected in (
+                ("edge", "if (a < b) g();", {"if (a <= b) g();"}),
+                ("comparison", "x = a == b && !c;", {"x = a != b && !c;", "x = a == b || !c;", "x = a == b && c;"}),
+                ("sign", "x = a - b * c;", {"x = a + b * c;", "x = a - b / c;"}),
+                ("sign", "return -a;", {"return a;"}),
+                ("condition", "if (a && b) g();", {"if (true) g();", "if (false) g();", "if (a) g();"}),
+                ("index", "x = a[i];", {"x = a[i + 1];", "x = a[i - 1];"}),
+                ("index", "x = std::min(a, n - 1);", {"x = std::max(a, n - 1);", "x = std::min(a, n);"}),
+                ("constant", "x = 0.5 + 1;", {"x = 1.0 + 1;", "x = 0.5 + 2;", "x = 0.5 + 0;"}),
+                ("constant", "return true;", {"return false;"}),
+                ("argument", "g(a.b, c);", {"g(c, a.b);"}),
+                ("call", "file->sync();", {";"}),
+                ("call", "if (a) files_->remove_tree(path);", {"if (a) ;"}),
+                ("assignment", "bytes_ += size;", {";"}),
+                ("jump", "if (a) continue;", {"if (a) break;"})):
+            with self.subTest(line):
+                self.assertEqual(self.changed(function % line, rule), expected)
+
+    def test_leave_alone_what_does_nothing(self):
+        for text in ('// a < b\n', '/* a < b\n a == b */\n', '#if A < B\n#endif\n', 'const char* a = "a < b";\n',
+                     'static_assert(sizeof(a) == 8);\n', 'void f() {\n  core::log::info("{}", a - b);\n}\n',
+                     'void f() {\n  int a(b);\n}\n', 'std::vector<int> a;\n'):
+            with self.subTest(text):
+                self.assertEqual([mutant.apply(text) for mutant in mutation_rules.mutants(text)], [])
+
+    def test_logging_is_no_mistake_to_find(self):
+        self.assertEqual(self.changed('void f() {\n  log::info("x");\n  a.reserve(8);\n}\n', "call"), set())
+
+    def test_a_draw_is_repeated_by_its_seed_and_takes_each_line_once_first(self):
+        texts = {"a.cpp": "void f() {\n  x = a < b && c < d;\n  y = a + b;\n}\n"}
+        first = list(mutation_rules.draw(texts, 7))
+        self.assertEqual(first, list(mutation_rules.draw(texts, 7)))
+        self.assertEqual({mutant.line(texts["a.cpp"]) for _, mutant in first[:2]}, {2, 3})
+        self.assertEqual(len(first), len(mutation_rules.mutants(texts["a.cpp"])))
+        only = [mutant for _, mutant in mutation_rules.draw(texts, 7, {"a.cpp": {3}})]
+        self.assertEqual({mutant.line(texts["a.cpp"]) for mutant in only}, {3})
+
+
+class Mutate(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.root = pathlib.Path(cls.folder.name).resolve()
+        base = cls.root / "trainyard/core/base"
+        base.mkdir(parents=True)
+        (cls.root / "tests").mkdir()
+        (cls.root / "CMakeLists.txt").write_text(CMAKE)
+        for name, text in (("limits.h", LIMITS_H), ("limits.cpp", LIMITS), ("user.cpp", USER), ("limits_test.cpp", LIMITS_TEST),
+                           ("user_test.cpp", USER_TEST)):
+            (base / name).write_text(text)
+        cls.file = base / "limits.cpp"
+        subprocess.run(["cmake", "-G", "Ninja", "-S", cls.root, "-B", cls.root / "build"], check=True, capture_output=True)
+
+    def setUp(self):
+        self.before = self.file.read_bytes(), self.file.stat().st_mtime_ns
+        self.addCleanup(lambda: (self.root / "tests/equivalent_mutants.tsv").unlink(missing_ok=True))
+
+    def tearDown(self):
+        self.assertEqual((self.file.read_bytes(), self.file.stat().st_mtime_ns), self.before, "the file was touched")
+        left = [path for path in (self.root / "build/mutants").rglob("*") if path.is_file()]
+        self.assertEqual(left, [], "copies were left")
+
+    def command(self, *arguments):
+        return [sys.executable, ROOT / "scripts/mutate", f"--root={self.root}", *map(str, arguments)]
+
+    def mutate(self, *arguments):
+        done = subprocess.run(self.command(*arguments), cwd=self.root, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    def replace(self, old, new, *more):
+        return self.mutate(self.file, "--replace", old, new, *more)
+
+    def test_a_planted_mistake_is_killed(self):
+        code, output = self.replace("value < limit", "value <= limit")
+        self.assertEqual(code, 0, output)
+        self.assertIn("killed: trainyard/core/base/limits.cpp:9: own (Limits.Inside fails)", output)
+        self.assertIn("1 killed, 0 survived", output)
+
+    def test_a_planted_survivor_is_listed(self):
+        code, output = self.replace("value >= limit", "value > limit")
+        self.assertEqual(code, 1, output)
+        self.assertIn("survived: trainyard/core/base/limits.cpp:13", output)
+        self.assertIn("+ return value > limit;", output)
+
+    def test_sources_compiled_together_see_the_mistake(self):
+        code, output = self.replace("return value < limit;", "return limit == 10 ? false : value < limit;")
+        self.assertEqual(code, 0, output)
+        self.assertIn("(User.Uses fails)", output)
+
+    def test_no_mistake_is_counted_that_is_none(self):
+        for new, why in (("value + 0 < limit", "1 that the compiler makes the same code of"), ("value <", "1 that do not compile")):
+            code, output = self.replace("value < limit", new)
+            self.assertEqual(code, 0, output)
+            self.assertIn(why, output)
+            self.assertIn("0 killed, 0 survived", output)
+
+    def test_what_hangs_is_killed(self):
+        code, output = self.replace("from -= one();", "from += 0 * one();", "--timeout=3")
+        self.assertEqual(code, 0, output)
+        self.assertIn("(Limits.CountsDown hangs)", output)
+
+    def test_equivalent_ones_are_kept_with_why(self):
+        kept = self.root / "tests/equivalent_mutants.tsv"
+        line = "return value >= limit; // tested far from its edge only"
+        columns = ["trainyard/core/base/limits.cpp", line, line.replace(">=", ">"), "nobody asks for the edge"]
+        kept.write_text("# file, line, line with the mistake, why\n" + "\t".join(columns) + "\n")
+        code, output = self.replace("value >= limit", "value > limit")
+        self.assertEqual(code, 0, output)
+        self.assertIn("1 listed as equivalent", output)
+        kept.write_text("\t".join(columns[:3] + [""]) + "\n")
+        self.assertEqual(self.replace("value >= limit", "value > limit")[0], 2, "without a reason")
+        kept.write_text("\t".join([columns[0], "return value;"] + columns[2:]) + "\n")
+        code, output = self.replace("value >= limit", "value > limit")
+        self.assertEqual(code, 2, "a line that is gone")
+        self.assertIn("equivalent_mutants.tsv:1", output)
+
+    def test_a_sample_finds_what_was_planted_and_is_not_made_twice(self):
+        log = self.root / "log.jsonl"
+        code, output = self.mutate("--sample=40", "--seed=3", "--timeout=3", f"--log={log}", self.root / "trainyard")
+        self.assertEqual(code, 1, output)
+        self.assertIn("limits.cpp:13: edge", output)
+        self.assertNotIn("limits.cpp:9: edge\n", output)
+        entries = log.read_text().count("\n")
+        start = time.monotonic()
+        self.assertEqual(self.mutate("--sample=40", "--seed=3", "--timeout=3", f"--log={log}", self.root / "trainyard")[0], 1)
+        again = log.read_text().count("\n") - entries
+        self.assertEqual(again, output.count("survived: "), "only survivors are made again")
+        self.assertLess(time.monotonic() - start, 120)
+
+    def test_an_interrupted_run_leaves_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            run = subprocess.Popen(self.command(self.file, "--replace", "from -= one();", "from += 0 * one();"), cwd=self.root,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            deadline = time.monotonic() + 60
+            program = None
+            while program is None and time.monotonic() < deadline:
+                program = next((self.root / "build/mutants").glob("*/worker*/core_mutant"), None)
+                time.sleep(0.05)
+            time.sleep(0.5)  # into the test that hangs
+            run.send_signal(number)
+            output, _ = run.communicate(timeout=30)
+            self.assertEqual(run.returncode, 130, output)
+            self.assertEqual(self.running(), [], "a test program goes on")
+
+    def running(self):
+        found = []
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                words = (process / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.root / "build/mutants") in words and process.name != str(os.getpid()):
+                found.append(words)
+        return found
+
+    def test_refuses_what_it_cannot_mutate(self):
+        for name in ("trainyard/core/base/limits_test.cpp", "trainyard/core/base/limits.h", "CMakeLists.txt", "nothing.cpp"):
+            self.assertEqual(self.mutate(self.root / name)[0], 2, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
