@@ -1,6 +1,6 @@
 #include <omp.h>
 
-#include "trainyard/nn/cpu/float_winograd/multiply.h"
+#include "trainyard/nn/cpu/float_winograd/tile.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -71,16 +71,11 @@ void multiply_points(const FloatWinogradBackwardWeights& a, const Share& share, 
   for (int64_t task = 0; task < kPoints * panels; ++task) {
     const int64_t point = task / panels, column = task % panels * kPanel;
     for (int64_t tile = 0; tile < count; tile += kTilesDeep) {
-      multiply({.a = pixels + point * share.pixels_apart + tile * row_of(s.in_channels),
-                .a_row = 1,
-                .a_step = row_of(s.in_channels),
-                .b = gradients + point * share.gradients_apart + tile * row_of(s.out_channels) + column,
-                .b_step = row_of(s.out_channels),
-                .summed = smaller(kTilesDeep, count - tile),
-                .out = a.gradient + point * s.in_channels * s.out_channels + column,
-                .out_row = s.out_channels,
-                .accumulate = !first_chunk || tile > 0},
-               s.in_channels, smaller(kPanel, s.out_channels - column));
+      multiply({pixels + point * share.pixels_apart + tile * row_of(s.in_channels), 1, row_of(s.in_channels)},
+               gradients + point * share.gradients_apart + tile * row_of(s.out_channels) + column,
+               row_of(s.out_channels), a.gradient + point * s.in_channels * s.out_channels + column, s.out_channels,
+               s.in_channels, smaller(kPanel, s.out_channels - column), smaller(kTilesDeep, count - tile),
+               /*accumulate=*/!first_chunk || tile > 0);
     }
   }
 }

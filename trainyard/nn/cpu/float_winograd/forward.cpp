@@ -1,6 +1,6 @@
 #include <omp.h>
 
-#include "trainyard/nn/cpu/float_winograd/multiply.h"
+#include "trainyard/nn/cpu/float_winograd/tile.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {
@@ -51,16 +51,9 @@ void multiply_points(const FloatWinogradForward& a, const Chunk& chunk, int64_t 
       const int64_t columns = smaller(kPanel, s.out_channels - column);
       for (int64_t channel = 0; channel < s.in_channels; channel += kDepth) {
         const int64_t depth = smaller(kDepth, s.in_channels - channel);
-        multiply({.a = pixels + point * chunk.pixels_apart + channel,
-                  .a_row = row_of(s.in_channels),
-                  .a_step = 1,
-                  .b = weights,
-                  .b_step = columns,
-                  .summed = depth,
-                  .out = products + point * chunk.products_apart + column,
-                  .out_row = row_of(s.out_channels),
-                  .accumulate = channel > 0},
-                 count, columns);
+        multiply({pixels + point * chunk.pixels_apart + channel, row_of(s.in_channels), 1}, weights, columns,
+                 products + point * chunk.products_apart + column, row_of(s.out_channels), count, columns, depth,
+                 /*accumulate=*/channel > 0);
         weights += depth * columns;
       }
     }

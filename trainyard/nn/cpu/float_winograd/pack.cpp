@@ -1,7 +1,7 @@
 // G filter G^T for the weights, and its transpose for their gradient.
 #include <omp.h>
 
-#include "trainyard/nn/cpu/float_winograd/multiply.h"
+#include "trainyard/nn/cpu/float_winograd/tile.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {

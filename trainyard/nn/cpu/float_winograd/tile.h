@@ -12,13 +12,14 @@
 #pragma once
 
 #include "trainyard/nn/cpu/kernels/float_winograd_arguments.h"
-#include "trainyard/nn/cpu/kernels/vector.h"
+#include "trainyard/nn/cpu/kernels/small_matrices.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
 constexpr int64_t kTile = FloatWinogradShape::kTile, kPoints = FloatWinogradShape::kPoints;
-constexpr int kSide = 6;  // of the square of input
+constexpr int kSide = 6;                       // of the square of input
+constexpr int64_t kPanel = kVectors * kLanes;  // columns that one sweep of a matrix multiplication makes
 
 constexpr float kA = 0.625F, kB = 1.5F, kA2 = kA * kA, kB2 = kB * kB;
 constexpr float kOverA = 1 / (2 * kA2 * (kA2 - kB2)), kOverB = 1 / (2 * kB2 * (kB2 - kA2));

@@ -23,8 +23,15 @@ constexpr int kVectors = 2;
 
 template <int rows, int vectors>
 void multiply_tile(const Strided& left, const float* right, int64_t right_row, float* product, int64_t product_row,
-                   int64_t depth) {
+                   int64_t depth, bool accumulate) {
   Floats sums[rows][vectors] = {};
+  if (accumulate) {
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sums[r][v] = load(product + r * product_row + v * kLanes);
+    }
+  }
   for (int64_t k = 0; k < depth; ++k) {
     Floats line[vectors];
 #pragma GCC unroll 4
@@ -45,39 +52,42 @@ void multiply_tile(const Strided& left, const float* right, int64_t right_row, f
 
 template <int vectors>
 void multiply_columns(Strided left, const float* right, int64_t right_row, float* product, int64_t product_row,
-                      int64_t rows, int64_t depth) {
-  const auto next = [&](int64_t done) {
-    left.data += done * left.row;
-    product += done * product_row;
-    return done;
-  };
-  while (rows >= kRows) {
-    multiply_tile<kRows, vectors>(left, right, right_row, product, product_row, depth);
-    rows -= next(kRows);
+                      int64_t rows, int64_t depth, bool accumulate) {
+  for (; rows >= kRows; rows -= kRows) {
+    multiply_tile<kRows, vectors>(left, right, right_row, product, product_row, depth, accumulate);
+    left.data += kRows * left.row;
+    product += kRows * product_row;
   }
-  while (rows >= 3) {
-    multiply_tile<3, vectors>(left, right, right_row, product, product_row, depth);
-    rows -= next(3);
-  }
-  while (rows >= 1) {
-    multiply_tile<1, vectors>(left, right, right_row, product, product_row, depth);
-    rows -= next(1);
+  switch (rows) {
+    case 1:
+      return multiply_tile<1, vectors>(left, right, right_row, product, product_row, depth, accumulate);
+    case 2:
+      return multiply_tile<2, vectors>(left, right, right_row, product, product_row, depth, accumulate);
+    case 3:
+      return multiply_tile<3, vectors>(left, right, right_row, product, product_row, depth, accumulate);
+    case 4:
+      return multiply_tile<4, vectors>(left, right, right_row, product, product_row, depth, accumulate);
+    case 5:
+      return multiply_tile<5, vectors>(left, right, right_row, product, product_row, depth, accumulate);
+    default:
+      return;
   }
 }
 
-// Computes product[i][j] = sum over k < depth of left(i, k) * right[k][j], for i < rows and j < columns. `columns` is a
-// multiple of kLanes; rows of right and product are `right_row` and `product_row` floats apart.
+// Computes product[i][j] = sum over k < depth of left(i, k) * right[k][j], for i < rows and j < columns; with
+// `accumulate` it adds the terms to what product[i][j] is, one after the other. `columns` is a multiple of kLanes; rows
+// of right and product are `right_row` and `product_row` floats apart.
 inline void multiply(const Strided& left, const float* right, int64_t right_row, float* product, int64_t product_row,
-                     int64_t rows, int64_t columns, int64_t depth) {
+                     int64_t rows, int64_t columns, int64_t depth, bool accumulate = false) {
   int64_t j = 0;
   for (; j + kVectors * kLanes <= columns; j += kVectors * kLanes) {
-    multiply_columns<kVectors>(left, right + j, right_row, product + j, product_row, rows, depth);
+    multiply_columns<kVectors>(left, right + j, right_row, product + j, product_row, rows, depth, accumulate);
   }
   for (; j + 2 * kLanes <= columns; j += 2 * kLanes) {
-    multiply_columns<2>(left, right + j, right_row, product + j, product_row, rows, depth);
+    multiply_columns<2>(left, right + j, right_row, product + j, product_row, rows, depth, accumulate);
   }
   for (; j < columns; j += kLanes) {
-    multiply_columns<1>(left, right + j, right_row, product + j, product_row, rows, depth);
+    multiply_columns<1>(left, right + j, right_row, product + j, product_row, rows, depth, accumulate);
   }
 }
 
