@@ -6,7 +6,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
@@ -79,7 +78,9 @@ void check_ranges(const Arguments& args) {
 }
 
 void check_images(const Arguments& args) {
-  const auto& [channels, height, width] = args.image_shape;
+  require(args.image_shape.size() == 3, "image-shape", "channels, height and width",
+          fmt::format("{} numbers", args.image_shape.size()));
+  const int64_t channels = args.image_shape[0], height = args.image_shape[1], width = args.image_shape[2];
   require(channels == 3 || channels == 4, "image-shape", "3 channels, or 4 with one of zeros",
           fmt::format("{} channels", channels));
   require(height == args.crop_size && width == args.crop_size, "image-shape",
@@ -180,7 +181,7 @@ const char* to_string(RunScope scope) {
 }
 
 std::string Arguments::model_name() const {
-  const bool zeros = image_shape[0] == 4;
+  const bool zeros = image_shape.at(0) == 4;
   if (model_arch_name == "ResNet50") return zeros ? "paddle/resnet50" : "torchvision/resnet50";
   if (zeros && model_arch_name != "paddle/resnet50") {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "images with a fourth channel are for ResNet50 alone",
@@ -217,68 +218,6 @@ std::string checkpoint_directory(const Arguments& args, int64_t epoch) {
   std::string path = core::join_path(args.output_dir, args.model_arch_name);
   path = core::join_path(path, std::to_string(epoch));
   return core::join_path(path, args.model_prefix);
-}
-
-std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args) {
-  using Json = nlohmann::ordered_json;
-  const auto text_or_none = [](const std::optional<std::string>& text) { return text ? Json(*text) : Json(); };
-  const Json all{{"output_dir", args.output_dir},
-                 {"run_scope", to_string(args.run_scope)},
-                 {"epochs", args.epochs},
-                 {"save_interval", args.save_interval},
-                 {"eval_interval", args.eval_interval},
-                 {"print_interval", args.print_interval},
-                 {"report_file", args.report_file},
-                 {"data_layout", args.data_layout},
-                 {"benchmark", args.benchmark},
-                 {"benchmark_steps", args.benchmark_steps},
-                 {"benchmark_warmup_steps", args.benchmark_warmup_steps},
-                 {"model_prefix", args.model_prefix},
-                 {"from_pretrained_params", text_or_none(args.from_pretrained_params)},
-                 {"from_checkpoint", text_or_none(args.from_checkpoint)},
-                 {"last_epoch_of_checkpoint", text_or_none(args.last_epoch_of_checkpoint)},
-                 {"show_config", args.show_config},
-                 {"enable_cpu_affinity", args.enable_cpu_affinity},
-                 {"image_root", args.image_root},
-                 {"image_shape", args.image_shape},
-                 {"batch_size", args.batch_size},
-                 {"dali_random_seed", args.dali_random_seed},
-                 {"dali_num_threads", args.dali_num_threads},
-                 {"dali_output_fp16", args.dali_output_fp16},
-                 {"crop_size", args.crop_size},
-                 {"rand_crop_scale", args.rand_crop_scale},
-                 {"rand_crop_ratio", args.rand_crop_ratio},
-                 {"normalize_scale", args.normalize_scale},
-                 {"normalize_mean", args.normalize_mean},
-                 {"normalize_std", args.normalize_std},
-                 {"resize_short", args.resize_short},
-                 {"model_arch_name", args.model_arch_name},
-                 {"num_of_class", args.num_of_class},
-                 {"bn_weight_decay", args.bn_weight_decay},
-                 {"label_smoothing", args.label_smoothing},
-                 {"optimizer", args.optimizer},
-                 {"momentum", args.momentum},
-                 {"weight_decay", args.weight_decay},
-                 {"lr_scheduler", args.lr_scheduler},
-                 {"lr", args.lr * static_cast<double>(std::max<int64_t>(1, args.trainers()))},
-                 {"warmup_epochs", args.warmup_epochs},
-                 {"warmup_start_lr", args.warmup_start_lr},
-                 {"amp", args.amp},
-                 {"scale_loss", args.scale_loss},
-                 {"use_dynamic_loss_scaling", args.use_dynamic_loss_scaling},
-                 {"use_pure_fp16", args.use_pure_fp16},
-                 {"fuse_resunit", args.fuse_resunit},
-                 {"asp", args.asp},
-                 {"prune_model", args.prune_model},
-                 {"mask_algo", args.mask_algo},
-                 {"image_channel", args.image_shape[0]},
-                 {"start_epoch", args.start_epoch},
-                 {"places", args.places}};
-  std::vector<std::pair<std::string, std::string>> options;
-  for (const auto& [name, value] : all.items()) {
-    options.emplace_back(name, value.dump(-1, ' ', false, Json::error_handler_t::replace));
-  }
-  return options;
 }
 
 }  // namespace trainyard::recipes::program

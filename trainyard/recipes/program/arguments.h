@@ -5,7 +5,6 @@
 //   settle(args);
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -50,8 +49,8 @@ struct Arguments {
 
   // Data: train/ and val/ below image_root hold a folder for each class. Empty: synthetic images.
   std::string image_root = "/imagenet";
-  std::array<int64_t, 3> image_shape = {4, 224, 224};  // channels (3, or 4 with one of zeros), height, width
-  int64_t batch_size = 256;                            // a place
+  std::vector<int64_t> image_shape = {4, 224, 224};  // channels (3, or 4 with one of zeros), height, width
+  int64_t batch_size = 256;                         // a place
   int64_t dali_random_seed = 42;
   int64_t dali_num_threads = 4;
   bool dali_output_fp16 = false;
@@ -97,9 +96,6 @@ void settle(Arguments& args);
 
 // Returns where a training saves the checkpoint of an epoch: "<output_dir>/<model_arch_name>/<epoch>/<model_prefix>".
 std::string checkpoint_directory(const Arguments& args, int64_t epoch);
-
-// Returns all options by name, in the order of the list above, as text in JSON. For the report.
-std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args);
 
 }  // namespace trainyard::recipes::program
 TRAINYARD_EXPORT_END

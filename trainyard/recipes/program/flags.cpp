@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <variant>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/optim/sparsity/mask_algorithm.h"
@@ -13,13 +15,116 @@
 namespace trainyard::recipes::program {
 namespace {
 
-const Arguments kDefault;
+using Json = nlohmann::ordered_json;
+using A = Arguments;
+using Text = std::string;
+// An option that is "True" or "False" behind a blank or an equals sign.
+struct YesOrNo {
+  bool A::*member;
+};
+using Member = std::variant<bool A::*, YesOrNo, int64_t A::*, double A::*, Text A::*, std::optional<Text> A::*,
+                            std::vector<int64_t> A::*, std::vector<double> A::*, std::vector<Text> A::*, RunScope A::*>;
 
-constexpr const char* kListedDefault = "; unset: ";
+struct Option {
+  const char* name;
+  Member member;
+  std::string help;
+  std::vector<Text> choices{};
+};
+struct Group {
+  const char* name;
+  std::vector<Option> options;
+};
 
-// The example writes "--show-config False": these two take a value behind a blank.
+constexpr const char* kAsAmp = "what --amp does here in any case";
+
+const std::vector<Group>& groups() {
+  static const std::vector<Group> all{
+      {"Global",
+       {{"output_dir", &A::output_dir, "where checkpoints go: <output_dir>/<model_arch_name>/<epoch>/<model_prefix>"},
+        {"run_scope", &A::run_scope, "what runs"},
+        {"epochs", &A::epochs, "epochs of the training"},
+        {"save_interval", &A::save_interval, "epochs from one checkpoint to the next; the last epoch is saved, too"},
+        {"eval_interval", &A::eval_interval, "epochs from one evaluation to the next"},
+        {"print_interval", &A::print_interval, "steps from one line to the next"},
+        {"report_file", &A::report_file, "the same lines as JSON objects; empty: none"},
+        {"data_layout", &A::data_layout, "of the feed `data`; the computation has its own", {"NCHW", "NHWC"}},
+        {"benchmark", &A::benchmark, "time steps; with --run-scope=train_only or eval_only"},
+        {"benchmark_steps", &A::benchmark_steps, "steps that are timed"},
+        {"benchmark_warmup_steps", &A::benchmark_warmup_steps, "steps before these"},
+        {"model_prefix", &A::model_prefix, "the name of a model in its folder"},
+        {"from_pretrained_params", &A::from_pretrained_params,
+         "a folder with <model_prefix>.safetensors, or with a checkpoint in <model_prefix>/, whose weights a training "
+         "starts from"},
+        {"from_checkpoint", &A::from_checkpoint,
+         "a folder with <model_prefix>/, or with <epoch>/<model_prefix>/, to go on from or to evaluate"},
+        {"last_epoch_of_checkpoint", &A::last_epoch_of_checkpoint,
+         "the epoch that the checkpoint has done: None (the epochs begin anew), auto (of the folder with the largest "
+         "one), or a number"},
+        {"show_config", YesOrNo{&A::show_config}, "print all options at the start"},
+        {"enable_cpu_affinity", YesOrNo{&A::enable_cpu_affinity},
+         "with several NUMA nodes: each place's threads stay on one"},
+        {"places", &A::places,
+         "devices, each with batches of its own: cpu:0,cpu:1 or gpu:0,gpu:1; unset: the first GPU, or the CPU"}}},
+      {"Dataset",
+       {{"image_root", &A::image_root,
+         "a folder with train/ and val/, each with a folder for each class; empty: synthetic images"},
+        {"image_shape", &A::image_shape, "channels (3, or 4 with one of zeros), height and width"},
+        {"batch_size", &A::batch_size, "images of one place"},
+        {"dali_random_seed", &A::dali_random_seed, "of order, crops and parameters"},
+        {"dali_num_threads", &A::dali_num_threads, "threads that make batches"},
+        {"dali_output_fp16", &A::dali_output_fp16, "images as 16-bit floats"}}},
+      {"Data Augmentation",
+       {{"crop_size", &A::crop_size, "pixels of a side of the images"},
+        {"rand_crop_scale", &A::rand_crop_scale, "least and largest part of an image that is cut out"},
+        {"rand_crop_ratio", &A::rand_crop_ratio, "least and largest width / height"},
+        {"normalize_scale", &A::normalize_scale, "of pixels, before mean and deviation"},
+        {"normalize_mean", &A::normalize_mean, "by channel"},
+        {"normalize_std", &A::normalize_std, "by channel"},
+        {"resize_short", &A::resize_short, "pixels of the shorter side, before an evaluation's crop"}}},
+      {"Model",
+       {{"model_arch_name", &A::model_arch_name, "ResNet50, or any of `trainyard models`"},
+        {"num_of_class", &A::num_of_class, "outputs of the model"},
+        {"bn_weight_decay", &A::bn_weight_decay, "weight decay of batch norms, too"}}},
+      {"Training",
+       {{"label_smoothing", &A::label_smoothing, "share of the target that all classes get equally"},
+        {"optimizer", &A::optimizer, "v = m v + g + weight_decay w; w -= lr v", {"Momentum"}},
+        {"momentum", &A::momentum, "m"},
+        {"weight_decay", &A::weight_decay, "2^-15 by default"},
+        {"lr_scheduler", &A::lr_scheduler, "warm-up, then a cosine to 0", {"Cosine"}},
+        {"lr", &A::lr, "the rate of one place, behind the warm-up"},
+        {"warmup_epochs", &A::warmup_epochs, "epochs in which the rate rises"},
+        {"warmup_start_lr", &A::warmup_start_lr, "where it begins"}}},
+      {"Advanced Training",
+       {{"amp", &A::amp, "16-bit floats: float16 on GPUs, bfloat16 on processors that have it"},
+        {"scale_loss", &A::scale_loss, "the loss scale of --amp, at first"},
+        {"use_dynamic_loss_scaling", &A::use_dynamic_loss_scaling,
+         "the scale moves: times 2 after 1,000 good steps in a row, times 0.8 after 2 bad ones"},
+        {"use_pure_fp16", &A::use_pure_fp16, kAsAmp},
+        {"fuse_resunit", &A::fuse_resunit, kAsAmp},
+        {"asp", &A::asp, "2:4 sparse training"},
+        {"prune_model", &A::prune_model, "with --asp: prune what the training starts from"},
+        {"mask_algo", &A::mask_algo, "of --prune-model", optim::mask_algorithm_names()}}}};
+  return all;
+}
+
+// Calls `visit` with each option and its group.
+template <typename Visit>
+void for_each_option(const Visit& visit) {
+  for (const Group& group : groups()) {
+    for (const Option& option : group.options) visit(option, group.name);
+  }
+}
+
+template <typename... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+constexpr RunScope kScopes[] = {RunScope::kTrainEval, RunScope::kTrainOnly, RunScope::kEvalOnly};
+
 bool read_yes_or_no(const core::FlagValues& values, const char* flag) {
-  std::string text = values.text(flag);
+  Text text = values.text(flag);
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
   for (const char* yes : {"yes", "true", "t", "y", "1"}) {
     if (text == yes) return true;
@@ -33,182 +138,90 @@ bool read_yes_or_no(const core::FlagValues& values, const char* flag) {
                      .actual = values.text(flag)});
 }
 
-void read_list(const core::FlagValues& values, const char* flag, std::vector<double>& numbers) {
-  if (values.given(flag)) numbers = read_numbers<double>(values, flag, core::FlagKind::kReal, "floats");
-}
-
-// "None", as the example's own default, is not set.
-std::optional<std::string> text_or_none(const core::FlagValues& values, const char* flag) {
-  const std::string text = values.text(flag);
-  return text.empty() || text == "None" ? std::nullopt : std::optional(text);
-}
-
-void declare_global(core::FlagTable& table) {
-  constexpr const char* kGroup = "Global";
-  const Arguments& d = kDefault;
-  table.text("output_dir", d.output_dir, "where checkpoints go: <output_dir>/<model_arch_name>/<epoch>/<model_prefix>")
-      .group(kGroup);
-  table.choice("run_scope", to_string(d.run_scope), {"train_eval", "train_only", "eval_only"}, "what runs")
-      .group(kGroup);
-  table.integer("epochs", d.epochs, "epochs of the training").group(kGroup);
-  table.integer("save_interval", d.save_interval, "epochs from one checkpoint to the next; the last epoch is saved, too")
-      .group(kGroup);
-  table.integer("eval_interval", d.eval_interval, "epochs from one evaluation to the next").group(kGroup);
-  table.integer("print_interval", d.print_interval, "steps from one line to the next").group(kGroup);
-  table.text("report_file", d.report_file, "the same lines as JSON objects; empty: none").group(kGroup);
-  table.choice("data_layout", d.data_layout, {"NCHW", "NHWC"}, "of the feed `data`; the computation has its own")
-      .group(kGroup);
-  table.boolean("benchmark", false, "time steps; with --run-scope=train_only or eval_only").group(kGroup);
-  table.integer("benchmark_steps", d.benchmark_steps, "steps that are timed").group(kGroup);
-  table.integer("benchmark_warmup_steps", d.benchmark_warmup_steps, "steps before these").group(kGroup);
-  table.text("model_prefix", d.model_prefix, "the name of a model in its folder").group(kGroup);
-  table.text("from_pretrained_params", std::nullopt, "a folder with <model_prefix>.safetensors, or with a checkpoint in "
-                                                     "<model_prefix>/, whose weights a training starts from")
-      .group(kGroup);
-  table.text("from_checkpoint", std::nullopt, "a folder with <model_prefix>/, or with <epoch>/<model_prefix>/, to go on "
-                                              "from or to evaluate")
-      .group(kGroup);
-  table.text("last_epoch_of_checkpoint", std::nullopt, "the epoch that the checkpoint has done: None (the epochs begin "
-                                                       "anew), auto (of the folder with the largest one), or a number")
-      .group(kGroup);
-  table.text("show_config", "True", "print all options at the start").group(kGroup);
-  table.text("enable_cpu_affinity", "True", "with several NUMA nodes: each place's threads stay on one").group(kGroup);
-  table.list("places", "devices, each with batches of its own: cpu:0,cpu:1 or gpu:0,gpu:1; unset: the first GPU, or the CPU")
-      .group(kGroup);
-}
-
-void declare_training(core::FlagTable& table) {
-  const Arguments& d = kDefault;
-  constexpr const char* kTraining = "Training";
-  table.real("label_smoothing", d.label_smoothing, "share of the target that all classes get equally").group(kTraining);
-  table.choice("optimizer", d.optimizer, {"Momentum"}, "v = m v + g + weight_decay w; w -= lr v").group(kTraining);
-  table.real("momentum", d.momentum, "m").group(kTraining);
-  table.real("weight_decay", d.weight_decay, "2^-15 by default").group(kTraining);
-  table.choice("lr_scheduler", d.lr_scheduler, {"Cosine"}, "warm-up, then a cosine to 0").group(kTraining);
-  table.real("lr", d.lr, "the rate of one place, behind the warm-up").group(kTraining);
-  table.integer("warmup_epochs", d.warmup_epochs, "epochs in which the rate rises").group(kTraining);
-  table.real("warmup_start_lr", d.warmup_start_lr, "where it begins").group(kTraining);
-
-  constexpr const char* kAdvanced = "Advanced Training";
-  table.boolean("amp", false, "16-bit floats: float16 on GPUs, bfloat16 on processors that have it").group(kAdvanced);
-  table.real("scale_loss", d.scale_loss, "the loss scale of --amp, at first").group(kAdvanced);
-  table.boolean("use_dynamic_loss_scaling", false, "the scale moves: times 2 after 1,000 good steps in a row, times 0.8 "
-                                                   "after 2 bad ones")
-      .group(kAdvanced);
-  table.boolean("use_pure_fp16", false, "what --amp does here in any case").group(kAdvanced);
-  table.boolean("fuse_resunit", false, "what --amp does here in any case").group(kAdvanced);
-  table.boolean("asp", false, "2:4 sparse training").group(kAdvanced);
-  table.boolean("prune_model", false, "with --asp: prune what the training starts from").group(kAdvanced);
-  table.choice("mask_algo", d.mask_algo, optim::mask_algorithm_names(), "of --prune-model").group(kAdvanced);
-}
-
-void declare_data(core::FlagTable& table) {
-  const Arguments& d = kDefault;
-  constexpr const char* kData = "Dataset";
-  table.text("image_root", d.image_root, "a folder with train/ and val/, each with a folder for each class; empty: "
-                                         "synthetic images")
-      .group(kData);
-  table.list("image_shape", fmt::format("channels (3, or 4 with one of zeros), height and width{}{}", kListedDefault,
-                                        fmt::join(d.image_shape, ",")))
-      .group(kData);
-  table.integer("batch_size", d.batch_size, "images of one place").group(kData);
-  table.integer("dali_random_seed", d.dali_random_seed, "of order, crops and parameters").bounds(0).group(kData);
-  table.integer("dali_num_threads", d.dali_num_threads, "threads that make batches").bounds(1, 4096).group(kData);
-  table.boolean("dali_output_fp16", false, "images as 16-bit floats").group(kData);
-
-  constexpr const char* kAugmentation = "Data Augmentation";
-  table.integer("crop_size", d.crop_size, "pixels of a side of the images").bounds(1, models::kLongestImageSide)
-      .group(kAugmentation);
-  table.list("rand_crop_scale", "least and largest part of an image that is cut out; unset: 0.08,1").group(kAugmentation);
-  table.list("rand_crop_ratio", "least and largest width / height; unset: 3/4,4/3 as numbers").group(kAugmentation);
-  table.real("normalize_scale", d.normalize_scale, "of pixels, before mean and deviation").group(kAugmentation);
-  table.list("normalize_mean", fmt::format("by channel{}{}", kListedDefault, fmt::join(d.normalize_mean, ",")))
-      .group(kAugmentation);
-  table.list("normalize_std", fmt::format("by channel{}{}", kListedDefault, fmt::join(d.normalize_std, ",")))
-      .group(kAugmentation);
-  table.integer("resize_short", d.resize_short, "pixels of the shorter side, before an evaluation's crop")
-      .bounds(1, models::kLongestImageSide)
-      .group(kAugmentation);
-
-  constexpr const char* kModel = "Model";
-  table.text("model_arch_name", d.model_arch_name, "ResNet50, or any of `trainyard models`").group(kModel);
-  table.integer("num_of_class", d.num_of_class, "outputs of the model").bounds(1, 1'000'000).group(kModel);
-  table.boolean("bn_weight_decay", false, "weight decay of batch norms, too").group(kModel);
-}
-
 }  // namespace
 
 void declare_flags(core::FlagTable& table) {
   table.take_dashes();
-  declare_global(table);
-  declare_data(table);
-  declare_training(table);
+  const Arguments d;
+  for_each_option([&](const Option& option, const char* group) {
+    const auto list = [&](const auto& numbers) -> core::FlagSpec& {
+      return table.list(option.name, fmt::format("{}; unset: {}", option.help, fmt::join(numbers, ",")));
+    };
+    core::FlagSpec& spec = std::visit(
+        Overloaded{
+            [&](bool A::*m) -> core::FlagSpec& { return table.boolean(option.name, d.*m, option.help); },
+            [&](YesOrNo yes) -> core::FlagSpec& {
+              return table.text(option.name, d.*yes.member ? "True" : "False", option.help);
+            },
+            [&](int64_t A::*m) -> core::FlagSpec& { return table.integer(option.name, d.*m, option.help); },
+            [&](double A::*m) -> core::FlagSpec& { return table.real(option.name, d.*m, option.help); },
+            [&](Text A::*m) -> core::FlagSpec& {
+              if (option.choices.empty()) return table.text(option.name, d.*m, option.help);
+              return table.choice(option.name, d.*m, option.choices, option.help);
+            },
+            [&](std::optional<Text> A::*) -> core::FlagSpec& { return table.text(option.name, std::nullopt, option.help); },
+            [&](std::vector<Text> A::*) -> core::FlagSpec& { return table.list(option.name, option.help); },
+            [&](RunScope A::*m) -> core::FlagSpec& {
+              std::vector<Text> names;
+              for (const RunScope scope : kScopes) names.emplace_back(to_string(scope));
+              return table.choice(option.name, to_string(d.*m), names, option.help);
+            },
+            [&](auto A::*m) -> core::FlagSpec& { return list(d.*m); }},
+        option.member);
+    spec.group(group);
+  });
 }
 
 Arguments read_arguments(const core::FlagValues& values) {
   Arguments args;
-  args.output_dir = values.text("output_dir");
-  const std::string scope = values.text("run_scope");
-  for (const RunScope named : {RunScope::kTrainEval, RunScope::kTrainOnly, RunScope::kEvalOnly}) {
-    if (scope == to_string(named)) args.run_scope = named;
-  }
-  args.epochs = values.integer("epochs");
-  args.save_interval = values.integer("save_interval");
-  args.eval_interval = values.integer("eval_interval");
-  args.print_interval = values.integer("print_interval");
-  args.report_file = values.text("report_file");
-  args.data_layout = values.text("data_layout");
-  args.benchmark = values.boolean("benchmark");
-  args.benchmark_steps = values.integer("benchmark_steps");
-  args.benchmark_warmup_steps = values.integer("benchmark_warmup_steps");
-  args.model_prefix = values.text("model_prefix");
-  args.from_pretrained_params = text_or_none(values, "from_pretrained_params");
-  args.from_checkpoint = text_or_none(values, "from_checkpoint");
-  args.last_epoch_of_checkpoint = text_or_none(values, "last_epoch_of_checkpoint");
-  args.show_config = read_yes_or_no(values, "show_config");
-  args.enable_cpu_affinity = read_yes_or_no(values, "enable_cpu_affinity");
-  args.places = values.list("places");
-  args.amp = values.boolean("amp");
-  args.scale_loss = values.real("scale_loss");
-  args.use_dynamic_loss_scaling = values.boolean("use_dynamic_loss_scaling");
-  args.use_pure_fp16 = values.boolean("use_pure_fp16");
-  args.fuse_resunit = values.boolean("fuse_resunit");
-  args.asp = values.boolean("asp");
-  args.prune_model = values.boolean("prune_model");
-  args.mask_algo = values.text("mask_algo");
-  args.image_root = values.text("image_root");
-  if (values.given("image_shape")) {
-    const auto shape = read_numbers<int64_t>(values, "image_shape", core::FlagKind::kInteger, "integers");
-    if (shape.size() != args.image_shape.size()) {
-      throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "--image-shape cannot be used",
-                                                            .expected = "channels, height and width",
-                                                            .actual = fmt::format("{} numbers", shape.size())});
-    }
-    std::copy(shape.begin(), shape.end(), args.image_shape.begin());
-  }
-  args.batch_size = values.integer("batch_size");
-  args.dali_random_seed = values.integer("dali_random_seed");
-  args.dali_num_threads = values.integer("dali_num_threads");
-  args.dali_output_fp16 = values.boolean("dali_output_fp16");
-  args.crop_size = values.integer("crop_size");
-  read_list(values, "rand_crop_scale", args.rand_crop_scale);
-  read_list(values, "rand_crop_ratio", args.rand_crop_ratio);
-  args.normalize_scale = values.real("normalize_scale");
-  read_list(values, "normalize_mean", args.normalize_mean);
-  read_list(values, "normalize_std", args.normalize_std);
-  args.resize_short = values.integer("resize_short");
-  args.model_arch_name = values.text("model_arch_name");
-  args.num_of_class = values.integer("num_of_class");
-  args.bn_weight_decay = values.boolean("bn_weight_decay");
-  args.label_smoothing = values.real("label_smoothing");
-  args.optimizer = values.text("optimizer");
-  args.momentum = values.real("momentum");
-  args.weight_decay = values.real("weight_decay");
-  args.lr_scheduler = values.text("lr_scheduler");
-  args.lr = values.real("lr");
-  args.warmup_epochs = values.integer("warmup_epochs");
-  args.warmup_start_lr = values.real("warmup_start_lr");
+  for_each_option([&](const Option& option, const char*) {
+    const char* const name = option.name;
+    std::visit(Overloaded{[&](bool A::*m) { args.*m = values.boolean(name); },
+                          [&](YesOrNo yes) { args.*yes.member = read_yes_or_no(values, name); },
+                          [&](int64_t A::*m) { args.*m = values.integer(name); },
+                          [&](double A::*m) { args.*m = values.real(name); },
+                          [&](Text A::*m) { args.*m = values.text(name); },
+                          [&](std::optional<Text> A::*m) {  // "None" is the example's own default
+                            const Text text = values.text(name);
+                            if (!text.empty() && text != "None") args.*m = text;
+                          },
+                          [&](std::vector<Text> A::*m) { args.*m = values.list(name); },
+                          [&](RunScope A::*m) {
+                            for (const RunScope scope : kScopes) {
+                              if (values.text(name) == to_string(scope)) args.*m = scope;
+                            }
+                          },
+                          [&](std::vector<int64_t> A::*m) {
+                            if (values.given(name))
+                              args.*m = read_numbers<int64_t>(values, name, core::FlagKind::kInteger, "integers");
+                          },
+                          [&](std::vector<double> A::*m) {
+                            if (values.given(name))
+                              args.*m = read_numbers<double>(values, name, core::FlagKind::kReal, "floats");
+                          }},
+               option.member);
+  });
   return args;
+}
+
+std::vector<std::pair<std::string, std::string>> options_as_json(const Arguments& args) {
+  Json all = Json::object();
+  for_each_option([&](const Option& option, const char*) {
+    all[option.name] = std::visit(
+        Overloaded{[&](YesOrNo yes) { return Json(args.*yes.member); },
+                   [&](std::optional<Text> A::*m) { return args.*m ? Json(*(args.*m)) : Json(); },
+                   [&](RunScope A::*m) { return Json(to_string(args.*m)); }, [&](auto A::*m) { return Json(args.*m); }},
+        option.member);
+  });
+  // As the example changes it.
+  all["lr"] = args.lr * static_cast<double>(std::max<int64_t>(1, args.trainers()));
+  all["image_channel"] = args.image_shape.at(0);
+  all["start_epoch"] = args.start_epoch;
+  std::vector<std::pair<std::string, std::string>> options;
+  for (const auto& [name, value] : all.items()) {
+    options.emplace_back(name, value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return options;
 }
 
 }  // namespace trainyard::recipes::program

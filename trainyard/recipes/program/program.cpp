@@ -50,9 +50,9 @@ void set_decay(nn::Graph& graph, bool of_batch_norms) {
 }
 
 std::vector<int64_t> fed_shape(const Arguments& args) {
-  const auto& [channels, height, width] = args.image_shape;
-  if (args.data_layout == "NHWC") return {height, width, channels};
-  return {channels, height, width};
+  std::vector<int64_t> shape = args.image_shape;
+  if (args.data_layout == "NHWC") std::rotate(shape.begin(), shape.begin() + 1, shape.end());
+  return shape;
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ Program Program::clone(bool for_test) const {
 Built build(const Arguments& args, Program& main_prog, Program& startup_prog, int64_t step_each_epoch, bool is_train) {
   nn::Graph network = models::build_model(args.model_name(), "imagenet",
                                           {.num_classes = args.num_of_class,
-                                           .image_size = {args.image_shape[1], args.image_shape[2]}});
+                                           .image_size = {args.image_shape.at(1), args.image_shape.at(2)}});
   if (args.model_arch_name == "ResNet50") start_as_paddle(network);
   return build(args, std::move(network), main_prog, startup_prog, step_each_epoch, is_train);
 }
@@ -170,7 +170,7 @@ Built build(const Arguments& args, nn::Graph network, Program& main_prog, Progra
   }
   main.is_train = is_train;
   main.nhwc = args.data_layout == "NHWC";
-  main.zeros = args.image_shape[0] - network.input_shape()[0];
+  main.zeros = args.image_shape.at(0) - network.input_shape()[0];
   main.batch_size = args.batch_size;
   main.excluded = last == nullptr ? "" : last->name;
   main.amp = args.amp;

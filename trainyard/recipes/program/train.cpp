@@ -11,6 +11,7 @@
 #include "trainyard/core/system/cpu_topology.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/recipes/program/executor.h"
+#include "trainyard/recipes/program/flags.h"
 #include "trainyard/recipes/program/loader.h"
 #include "trainyard/recipes/program/program.h"
 #include "trainyard/recipes/program/run.h"
