@@ -188,6 +188,9 @@ TEST_F(CommandFlagEffects, OfModels) {
 TEST_F(CommandFlagEffects, OfSparsity) {
   expect_effects("sparsity");
 }
+TEST_F(CommandFlagEffects, OfProgram) {
+  expect_effects("program");
+}
 TEST_F(CommandFlagEffects, OfHelp) {
   expect_effects("help");
 }

@@ -41,53 +41,53 @@ void require_above(const char* option, double value, double lowest, bool open = 
 
 void check_ranges(const Arguments& args) {
   for (const auto& [option, value] : {std::pair{"epochs", args.epochs},
-                                      {"save-interval", args.save_interval},
-                                      {"eval-interval", args.eval_interval},
-                                      {"print-interval", args.print_interval},
-                                      {"benchmark-steps", args.benchmark_steps},
-                                      {"batch-size", args.batch_size},
-                                      {"crop-size", args.crop_size},
-                                      {"dali-num-threads", args.dali_num_threads},
-                                      {"num-of-class", args.num_of_class}}) {
+                                      {"save_interval", args.save_interval},
+                                      {"eval_interval", args.eval_interval},
+                                      {"print_interval", args.print_interval},
+                                      {"benchmark_steps", args.benchmark_steps},
+                                      {"batch_size", args.batch_size},
+                                      {"crop_size", args.crop_size},
+                                      {"dali_num_threads", args.dali_num_threads},
+                                      {"num_of_class", args.num_of_class}}) {
     require(value >= 1, option, "at least 1", std::to_string(value));
   }
-  require_above("benchmark-warmup-steps", static_cast<double>(args.benchmark_warmup_steps), 0);
-  require_above("warmup-epochs", static_cast<double>(args.warmup_epochs), 0);
+  require_above("benchmark_warmup_steps", static_cast<double>(args.benchmark_warmup_steps), 0);
+  require_above("warmup_epochs", static_cast<double>(args.warmup_epochs), 0);
   for (const auto& [option, value] : {std::pair{"lr", args.lr},
-                                      {"warmup-start-lr", args.warmup_start_lr},
-                                      {"weight-decay", args.weight_decay},
+                                      {"warmup_start_lr", args.warmup_start_lr},
+                                      {"weight_decay", args.weight_decay},
                                       {"momentum", args.momentum}}) {
     require_above(option, value, 0);
   }
-  require_above("scale-loss", args.scale_loss, 0, /*open=*/true);
-  require_above("normalize-scale", args.normalize_scale, 0, /*open=*/true);
-  require(args.label_smoothing >= 0 && args.label_smoothing < 1, "label-smoothing", "a number in [0, 1)",
+  require_above("scale_loss", args.scale_loss, 0, /*open=*/true);
+  require_above("normalize_scale", args.normalize_scale, 0, /*open=*/true);
+  require(args.label_smoothing >= 0 && args.label_smoothing < 1, "label_smoothing", "a number in [0, 1)",
           fmt::format("{}", args.label_smoothing));
-  for (const auto& [option, list, count] : {std::tuple{"rand-crop-scale", &args.rand_crop_scale, 2U},
-                                            {"rand-crop-ratio", &args.rand_crop_ratio, 2U},
-                                            {"normalize-mean", &args.normalize_mean, 3U},
-                                            {"normalize-std", &args.normalize_std, 3U}}) {
+  for (const auto& [option, list, count] : {std::tuple{"rand_crop_scale", &args.rand_crop_scale, 2U},
+                                            {"rand_crop_ratio", &args.rand_crop_ratio, 2U},
+                                            {"normalize_mean", &args.normalize_mean, 3U},
+                                            {"normalize_std", &args.normalize_std, 3U}}) {
     require(list->size() == count, option, fmt::format("{} numbers", count), fmt::format("{}", list->size()));
   }
-  require(args.data_layout == "NCHW" || args.data_layout == "NHWC", "data-layout", "NCHW or NHWC", args.data_layout);
+  require(args.data_layout == "NCHW" || args.data_layout == "NHWC", "data_layout", "NCHW or NHWC", args.data_layout);
   require(args.optimizer == "Momentum", "optimizer", "Momentum", args.optimizer);
-  require(args.lr_scheduler == "Cosine", "lr-scheduler", "Cosine", args.lr_scheduler);
-  require(args.model_prefix.find('/') == std::string::npos && !args.model_prefix.empty(), "model-prefix",
+  require(args.lr_scheduler == "Cosine", "lr_scheduler", "Cosine", args.lr_scheduler);
+  require(args.model_prefix.find('/') == std::string::npos && !args.model_prefix.empty(), "model_prefix",
           "the name of a file, without a folder", "'" + args.model_prefix + "'");
   optim::mask_algorithm_from_name(args.mask_algo);
 }
 
 void check_images(const Arguments& args) {
-  require(args.image_shape.size() == 3, "image-shape", "channels, height and width",
+  require(args.image_shape.size() == 3, "image_shape", "channels, height and width",
           fmt::format("{} numbers", args.image_shape.size()));
   const int64_t channels = args.image_shape[0], height = args.image_shape[1], width = args.image_shape[2];
-  require(channels == 3 || channels == 4, "image-shape", "3 channels, or 4 with one of zeros",
+  require(channels == 3 || channels == 4, "image_shape", "3 channels, or 4 with one of zeros",
           fmt::format("{} channels", channels));
-  require(height == args.crop_size && width == args.crop_size, "image-shape",
-          fmt::format("images of {0} x {0} pixels, as --crop-size={0} makes them", args.crop_size),
+  require(height == args.crop_size && width == args.crop_size, "image_shape",
+          fmt::format("images of {0} x {0} pixels, as --crop_size={0} makes them", args.crop_size),
           fmt::format("{} x {}", height, width));
-  require(args.resize_short >= args.crop_size, "resize-short",
-          fmt::format("at least --crop-size, which is {}", args.crop_size), std::to_string(args.resize_short));
+  require(args.resize_short >= args.crop_size, "resize_short",
+          fmt::format("at least --crop_size, which is {}", args.crop_size), std::to_string(args.resize_short));
 }
 
 // Says which options have no effect: the example passes over them.
@@ -96,18 +96,18 @@ void warn_of_idle_options(const Arguments& args) {
   const auto warn = [](bool idle, const char* option, const char* of) {
     if (idle) core::log::warning("--{} has no effect without --{}", option, of);
   };
-  warn(!args.amp && args.scale_loss != plain.scale_loss, "scale-loss", "amp");
-  warn(!args.amp && args.use_dynamic_loss_scaling, "use-dynamic-loss-scaling", "amp");
-  warn(!args.amp && args.use_pure_fp16, "use-pure-fp16", "amp");
-  warn(!args.amp && args.fuse_resunit, "fuse-resunit", "amp");
-  warn(!args.asp && args.prune_model, "prune-model", "asp");
-  warn(!(args.asp && args.prune_model) && args.mask_algo != plain.mask_algo, "mask-algo", "asp and --prune-model");
+  warn(!args.amp && args.scale_loss != plain.scale_loss, "scale_loss", "amp");
+  warn(!args.amp && args.use_dynamic_loss_scaling, "use_dynamic_loss_scaling", "amp");
+  warn(!args.amp && args.use_pure_fp16, "use_pure_fp16", "amp");
+  warn(!args.amp && args.fuse_resunit, "fuse_resunit", "amp");
+  warn(!args.asp && args.prune_model, "prune_model", "asp");
+  warn(!(args.asp && args.prune_model) && args.mask_algo != plain.mask_algo, "mask_algo", "asp and --prune_model");
   if (args.asp && args.prune_model && !args.trains()) {
-    core::log::warning("--prune-model prunes what a training starts from: nothing is pruned with --run-scope=eval_only");
+    core::log::warning("--prune_model prunes what a training starts from: nothing is pruned with --run_scope=eval_only");
   }
   if (args.amp && (args.use_pure_fp16 || args.fuse_resunit)) {
-    core::log::info("--{}: that is what --amp does here in any case", args.use_pure_fp16 ? "use-pure-fp16"
-                                                                                         : "fuse-resunit");
+    core::log::info("--{}: that is what --amp does here in any case", args.use_pure_fp16 ? "use_pure_fp16"
+                                                                                         : "fuse_resunit");
   }
 }
 
@@ -125,8 +125,10 @@ std::optional<int64_t> whole_number(const std::string& text) {
 // The largest epoch whose folder holds a checkpoint; -1: there is none.
 int64_t newest_epoch(const std::string& directory, const std::string& prefix) {
   int64_t newest = -1;
-  for (const std::string& folder : core::local_file_system().list(directory)) {
+  core::FileSystem& files = core::local_file_system();
+  for (const std::string& folder : files.list(directory)) {
     const std::optional<int64_t> epoch = whole_number(folder);
+    if (!files.info(core::join_path(directory, folder)).is_directory) continue;
     if (!epoch) {
       core::log::warning("Skip folder '{}' since its name is not integer-convertable.", folder);
     } else if (*epoch > newest && holds_checkpoint(core::join_path(core::join_path(directory, folder), prefix))) {
@@ -147,12 +149,12 @@ void find_checkpoint(Arguments& args) {
     if (epoch >= 0) directory = core::join_path(directory, std::to_string(epoch));
   } else if (!wanted.empty()) {
     const std::optional<int64_t> number = whole_number(wanted);
-    require(number && *number >= 0, "last-epoch-of-checkpoint", "None, auto or integer >= 0", wanted);
+    require(number && *number >= 0, "last_epoch_of_checkpoint", "None, auto or integer >= 0", wanted);
     epoch = *number;
   }
   directory = core::join_path(directory, args.model_prefix);
   if (!holds_checkpoint(directory)) {
-    core::log::warning("Cannot find a checkpoint in {}, disable --from-checkpoint.", directory);
+    core::log::warning("Cannot find a checkpoint in {}, disable --from_checkpoint.", directory);
     return;
   }
   args.checkpoint_dir = directory;
@@ -169,7 +171,7 @@ void find_pretrained(Arguments& args) {
   } else if (holds_checkpoint(base)) {
     args.pretrained_weights = base;
   } else {
-    core::log::warning("Cannot find {} or a checkpoint in {}, disable --from-pretrained-params.", file, base);
+    core::log::warning("Cannot find {} or a checkpoint in {}, disable --from_pretrained_params.", file, base);
   }
 }
 
@@ -185,9 +187,9 @@ std::string Arguments::model_name() const {
   if (model_arch_name == "ResNet50") return zeros ? "paddle/resnet50" : "torchvision/resnet50";
   if (zeros && model_arch_name != "paddle/resnet50") {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "images with a fourth channel are for ResNet50 alone",
-                                              .where = "--image-shape",
+                                              .where = "--image_shape",
                                               .expected = "3 channels",
-                                              .actual = "4, with --model-arch-name=" + model_arch_name});
+                                              .actual = "4, with --model_arch_name=" + model_arch_name});
   }
   return model_arch_name;
 }
@@ -197,13 +199,13 @@ void settle(Arguments& args) {
   check_images(args);
   models::find_model(args.model_name(), "imagenet");
   if (args.from_checkpoint && args.from_pretrained_params) {
-    refuse("--from-pretrained-params and --from-checkpoint exclude each other", "leave one of them out");
+    refuse("--from_pretrained_params and --from_checkpoint exclude each other", "leave one of them out");
   }
   if (args.benchmark && args.run_scope == RunScope::kTrainEval) {
-    refuse("--benchmark measures training or evaluation", "pass --run-scope=train_only or --run-scope=eval_only");
+    refuse("--benchmark measures training or evaluation", "pass --run_scope=train_only or --run_scope=eval_only");
   }
   if (args.last_epoch_of_checkpoint && !args.from_checkpoint) {
-    core::log::warning("--last-epoch-of-checkpoint has no effect without --from-checkpoint");
+    core::log::warning("--last_epoch_of_checkpoint has no effect without --from_checkpoint");
   }
   if (args.places.empty()) args.places = {train::gpu_count() > 0 ? "gpu:0" : "cpu:0"};
   read_device_names(args.places);

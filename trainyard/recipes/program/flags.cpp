@@ -49,7 +49,7 @@ const std::vector<Group>& groups() {
         {"print_interval", &A::print_interval, "steps from one line to the next"},
         {"report_file", &A::report_file, "the same lines as JSON objects; empty: none"},
         {"data_layout", &A::data_layout, "of the feed `data`; the computation has its own", {"NCHW", "NHWC"}},
-        {"benchmark", &A::benchmark, "time steps; with --run-scope=train_only or eval_only"},
+        {"benchmark", &A::benchmark, "time steps; with --run_scope=train_only or eval_only"},
         {"benchmark_steps", &A::benchmark_steps, "steps that are timed"},
         {"benchmark_warmup_steps", &A::benchmark_warmup_steps, "steps before these"},
         {"model_prefix", &A::model_prefix, "the name of a model in its folder"},
@@ -104,7 +104,7 @@ const std::vector<Group>& groups() {
         {"fuse_resunit", &A::fuse_resunit, kAsAmp},
         {"asp", &A::asp, "2:4 sparse training"},
         {"prune_model", &A::prune_model, "with --asp: prune what the training starts from"},
-        {"mask_algo", &A::mask_algo, "of --prune-model", optim::mask_algorithm_names()}}}};
+        {"mask_algo", &A::mask_algo, "of --prune_model", optim::mask_algorithm_names()}}}};
   return all;
 }
 

@@ -13,7 +13,7 @@
 namespace trainyard::recipes::program {
 namespace {
 
-// Images as 16-bit floats, as --dali-output-fp16 asks for them.
+// Images as 16-bit floats, as --dali_output_fp16 asks for them.
 class HalfSource : public data::SourceAround {
  public:
   explicit HalfSource(std::shared_ptr<data::BatchSource> source) : SourceAround(std::move(source)) {}
@@ -58,7 +58,7 @@ void require_folder(const Arguments& args, const char* name) {
                     {.problem = "there are no images",
                      .where = folder,
                      .expected = "a folder with a folder of images for each class",
-                     .remedy = "name the folder above train and val as --image-root, or leave its value empty for "
+                     .remedy = "name the folder above train and val as --image_root, or leave its value empty for "
                                "synthetic images"});
 }
 

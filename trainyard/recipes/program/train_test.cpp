@@ -281,18 +281,18 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
     });
   };
   EXPECT_EQ(message([](Arguments& a) { a.from_checkpoint = a.from_pretrained_params = "x"; }),
-            "--from-pretrained-params and --from-checkpoint exclude each other; leave one of them out");
+            "--from_pretrained_params and --from_checkpoint exclude each other; leave one of them out");
   EXPECT_EQ(message([](Arguments& a) { a.benchmark = true; }),
-            "--benchmark measures training or evaluation; pass --run-scope=train_only or --run-scope=eval_only");
+            "--benchmark measures training or evaluation; pass --run_scope=train_only or --run_scope=eval_only");
   EXPECT_EQ(message([](Arguments& a) { a.crop_size = 40, a.resize_short = 50; }),
-            "--image-shape cannot be used: expected images of 40 x 40 pixels, as --crop-size=40 makes them, got 32 x 32");
+            "--image_shape cannot be used: expected images of 40 x 40 pixels, as --crop_size=40 makes them, got 32 x 32");
   EXPECT_EQ(message([](Arguments& a) { a.image_shape[0] = 4; }),
-            "images with a fourth channel are for ResNet50 alone: --image-shape: expected 3 channels, got 4, with "
-            "--model-arch-name=resnet18");
+            "images with a fourth channel are for ResNet50 alone: --image_shape: expected 3 channels, got 4, with "
+            "--model_arch_name=resnet18");
   EXPECT_EQ(message([](Arguments& a) { a.label_smoothing = 1; }),
-            "--label-smoothing cannot be used: expected a number in [0, 1), got 1");
+            "--label_smoothing cannot be used: expected a number in [0, 1), got 1");
   EXPECT_EQ(message([](Arguments& a) { a.last_epoch_of_checkpoint = "soon", a.from_checkpoint = "x"; }),
-            "--last-epoch-of-checkpoint cannot be used: expected None, auto or integer >= 0, got soon");
+            "--last_epoch_of_checkpoint cannot be used: expected None, auto or integer >= 0, got soon");
   EXPECT_EQ(core::code_of([&] {
               std::ostringstream out;
               Arguments gone = args;
@@ -309,7 +309,7 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
   out_of(args);
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("Cannot find a checkpoint in"), std::string::npos) << log;
-  EXPECT_NE(log.find("--scale-loss has no effect without --amp"), std::string::npos) << log;
+  EXPECT_NE(log.find("--scale_loss has no effect without --amp"), std::string::npos) << log;
 }
 
 TEST(ProgramFlags, TakeTheExamplesCommandLine) {
