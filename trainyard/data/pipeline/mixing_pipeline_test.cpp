@@ -237,6 +237,22 @@ TEST(RepeatedAugmentation, DrawsAnewForEachCopyAndKeepsTheEpochs) {
   EXPECT_THAT(core::message_of([&] { pipeline_of(options); }), HasSubstr("repeated_augmentation"));
 }
 
+TEST(RepeatedAugmentation, TheFirstCopyIsTheSampleAsItIsWithout) {
+  const Samples plain = taken(*pipeline_of(options_of(10)), 3);  // an epoch
+  PipelineOptions options = options_of(12);
+  options.repeated_augmentation = 3;
+  const Samples repeated = taken(*pipeline_of(options), 2);  // all copies of eight samples, in the same epoch
+  for (size_t i = 0; i < plain.labels.size(); ++i) {
+    int copies = 0, as_plain = 0;
+    for (size_t k = 0; k < repeated.labels.size(); ++k) {
+      if (repeated.labels[k] != plain.labels[i]) continue;
+      ++copies;
+      as_plain += repeated.images[k] == plain.images[i] ? 1 : 0;
+    }
+    EXPECT_EQ(as_plain, copies > 0 ? 1 : 0) << plain.labels[i];
+  }
+}
+
 TEST(RepeatedAugmentation, OnceIsAsWithout) {
   PipelineOptions options = options_of(8);
   const Samples expected = taken(*pipeline_of(options), 9);

@@ -167,6 +167,20 @@ TEST(SharpnessAware, StaysWhereTheGradientIsNotFinite) {
   EXPECT_NE(core::message_of([&] { SharpnessAware(bowl.optimizer(), {.rho = -1}); }), "no error");
 }
 
+// What was kept for one step is not put back in a later one that did not climb.
+TEST(SharpnessAware, AStepThatDidNotClimbKeepsItsValues) {
+  Bowl bowl;
+  SharpnessAware sam(bowl.optimizer(), {.rho = kRho});
+  step_of(bowl, sam, 0);
+  const at::Tensor after_one_step = bowl.set().values().clone();
+  StepState state;
+  state.write({.learning_rate = 0.1, .inverse_loss_scale = 0.125});
+  bowl.set().gradients().fill_(std::nan(""));
+  EXPECT_FALSE(std::isfinite(sam.climb(state)));
+  sam.put_back();
+  EXPECT_TRUE(bowl.set().values().equal(after_one_step));
+}
+
 TEST(SharpnessAware, GivesTheSameBitsOnAnyNumberOfThreads) {
   std::vector<at::Tensor> climbed;
   const int threads = at::get_num_threads();

@@ -148,7 +148,7 @@ TEST_P(ThreadCommunicatorSizes, KeepsNoTensorAliveBetweenCalls) {
     std::vector<at::Tensor> tensors;
     for (int rank = 0; rank < GetParam(); ++rank) tensors.push_back(at::full({3}, 1.0F));
     expect_no_errors(run_ranks(communicators, [&](Communicator& self) { call(self, tensors[self.rank()]); }));
-    for (const at::Tensor& tensor : tensors) EXPECT_EQ(tensor.use_count(), 1U);
+    for (const at::Tensor& tensor : tensors) EXPECT_EQ(tensor.storage().use_count(), 1U);
   }
 }
 
