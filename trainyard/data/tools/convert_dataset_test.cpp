@@ -1,0 +1,148 @@
+// What the records and files of a converted data set hold, each feature read back by its name.
+#include "trainyard/data/tools/convert_dataset.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/datasets/shapes.h"
+#include "trainyard/formats/records/tf_example.h"
+#include "trainyard/formats/records/tfrecord.h"
+
+namespace trainyard::data {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::string jpeg(int64_t index, int size = 32) {
+  const auto bytes = encode_jpeg(draw_shape(1, Subset::kTrain, index, size));
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class ConvertDataset : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content) {
+    files_.make_directories(core::parent_path(temp_.file(name)));
+    files_.write_file_atomically(temp_.file(name), content);
+  }
+  ConvertedSamples convert(const std::string& to, int64_t samples_per_shard = 1000) {
+    return convert_dataset({.name = "imagenet",
+                            .from = temp_.file("from"),
+                            .output = temp_.file(to),
+                            .to = to,
+                            .samples_per_shard = samples_per_shard});
+  }
+  std::vector<std::string> records(const std::string& name) {
+    const auto file = files_.open_read(temp_.file(name));
+    formats::TfRecordReader reader(*file);
+    std::vector<std::string> all;
+    for (std::string record; reader.next(record);) all.push_back(record);
+    return all;
+  }
+
+  const core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+};
+
+TEST_F(ConvertDataset, TfRecordsOfTfRecordsHaveTheSameImagesLabelsAndBoxes) {
+  const std::vector<std::string> images = {jpeg(0, 24), jpeg(1, 40)};
+  files_.make_directories(temp_.file("from"));
+  {
+    formats::TfRecordWriter writer(files_.open_write(temp_.file("from/train-00000-of-00001")));
+    for (int64_t i = 0; i < 2; ++i) {
+      formats::ExampleBuilder example;
+      example.add_bytes(formats::kImageEncoded, images[static_cast<size_t>(i)]);
+      example.add_int64(formats::kImageClassLabel, 7 + i);
+      if (i == 1) {
+        example.add_floats(formats::kImageBoxXMin, std::vector<float>{0.1F, 0.2F});
+        example.add_floats(formats::kImageBoxYMin, std::vector<float>{0.3F, 0.4F});
+        example.add_floats(formats::kImageBoxXMax, std::vector<float>{0.5F, 0.6F});
+        example.add_floats(formats::kImageBoxYMax, std::vector<float>{0.7F, 0.8F});
+      }
+      writer.write(example.build());
+    }
+    writer.close();
+  }
+  EXPECT_EQ(convert("tfrecord").train, 2);
+  const std::vector<std::string> converted = records("tfrecord/train-00000-of-00001");
+  ASSERT_EQ(converted.size(), 2U);
+  for (int64_t i = 0; i < 2; ++i) {
+    const auto example = formats::ExampleView::parse(converted[static_cast<size_t>(i)]).value();
+    EXPECT_EQ(example.bytes(formats::kImageEncoded).value(), images[static_cast<size_t>(i)]);
+    EXPECT_EQ(example.int64(formats::kImageClassLabel).value(), 7 + i);
+    EXPECT_EQ(example.int64(formats::kImageHeight).value(), i == 0 ? 24 : 40);
+    EXPECT_EQ(example.int64(formats::kImageWidth).value(), i == 0 ? 24 : 40);
+    EXPECT_EQ(example.bytes(formats::kImageFilename).value(), fmt::format("train_{:08}.jpg", i));
+    EXPECT_EQ(example.has(formats::kImageBoxXMin), i == 1);
+    if (i == 0) continue;
+    EXPECT_THAT(example.float_list(formats::kImageBoxXMin).value(), ElementsAre(0.1F, 0.2F));
+    EXPECT_THAT(example.float_list(formats::kImageBoxYMin).value(), ElementsAre(0.3F, 0.4F));
+    EXPECT_THAT(example.float_list(formats::kImageBoxXMax).value(), ElementsAre(0.5F, 0.6F));
+    EXPECT_THAT(example.float_list(formats::kImageBoxYMax).value(), ElementsAre(0.7F, 0.8F));
+  }
+}
+
+TEST_F(ConvertDataset, TfRecordsOfClassFoldersNameTheirClasses) {
+  write("from/train/ant/1.jpg", jpeg(0));
+  write("from/train/bee/1.jpg", jpeg(1));
+  write("from/val/bee/2.jpg", jpeg(2));
+  const ConvertedSamples samples = convert("tfrecord");
+  EXPECT_EQ(samples.train, 2);
+  EXPECT_EQ(samples.validation, 1);
+  std::vector<std::string> said;
+  for (const char* name : {"tfrecord/train-00000-of-00001", "tfrecord/validation-00000-of-00001"}) {
+    for (const std::string& record : records(name)) {
+      const auto example = formats::ExampleView::parse(record).value();
+      said.push_back(fmt::format("{} {} {}", example.int64(formats::kImageClassLabel).value(),
+                                 example.bytes(formats::kImageClassText).value(),
+                                 example.bytes(formats::kImageFilename).value()));
+    }
+  }
+  EXPECT_THAT(said,
+              ElementsAre("1 ant train_00000000.jpg", "2 bee train_00000001.jpg", "2 bee validation_00000000.jpg"));
+}
+
+TEST_F(ConvertDataset, ShardsHaveAtMostWhatIsAskedForAndEqualParts) {
+  for (int i = 0; i < 7; ++i) write(fmt::format("from/train/ant/{}.jpg", i), jpeg(i));
+  write("from/val/ant/1.jpg", jpeg(8));
+  convert("tfrecord", 3);
+  EXPECT_EQ(records("tfrecord/train-00000-of-00003").size(), 2U);
+  EXPECT_EQ(records("tfrecord/train-00001-of-00003").size(), 2U);
+  EXPECT_EQ(records("tfrecord/train-00002-of-00003").size(), 3U);
+  EXPECT_EQ(formats::ExampleView::parse(records("tfrecord/train-00002-of-00003")[2])
+                .value()
+                .bytes(formats::kImageEncoded)
+                .value(),
+            jpeg(6));
+}
+
+TEST_F(ConvertDataset, CifarsBatchesHaveALabelAndThreePlanes) {
+  for (int i = 0; i < 5; ++i) write(fmt::format("from/train/{}/1.jpg", i), jpeg(i));
+  write("from/val/3/1.jpg", jpeg(9));
+  convert("cifar_binary");
+  const std::string batch = files_.read_file(temp_.file("cifar_binary/data_batch_4.bin"));
+  ASSERT_EQ(batch.size(), 3073U);
+  EXPECT_EQ(batch[0], 3);
+  const std::string file = jpeg(3);
+  const Image image = decode_image(std::as_bytes(std::span(file))).value();
+  for (const size_t pixel : {size_t{0}, size_t{500}, size_t{1023}}) {
+    for (size_t c = 0; c < 3; ++c) {
+      EXPECT_EQ(static_cast<uint8_t>(batch[1 + 1024 * c + pixel]), image.pixels[3 * pixel + c]);
+    }
+  }
+  EXPECT_EQ(files_.read_file(temp_.file("cifar_binary/test_batch.bin"))[0], 3);
+  write("from/val/3/2.jpg", jpeg(9, 31));
+  files_.remove_tree(temp_.file("cifar_binary"));
+  EXPECT_EQ(core::problem_of([&] { convert("cifar_binary"); }), "sample does not fit into a CIFAR-10 batch");
+  EXPECT_FALSE(files_.exists(temp_.file("cifar_binary"))) << "nothing is left of it";
+}
+
+}  // namespace
+}  // namespace trainyard::data
