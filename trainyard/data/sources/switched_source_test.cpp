@@ -68,9 +68,11 @@ TEST(RetriedSource, TriesABadReadOnceMore) {
   EXPECT_NE(log.find("reading a batch failed and is tried once more: a bad read"), std::string::npos) << log;
 
   const auto twice = retried(std::make_shared<Failing>(2, core::ErrorCode::kCorruptData));
-  EXPECT_EQ(core::problem_of([&] { twice->next(); }, core::ErrorCode::kCorruptData), "a bad read");
+  const core::Error bad = core::thrown_by([&] { twice->next(); });
+  EXPECT_EQ(bad.code(), core::ErrorCode::kCorruptData);
+  EXPECT_EQ(bad.detail().problem, "a bad read");
   const auto stopped = retried(std::make_shared<Failing>(1, core::ErrorCode::kCancelled));
-  EXPECT_EQ(core::problem_of([&] { stopped->next(); }, core::ErrorCode::kCancelled), "a bad read");
+  EXPECT_EQ(core::thrown_by([&] { stopped->next(); }).code(), core::ErrorCode::kCancelled) << "not tried once more";
 }
 
 }  // namespace
