@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/optim/optimizers/layer_regularization.h"
 #include "trainyard/train/loop/run_devices.h"
 
 namespace {
@@ -41,7 +42,7 @@ recipes::CtlModel small_network(int64_t num_classes, int64_t /*batch_size*/) {
   x = b.activation("relu", b.batch_norm("bn", x));
   x = b.linear("fc", b.global_average_pool("pool", x), {.out_features = num_classes});
   recipes::CtlModel model{.graph = b.build(x)};
-  model.regularization = recipes::keras_l2(model.graph);
+  model.regularization = optim::keras_l2(model.graph, 1e-4);
   return model;
 }
 

@@ -120,5 +120,8 @@ def training(place, in_yiq_space, contrast_last):
 
 
 cases = [training(place, space, place % 2 == 0) for space in (True, False) for place in range(8)]
-cases.append(training(1, False, True))  # the example's order, at an odd place
+# Contrast last at an odd place. Factors are drawn in the order of use: what was contrast's is saturation's now, and so on.
+window, mirrored, bright, saturate, turn, contrast_factor = DRAWS[1]
+DRAWS[1] = (window, mirrored, bright, contrast_factor, (2 * (saturate - 0.5) - 1) * 0.2, 0.5 + (turn / 0.2 + 1) / 2)
+cases.append(training(1, False, True))
 save("input_training", cases)

@@ -80,10 +80,12 @@ ImageSize ImagenetSampling::whole_at_least() const {
   return {whole(target_.height), whole(target_.width)};
 }
 
-// As tf.image.central_crop counts it, in double. The part is a float, which is no closer to 0.8 than 1e-7.
+// tf.image.central_crop computes (side - side * part) / 2 in double and rounds it down. In whole numbers, since a fused
+// multiplication would round 6 to 5; the part is a float, which is no closer to 0.8 than 1e-7.
 int ImagenetSampling::central_margin(int side) const {
-  const double part = std::round(double(options_.eval_central_part) * 1e6) / 1e6;
-  return static_cast<int>((side - side * part) / 2);
+  constexpr int64_t kParts = 1'000'000;
+  const int64_t part = std::llround(double(options_.eval_central_part) * kParts);
+  return static_cast<int>(side * (kParts - part) / (2 * kParts));
 }
 
 // Not smaller than the target, whatever is rounded.

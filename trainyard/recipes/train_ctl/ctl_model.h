@@ -23,17 +23,10 @@ struct CtlModel {
 // batch_size: a device's.
 using CtlModelFunction = std::function<CtlModel(int64_t num_classes, int64_t batch_size)>;
 
-// Returns Keras' l2(coefficient), coefficient * sum(w^2), on the kernel of each convolution and on the kernel and the
-// bias of each dense layer, as the example attaches it.
-std::vector<optim::RegularizationTerm> keras_l2(const nn::Graph& graph, double coefficient = 1e-4);
-
-// Returns a model of the zoo for ImageNet, with keras_l2() as the example has it: "resnet50" and "trivial" are the
-// example's own, dali/resnet50 and dali/trivial; any other name is find_model()'s (models/registry/model_registry.h).
-// Throws as build_model() does when it is called.
+// Returns a model of the zoo for ImageNet, with Keras' l2(1e-4) as the example has it (optim::keras_l2()): "resnet50"
+// and "trivial" are the example's own, dali/resnet50 and dali/trivial; any other name is find_model()'s
+// (models/registry/model_registry.h). Throws as build_model() does when it is called.
 CtlModelFunction ctl_zoo_model(const std::string& name, nn::Size2d image_size = 224);
-
-// Returns the options of the optimizer keras_momentum for a model: Keras' SGD(momentum), the model's regularization.
-optim::OptimizerOptions keras_sgd_options(const CtlModel& model, double momentum);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/optim/optimizers/layer_regularization.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
 namespace trainyard::recipes {
@@ -65,7 +66,9 @@ train::SingleCostOptions ctl_trainer_options(const CtlModel& model, const TrainC
   options.variable_update = params.devices == 1 ? "parameter_server" : "replicated";
   options.make_communicators = device.communicators();
   if (params.devices > 1) options.reduction = parallel::GradientReduction::kMean;
-  options.make_optimizer = [update = keras_sgd_options(model, *params.momentum)](nn::ParameterSet& parameters) {
+  optim::OptimizerOptions update{.momentum = *params.momentum};
+  optim::set_regularization(model.regularization, model.graph, update);
+  options.make_optimizer = [update](nn::ParameterSet& parameters) {
     return optim::optimizers().get("keras_momentum")(parameters, update);
   };
   options.learning_rate = ctl_learning_rate(plan);

@@ -19,8 +19,8 @@ using core::ErrorCode;
 
 namespace {
 
-constexpr int64_t kMostImages = int64_t{1} << 20;  // of a batch of a device
-constexpr int64_t kMostIterations = int64_t{1} << 53;   // up to here a double counts single steps
+constexpr int64_t kMostImages = int64_t{1} << 20;      // of a batch of a device
+constexpr int64_t kMostIterations = int64_t{1} << 53;  // up to here a double counts single steps
 constexpr int64_t kMostDevices = 1024;
 
 template <typename Value>

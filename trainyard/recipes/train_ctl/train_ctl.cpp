@@ -15,7 +15,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/nn/export/keras_model.h"
-#include "trainyard/recipes/run/image_source.h"
+#include "trainyard/recipes/run/finished_model.h"
 #include "trainyard/recipes/run/saved_run.h"
 #include "trainyard/recipes/train_ctl/ctl_input.h"
 #include "trainyard/recipes/train_ctl/ctl_plan.h"
@@ -120,6 +120,10 @@ class CtlTraining {
 
 void CtlTraining::add_callbacks() {
   CtlEpochsOptions epochs{.plan = plan_, .display_every = *params_.display_every, .out = &out_};
+  if (plan_.validation_steps == 0 && input_.validation_samples > 0) {
+    core::log::warning("nothing is validated: there are {} images for it, fewer than the {} of a step",
+                       input_.validation_samples, plan_.global_batch_size);
+  }
   if (plan_.validation_steps > 0) {
     epochs.validate = [this] { return validate(); };
   }
@@ -204,25 +208,7 @@ void CtlTraining::train() {
 }
 
 TrainedCtl CtlTraining::result() {
-  TrainedCtl trained;
-  trained.identity = state_.options().identity;
-  trained.classes = state_.options().classes;
-  trained.label_names = trained.classes.by_output();
-  trained.input = input_.settings.transform;
-  trained.input.training = false;
-  trained.parameters = std::make_unique<nn::ParameterSet>();
-  trained.executor = nn::make_executor("auto", nn::main_output_graph(model_.graph),
-                                       {.mode = nn::Mode::kInference, .parameters = trained.parameters.get()});
-  trained.parameters->allocate();
-  trainer_.wait();
-  const nn::ParameterSet& from = trainer_.parameters();
-  for (const nn::Segment& segment : trained.parameters->segments()) {
-    trained.parameters->value(segment.id).copy_(from.value(*from.find(segment.spec.name)));
-  }
-  for (int b = 0; b < static_cast<int>(trained.parameters->buffer_count()); ++b) {
-    trained.parameters->buffer(b).copy_(from.buffer(*from.find_buffer(trained.parameters->buffer_spec(b).name)));
-  }
-  trained.parameters->values_changed();
+  TrainedCtl trained{finished_model(trainer_, model_.graph, state_.options())};
   trained.global_step = trainer_.global_step();
   trained.means = epochs_->means();
   trained.validation = epochs_->validation();
@@ -236,8 +222,9 @@ TrainedCtl CtlTraining::run() {
   add_callbacks();
   resume();
   if (!params_.tensorboard_dir.empty()) {
-    trainer_.monitors().add(
-        std::make_unique<train::TensorBoardMonitor>(params_.tensorboard_dir, trainer_.global_step()));
+    trainer_.monitors().add(std::make_unique<train::TensorBoardMonitor>(params_.tensorboard_dir, trainer_.global_step(),
+                                                                        core::local_file_system(),
+                                                                        formats::EventFileOptions{.flush_seconds = 0}));
   }
   train();
   epochs_->save_rest();
