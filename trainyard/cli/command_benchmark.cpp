@@ -11,9 +11,9 @@
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/recipes/shared/thread_settings.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
-#include "trainyard/recipes/tf_cnn/run.h"
 
 namespace trainyard::cli {
 namespace {
@@ -57,7 +57,7 @@ int run(const core::FlagValues& values, recipes::Dialect dialect, Console& conso
   const recipes::TfCnnOptions options = recipes::read_options(values, dialect);
   obey_spin_count(values, options.threads, console);
   obey_cpu_isa(options.device.max_cpu_isa, console);
-  const recipes::RunStatistics statistics = recipes::run_tf_cnn(options, console.out, console.stop);
+  const recipes::RunStatistics statistics = recipes::BenchmarkCnn(options).run(console.out, console.stop);
   return statistics.stopped_by_signal ? kStoppedBySignal : kSuccess;
 }
 

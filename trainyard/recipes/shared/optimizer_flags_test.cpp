@@ -16,9 +16,9 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
-#include "trainyard/recipes/tf_cnn/run.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::recipes {
@@ -45,7 +45,7 @@ std::map<std::string, int64_t> trained_values(std::vector<std::string> more) {
   const core::TempDir temp;
   more.push_back("--train_dir=" + temp.path());
   std::ostringstream out;
-  run_tf_cnn(optimizer_run(more), out, core::StopSource().token());
+  BenchmarkCnn(optimizer_run(more)).run(out);
   const std::string path = core::join_path(train::find_checkpoint(temp.path()).path, "manifest.json");
   std::map<std::string, int64_t> checksums;
   const auto manifest = nlohmann::json::parse(core::local_file_system().read_file(path));
@@ -140,8 +140,7 @@ TEST(OptimizerFlags, OfBadNumbersAreRefused) {
     std::vector<std::string> more;
     for (std::string word; words >> word;) more.push_back(word);
     std::ostringstream out;
-    EXPECT_EQ(core::code_of([&] { run_tf_cnn(optimizer_run(more), out, core::StopSource().token()); }),
-              core::ErrorCode::kInvalidArgument)
+    EXPECT_EQ(core::code_of([&] { BenchmarkCnn(optimizer_run(more)).run(out); }), core::ErrorCode::kInvalidArgument)
         << flag;
   }
 }

@@ -1,12 +1,13 @@
 #include "trainyard/recipes/shared/trained_model.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/formats/tensors/tensor_file.h"
-#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/image_size.h"
@@ -19,10 +20,10 @@ namespace {
 
 // Makes the graph of the identity and what runs it. `trained_on`: the size of the images that it was trained on, or 0.
 void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn::Size2d trained_on) {
-  const nn::Graph graph =
-      models::build_model(trained.identity.model, trained.identity.dataset,
-                          {.num_classes = trained.identity.num_classes,
-                           .image_size = options.image_size == nn::Size2d(0) ? trained_on : options.image_size});
+  const models::ModelOptions model{.num_classes = trained.identity.num_classes,
+                                   .image_size = options.image_size == nn::Size2d(0) ? trained_on : options.image_size};
+  const nn::Graph graph = options.build ? options.build(model)
+                                        : models::build_model(trained.identity.model, trained.identity.dataset, model);
   trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
   trained.executor = nn::make_executor("auto", graph,
                                        {.device = options.device,
@@ -69,9 +70,11 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   trained.label_names = trained.classes.by_output();
   make_executor(trained, options, opened.image_size);
   read_input(file.metadata(), options.path, trained.input);
+  const std::vector<std::string> auxiliary =
+      options.build ? std::vector<std::string>()
+                    : models::find_model(trained.identity.model, trained.identity.dataset).auxiliary;
   const train::LoadedWeights loaded =
-      train::load_weights(file, *trained.parameters, trained.identity.num_classes,
-                          models::find_model(trained.identity.model, trained.identity.dataset).auxiliary,
+      train::load_weights(file, *trained.parameters, trained.identity.num_classes, auxiliary,
                           train::position_grids(trained.executor->graph(), opened.image_size));
   if (!loaded.head.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,

@@ -1,6 +1,7 @@
 // A model from a checkpoint or a file of weights, ready to run forward: for evaluation, prediction and export.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/recipes/shared/class_names.h"
@@ -55,6 +57,8 @@ struct TrainedModelOptions {
   // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
   nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
   at::Device device = at::kCPU;
+  // Makes the graph of a model that is not registered, which is then the one that is expected. None: the registry.
+  std::function<nn::Graph(const models::ModelOptions&)> build{};
 };
 
 // Opens what options.path names; only that, the expected model and data set and `damaged` are looked at. Throws

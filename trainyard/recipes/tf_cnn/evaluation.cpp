@@ -118,8 +118,12 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
                          .epoch = 0,
                          .wall_time = train::system_wall_clock(),
                          .phase = "eval",
-                         .values = {{"top_1_accuracy", evaluation.top_1}, {"loss", evaluation.loss}}};
-  if (evaluation.shows_top_5) scalars.values.emplace_back("top_5_accuracy", evaluation.top_5);
+                         .values = {{"loss", evaluation.loss}}};
+  if (evaluation.has_accuracies) scalars.values.emplace_back("top_1_accuracy", evaluation.top_1);
+  if (evaluation.has_accuracies && evaluation.shows_top_5) {
+    scalars.values.emplace_back("top_5_accuracy", evaluation.top_5);
+  }
+  scalars.values.insert(scalars.values.end(), evaluation.more.begin(), evaluation.more.end());
   monitor.write(scalars);
   monitor.close();
   return evaluation;

@@ -14,6 +14,7 @@
 #include "trainyard/recipes/tf_cnn/run_steps.h"
 #include "trainyard/recipes/tf_cnn/step_recording.h"
 #include "trainyard/recipes/tf_cnn/trainer_options.h"
+#include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/loop/forward_trainer.h"
 
 namespace trainyard::recipes {
@@ -65,7 +66,9 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
                                  .seed = run.input.seed,
                                  .keep_outputs = shows_accuracies(run),
                                  .start = make_start(run),
-                                 .saved_by_caller = {"data/"}},
+                                 .saved_by_caller = {"data/"},
+                                 .replicas = train::replica_thread_options(
+                                     run.eval_replicas(), run.threads.intra_op_threads, run.threads.replica)},
                                 make_source(run, data::Subset::kTrain));
   trainer.set_stop_token(stop);
   StepLogOptions log = step_log_options(run, out);
@@ -92,8 +95,8 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   add_recordings(
       trainer, [&](train::StepRecorder* recorder) { trainer.record(recorder); },
       {.executor = trainer.options().executor,
-       .replicas = 1,
-       .images = log.batch_size,
+       .replicas = run.eval_replicas(),
+       .images = run.batch_size,
        .warmup_steps = log.warmup_steps},
       run, log.print);
   if (!run.train_dir().empty()) {

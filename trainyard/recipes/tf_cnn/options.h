@@ -5,7 +5,7 @@
 //   options.model = "resnet20";
 //   options.input.data_name = "cifar10";
 //   options.steps.num_batches = 2;
-//   run_tf_cnn(options, std::cout, stop.token());  // run.h
+//   BenchmarkCnn(options).run(std::cout);  // benchmark_cnn.h
 //
 // Members are called as the flags are (docs/flags.md), which say what the values mean.
 #pragma once

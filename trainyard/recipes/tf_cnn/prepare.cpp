@@ -20,11 +20,22 @@ bool evaluates_exactly(const TfCnnOptions& options, bool synthetic) {
   return options.dialect == Dialect::kTrainyard && !length && !synthetic;
 }
 
-std::string label_of(const TfCnnOptions& options, const DatasetChoice& choice, core::FileSystem& files) {
+std::string label_of(const PreparedRun& run, const DatasetChoice& choice, core::FileSystem& files) {
+  if (run.own.dataset != nullptr) return choice.name;
+  const TfCnnOptions& options = run.options;
   const InputOptions& input = options.input;
   if (input.data_dir.empty()) return choice.name + " (synthetic)";
   if (options.dialect == Dialect::kTfCnnBenchmarks || !input.data_name.empty()) return choice.name;
   return folder_label(choice, input.data_dir, files);
+}
+
+// Returns the registered data set whose models and transforms the run has.
+std::string registered_dataset(const PreparedRun& run, const std::string& name) {
+  return run.own.dataset == nullptr ? name : run.own.dataset->models_of();
+}
+
+nn::Size2d own_size(const PreparedRun& run) {
+  return run.own.model == nullptr ? run.model->image_size : image_size_of(*run.own.model);
 }
 
 int64_t value_or(int64_t asked, int64_t otherwise) {
@@ -33,20 +44,29 @@ int64_t value_or(int64_t asked, int64_t otherwise) {
 
 }  // namespace
 
-PreparedRun prepare(const TfCnnOptions& options) {
+PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
   options.validate();
   // Several parts ask what data_dir holds.
   const auto files = std::make_shared<core::ListingCache>(core::local_file_system());
-  const DatasetChoice dataset = choose_dataset(options.input.data_name, options.input.data_dir, "", *files);
+  const DatasetChoice dataset = own.dataset != nullptr
+                                    ? DatasetChoice{.name = own.dataset->name()}
+                                    : choose_dataset(options.input.data_name, options.input.data_dir, "", *files);
   PreparedRun run;
   run.options = options;
-  run.model = &models::find_model(options.model, dataset.name);
+  run.own = own;
+  if (own.model != nullptr) {
+    run.own_info = std::make_shared<models::ModelInfo>(info_of(*own.model));
+    run.model = run.own_info.get();
+  } else {
+    run.model = &models::find_model(options.model, registered_dataset(run, dataset.name));
+  }
   run.replicas = static_cast<int>(options.device.replicas);
   run.input.dataset = dataset.name;
   if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
-  run.input = settle_input(options.input, dataset.name, choose_image_size(run), run.replicas);
+  run.input = settle_input(options.input, registered_dataset(run, dataset.name), choose_image_size(run), run.replicas);
+  run.input.dataset = dataset.name;
   run.input.files = files;
-  run.dataset_label = label_of(options, dataset, *files);
+  run.dataset_label = label_of(run, dataset, *files);
   run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
                                             .forward_only = options.mode == RunMode::kForwardOnly,
                                             .decodes_on_gpu = options.input.decode_on_gpu,
@@ -55,13 +75,20 @@ PreparedRun prepare(const TfCnnOptions& options) {
   run.input.seed += static_cast<uint64_t>(run.device.rank());
   run.batch_size = value_or(options.batch_size, run.model->default_batch_size);
   run.eval_batch_size = value_or(options.eval_batch_size, run.batch_size);
-  run.eval_exact = evaluates_exactly(options, run.input.synthetic());
+  if (own.model != nullptr) own.model->set_batch_size(run.batch_size);
+  run.eval_exact = evaluates_exactly(options, run.synthetic());
   run.threads = place_threads(options.threads, run.replicas, run.input.input_threads);
   open_data(run);
   if (run.plan.warmup_was_rounded && run.own_dialect()) {
     core::log::info("Round up warm up steps to {} to match batch_group_size", run.plan.num_warmup_batches);
   }
   return run;
+}
+
+nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options) {
+  if (options.image_size == nn::Size2d(0)) options.image_size = own_size(run);
+  if (run.own.model != nullptr) return run.model->build(options);
+  return models::build_model(run.model->name, registered_dataset(run, run.input.dataset), options);
 }
 
 nn::Size2d choose_image_size(const PreparedRun& run) {
@@ -72,16 +99,16 @@ nn::Size2d choose_image_size(const PreparedRun& run) {
   }
   if (run.mode() == RunMode::kEvaluation) {
     const bool says = run.checkpoint != nullptr && run.checkpoint->image_size != none;
-    return says ? run.checkpoint->image_size : run.model->image_size;
+    return says ? run.checkpoint->image_size : own_size(run);
   }
-  if (run.train_dir().empty()) return run.model->image_size;
+  if (run.train_dir().empty()) return own_size(run);
   // One of another model is refused when the run goes on from it.
   const std::vector<train::CheckpointInfo> saved = train::CheckpointStore(run.train_dir()).list();
   if (saved.empty() || train::read_checkpoint_identity(saved.back()).model != run.model->name) {
-    return run.model->image_size;
+    return own_size(run);
   }
   const nn::Size2d size = saved_image_size(saved.back());
-  return size == none ? run.model->image_size : size;
+  return size == none ? own_size(run) : size;
 }
 
 TrainedModelOptions evaluated_model(const PreparedRun& run) {
@@ -96,7 +123,8 @@ TrainedModelOptions evaluated_model(const PreparedRun& run) {
           .damaged = options.saving.ignore_damaged_checkpoints ? train::DamagedCheckpoints::kPassOver
                                                                : train::DamagedCheckpoints::kStop,
           .kernels = run.device.kernels,
-          .device = run.device.device()};
+          .device = run.device.device(),
+          .build = [run](const models::ModelOptions& model) { return build_graph(run, model); }};
 }
 
 std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run) {

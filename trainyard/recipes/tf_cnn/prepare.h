@@ -20,18 +20,28 @@
 #include "trainyard/recipes/shared/thread_settings.h"
 #include "trainyard/recipes/shared/trained_model.h"
 #include "trainyard/recipes/tf_cnn/options.h"
+#include "trainyard/recipes/tf_cnn/parts/benchmark_dataset.h"
+#include "trainyard/recipes/tf_cnn/parts/benchmark_model.h"
 #include "trainyard/train/loop/step_plan.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
+// What the caller brings beside the options; null: what they say.
+struct OwnParts {
+  std::shared_ptr<const BenchmarkDataset> dataset;
+  std::shared_ptr<BenchmarkModel> model;
+};
+
 struct PreparedRun {
   TfCnnOptions options;
+  OwnParts own;
+  std::shared_ptr<const models::ModelInfo> own_info;  // of own.model
   InputSettings input;
   DeviceSettings device;
   ThreadSettings threads;
-  std::string dataset_label;  // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
-  const models::ModelInfo* model = nullptr;
+  std::string dataset_label;                 // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
+  const models::ModelInfo* model = nullptr;  // of the registry, or own_info
   nn::Graph graph;
   std::vector<nn::Graph> other_sizes;     // the same network for the images of other epochs
   std::optional<train::Teacher> teacher;  // of a training
@@ -50,8 +60,12 @@ struct PreparedRun {
   bool eval_exact = false;
 
   RunMode mode() const { return options.mode; }
+  // Returns whether batches are made without data.
+  bool synthetic() const { return own.dataset == nullptr && input.synthetic(); }
   bool own_dialect() const { return options.dialect == Dialect::kTrainyard; }
   const std::string& train_dir() const { return options.saving.train_dir; }
+  // Returns how many devices an evaluation has: each takes batches of eval_batch_size. One GPU takes those of all.
+  int eval_replicas() const { return device.accelerators.empty() ? replicas : 1; }
   // Images a step, over all devices and micro-steps of this process.
   int64_t global_batch_size() const { return batch_size * replicas * options.micro_steps; }
   // The same, over all processes: what an epoch is counted in.
@@ -63,7 +77,10 @@ struct PreparedRun {
 // Validates the options, opens devices and data, and logs the line on the device. Throws what these throw, and
 // kInvalidArgument where the options do not fit the data, or the classes of training (or of the checkpoint) and
 // validation do not fit each other.
-PreparedRun prepare(const TfCnnOptions& options);
+PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own = {});
+
+// Returns the model's graph for these options.
+nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options);
 
 // Opens the data that the mode needs and decides what depends on them: the number of classes, the graph, the plan. Of
 // an evaluation, for the classes and the size of images of run.checkpoint. A part of prepare(); again when an

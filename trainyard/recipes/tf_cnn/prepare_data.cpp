@@ -17,6 +17,7 @@ constexpr const char* kTraining = "the training images";
 // What --num_classes means where it is not given: as many as the data name; of all of ImageNet's and CIFAR-10's
 // classes, as tf_cnn_benchmarks counts them, in its dialect and where labels have no names.
 int64_t default_num_classes(const PreparedRun& run, size_t names) {
+  if (run.own.dataset != nullptr) return run.own.dataset->num_classes();
   const models::DatasetInfo& info = models::find_dataset(run.input.dataset);
   const bool whole = static_cast<int64_t>(names) == info.num_classes;
   if (names == 0 || (whole && !run.own_dialect())) return info.benchmark_classes;
@@ -136,13 +137,12 @@ void open_data(PreparedRun& run) {
   run.input.transform.width = size.width;
   run.input.transform.validate();
   const auto graph_of = [&run](nn::Size2d of) {
-    return models::build_model(run.model->name, run.input.dataset,
-                               {.num_classes = run.num_classes,
-                                .image_size = of,
-                                .auxiliary_heads = run.options.auxiliary_heads,
-                                .stochastic_depth = run.options.stochastic_depth,
-                                .dropout = run.options.dropout,
-                                .batch_norm_decay = run.options.batch_norm_decay});
+    return build_graph(run, {.num_classes = run.num_classes,
+                             .image_size = of,
+                             .auxiliary_heads = run.options.auxiliary_heads,
+                             .stochastic_depth = run.options.stochastic_depth,
+                             .dropout = run.options.dropout,
+                             .batch_norm_decay = run.options.batch_norm_decay});
   };
   run.graph = graph_of(size);
   run.other_sizes.clear();
@@ -161,9 +161,14 @@ void open_data(PreparedRun& run) {
     }
   }
   // An epoch of what is there; of synthetic images, as many as the data set has.
-  const models::DatasetInfo& info = models::find_dataset(run.input.dataset);
-  run.train_examples = run.train_data ? run.train_data->size() : info.train_examples;
-  run.validation_examples = run.validation_data ? run.validation_data->size() : info.validation_examples;
+  const auto examples = [&run](const std::shared_ptr<const data::Dataset>& opened, data::Subset subset) {
+    if (run.own.dataset != nullptr) return run.own.dataset->num_examples_per_epoch(subset);
+    if (opened) return opened->size();
+    const models::DatasetInfo& info = models::find_dataset(run.input.dataset);
+    return subset == data::Subset::kTrain ? info.train_examples : info.validation_examples;
+  };
+  run.train_examples = examples(run.train_data, data::Subset::kTrain);
+  run.validation_examples = examples(run.validation_data, data::Subset::kValidation);
   run.plan = make_step_plan(run);
   // An evaluation that waits for checkpoints may open the data again much later.
   if (run.input.files) run.input.files->forget();

@@ -1,16 +1,49 @@
 // The input of a run as batches.
+#include "trainyard/data/sources/function_source.h"
 #include "trainyard/recipes/run/image_source.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 
 namespace trainyard::recipes {
+namespace {
+
+// The model's own synthetic batches; null where it has none.
+std::shared_ptr<data::BatchSource> own_synthetic_source(const PreparedRun& run, const ImageSourceOptions& options) {
+  if (run.own.model == nullptr || !run.synthetic()) return nullptr;
+  const auto wanted = [seed = run.input.seed, options](int64_t batch, int replica) {
+    return SyntheticBatch{.batch_size = options.batch_size,
+                          .num_classes = options.num_classes,
+                          .seed = seed,
+                          .batch = batch,
+                          .replica = replica};
+  };
+  if (run.own.model->get_synthetic_inputs(wanted(0, 0)).empty()) return nullptr;
+  return std::make_shared<data::FunctionSource>(
+      [model = run.own.model, wanted](const data::BatchPlace& place) {
+        return model->get_synthetic_inputs(wanted(place.batch, place.replica));
+      },
+      data::FunctionSourceOptions{.replicas = options.replicas, .batch_size = options.batch_size});
+}
+
+WantedBatches wanted_batches(const PreparedRun& run, data::Subset subset, const ImageSourceOptions& options) {
+  return {.subset = subset,
+          .batch_size = options.batch_size,
+          .replicas = options.replicas,
+          .image_size = {run.graph.input_shape()[1], run.graph.input_shape()[2]},
+          .num_classes = options.num_classes,
+          .seed = run.input.seed,
+          .training = options.training,
+          .repeat = options.repeat};
+}
+
+}  // namespace
 
 std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset) {
   const bool train_images = subset == data::Subset::kTrain;
   ImageSourceOptions options;
   options.dataset = train_images ? run.train_data : run.validation_data;
   options.num_classes = run.num_classes;
-  options.batch_size = train_images ? run.batch_size : run.eval_batch_size * run.replicas;
-  options.replicas = train_images ? run.replicas : 1;
+  options.batch_size = train_images ? run.batch_size : run.eval_batch_size * (run.replicas / run.eval_replicas());
+  options.replicas = train_images ? run.replicas : run.eval_replicas();
   options.training = train_images && run.mode() != RunMode::kForwardOnly;
   options.repeat = train_images || !run.eval_exact;
   options.epoch_size = train_images ? run.train_examples : run.validation_examples;
@@ -20,6 +53,8 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
     options.label_texts = std::make_shared<data::LabelTexts>();
     options.known_texts = run.label_texts;
   }
+  if (run.own.dataset != nullptr) return run.own.dataset->make_source(wanted_batches(run, subset, options));
+  if (auto own = own_synthetic_source(run, options)) return own;
   return make_image_source(run.input, run.device, options);
 }
 

@@ -49,6 +49,18 @@ class ShareCounter : public train::Callback {
   train::TimeShares shares_;
 };
 
+// Returns what may end a training behind an evaluation, in tf_cnn_benchmarks' words.
+std::function<std::optional<std::string>(const train::Evaluation&)> evaluation_goal(
+    const std::optional<double>& top_1_accuracy, const std::shared_ptr<BenchmarkModel>& own_model) {
+  std::function<std::optional<std::string>(const train::Evaluation&)> accuracy;
+  if (top_1_accuracy) accuracy = stop_at_top_1_accuracy(*top_1_accuracy);
+  if (own_model == nullptr) return accuracy;
+  return [accuracy, own_model](const train::Evaluation& evaluation) -> std::optional<std::string> {
+    if (own_model->reached_target()) return "Stopping, as the model indicates its custom goal was reached";
+    return accuracy ? accuracy(evaluation) : std::nullopt;
+  };
+}
+
 // A training from what was prepared to its summary: the parts that look at each other while it runs.
 class TrainingRun {
  public:
@@ -246,7 +258,7 @@ void TrainingRun::add_callbacks() {
     evaluation.due = [this](int64_t done) {
       return run_.plan.evaluate_after(done, steps_.over_all_runs ? steps_.end() : steps_.timed);
     };
-    if (const auto goal = run_.options.stop_at_top_1_accuracy) evaluation.goal = stop_at_top_1_accuracy(*goal);
+    evaluation.goal = evaluation_goal(run_.options.stop_at_top_1_accuracy, run_.own.model);
     evaluation.warmup_steps = warmup_steps();
     evaluation.batch_size = batch_size;
     evaluation.examples_per_epoch = run_.train_examples;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +12,14 @@
 #include "trainyard/recipes/tf_cnn/output/step_lines.h"
 
 namespace trainyard::recipes {
+namespace {
+
+std::function<void(const data::Batch&, const at::Tensor&)> on_output(ResultCollector* collector) {
+  if (collector == nullptr) return {};
+  return [collector](const data::Batch& batch, const at::Tensor& output) { collector->add(output, batch.labels()); };
+}
+
+}  // namespace
 
 ValidationRun::ValidationRun(const PreparedRun& run, nn::ParameterSet& parameters, int64_t display_every, Print print,
                              std::function<void(int64_t, int64_t)> progress, const core::StopToken& stop)
@@ -19,17 +28,46 @@ ValidationRun::ValidationRun(const PreparedRun& run, nn::ParameterSet& parameter
       shows_top_5_(run.shows_top_5()),
       print_(std::move(print)),
       progress_(std::move(progress)),
+      own_model_(run.own.model),
+      collector_(own_model_ == nullptr ? nullptr : std::make_unique<ResultCollector>(*own_model_)),
       source_(make_source(run, data::Subset::kValidation)),
       evaluator_({.graph = run.graph,
                   .executor = run.device.executor,
                   .dtype = run.device.dtype,
                   .kernels = run.device.kernels,
-                  .stops = [stop] { return stop.stop_requested(); }},
+                  .loss = own_model_ == nullptr ? train::LossFunction() : own_model_->loss_function(),
+                  .stops = [stop] { return stop.stop_requested(); },
+                  .on_output = on_output(collector_.get()),
+                  .replicas = train::replica_thread_options(run.eval_replicas(), run.threads.intra_op_threads,
+                                                            run.threads.replica)},
                  parameters) {}
+
+void ValidationRun::postprocess(train::Evaluation& evaluation) const {
+  if (own_model_ == nullptr) return;
+  constexpr std::string_view kSimpleValue = "simple_value:";
+  EvaluationResults results = collector_->results();
+  if (evaluation.has_accuracies) {
+    results.numbers["top_1_accuracy"] = evaluation.top_1;
+    results.numbers["top_5_accuracy"] = evaluation.top_5;
+  }
+  own_model_->postprocess(results);
+  const auto take = [&results](const char* name, double& value) {
+    const auto found = results.numbers.find(name);
+    if (found == results.numbers.end()) return false;
+    value = found->second;
+    return true;
+  };
+  evaluation.has_accuracies = take("top_1_accuracy", evaluation.top_1);
+  evaluation.shows_top_5 = take("top_5_accuracy", evaluation.top_5) && evaluation.shows_top_5;
+  for (const auto& [name, value] : results.numbers) {
+    if (name.starts_with(kSimpleValue)) evaluation.more.emplace_back(name.substr(kSimpleValue.size()), value);
+  }
+}
 
 train::Evaluation ValidationRun::run() {
   core::settle_team();
   source_->seek({});
+  if (collector_ != nullptr) collector_->clear();
   train::Evaluation all{.shows_top_5 = shows_top_5_};
   for (int64_t done = 0; done < batches_;) {
     if (progress_) progress_(done, batches_);
@@ -37,6 +75,7 @@ train::Evaluation ValidationRun::run() {
     const train::Evaluation part = evaluator_.run(*source_, count);
     all.samples += part.samples;
     all.not_finite += part.not_finite;
+    all.has_accuracies = part.has_accuracies;
     all.seconds += part.seconds;
     all.input_seconds += part.input_seconds;
     // Running means over samples.
@@ -54,6 +93,7 @@ train::Evaluation ValidationRun::run() {
       print_(evaluation_step_line(done, static_cast<double>(part.samples) / part.seconds));
     }
   }
+  postprocess(all);
   if (source_->bad_samples() > 0) {
     core::log::warning("{} bad samples in the evaluation's data; {} images were evaluated", source_->bad_samples(),
                        all.samples);

@@ -26,11 +26,16 @@ class ValidationRun {
   train::Evaluation run();
 
  private:
+  // Lets a model of the caller's own see and change what an evaluation found.
+  void postprocess(train::Evaluation& evaluation) const;
+
   int64_t batches_;
   int64_t display_every_;
   bool shows_top_5_;
   Print print_;
   std::function<void(int64_t, int64_t)> progress_;
+  std::shared_ptr<BenchmarkModel> own_model_;   // null: there is none
+  std::unique_ptr<ResultCollector> collector_;  // of own_model_
   std::shared_ptr<data::BatchSource> source_;
   train::Evaluator evaluator_;
 };

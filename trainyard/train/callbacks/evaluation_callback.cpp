@@ -70,6 +70,7 @@ bool EvaluationCallback::evaluate(Trainer& trainer) {
                              {"top_5_accuracy", last_->top_5},
                              {"loss", last_->loss},
                              {"examples_per_second", examples_per_second(*last_)}}};
+  scalars.values.insert(scalars.values.end(), last_->more.begin(), last_->more.end());
   std::erase_if(scalars.values, [this](const auto& value) {
     const bool hidden = value.first == "top_5_accuracy" && !last_->shows_top_5;
     return hidden || (value.first.ends_with("_accuracy") && !last_->has_accuracies);

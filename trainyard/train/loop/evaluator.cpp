@@ -47,13 +47,54 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
     throw Error(ErrorCode::kInvalidArgument, "an evaluation needs a parameter set that is allocated");
   }
   device_ = parameters.values().device();
-  executor_ = nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
-                                {.device = device_,
-                                 .dtype = options_.dtype,
-                                 .mode = nn::Mode::kInference,
-                                 .kernels = options_.kernels,
-                                 .name_prefix = options_.name_prefix,
-                                 .parameters = &parameters});
+  const size_t replicas = std::max<size_t>(1, options_.replicas.size());
+  if (replicas > 1 && !device_.is_cpu()) {
+    throw Error(ErrorCode::kUnsupported,
+                {.problem = "an evaluation on an accelerator has one replica", .actual = std::to_string(replicas)});
+  }
+  for (size_t r = 0; r < replicas; ++r) {
+    executors_.push_back(nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
+                                           {.device = device_,
+                                            .dtype = options_.dtype,
+                                            .mode = nn::Mode::kInference,
+                                            .kernels = options_.kernels,
+                                            .replica = static_cast<int>(r),
+                                            .name_prefix = options_.name_prefix,
+                                            .parameters = &parameters}));
+  }
+  if (!options_.replicas.empty()) {
+    threads_ = std::make_unique<ReplicaThreads>(options_.replicas, [](const Error&) {});  // none waits for another
+  }
+}
+
+std::vector<core::ThreadOptions> replica_thread_options(int replicas, int intra_op_threads,
+                                                        const std::vector<core::ThreadPlacement>& placement) {
+  if (replicas <= 1) return {};
+  const int all = intra_op_threads > 0 ? intra_op_threads : core::available_cores();
+  std::vector<core::ThreadOptions> threads(static_cast<size_t>(replicas));
+  for (size_t r = 0; r < threads.size(); ++r) {
+    threads[r].name = fmt::format("replica {}", r);
+    threads[r].intra_op_threads = std::max(1, all / replicas);
+    if (!placement.empty()) threads[r].placement = placement[r % placement.size()];
+  }
+  return threads;
+}
+
+std::vector<at::Tensor> Evaluator::outputs_of(const std::vector<data::Batch>& batches, size_t first) {
+  std::vector<at::Tensor> outputs(std::min(executors_.size(), batches.size() - first));
+  const auto forward = [&](size_t replica) {
+    const at::NoGradGuard without_gradients;  // a matter of the thread
+    const data::Batch& batch = batches[first + replica];
+    if (batch.samples() > 0) outputs[replica] = executors_[replica]->forward(batch.images(), {});
+  };
+  if (threads_ == nullptr) {
+    forward(0);
+    return outputs;
+  }
+  threads_->run([&](int replica) {
+    if (static_cast<size_t>(replica) < outputs.size()) forward(static_cast<size_t>(replica));
+  });
+  return outputs;
 }
 
 int64_t Evaluator::for_each_output(data::BatchSource& source, int64_t batches, bool may_be_empty,
@@ -64,11 +105,14 @@ int64_t Evaluator::for_each_output(data::BatchSource& source, int64_t batches, b
     if (options_.stops && options_.stops()) throw Error(ErrorCode::kCancelled, "an evaluation was stopped");
     const std::vector<data::Batch> next = source.next();
     if (next.empty()) break;
-    for (const data::Batch& batch : next) {
-      const int64_t count = batch.samples();
-      if (count == 0) continue;
-      use(batch, executor_->forward(batch.images(), {}));
-      samples += count;
+    for (size_t first = 0; first < next.size(); first += executors_.size()) {
+      const std::vector<at::Tensor> outputs = outputs_of(next, first);
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        const data::Batch& batch = next[first + i];
+        if (batch.samples() == 0) continue;
+        use(batch, outputs[i]);
+        samples += batch.samples();
+      }
     }
   }
   if (done < batches || (samples == 0 && !may_be_empty)) {
@@ -85,7 +129,7 @@ void Evaluator::measure(data::BatchSource& source, std::span<const std::shared_p
                         core::Communicator* ranks) {
   for (const auto& metric : metrics) metric->begin();
   for_each_output(source, batches, ranks != nullptr, [&](const data::Batch& batch, const at::Tensor& output) {
-    const MetricBatch seen{.outputs = {{executor_->graph().outputs.front().name, output}},
+    const MetricBatch seen{.outputs = {{executors_.front()->graph().outputs.front().name, output}},
                            .labels = batch.labels().to(output.device())};
     for (const auto& metric : metrics) metric->update(seen);
   });
@@ -113,6 +157,7 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
       top_1 += count_classes(hits, batch.labels().contiguous(), output.size(1), result.classes);
       top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
     }
+    if (options_.on_output) options_.on_output(batch, output);
     result.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
   };
   result.samples = for_each_output(source, batches, false, count_batch);

@@ -13,16 +13,19 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/loop/metric.h"
+#include "trainyard/train/step/replica_threads.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -42,6 +45,8 @@ struct Evaluation {
   std::vector<ClassCount> classes;  // by output of the model; their sums are top_1 * samples and samples
   double seconds = 0;               // of the whole run
   double input_seconds = 0;         // of these, waiting for batches
+  // Results of the caller's own, by name: Evaluator leaves them empty, EvaluationCallback hands them to the monitors.
+  std::vector<std::pair<std::string, double>> more;
 };
 
 struct EvaluatorOptions {
@@ -57,7 +62,18 @@ struct EvaluatorOptions {
   // labels are that; without a loss of one's own always.
   std::optional<bool> accuracies = std::nullopt;
   std::function<bool()> stops;  // asked before each batch: true ends run() with kCancelled. None: it goes on
+  // Called with each batch that has samples and its output, in the order of the source, on the thread that called
+  // run(). The output's memory is used again afterwards. None: nobody looks.
+  std::function<void(const data::Batch& batch, const at::Tensor& output)> on_output = {};
+  // Threads that run batches at the same time, each with an executor of its own on the one parameter set: batch r of
+  // what the source gives at once is thread r's. Empty: the calling thread runs them one after the other. On the CPU.
+  std::vector<core::ThreadOptions> replicas = {};
 };
+
+// Returns threads for `replicas` devices that are CPU threads, which share `intra_op_threads` (0: the cores that this
+// process may use) and lie on `placement`, one each (empty: anywhere). Empty for one replica.
+std::vector<core::ThreadOptions> replica_thread_options(int replicas, int intra_op_threads,
+                                                        const std::vector<core::ThreadPlacement>& placement);
 
 // Measures a model. One thread at a time, with the intra-op threads of that thread; not while a step changes the
 // parameters. It runs where the parameters lie: on an accelerator, within its use().
@@ -82,8 +98,12 @@ class Evaluator {
   using UseOutput = std::function<void(const data::Batch& batch, const at::Tensor& output)>;
   int64_t for_each_output(data::BatchSource& source, int64_t batches, bool may_be_empty, const UseOutput& use);
 
+  // Computes the outputs of batches [first, first + executors_.size()), of those that are there.
+  std::vector<at::Tensor> outputs_of(const std::vector<data::Batch>& batches, size_t first);
+
   EvaluatorOptions options_;
-  std::unique_ptr<nn::Executor> executor_;
+  std::vector<std::unique_ptr<nn::Executor>> executors_;  // one a replica
+  std::unique_ptr<ReplicaThreads> threads_;               // null: the calling thread runs the only executor
   at::Device device_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/train/loop/forward_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {
@@ -93,6 +94,58 @@ TEST(Evaluator, SeesEverySampleOnce) {
     MemorySource source(samples.images, samples.labels, batch, replicas, false);
     expect_equal(evaluator.run(source), expected);
   }
+}
+
+// Each thread has an executor; batches that are shorter, empty or more than there are threads count, too.
+TEST(Evaluator, ReplicasOnThreadsCountTheSame) {
+  LinearModel model;
+  const Samples samples;
+  const Evaluation expected = by_definition(model, samples, 10);
+  for (const int threads : {2, 3}) {
+    int64_t seen = 0;
+    Evaluator evaluator({.graph = model.graph,
+                         .on_output =
+                             [&seen](const data::Batch& batch, const at::Tensor& output) {
+                               EXPECT_EQ(batch.samples(), output.size(0));
+                               seen += batch.samples();
+                             },
+                         .replicas = replica_thread_options(threads, 2, {})},
+                        model.set);
+    for (const auto& [batch, replicas] : {std::pair<int64_t, int>{4, 1}, {3, 2}, {4, 3}, {1, 7}, {16, 2}}) {
+      MemorySource source(samples.images, samples.labels, batch, replicas, false);
+      expect_equal(evaluator.run(source), expected);
+    }
+    EXPECT_EQ(seen, 50);
+  }
+  EXPECT_TRUE(replica_thread_options(1, 8, {}).empty());
+  EXPECT_EQ(replica_thread_options(4, 8, {})[3].intra_op_threads, 2);
+}
+
+// Keeps all outputs.
+struct KeepOutputs : public Callback {
+  std::vector<at::Tensor> all;
+  std::string name() const override { return "keep_outputs"; }
+  void after_step(Trainer&, const StepView& view) override {
+    for (const ReplicaView& replica : view.replicas) all.push_back(replica.outputs["logits"]);
+  }
+};
+
+TEST(ForwardTrainer, DevicesOnThreadsGiveWhatOneDeviceGives) {
+  const Samples samples;
+  const auto outputs = [&](int devices) {
+    ForwardTrainer trainer(
+        {.graph = linear_graph(), .keep_outputs = true, .replicas = replica_thread_options(devices, 1, {})},
+        std::make_shared<MemorySource>(samples.images, samples.labels, 2, 5));
+    const auto kept = std::make_shared<KeepOutputs>();
+    trainer.add(kept);
+    trainer.train({.steps_per_epoch = 2});
+    EXPECT_EQ(trainer.batch_seconds().size(), 5U);
+    return kept->all;
+  };
+  const std::vector<at::Tensor> one = outputs(1), several = outputs(3);
+  ASSERT_EQ(one.size(), 10U);
+  ASSERT_EQ(several.size(), 10U);
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(several[i])) << i;
 }
 
 TEST(Evaluator, CountsBatchesAndWraps) {

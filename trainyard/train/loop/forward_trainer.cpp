@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include <ATen/ops/clone.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/train/step/device_room.h"
@@ -27,21 +29,36 @@ ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::Bat
   if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
   const at::Device device = options_.accelerator == nullptr ? at::Device(at::kCPU) : options_.accelerator->device();
   parameters_ = nn::ParameterSet({.device = device});
-  executor_ = nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
-                                {.device = device,
-                                 .dtype = options_.dtype,
-                                 .mode = nn::Mode::kInference,
-                                 .frozen = options_.frozen,
-                                 .kernels = options_.kernels,
-                                 .parameters = &parameters_});
+  const size_t devices = std::max<size_t>(1, options_.replicas.size());
+  if (devices > 1 && options_.accelerator != nullptr) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "forward passes on accelerators have one device", .actual = std::to_string(devices)});
+  }
+  const auto make_executor = [&](size_t r) {
+    executors_.push_back(nn::make_executor(options_.executor, nn::main_output_graph(options_.graph),
+                                           {.device = device,
+                                            .dtype = options_.dtype,
+                                            .mode = nn::Mode::kInference,
+                                            .frozen = options_.frozen,
+                                            .kernels = options_.kernels,
+                                            .replica = static_cast<int>(r),
+                                            .parameters = &parameters_}));
+  };
+  make_executor(0);  // which says what parameters there are
+  if (!options_.replicas.empty()) {
+    threads_ = std::make_unique<ReplicaThreads>(options_.replicas, [](const core::Error&) {});
+  }
   parameters_.allocate();
   parameters_.initialize(options_.seed);
+  for (size_t r = 1; r < devices; ++r) make_executor(r);
   if (options_.start) options_.start(parameters_);
 }
 
 void ForwardTrainer::record(StepRecorder* recorder) {
   recorder_ = recorder;
-  executor_->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(0));
+  for (size_t r = 0; r < executors_.size(); ++r) {
+    executors_[r]->set_observer(recorder == nullptr ? nullptr : &recorder->node_observer(static_cast<int>(r)));
+  }
 }
 
 void ForwardTrainer::save(core::StateWriter& writer) const {
@@ -65,11 +82,11 @@ void ForwardTrainer::load(const core::StateReader& reader) {
   }
 }
 
-at::Tensor ForwardTrainer::run_forward(const data::Batch& batch) {
+at::Tensor ForwardTrainer::run_forward(const data::Batch& batch, nn::Executor& executor) {
   at::Tensor output;
   const auto work = [&] {
-    output = executor_->forward(batch.images(),
-                                {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
+    output = executor.forward(batch.images(),
+                              {.seed = options_.seed, .step = global_step(), .first_sample = batch.first_sample});
   };
   if (options_.accelerator == nullptr) {
     work();
@@ -90,7 +107,6 @@ void ForwardTrainer::run_step(StepView& view) {
   using Clock = std::chrono::steady_clock;
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const own = recorder_ == nullptr ? nullptr : &recorder_->trainer();
-  ThreadRecord* const replica = recorder_ == nullptr ? nullptr : &recorder_->replica(0);
   const RecordedPart step(own, StepPart::kStep);
   const auto begin = Clock::now();
   std::vector<data::Batch> batches;
@@ -99,16 +115,27 @@ void ForwardTrainer::run_step(StepView& view) {
     batches = source_->next();
   }
   const auto read = Clock::now();
-  batch_seconds_.clear();
-  for (const data::Batch& batch : batches) {
+  batch_seconds_.assign(batches.size(), 0);
+  if (options_.keep_outputs) view.replicas.resize(batches.size());
+  const auto run_batch = [&](size_t i, size_t device) {
+    const data::Batch& batch = batches[i];
+    ThreadRecord* const replica = recorder_ == nullptr ? nullptr : &recorder_->replica(static_cast<int>(device));
     const RecordedPart forward(replica, StepPart::kForward);
     const auto begin_batch = Clock::now();
-    const at::Tensor output = run_forward(batch);
-    batch_seconds_.push_back(std::chrono::duration<double>(Clock::now() - begin_batch).count());
-    if (!options_.keep_outputs) continue;
-    view.replicas.push_back(
-        {.batch = batch, .outputs = {{"logits", output.clone()}}});  // the next batch is computed in the same memory
-    view.replicas.back().batch.tensors.set("labels", batch.labels().to(output.device()));
+    const at::Tensor output = run_forward(batch, *executors_[device]);
+    batch_seconds_[i] = std::chrono::duration<double>(Clock::now() - begin_batch).count();
+    if (!options_.keep_outputs) return;
+    // The next batch is computed in the same memory.
+    view.replicas[i] = {.batch = batch, .outputs = {{"logits", output.clone()}}};
+    view.replicas[i].batch.tensors.set("labels", batch.labels().to(output.device()));
+  };
+  if (threads_ == nullptr) {
+    for (size_t i = 0; i < batches.size(); ++i) run_batch(i, 0);
+  } else {
+    threads_->run([&](int device) {
+      const auto first = static_cast<size_t>(device);
+      for (size_t i = first; i < batches.size(); i += executors_.size()) run_batch(i, first);
+    });
   }
   const auto end = Clock::now();
   view.times.total = std::chrono::duration<double>(end - begin).count();

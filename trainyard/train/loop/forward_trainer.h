@@ -1,4 +1,4 @@
-// Steps that run a model forward on the next batch of each device, one device after the other, for the speed of
+// Steps that run a model forward on the next batch of each device, all devices at the same time, for the speed of
 // inference. Nothing is updated.
 #pragma once
 
@@ -8,11 +8,13 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/train/loop/trainer.h"
 #include "trainyard/train/profile/step_recorder.h"
+#include "trainyard/train/step/replica_threads.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -29,6 +31,9 @@ struct ForwardOptions {
   std::function<void(nn::ParameterSet&)> start;  // after the initializers: weights from elsewhere; none: no
   // What of a checkpoint, by the beginnings of its names, the caller loads and saves itself.
   std::vector<std::string> saved_by_caller;
+  // Threads that are the devices, each with an executor of its own on the one parameter set: one for each batch that
+  // the source gives at once (replica_thread_options() in evaluator.h). Empty: the calling thread is the only device.
+  std::vector<core::ThreadOptions> replicas{};
 };
 
 class ForwardTrainer : public Trainer {
@@ -36,10 +41,11 @@ class ForwardTrainer : public Trainer {
   ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source);
 
   const ForwardOptions& options() const { return options_; }
-  // Steps from the next one on write what they do into `recorder`, of one replica; null: no longer. Between steps.
+  // Steps from the next one on write what they do into `recorder`, of as many replicas as there are devices; null: no
+  // longer. Between steps.
   void record(StepRecorder* recorder);
 
-  // What each batch of the last step took from images to logits.
+  // Returns the seconds that each batch of the last step took from images to logits, in the order of the devices.
   const std::vector<double>& batch_seconds() const { return batch_seconds_; }
 
   // A checkpoint of a training serves, too: what it holds beside the model is kept and saved again.
@@ -52,12 +58,13 @@ class ForwardTrainer : public Trainer {
 
  private:
   // To the end, on an accelerator. Returns the logits, valid until the next call.
-  at::Tensor run_forward(const data::Batch& batch);
+  at::Tensor run_forward(const data::Batch& batch, nn::Executor& executor);
 
   ForwardOptions options_;
   std::shared_ptr<data::BatchSource> source_;
   nn::ParameterSet parameters_;
-  std::unique_ptr<nn::Executor> executor_;
+  std::vector<std::unique_ptr<nn::Executor>> executors_;  // one a device
+  std::unique_ptr<ReplicaThreads> threads_;               // null: the calling thread
   core::MemoryState of_training_;
   std::vector<double> batch_seconds_;
   StepRecorder* recorder_ = nullptr;

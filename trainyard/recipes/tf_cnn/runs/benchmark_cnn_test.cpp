@@ -1,4 +1,4 @@
-#include "trainyard/recipes/tf_cnn/run.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 
 #include <cmath>
 #include <filesystem>
@@ -31,7 +31,7 @@ TfCnnOptions from_flags(const std::vector<std::string>& arguments) {
 // What a run prints, without the speeds, which are other ones each time.
 std::string printed(const TfCnnOptions& options) {
   std::ostringstream out;
-  EXPECT_FALSE(run_tf_cnn(options, out, core::StopSource().token()).stopped_by_signal);
+  EXPECT_FALSE(BenchmarkCnn(options).run(out).stopped_by_signal);
   const std::string without =
       std::regex_replace(out.str(), std::regex("images/sec: .*jitter = [^)]*\\)"), "images/sec");
   return std::regex_replace(without, std::regex("total images/sec: .*"), "total");
@@ -53,7 +53,7 @@ TfCnnOptions two_steps(const std::string& train_dir) {
 }
 
 // A program without flags fills the struct by hand, and runs what the flags run.
-TEST(RunTfCnn, TrainsTwoStepsByOptionsThatWereFilledByHand) {
+TEST(BenchmarkCnn, TrainsTwoStepsByOptionsThatWereFilledByHand) {
   const core::TempDir directory;
   const std::string by_hand = printed(two_steps(directory.file("hand")));
   EXPECT_THAT(by_hand, ::testing::HasSubstr("\n2\timages/sec"));
@@ -66,7 +66,7 @@ TEST(RunTfCnn, TrainsTwoStepsByOptionsThatWereFilledByHand) {
   EXPECT_EQ(by_hand, by_flags);
 }
 
-TEST(RunTfCnn, EvaluatesWhatWasTrainedByOptionsThatWereFilledByHand) {
+TEST(BenchmarkCnn, EvaluatesWhatWasTrainedByOptionsThatWereFilledByHand) {
   const core::TempDir directory;
   TfCnnOptions options = two_steps(directory.file("run"));
   printed(options);
@@ -82,14 +82,14 @@ double number_after(const std::string& text, const std::string& label) {
   return begin == std::string::npos ? 0 : std::stod(text.substr(begin + label.size()));
 }
 
-TEST(RunTfCnn, ReturnsTheStatisticsThatItsLinesShow) {
+TEST(BenchmarkCnn, ReturnsTheStatisticsThatItsLinesShow) {
   const core::TempDir directory;
   TfCnnOptions options = two_steps(directory.file("run"));
   options.steps.num_warmup_batches = 1;
   options.steps.num_batches = 3;
   options.device.replicas = 2;
   std::ostringstream lines;
-  RunStatistics trained = run_tf_cnn(options, lines, core::StopSource().token());
+  RunStatistics trained = BenchmarkCnn(options).run(lines);
   EXPECT_EQ(trained.num_workers, 1);
   EXPECT_EQ(trained.num_steps, 3);
   EXPECT_NEAR(trained.images_per_sec, number_after(lines.str(), "total images/sec: "), 0.005 + 1e-9);
@@ -100,7 +100,7 @@ TEST(RunTfCnn, ReturnsTheStatisticsThatItsLinesShow) {
 
   // Nothing is left to do.
   options.steps.num_batches = 1;
-  trained = run_tf_cnn(options, lines, core::StopSource().token());
+  trained = BenchmarkCnn(options).run(lines);
   EXPECT_EQ(trained.num_steps, 0);
   EXPECT_EQ(trained.average_wall_time, 0);
   EXPECT_FALSE(trained.last_average_loss.has_value());
@@ -109,7 +109,7 @@ TEST(RunTfCnn, ReturnsTheStatisticsThatItsLinesShow) {
   options.steps.num_eval_batches = 3;
   options.device.replicas = 1;
   lines.str("");
-  const RunStatistics evaluated = run_tf_cnn(options, lines, core::StopSource().token());
+  const RunStatistics evaluated = BenchmarkCnn(options).run(lines);
   ASSERT_TRUE(evaluated.top_1_accuracy && evaluated.top_5_accuracy);
   EXPECT_NEAR(*evaluated.top_1_accuracy, number_after(lines.str(), "Accuracy @ 1 = "), 0.00005 + 1e-9);
   EXPECT_NEAR(*evaluated.top_5_accuracy, number_after(lines.str(), "Accuracy @ 5 = "), 0.00005 + 1e-9);
@@ -118,14 +118,14 @@ TEST(RunTfCnn, ReturnsTheStatisticsThatItsLinesShow) {
 
   TfCnnOptions forward = two_steps("");
   forward.mode = RunMode::kForwardOnly;
-  const RunStatistics passed = run_tf_cnn(forward, lines, core::StopSource().token());
+  const RunStatistics passed = BenchmarkCnn(forward).run(lines);
   EXPECT_EQ(passed.num_steps, 2);
   EXPECT_GT(passed.images_per_sec, 0);
   EXPECT_FALSE(passed.last_average_loss || passed.top_1_accuracy);
 }
 
 // The rate is that of the run which the same options train, and nothing is trained.
-TEST(RunTfCnn, DrawsItsScheduleInsteadOfTraining) {
+TEST(BenchmarkCnn, DrawsItsScheduleInsteadOfTraining) {
   const core::TempDir directory;
   TfCnnOptions options = two_steps(directory.file("run"));
   options.learning_rate.schedule = "polynomial";
@@ -133,7 +133,7 @@ TEST(RunTfCnn, DrawsItsScheduleInsteadOfTraining) {
   options.steps.num_batches = 5;
   options.plot_schedule = directory.file("rate.svg");
   std::ostringstream out;
-  const RunStatistics statistics = run_tf_cnn(options, out, core::StopSource().token());
+  const RunStatistics statistics = BenchmarkCnn(options).run(out);
   EXPECT_EQ(statistics.num_steps, 0);
   EXPECT_THAT(out.str(), ::testing::HasSubstr("==========\nLearning rate: polynomial, 5 steps (0.00 epochs)\n"
                                               "Warm-up: none\nBoundaries: none\n"
@@ -144,7 +144,7 @@ TEST(RunTfCnn, DrawsItsScheduleInsteadOfTraining) {
 }
 
 // What these ask for beside other flags reaches the trainer.
-TEST(RunTfCnn, SchedulesMomentumAndKeepsVariablesIn16Bits) {
+TEST(BenchmarkCnn, SchedulesMomentumAndKeepsVariablesIn16Bits) {
   TfCnnOptions cycle = two_steps("");
   cycle.steps.num_batches = 6;
   cycle.learning_rate.schedule = "one_cycle";

@@ -1,7 +1,9 @@
-#include "trainyard/recipes/tf_cnn/run.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 
 #include <memory>
 #include <ostream>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -58,11 +60,43 @@ RunStatistics run_prepared(PreparedRun& run, std::ostream& out, const core::Stop
   return statistics;
 }
 
+void refuse_together(bool holds, const std::string& problem, const char* remedy) {
+  if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+}
+
 }  // namespace
 
-RunStatistics run_tf_cnn(const TfCnnOptions& options, std::ostream& out, const core::StopToken& stop) {
-  for (const std::string& warning : options.warnings) core::log::warning("{}", warning);
-  PreparedRun run = prepare(options);
+BenchmarkCnn::BenchmarkCnn(TfCnnOptions params, std::shared_ptr<const BenchmarkDataset> dataset,
+                           std::shared_ptr<BenchmarkModel> model)
+    : params_(std::move(params)), dataset_(std::move(dataset)), model_(std::move(model)) {
+  params_.validate();
+  if (dataset_ != nullptr) {
+    const InputOptions& input = params_.input;
+    refuse_together(!input.data_dir.empty() || !input.data_name.empty(),
+                    "a data set of the caller's own, and input.data_dir or data_name",
+                    "leave input.data_dir and input.data_name empty, or pass no data set");
+  }
+  if (model_ == nullptr) return;
+  refuse_together(params_.auxiliary_heads, "a model of the caller's own, and auxiliary_heads",
+                  "leave auxiliary_heads out: build_network() returns what outputs the model has");
+  refuse_together(params_.stochastic_depth || params_.dropout || params_.batch_norm_decay,
+                  "a model of the caller's own, and stochastic_depth, dropout or batch_norm_decay",
+                  "leave them out: build_network() says what the layers are");
+  refuse_together(!params_.input.epoch_sizes.empty(), "a model of the caller's own, and images that grow",
+                  "leave input.epoch_sizes empty");
+  const train::LossFunction loss = model_->loss_function();
+  refuse_together(loss && (params_.update.label_smoothing != 0 || !params_.distillation.from.empty()),
+                  "a loss of the caller's own, and label_smoothing or a teacher",
+                  "leave update.label_smoothing and distillation out, or return no loss_function()");
+}
+
+RunStatistics BenchmarkCnn::run(std::ostream& out) {
+  return run(out, core::StopSource().token());
+}
+
+RunStatistics BenchmarkCnn::run(std::ostream& out, const core::StopToken& stop) {
+  for (const std::string& warning : params_.warnings) core::log::warning("{}", warning);
+  PreparedRun run = prepare(params_, {.dataset = dataset_, .model = model_});
   parallel::Rendezvous* const processes = run.device.processes.get();
   if (processes == nullptr) return run_prepared(run, out, stop);
   std::ostream nowhere(nullptr);

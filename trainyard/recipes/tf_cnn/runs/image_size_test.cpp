@@ -12,8 +12,8 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/recipes/shared/model_metadata.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
-#include "trainyard/recipes/tf_cnn/run.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
 
@@ -62,7 +62,7 @@ class ImageSizeOfRuns : public ::testing::Test {
   }
   static std::string run(const TfCnnOptions& options) {
     std::ostringstream out;
-    run_tf_cnn(options, out, core::StopSource().token());
+    BenchmarkCnn(options).run(out);
     return out.str();
   }
   static std::string refused(const TfCnnOptions& options) {

@@ -25,9 +25,9 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
-#include "trainyard/recipes/tf_cnn/run.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -98,7 +98,7 @@ Seen run(const std::vector<std::string>& arguments, Dialect dialect) {
   std::ostringstream out;
   testing::internal::CaptureStderr();
   try {
-    run_tf_cnn(read_options(core::parse_flags(tf_cnn_flags(dialect), given), dialect), out, core::StopSource().token());
+    BenchmarkCnn(read_options(core::parse_flags(tf_cnn_flags(dialect), given), dialect)).run(out);
   } catch (const core::Error& error) {
     seen.error = error.what();
   }

@@ -1,0 +1,136 @@
+// metric.log and benchmark_run.log of each mode, and where evaluations write their summaries: names, units and steps as
+// tf_cnn_benchmarks has them.
+#include <set>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/read_options.h"
+
+namespace trainyard::recipes {
+namespace {
+
+using Json = nlohmann::json;
+using Metric = std::tuple<std::string, std::string, int64_t>;  // name, unit, global_step
+
+class LogFiles : public ::testing::Test {
+ protected:
+  static TfCnnOptions options(std::vector<std::string> more) {
+    constexpr auto kDialect = Dialect::kTfCnnBenchmarks;
+    std::vector<std::string> arguments = {"--model=lenet",          "--device=cpu",    "--batch_size=2",
+                                          "--num_warmup_batches=2", "--num_batches=4", "--display_every=2",
+                                          "--num_eval_batches=2",   "--num_gpus=2",    "--benchmark_test_id=seven",
+                                          "--optimizer=momentum",   "--deterministic"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return read_options(core::parse_flags(tf_cnn_flags(kDialect), arguments), kDialect);
+  }
+  void run(const std::string& log, std::vector<std::string> more) {
+    more.push_back("--benchmark_log_dir=" + temp_.file(log));
+    more.push_back("--train_dir=" + temp_.file("run"));
+    more.push_back("--eval_dir=" + temp_.file("eval"));
+    std::ostringstream out;
+    BenchmarkCnn(options(more)).run(out);
+  }
+  std::multiset<Metric> metrics(const std::string& log) const {
+    std::multiset<Metric> found;
+    std::istringstream lines(core::local_file_system().read_file(temp_.file(log + "/metric.log")));
+    for (std::string line; std::getline(lines, line);) {
+      const Json metric = Json::parse(line);
+      EXPECT_TRUE(metric.at("value").is_number() && metric.at("timestamp").is_string()) << line;
+      if (metric.at("name").get<std::string>().starts_with("latency_")) continue;  // ours
+      found.emplace(metric.at("name"), metric.at("unit"), metric.at("global_step"));
+    }
+    return found;
+  }
+  Json run_facts(const std::string& log) const {
+    return Json::parse(core::local_file_system().read_file(temp_.file(log + "/benchmark_run.log")));
+  }
+  void expect_facts(const std::string& log, const std::string& mode) const {
+    const Json facts = run_facts(log);
+    std::set<std::string> names;
+    for (const auto& [name, value] : facts.items()) names.insert(name);
+    EXPECT_EQ(names,
+              (std::set<std::string>{"model", "dataset", "mode", "single_sess", "devices", "batch_size",
+                                     "batch_size_per_device", "num_batches", "num_epochs", "data_format", "optimizer",
+                                     "rewrite_config", "configuration", "test_id", "machine", "versions", "run_date"}));
+    EXPECT_EQ(facts["model"], "lenet");
+    EXPECT_EQ(facts["mode"], mode);
+    EXPECT_EQ(facts["devices"], (Json{"/cpu:0", "/cpu:1"}));
+    EXPECT_EQ(facts["batch_size"], 4);
+    EXPECT_EQ(facts["batch_size_per_device"], 2);
+    EXPECT_EQ(facts["num_batches"], 4);
+    EXPECT_EQ(facts["optimizer"], "momentum");
+    EXPECT_EQ(facts["test_id"], "seven");
+  }
+
+  core::TempDir temp_;
+};
+
+constexpr const char* kRate = "examples/s";
+
+TEST_F(LogFiles, OfEachMode) {
+  // Steps that are shown carry their number, from 1; the average carries how many there were.
+  const std::multiset<Metric> speeds = {{"current_examples_per_sec", kRate, 1},
+                                        {"current_examples_per_sec", kRate, 2},
+                                        {"current_examples_per_sec", kRate, 4},
+                                        {"average_examples_per_sec", kRate, 4}};
+  run("training", {});
+  EXPECT_EQ(metrics("training"), speeds);
+  expect_facts("training", "training");
+
+  // Evaluations carry the global step, which counts the warm-up: the checkpoint is at 6.
+  run("evaluation", {"--eval"});
+  EXPECT_EQ(metrics("evaluation"), (std::multiset<Metric>{{"eval_top_1_accuracy", "", 6},
+                                                          {"eval_top_5_accuracy", "", 6},
+                                                          {"eval_average_examples_per_sec", kRate, 6}}));
+  expect_facts("evaluation", "evaluation");
+}
+
+TEST_F(LogFiles, OfATrainingWithEvaluations) {
+  run("both", {"--eval_during_training_every_n_steps=2", "--print_training_accuracy"});
+  std::multiset<Metric> expected = {{"average_examples_per_sec", kRate, 4}};
+  for (const int64_t step : {1, 2, 4}) {
+    expected.emplace("current_examples_per_sec", kRate, step);
+    expected.emplace("top_1_accuracy", "", step);
+    expected.emplace("top_5_accuracy", "", step);
+  }
+  for (const int64_t global_step : {4, 6}) {
+    expected.emplace("eval_top_1_accuracy", "", global_step);
+    expected.emplace("eval_top_5_accuracy", "", global_step);
+    expected.emplace("eval_average_examples_per_sec", kRate, global_step);
+  }
+  EXPECT_EQ(metrics("both"), expected);
+  expect_facts("both", "training + evaluation");
+}
+
+// Accuracies are shown there whether they are asked for or not.
+TEST_F(LogFiles, OfForwardPasses) {
+  std::ostringstream out;
+  BenchmarkCnn(options({"--forward_only", "--benchmark_log_dir=" + temp_.file("log")})).run(out);
+  std::multiset<Metric> expected = {{"average_examples_per_sec", kRate, 4}};
+  for (const int64_t step : {1, 2, 4}) {
+    expected.emplace("current_examples_per_sec", kRate, step);
+    expected.emplace("top_1_accuracy", "", step);
+    expected.emplace("top_5_accuracy", "", step);
+  }
+  EXPECT_EQ(metrics("log"), expected);
+  expect_facts("log", "forward only");
+}
+
+TEST_F(LogFiles, SummariesOfAnEvaluationHaveADefaultPlace) {
+  EXPECT_EQ(options({"--eval", "--train_dir=run"}).eval_dir, "/tmp/tf_cnn_benchmarks/eval");
+  const TfCnnOptions named = options({"--eval", "--train_dir=run", "--eval_dir=elsewhere"});
+  EXPECT_EQ(named.eval_dir, "elsewhere");
+}
+
+}  // namespace
+}  // namespace trainyard::recipes
