@@ -137,6 +137,7 @@ TEST(StepPlan, RefusesWhatMakesNoSense) {
   EXPECT_EQ(with([](auto& o) { o.batch_group_size = 0; }), "batch_group_size must be positive, not 0");
   EXPECT_EQ(with([](auto& o) { o.global_batch_size = 0; }), "batch size must be positive, not 0");
   EXPECT_EQ(with([](auto& o) { o.train_examples = 0; }), "an epoch must have examples, not 0");
+  EXPECT_EQ(with([](auto& o) { o.train_examples = 1; }), "");
   EXPECT_EQ(with([](auto& o) { o.eval_every_n_epochs = -1; }), "epochs between evaluations must be positive, not -1");
   EXPECT_EQ(with([](auto& o) { o.eval_every_n_steps = 0; }), "steps between evaluations must be positive, not 0");
   EXPECT_EQ(with([](auto& o) { o.eval_at_epochs = {-1}; }), "an epoch of evaluation must not be negative, as -1 is");

@@ -72,7 +72,7 @@ class PowerLossFileSystem : public core::FileSystem {
     if (real_.exists(path)) return;
     operate();
     real_.make_directories(path);
-    unsynced_names_.push_back({"", path.substr(0, path.find_last_not_of('/') + 1)});
+    unsynced_names_.push_back({"", plain(path)});
   }
   void rename(const std::string& from, const std::string& to) override {
     operate();
@@ -96,7 +96,7 @@ class PowerLossFileSystem : public core::FileSystem {
     if (!options_.directory_sync_works) return;
     std::vector<Change> remaining;
     for (const Change& change : unsynced_names_) {
-      if (core::parent_path(change.to) != directory) {
+      if (core::parent_path(change.to) != plain(directory)) {
         remaining.push_back(change);
         continue;
       }
@@ -113,6 +113,9 @@ class PowerLossFileSystem : public core::FileSystem {
     std::string from;  // empty: created
     std::string to;    // as it was called then
   };
+
+  // Without slashes at its end.
+  static std::string plain(const std::string& path) { return path.substr(0, path.find_last_not_of('/') + 1); }
 
   // The path of what was at `path` after a rename.
   static std::string moved(const std::string& path, const std::string& from, const std::string& to) {
