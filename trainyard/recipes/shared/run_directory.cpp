@@ -52,17 +52,13 @@ bool is_checkpoint(const std::string& directory, const std::string& name, core::
 // The names in a run directory, by whether a training wrote them.
 struct RunEntries {
   std::vector<std::string> own, foreign;
-  bool locked = false;  // a lock is there, which alone is no run
 };
 
 RunEntries entries_of(const std::string& directory, core::FileSystem& files) {
   RunEntries entries;
   if (!files.exists(directory) || !files.info(directory).is_directory) return entries;
   for (const std::string& name : files.list(directory)) {
-    if (name == kLock) {
-      entries.locked = true;
-      continue;
-    }
+    if (name == kLock) continue;  // alone it is no run
     const bool is_folder = files.info(core::join_path(directory, name)).is_directory;
     const bool own = is_folder ? is_checkpoint(directory, name, files) : is_run_file(name);
     (own ? entries.own : entries.foreign).push_back(name);
