@@ -36,6 +36,17 @@ TEST_F(FlagsParse, ValuesAfterEqualsOrBlank) {
   EXPECT_EQ(parse({"--eval_steps=2,3,5"}).list("eval_steps"), (std::vector<std::string>{"2", "3", "5"}));
 }
 
+TEST_F(FlagsParse, NamesMayHaveDashesWhereTheTableTakesThem) {
+  FlagTable table = small_table();
+  EXPECT_NE(flag_error_of([&] { parse_flags(table, {"--batch-size=8"}); }).problem, "");
+  table.take_dashes();
+  EXPECT_EQ(parse_flags(table, {"--batch-size=8"}).integer("batch_size"), 8);
+  EXPECT_EQ(parse_flags(table, {"--batch-size", "8"}).integer("batch_size"), 8);
+  EXPECT_EQ(parse_flags(table, {"--batch_size", "8"}).integer("batch_size"), 8);
+  EXPECT_DOUBLE_EQ(parse_flags(table, {"--clip", "-1.5"}).real("clip"), -1.5);
+  EXPECT_EQ(parse_flags(table, {"--data-dir=a-b"}).text("data_dir"), "a-b");
+}
+
 TEST_F(FlagsParse, TheLastOfSeveralStands) {
   EXPECT_EQ(parse({"--batch_size=8", "--batch_size=16"}).integer("batch_size"), 16);
 }
