@@ -58,9 +58,11 @@ class PaddleProgram(unittest.TestCase):
         cls.folder.cleanup()
 
     def options(self, name, *more):
-        return ["program", f"--image-root={self.root / 'images'}", "--batch-size", "16", "--image-shape=3,64,64", "--crop-size",
-                "64", "--resize-short=72", "--model-arch-name=resnet18", "--lr=0.02", "--places=cpu:0", "--print-interval=5",
-                f"--output-dir={self.root / name}", f"--report-file={self.root / name}.json", *more]
+        base = [f"--image-root={self.root / 'images'}", "--batch-size=16", "--image-shape=3,64,64", "--crop-size=64",
+                "--resize-short=72", "--model-arch-name=resnet18", "--lr=0.02", "--places=cpu:0", "--print-interval=5",
+                f"--output-dir={self.root / name}", f"--report-file={self.root / name}.json"]
+        given = {option.split("=")[0] for option in more}  # a sub-command refuses a repetition
+        return ["program", *[option for option in base if option.split("=")[0] not in given], *more]
 
     def report(self, name):
         return [json.loads(line) for line in (self.root / f"{name}.json").read_text().splitlines()]

@@ -106,21 +106,20 @@ class ProgramSteps : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ProgramSteps, AreThoseOfTheOriginal) {
   Small small;
-  // Paddle's momentum and decay are 32-bit floats in its operator.
-  const double tolerance = std::string(GetParam()).find("paddle") == std::string::npos ? 1e-12 : 1e-9;
+  constexpr double kTolerance = 1e-11;
   int64_t steps = 0, parameters = 0;
   for (const std::vector<std::string>& line : golden_lines(GetParam())) {
     if (line.size() == 5) {
       EXPECT_NEAR(small.training.lr_scheduler->get_lr(), std::stod(line[1]), 1e-15) << steps;
       const std::vector<double> values = small.step(feed_of(steps));
-      EXPECT_NEAR(values[0], std::stod(line[2]), tolerance) << "the loss of step " << steps;
+      EXPECT_NEAR(values[0], std::stod(line[2]), kTolerance) << "the loss of step " << steps;
       EXPECT_NEAR(values[1], std::stod(line[3]), 1e-15) << "top1 of step " << steps;
       EXPECT_NEAR(values[2], std::stod(line[4]), 1e-15) << "top5 of step " << steps;
       ++steps;
     } else {
       const at::Tensor value = small.value(line.at(0).c_str());
-      EXPECT_NEAR(value.sum().item<double>(), std::stod(line.at(1)), 500 * tolerance) << line[0];
-      EXPECT_NEAR(value.mul(value).sum().item<double>(), std::stod(line.at(2)), 500 * tolerance) << line[0];
+      EXPECT_NEAR(value.sum().item<double>(), std::stod(line.at(1)), 100 * kTolerance) << line[0];
+      EXPECT_NEAR(value.mul(value).sum().item<double>(), std::stod(line.at(2)), 100 * kTolerance) << line[0];
       ++parameters;
     }
   }
