@@ -1,5 +1,6 @@
 // A static-graph program, as NVIDIA's PaddlePaddle ResNet-50 example writes its training and evaluation: build two
-// programs that share their parameters, initialize these once, run epochs over loaders, prune to 2:4, run a step by hand.
+// programs that share their parameters, initialize these once, run epochs over loaders, prune to 2:4, run a step by
+// hand.
 
 #include "trainyard/recipes/program/program.h"
 

@@ -18,7 +18,9 @@ std::shared_ptr<FunctionSource> numbers(int64_t first) {
       FunctionSourceOptions{.batch_size = 1, .batches_per_epoch = 100});
 }
 
-double value(BatchSource& source) { return source.next().at(0).tensors["x"].item<double>(); }
+double value(BatchSource& source) {
+  return source.next().at(0).tensors["x"].item<double>();
+}
 
 TEST(SwitchedSource, TakesBatchesByHandAndFromSources) {
   SwitchedSource source(1, 1);
@@ -45,9 +47,13 @@ TEST(SwitchedSource, TakesBatchesByHandAndFromSources) {
 class Failing : public FunctionSource {
  public:
   Failing(int failures, core::ErrorCode code)
-      : FunctionSource([](const BatchPlace& place) -> core::NamedTensors {
-          return {{"x", at::full({1}, static_cast<double>(place.batch))}};
-        }, FunctionSourceOptions{.batch_size = 1}), failures_(failures), code_(code) {}
+      : FunctionSource(
+            [](const BatchPlace& place) -> core::NamedTensors {
+              return {{"x", at::full({1}, static_cast<double>(place.batch))}};
+            },
+            FunctionSourceOptions{.batch_size = 1}),
+        failures_(failures),
+        code_(code) {}
   std::vector<Batch> next() override {
     std::vector<Batch> batches = FunctionSource::next();  // a failed read has moved on, as a reader's would
     if (failures_-- > 0) throw core::Error(code_, "a bad read");

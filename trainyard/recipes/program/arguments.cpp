@@ -103,11 +103,12 @@ void warn_of_idle_options(const Arguments& args) {
   warn(!args.asp && args.prune_model, "prune_model", "asp");
   warn(!(args.asp && args.prune_model) && args.mask_algo != plain.mask_algo, "mask_algo", "asp and --prune_model");
   if (args.asp && args.prune_model && !args.trains()) {
-    core::log::warning("--prune_model prunes what a training starts from: nothing is pruned with --run_scope=eval_only");
+    core::log::warning(
+        "--prune_model prunes what a training starts from: nothing is pruned with --run_scope=eval_only");
   }
   if (args.amp && (args.use_pure_fp16 || args.fuse_resunit)) {
-    core::log::info("--{}: that is what --amp does here in any case", args.use_pure_fp16 ? "use_pure_fp16"
-                                                                                         : "fuse_resunit");
+    core::log::info("--{}: that is what --amp does here in any case",
+                    args.use_pure_fp16 ? "use_pure_fp16" : "fuse_resunit");
   }
 }
 

@@ -50,7 +50,7 @@ struct Arguments {
   // Data: train/ and val/ below image_root hold a folder for each class. Empty: synthetic images.
   std::string image_root = "/imagenet";
   std::vector<int64_t> image_shape = {4, 224, 224};  // channels (3, or 4 with one of zeros), height, width
-  int64_t batch_size = 256;                         // a place
+  int64_t batch_size = 256;                          // a place
   int64_t dali_random_seed = 42;
   int64_t dali_num_threads = 4;
   bool dali_output_fp16 = false;

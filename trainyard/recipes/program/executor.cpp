@@ -50,7 +50,8 @@ class LastOutput : public train::Metric {
   at::Tensor output, labels;
 };
 
-at::Tensor fetched(const std::string& name, const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& loss) {
+at::Tensor fetched(const std::string& name, const at::Tensor& logits, const at::Tensor& labels,
+                   const at::Tensor& loss) {
   if (name == "loss") return loss;
   if (name == "label") return logits.argmax(1);
   const auto count = static_cast<double>(labels.size(0));
@@ -83,9 +84,8 @@ Executor::~Executor() = default;
 
 void Executor::run(const Program& startup) {
   const auto refuse = [&](const char* problem, const char* remedy) {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = problem,
-                                              .where = fmt::format("program '{}'", startup.name()),
-                                              .remedy = remedy});
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = problem, .where = fmt::format("program '{}'", startup.name()), .remedy = remedy});
   };
   if (startup.built()) refuse("it is no startup program", "run it with a feed and a list of what to fetch");
   if (!startup.is_startup()) refuse("a startup program that initializes nothing", "call build() with it first");
@@ -101,13 +101,11 @@ void Executor::run(const Program& startup) {
   if (training != nullptr) {
     make_trainer(*training);
   } else {
-    parameters_ = std::make_unique<nn::ParameterSet>(
-        nn::ParameterSetOptions{.dtype = options_.dtype == at::kDouble ? at::kDouble : at::kFloat,
-                                .device = device_.device()});
+    parameters_ = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{
+        .dtype = options_.dtype == at::kDouble ? at::kDouble : at::kFloat, .device = device_.device()});
     for (const auto& main : startup.body()->mains) {
-      nn::make_executor("reference", main->graph, {.device = device_.device(),
-                                                   .mode = nn::Mode::kInference,
-                                                   .parameters = parameters_.get()});
+      nn::make_executor("reference", main->graph,
+                        {.device = device_.device(), .mode = nn::Mode::kInference, .parameters = parameters_.get()});
     }
     parameters_->allocate();
     parameters_->initialize(options_.seed);

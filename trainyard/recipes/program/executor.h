@@ -27,9 +27,9 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes::program {
 
 struct ExecutorOptions {
-  at::ScalarType dtype = at::kFloat;  // kDouble for numerical tests: not with AMP
-  uint64_t seed = 0;                  // of the parameters and of what layers draw
-  int intra_op_threads = 0;           // all places together; 0: the cores that this process may use
+  at::ScalarType dtype = at::kFloat;               // kDouble for numerical tests: not with AMP
+  uint64_t seed = 0;                               // of the parameters and of what layers draw
+  int intra_op_threads = 0;                        // all places together; 0: the cores that this process may use
   std::vector<core::ThreadPlacement> placement{};  // one a place; empty: anywhere
 };
 
@@ -91,9 +91,9 @@ class Executor {
   std::map<std::shared_ptr<Program::Body>, std::unique_ptr<train::Evaluator>> evaluators_;
 };
 
-// Makes the weights of the training program 2:4 by `mask_algo` (optim/sparsity/mask_algorithm.h), but for the layer that
-// gives the logits; the masks hold from then on. Where there are masks already, as after a checkpoint was loaded, these
-// stay. Throws what train::prune_training() throws.
+// Makes the weights of the training program 2:4 by `mask_algo` (optim/sparsity/mask_algorithm.h), but for the layer
+// that gives the logits; the masks hold from then on. Where there are masks already, as after a checkpoint was loaded,
+// these stay. Throws what train::prune_training() throws.
 std::vector<optim::LayerSparsity> prune_model(Executor& exe, const Program& program, const std::string& mask_algo);
 
 }  // namespace trainyard::recipes::program

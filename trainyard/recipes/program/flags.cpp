@@ -132,10 +132,9 @@ bool read_yes_or_no(const core::FlagValues& values, const char* flag) {
   for (const char* no : {"no", "false", "f", "n", "0"}) {
     if (text == no) return false;
   }
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = fmt::format("--{} is neither yes nor no", flag),
-                     .expected = "one of yes, true, t, y, 1, no, false, f, n, 0",
-                     .actual = values.text(flag)});
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} is neither yes nor no", flag),
+                                                        .expected = "one of yes, true, t, y, 1, no, false, f, n, 0",
+                                                        .actual = values.text(flag)});
 }
 
 }  // namespace
@@ -148,25 +147,26 @@ void declare_flags(core::FlagTable& table) {
       return table.list(option.name, fmt::format("{}; unset: {}", option.help, fmt::join(numbers, ",")));
     };
     core::FlagSpec& spec = std::visit(
-        Overloaded{
-            [&](bool A::*m) -> core::FlagSpec& { return table.boolean(option.name, d.*m, option.help); },
-            [&](YesOrNo yes) -> core::FlagSpec& {
-              return table.text(option.name, d.*yes.member ? "True" : "False", option.help);
-            },
-            [&](int64_t A::*m) -> core::FlagSpec& { return table.integer(option.name, d.*m, option.help); },
-            [&](double A::*m) -> core::FlagSpec& { return table.real(option.name, d.*m, option.help); },
-            [&](Text A::*m) -> core::FlagSpec& {
-              if (option.choices.empty()) return table.text(option.name, d.*m, option.help);
-              return table.choice(option.name, d.*m, option.choices, option.help);
-            },
-            [&](std::optional<Text> A::*) -> core::FlagSpec& { return table.text(option.name, std::nullopt, option.help); },
-            [&](std::vector<Text> A::*) -> core::FlagSpec& { return table.list(option.name, option.help); },
-            [&](RunScope A::*m) -> core::FlagSpec& {
-              std::vector<Text> names;
-              for (const RunScope scope : kScopes) names.emplace_back(to_string(scope));
-              return table.choice(option.name, to_string(d.*m), names, option.help);
-            },
-            [&](auto A::*m) -> core::FlagSpec& { return list(d.*m); }},
+        Overloaded{[&](bool A::*m) -> core::FlagSpec& { return table.boolean(option.name, d.*m, option.help); },
+                   [&](YesOrNo yes) -> core::FlagSpec& {
+                     return table.text(option.name, d.*yes.member ? "True" : "False", option.help);
+                   },
+                   [&](int64_t A::*m) -> core::FlagSpec& { return table.integer(option.name, d.*m, option.help); },
+                   [&](double A::*m) -> core::FlagSpec& { return table.real(option.name, d.*m, option.help); },
+                   [&](Text A::*m) -> core::FlagSpec& {
+                     if (option.choices.empty()) return table.text(option.name, d.*m, option.help);
+                     return table.choice(option.name, d.*m, option.choices, option.help);
+                   },
+                   [&](std::optional<Text> A::*) -> core::FlagSpec& {
+                     return table.text(option.name, std::nullopt, option.help);
+                   },
+                   [&](std::vector<Text> A::*) -> core::FlagSpec& { return table.list(option.name, option.help); },
+                   [&](RunScope A::*m) -> core::FlagSpec& {
+                     std::vector<Text> names;
+                     for (const RunScope scope : kScopes) names.emplace_back(to_string(scope));
+                     return table.choice(option.name, to_string(d.*m), names, option.help);
+                   },
+                   [&](auto A::*m) -> core::FlagSpec& { return list(d.*m); }},
         option.member);
     spec.group(group);
   });
@@ -176,30 +176,30 @@ Arguments read_arguments(const core::FlagValues& values) {
   Arguments args;
   for_each_option([&](const Option& option, const char*) {
     const char* const name = option.name;
-    std::visit(Overloaded{[&](bool A::*m) { args.*m = values.boolean(name); },
-                          [&](YesOrNo yes) { args.*yes.member = read_yes_or_no(values, name); },
-                          [&](int64_t A::*m) { args.*m = values.integer(name); },
-                          [&](double A::*m) { args.*m = values.real(name); },
-                          [&](Text A::*m) { args.*m = values.text(name); },
-                          [&](std::optional<Text> A::*m) {  // "None" is the example's own default
-                            const Text text = values.text(name);
-                            if (!text.empty() && text != "None") args.*m = text;
-                          },
-                          [&](std::vector<Text> A::*m) { args.*m = values.list(name); },
-                          [&](RunScope A::*m) {
-                            for (const RunScope scope : kScopes) {
-                              if (values.text(name) == to_string(scope)) args.*m = scope;
-                            }
-                          },
-                          [&](std::vector<int64_t> A::*m) {
-                            if (values.given(name))
-                              args.*m = read_numbers<int64_t>(values, name, core::FlagKind::kInteger, "integers");
-                          },
-                          [&](std::vector<double> A::*m) {
-                            if (values.given(name))
-                              args.*m = read_numbers<double>(values, name, core::FlagKind::kReal, "floats");
-                          }},
-               option.member);
+    std::visit(
+        Overloaded{[&](bool A::*m) { args.*m = values.boolean(name); },
+                   [&](YesOrNo yes) { args.*yes.member = read_yes_or_no(values, name); },
+                   [&](int64_t A::*m) { args.*m = values.integer(name); },
+                   [&](double A::*m) { args.*m = values.real(name); }, [&](Text A::*m) { args.*m = values.text(name); },
+                   [&](std::optional<Text> A::*m) {  // "None" is the example's own default
+                     const Text text = values.text(name);
+                     if (!text.empty() && text != "None") args.*m = text;
+                   },
+                   [&](std::vector<Text> A::*m) { args.*m = values.list(name); },
+                   [&](RunScope A::*m) {
+                     for (const RunScope scope : kScopes) {
+                       if (values.text(name) == to_string(scope)) args.*m = scope;
+                     }
+                   },
+                   [&](std::vector<int64_t> A::*m) {
+                     if (values.given(name))
+                       args.*m = read_numbers<int64_t>(values, name, core::FlagKind::kInteger, "integers");
+                   },
+                   [&](std::vector<double> A::*m) {
+                     if (values.given(name))
+                       args.*m = read_numbers<double>(values, name, core::FlagKind::kReal, "floats");
+                   }},
+        option.member);
   });
   return args;
 }

@@ -41,10 +41,10 @@ class Loader {
 };
 
 // Returns the images of args.image_root/train or val, a folder for each class, made as the example makes them; without
-// an image_root synthetic ones, as many as ImageNet has. An epoch of training has so many whole batches that every image
-// is in one; the last one goes on with images of the next epoch. An evaluation takes every image once, the last batch
-// is shorter. `known` are the classes of the training, which number the labels of an evaluation. Throws what opening
-// the data throws.
+// an image_root synthetic ones, as many as ImageNet has. An epoch of training has so many whole batches that every
+// image is in one; the last one goes on with images of the next epoch. An evaluation takes every image once, the last
+// batch is shorter. `known` are the classes of the training, which number the labels of an evaluation. Throws what
+// opening the data throws.
 Loader build_dataloader(const Arguments& args, Mode mode, const DeviceSettings& device = {},
                         const ClassNames& known = {});
 

@@ -20,9 +20,9 @@ using core::ErrorCode;
 namespace {
 
 void refuse(std::string problem, const std::string& program, std::string remedy) {
-  throw Error(ErrorCode::kInvalidArgument, {.problem = std::move(problem),
-                                            .where = fmt::format("program '{}'", program),
-                                            .remedy = std::move(remedy)});
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      {.problem = std::move(problem), .where = fmt::format("program '{}'", program), .remedy = std::move(remedy)});
 }
 
 // Gives the layers of ResNet50 what they start with in the example.
@@ -33,9 +33,8 @@ void start_as_paddle(nn::Graph& graph) {
         parameter.init = nn::Initializer::he_normal(nn::Initializer::Fan::kIn);
       } else if (std::holds_alternative<nn::Linear>(node.op)) {
         const bool weight = parameter.shape.size() == 2;
-        parameter.init = weight
-                             ? nn::Initializer::uniform(1 / std::sqrt(static_cast<double>(parameter.shape[1])))
-                             : nn::Initializer::zeros();
+        parameter.init = weight ? nn::Initializer::uniform(1 / std::sqrt(static_cast<double>(parameter.shape[1])))
+                                : nn::Initializer::zeros();
       }
     }
   }
@@ -106,8 +105,7 @@ std::shared_ptr<LrScheduler> build_lr_scheduler(const Arguments& args, int64_t s
   const double rate = args.lr * static_cast<double>(std::max<int64_t>(1, args.trainers()));
   const int64_t warmup_epochs = std::min(args.warmup_epochs, args.epochs);
   const int64_t warmup = warmup_epochs * step_each_epoch, falling = (args.epochs - warmup_epochs) * step_each_epoch;
-  optim::LearningRate schedule =
-      falling > 0 ? optim::cosine(rate, warmup + falling, warmup) : optim::constant(rate);
+  optim::LearningRate schedule = falling > 0 ? optim::cosine(rate, warmup + falling, warmup) : optim::constant(rate);
   if (warmup > 0) schedule = optim::with_warmup(std::move(schedule), rate, warmup, args.warmup_start_lr);
   return std::make_shared<LrScheduler>(std::move(schedule), args.start_epoch * step_each_epoch);
 }
@@ -120,9 +118,8 @@ Optimizer build_optimizer(const Arguments& args, std::shared_ptr<LrScheduler> le
 
 Optimizer dist_optimizer(const Arguments& args, Optimizer optimizer) {
   optimizer.amp = args.amp;
-  optimizer.loss_scale = {.scale = args.scale_loss,
-                          .automatic = args.use_dynamic_loss_scaling,
-                          .rule = optim::LossScaleRule::kPaddle};
+  optimizer.loss_scale = {
+      .scale = args.scale_loss, .automatic = args.use_dynamic_loss_scaling, .rule = optim::LossScaleRule::kPaddle};
   optimizer.strategy = create_strategy(args);
   return optimizer;
 }
@@ -138,9 +135,9 @@ Program Program::clone(bool for_test) const {
 }
 
 Built build(const Arguments& args, Program& main_prog, Program& startup_prog, int64_t step_each_epoch, bool is_train) {
-  nn::Graph network = models::build_model(args.model_name(), "imagenet",
-                                          {.num_classes = args.num_of_class,
-                                           .image_size = {args.image_shape.at(1), args.image_shape.at(2)}});
+  nn::Graph network = models::build_model(
+      args.model_name(), "imagenet",
+      {.num_classes = args.num_of_class, .image_size = {args.image_shape.at(1), args.image_shape.at(2)}});
   if (args.model_arch_name == "ResNet50") start_as_paddle(network);
   return build(args, std::move(network), main_prog, startup_prog, step_each_epoch, is_train);
 }
@@ -153,7 +150,8 @@ Built build(const Arguments& args, nn::Graph network, Program& main_prog, Progra
   if (startup_prog.built() || main_prog == startup_prog) {
     refuse("a startup program computes nothing itself", startup.name, "make a Program for it alone");
   }
-  const bool second = std::any_of(startup.mains.begin(), startup.mains.end(), [](const auto& m) { return m->is_train; });
+  const bool second =
+      std::any_of(startup.mains.begin(), startup.mains.end(), [](const auto& m) { return m->is_train; });
   if (is_train && second) refuse("it has a training program already", startup.name, "make another startup program");
 
   set_decay(network, args.bn_weight_decay);
@@ -161,8 +159,8 @@ Built build(const Arguments& args, nn::Graph network, Program& main_prog, Progra
   const nn::Node* const last = nn::last_layer(network, network.outputs.front());
   Built built;
   built.feeds = create_feeds(fed_shape(args));
-  built.fetchs = create_fetchs(out, built.feeds, args.num_of_class, args.label_smoothing,
-                               is_train ? Mode::kTrain : Mode::kEval);
+  built.fetchs =
+      create_fetchs(out, built.feeds, args.num_of_class, args.label_smoothing, is_train ? Mode::kTrain : Mode::kEval);
   if (is_train) {
     built.lr_scheduler = build_lr_scheduler(args, step_each_epoch);
     built.optimizer = dist_optimizer(args, build_optimizer(args, built.lr_scheduler));

@@ -73,8 +73,8 @@ struct Strategy {
     return fuse_bn_act_ops || fuse_elewise_add_act_ops || fuse_bn_add_act_ops || fuse_resunit ? "auto" : "reference";
   }
 };
-// The example fuses with AMP alone, because only cuDNN's 16-bit kernels do; here 32-bit floats gain as much, and what is
-// fused does not depend on AMP.
+// The example fuses with AMP alone, because only cuDNN's 16-bit kernels do; here 32-bit floats gain as much, and what
+// is fused does not depend on AMP.
 Strategy create_strategy(const Arguments& args, bool is_train = true);
 
 // A schedule and the step at which it is. A training reads the rate in each step; nothing but step() moves it.
@@ -119,10 +119,10 @@ class Program {
     nn::Graph graph{};  // no nodes: it was not built
     Feeds feeds{};
     Fetchs fetchs{};
-    bool nhwc = false;          // of the feed "data"
-    int64_t zeros = 0;          // channels of "data" behind those of the graph, which hold zeros
-    int64_t batch_size = 0;     // a place
-    std::string excluded;       // from pruning: the layer that gives the logits
+    bool nhwc = false;       // of the feed "data"
+    int64_t zeros = 0;       // channels of "data" behind those of the graph, which hold zeros
+    int64_t batch_size = 0;  // a place
+    std::string excluded;    // from pruning: the layer that gives the logits
     std::optional<Optimizer> optimizer{};
     bool amp = false;
     std::optional<Strategy> strategy{};        // none: it was not compiled

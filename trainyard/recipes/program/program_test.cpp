@@ -23,8 +23,8 @@ namespace {
 constexpr int64_t kBatch = 6, kClasses = 7, kSide = 6;
 
 std::vector<std::vector<std::string>> golden_lines(const std::string& name) {
-  std::istringstream text(core::local_file_system().read_file(
-      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/recipes/testdata/" + name)));
+  std::istringstream text(
+      core::local_file_system().read_file(core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/recipes/testdata/" + name)));
   std::vector<std::vector<std::string>> lines;
   for (std::string line; std::getline(text, line);) {
     std::istringstream words(line);
@@ -35,7 +35,12 @@ std::vector<std::vector<std::string>> golden_lines(const std::string& name) {
 }
 
 at::Tensor sines(at::IntArrayRef shape, double frequency, double phase, double size, double mean = 0) {
-  return at::arange(c10::multiply_integers(shape), at::kDouble).mul(frequency).add(phase).sin().mul(size).add(mean)
+  return at::arange(c10::multiply_integers(shape), at::kDouble)
+      .mul(frequency)
+      .add(phase)
+      .sin()
+      .mul(size)
+      .add(mean)
       .reshape(shape);
 }
 
@@ -62,8 +67,8 @@ Arguments small_arguments() {
 }
 
 Feed feed_of(int64_t step, at::ScalarType dtype = at::kDouble) {
-  const at::Tensor images = sines({kBatch, 3, kSide, kSide}, 0.7 + 0.01 * static_cast<double>(step),
-                                  0.3 * static_cast<double>(step), 1);
+  const at::Tensor images =
+      sines({kBatch, 3, kSide, kSide}, 0.7 + 0.01 * static_cast<double>(step), 0.3 * static_cast<double>(step), 1);
   return {{"data", images.to(dtype)}, {"label", at::arange(kBatch).mul(3).add(step).remainder(kClasses).unsqueeze(1)}};
 }
 
@@ -237,8 +242,9 @@ TEST(Program, ChecksItsFeeds) {
   EXPECT_EQ(message({{"data", good["data"].to(at::kDouble)}, {"label", good["label"]}}),
             "a tensor of a batch has another form: program 'train', tensor 'data': expected Float [-1, 3, 6, 6], got "
             "Double [6, 3, 6, 6]");
-  EXPECT_EQ(message({{"data", good["data"]}, {"label", good["label"].squeeze(1)}}),
-            "a tensor of a batch has another form: program 'train', tensor 'label': expected Long [-1, 1], got Long [6]");
+  EXPECT_EQ(
+      message({{"data", good["data"]}, {"label", good["label"].squeeze(1)}}),
+      "a tensor of a batch has another form: program 'train', tensor 'label': expected Long [-1, 1], got Long [6]");
   EXPECT_EQ(message({{"data", good["data"].narrow(0, 0, 4)}, {"label", good["label"]}}),
             "the feeds have different numbers of samples: program 'train', tensor 'label': expected 4, got 6");
   EXPECT_NE(message(good, {"los"}).find("loss"), std::string::npos) << message(good, {"los"});
@@ -270,9 +276,10 @@ TEST(Program, TwoPlacesShareAFeed) {
   args.lr /= 2;  // it counts the places
   Small two(args);
   EXPECT_EQ(core::problem_of([&] {
-    const Feed feed = feed_of(0);
-    two.step({{"data", feed["data"].narrow(0, 0, 5)}, {"label", feed["label"].narrow(0, 0, 5)}});
-  }), "the places cannot share its samples");
+              const Feed feed = feed_of(0);
+              two.step({{"data", feed["data"].narrow(0, 0, 5)}, {"label", feed["label"].narrow(0, 0, 5)}});
+            }),
+            "the places cannot share its samples");
   for (Small* small : {&one, &two}) small->training.lr_scheduler->seek(8);
   // Batch norms see half a batch each: the images of both halves are the same.
   Feed feed = feed_of(3);
@@ -336,9 +343,13 @@ TEST(Program, PruningHoldsInSteps) {
 }
 
 TEST(Fetchs, NeedAnOutputForEachClass) {
-  EXPECT_EQ(core::message_of([] { create_fetchs({"logits", {-1, 5}}, create_feeds({3, 8, 8}), 7); }),
+  EXPECT_EQ(core::message_of([] {
+              create_fetchs({"logits", {-1, 5}}, create_feeds({3, 8, 8}), 7);
+            }),
             "the model's output has no value for each class: logits: expected [-1, 7], got [-1, 5]");
-  EXPECT_EQ(core::problem_of([] { create_fetchs({"logits", {-1, 7}}, {}, 7); }),
+  EXPECT_EQ(core::problem_of([] {
+              create_fetchs({"logits", {-1, 7}}, {}, 7);
+            }),
             "a loss and accuracies need a feed 'label'");
 }
 

@@ -1,5 +1,5 @@
-// What a run says: a line on the console and the same as a JSON object, one a line, in the report file, both in the form
-// of DLLogger, which NVIDIA's examples use (docs/howto/program.md).
+// What a run says: a line on the console and the same as a JSON object, one a line, in the report file, both in the
+// form of DLLogger, which NVIDIA's examples use (docs/howto/program.md).
 #pragma once
 
 #include <cstdint>

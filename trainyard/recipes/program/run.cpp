@@ -8,7 +8,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/recipes/shared/percentile.h"
+#include "trainyard/recipes/run/percentile.h"
 
 namespace trainyard::recipes::program {
 namespace {
@@ -20,8 +20,8 @@ double now() {
 // What one step gave.
 struct StepResult {
   double loss = 0, top1 = 0, top5 = 0;
-  int64_t samples = 0;    // of all places
-  double data_time = 0;   // seconds of waiting for the batch
+  int64_t samples = 0;   // of all places
+  double data_time = 0;  // seconds of waiting for the batch
 };
 
 StepResult result_of(const train::StepView& view) {

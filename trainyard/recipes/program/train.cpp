@@ -93,10 +93,10 @@ void Run::make_programs() {
     eval_data_ = build_dataloader(args_, Mode::kEval, exe_.device(), known);
     const LoadedData& data = eval_data_->data();
     if (!known.names.empty() && data.class_count > 0) {
-      check_same_classes({known, evaluated_ ? evaluated_->checkpoint.path : "the training images",
-                          std::ssize(known.names)},
-                         {data.classes, "the validation images of " + data.folder, data.class_count},
-                         "use validation images of the training's classes");
+      check_same_classes(
+          {known, evaluated_ ? evaluated_->checkpoint.path : "the training images", std::ssize(known.names)},
+          {data.classes, "the validation images of " + data.folder, data.class_count},
+          "use validation images of the training's classes");
     }
     evaluation_ = build(args_, eval_, startup_, eval_data_->steps(), /*is_train=*/false);
   }
@@ -161,8 +161,8 @@ void Run::train(int64_t epoch) {
 }
 
 void Run::evaluate(int64_t epoch) {
-  eval_summary_.update(program::run(args_, *eval_data_, exe_, eval_, evaluation_.fetchs, epoch, Mode::kEval, nullptr,
-                                    report_));
+  eval_summary_.update(
+      program::run(args_, *eval_data_, exe_, eval_, evaluation_.fetchs, epoch, Mode::kEval, nullptr, report_));
 }
 
 ProgramResult Run::run() {
@@ -182,12 +182,11 @@ ProgramResult Run::run() {
       log_pruning(prune_model(exe_, train_, args_.mask_algo), optim::mask_algorithm_from_name(args_.mask_algo));
     }
   } else if (evaluated_) {
-    const TrainedModel model =
-        load_trained_model(*evaluated_, {.path = evaluated_->checkpoint.path,
-                                         .model = args_.model_name(),
-                                         .dataset = "imagenet",
-                                         .num_classes = args_.num_of_class,
-                                         .image_size = args_.crop_size});
+    const TrainedModel model = load_trained_model(*evaluated_, {.path = evaluated_->checkpoint.path,
+                                                                .model = args_.model_name(),
+                                                                .dataset = "imagenet",
+                                                                .num_classes = args_.num_of_class,
+                                                                .image_size = args_.crop_size});
     exe_.scope().copy_from(*model.parameters);
     core::log::info("evaluating {}", evaluated_->checkpoint.path);
   }

@@ -16,7 +16,7 @@
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/recipes/program/flags.h"
 #include "trainyard/recipes/program/run.h"
-#include "trainyard/recipes/shared/percentile.h"
+#include "trainyard/recipes/run/percentile.h"
 #include "trainyard/recipes/shared/trained_model.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -48,7 +48,8 @@ TEST(Report, HasTheLinesOfDllogger) {
     log_info(report, {3, 20}, {{"loss", 6.5}, {"top1", 0}, {"lr", 1e-05}}, Mode::kTrain);
     log_info(report, {3}, {{"loss", 2}, {"epoch_time", 12.345678}, {"top1", 1.0 / 3}}, Mode::kEval);
     log_info(report, {}, {{"ips", std::nan("")}}, Mode::kEval);
-    report.parameters({{"output_dir", "\"./out\""}, {"amp", "false"}, {"from_checkpoint", "null"}, {"list", "[1,2.5]"}});
+    report.parameters(
+        {{"output_dir", "\"./out\""}, {"amp", "false"}, {"from_checkpoint", "null"}, {"list", "[1,2.5]"}});
   }
   EXPECT_EQ(without_times(out.str()),
             "DLL TIME - Epoch: 3 Iteration: 20  train.loss : 6.5  train.top1 : 0.0  train.lr : 1e-05 \n"
@@ -107,15 +108,14 @@ class TrainAndEvaluate : public ::testing::Test {
 
   static void SetUpTestSuite() {
     folder_ = new core::TempDir;
-    for (const auto& [subset, name, count] : {std::tuple{data::Subset::kTrain, "train", kTrainImages},
-                                              std::tuple{data::Subset::kValidation, "val", 10}}) {
+    for (const auto& [subset, name, count] :
+         {std::tuple{data::Subset::kTrain, "train", kTrainImages}, std::tuple{data::Subset::kValidation, "val", 10}}) {
       for (int i = 0; i < count; ++i) {
         const std::string directory = folder_->file(std::string(name) + "/class" + std::to_string(i % kClasses));
         core::local_file_system().make_directories(directory);
         const auto png = data::encode_png(data::draw_shape(1, subset, i, 48));
-        core::local_file_system().write_file_atomically(
-            core::join_path(directory, std::to_string(i) + ".png"),
-            {reinterpret_cast<const char*>(png.data()), png.size()});
+        core::local_file_system().write_file_atomically(core::join_path(directory, std::to_string(i) + ".png"),
+                                                        {reinterpret_cast<const char*>(png.data()), png.size()});
       }
     }
   }
@@ -166,13 +166,14 @@ TEST_F(TrainAndEvaluate, SaysAndSavesWhatItDid) {
   std::istringstream lines(out);
   for (std::string line; std::getline(lines, line);) steps.push_back(line.substr(0, line.find(" : ")));
   // 24 images in batches of 5: 5 steps; 10 images in two evaluations' steps.
-  EXPECT_THAT(steps, testing::ElementsAre(
-                         "DLL TIME - PARAMETER output_dir", "DLL TIME - Epoch: 0 Iteration: 2  train.loss",
-                         "DLL TIME - Epoch: 0 Iteration: 4  train.loss", "DLL TIME - Epoch: 0  train.loss",
-                         "DLL TIME - Epoch: 0 Iteration: 2  val.loss", "DLL TIME - Epoch: 0  val.loss",
-                         "DLL TIME - Epoch: 1 Iteration: 2  train.loss", "DLL TIME - Epoch: 1 Iteration: 4  train.loss",
-                         "DLL TIME - Epoch: 1  train.loss", "DLL TIME - Epoch: 1 Iteration: 2  val.loss",
-                         "DLL TIME - Epoch: 1  val.loss", "DLL TIME - Summary: train.loss", "DLL TIME - Summary: val.loss"));
+  EXPECT_THAT(steps,
+              testing::ElementsAre("DLL TIME - PARAMETER output_dir", "DLL TIME - Epoch: 0 Iteration: 2  train.loss",
+                                   "DLL TIME - Epoch: 0 Iteration: 4  train.loss", "DLL TIME - Epoch: 0  train.loss",
+                                   "DLL TIME - Epoch: 0 Iteration: 2  val.loss", "DLL TIME - Epoch: 0  val.loss",
+                                   "DLL TIME - Epoch: 1 Iteration: 2  train.loss",
+                                   "DLL TIME - Epoch: 1 Iteration: 4  train.loss", "DLL TIME - Epoch: 1  train.loss",
+                                   "DLL TIME - Epoch: 1 Iteration: 2  val.loss", "DLL TIME - Epoch: 1  val.loss",
+                                   "DLL TIME - Summary: train.loss", "DLL TIME - Summary: val.loss"));
   const std::vector<Json> report = read_report(args.report_file);
   ASSERT_EQ(report.size(), steps.size());
   std::vector<std::string> names;
@@ -284,8 +285,9 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
             "--from_pretrained_params and --from_checkpoint exclude each other; leave one of them out");
   EXPECT_EQ(message([](Arguments& a) { a.benchmark = true; }),
             "--benchmark measures training or evaluation; pass --run_scope=train_only or --run_scope=eval_only");
-  EXPECT_EQ(message([](Arguments& a) { a.crop_size = 40, a.resize_short = 50; }),
-            "--image_shape cannot be used: expected images of 40 x 40 pixels, as --crop_size=40 makes them, got 32 x 32");
+  EXPECT_EQ(
+      message([](Arguments& a) { a.crop_size = 40, a.resize_short = 50; }),
+      "--image_shape cannot be used: expected images of 40 x 40 pixels, as --crop_size=40 makes them, got 32 x 32");
   EXPECT_EQ(message([](Arguments& a) { a.image_shape[0] = 4; }),
             "images with a fourth channel are for ResNet50 alone: --image_shape: expected 3 channels, got 4, with "
             "--model_arch_name=resnet18");
@@ -315,10 +317,10 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
 TEST(ProgramFlags, TakeTheExamplesCommandLine) {
   core::FlagTable table;
   declare_flags(table);
-  const Arguments args = read_arguments(core::parse_flags(
-      table, {"--epochs", "3", "--amp", "--scale-loss", "128.0", "--use-dynamic-loss-scaling", "--data_layout=NHWC",
-              "--show-config", "False", "--image-shape", "3,64,64", "--rand-crop-scale", "0.5,1.0",
-              "--from-checkpoint", "None", "--run-scope=eval_only"}));
+  const Arguments args = read_arguments(
+      core::parse_flags(table, {"--epochs", "3", "--amp", "--scale-loss", "128.0", "--use-dynamic-loss-scaling",
+                                "--data_layout=NHWC", "--show-config", "False", "--image-shape", "3,64,64",
+                                "--rand-crop-scale", "0.5,1.0", "--from-checkpoint", "None", "--run-scope=eval_only"}));
   EXPECT_EQ(args.epochs, 3);
   EXPECT_TRUE(args.amp && args.use_dynamic_loss_scaling && !args.show_config && args.enable_cpu_affinity);
   EXPECT_EQ(args.scale_loss, 128);

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/recipes/shared/percentile.h"
+#include "trainyard/recipes/run/percentile.h"
 
 namespace trainyard::recipes {
 

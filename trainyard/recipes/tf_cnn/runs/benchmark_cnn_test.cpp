@@ -237,7 +237,8 @@ TEST(ReadOptions, TouchesNothing) {
 
 // Flags are read by the files that are named for it; what lies behind them takes options.
 TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
-  const std::set<std::string> readers = {"program/flags", "shared/device_flags",
+  const std::set<std::string> readers = {"program/flags",
+                                         "shared/device_flags",
                                          "shared/flag_ranges",
                                          "shared/image_flags",
                                          "shared/input_flags",

@@ -7,6 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 inline std::vector<double> sorted_values(std::span<const double> values) {
@@ -33,3 +36,4 @@ inline double interpolated_quantile(std::span<const double> values, double q) {
 }
 
 }  // namespace trainyard::recipes
+TRAINYARD_EXPORT_END
