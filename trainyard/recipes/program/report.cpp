@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <ostream>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -69,13 +70,13 @@ bool larger_is_better(const std::string& metric) {
 
 }  // namespace
 
-Report::Report(std::ostream& out, const std::string& path, bool append) : out_(out), clock_(system_seconds) {
+Report::Report(std::ostream& out, const std::string& path, bool append)
+    : out_(out), path_(path), clock_(system_seconds) {
   start_ = clock_();
   if (path.empty()) return;
-  core::FileSystem& files = core::local_file_system();
+  file_ = std::make_unique<train::LineFile>(path, core::local_file_system());
   std::error_code none;
-  if (!append && std::filesystem::is_regular_file(path, none)) files.write_file_atomically(path, "");
-  file_ = std::make_unique<train::LineFile>(path, files);
+  begins_anew_ = !append && std::filesystem::is_regular_file(path, none);
 }
 
 void Report::write(const std::string& shown_step, const std::string& json_step,
@@ -85,6 +86,11 @@ void Report::write(const std::string& shown_step, const std::string& json_step,
   for (const auto& [name, value] : shown) texts.push_back(fmt::format("{} : {} ", name, value));
   out_ << fmt::format("DLL {} - {} {}\n", date_and_time(now), shown_step, fmt::join(texts, " ")) << std::flush;
   if (!file_) return;
+  if (std::exchange(begins_anew_, false)) {
+    core::FileSystem& files = core::local_file_system();
+    files.write_file_atomically(path_, "");
+    file_ = std::make_unique<train::LineFile>(path_, files);
+  }
   file_->append(fmt::format(
       R"({{"timestamp": "{:.6f}", "elapsedtime": "{:.6f}", "datetime": "{}", "type": "LOG", "step": {}, "data": {}}})",
       now, now - start_, date_and_time(now), json_step, json));

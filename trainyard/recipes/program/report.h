@@ -23,8 +23,8 @@ using Step = std::vector<int64_t>;
 
 class Report {
  public:
-  // Prints to `out`, and writes into the file, if `path` is not empty: a new one, or behind the lines that it has.
-  // Throws kIo, kNoSpace and so on when it cannot be opened.
+  // Prints to `out`, and writes into the file, if `path` is not empty: behind the lines that it has, or in their place,
+  // which are there until the first one is written. Throws kIo, kNoSpace and so on when it cannot be opened.
   Report(std::ostream& out, const std::string& path, bool append = false);
 
   // Writes the options, as text in JSON by name.
@@ -43,7 +43,9 @@ class Report {
              const std::vector<std::pair<std::string, std::string>>& shown, const std::string& json);
 
   std::ostream& out_;
+  std::string path_;
   std::unique_ptr<train::LineFile> file_;
+  bool begins_anew_ = false;
   std::function<double()> clock_;
   double start_ = 0;
 };

@@ -69,6 +69,7 @@ class Run {
   Built training_, evaluation_;
   std::optional<OpenedModel> evaluated_;  // of eval_only
   std::unique_ptr<SavedRun> state_;       // of a training
+  bool saved_ = false;                    // the epoch that was trained last
   EpochStart first_;                      // where the first epoch begins
   MetricSummary train_summary_, eval_summary_;
 };
@@ -157,7 +158,8 @@ void Run::train(int64_t epoch) {
   const Metrics metrics = program::run(args_, *train_data_, exe_, train_, training_.fetchs, epoch, Mode::kTrain,
                                        training_.lr_scheduler.get(), report_, start);
   train_summary_.update(metrics);
-  if (exe_.stopping() || epoch % args_.save_interval == 0 || epoch + 1 == args_.epochs) save(epoch);
+  saved_ = exe_.stopping() || epoch % args_.save_interval == 0 || epoch + 1 == args_.epochs;
+  if (saved_) save(epoch);
 }
 
 void Run::evaluate(int64_t epoch) {
@@ -166,9 +168,9 @@ void Run::evaluate(int64_t epoch) {
 }
 
 ProgramResult Run::run() {
-  if (args_.show_config) report_.parameters(options_as_json(args_));
   if (args_.trains()) lock_ = lock_run_directory(core::join_path(args_.output_dir, args_.model_arch_name));
   make_programs();
+  if (args_.show_config) report_.parameters(options_as_json(args_));
   if (args_.trains()) {
     const LoadedData& data = train_data_->data();
     state_ = std::make_unique<SavedRun>(exe_.trainer(train_), SavedRunOptions{.identity = identity(),
@@ -196,6 +198,7 @@ ProgramResult Run::run() {
   for (int64_t epoch = args_.start_epoch; epoch < args_.epochs && !exe_.stopping(); ++epoch) {
     if (args_.trains()) train(epoch);
     if (args_.evaluates() && epoch % args_.eval_interval == 0 && !exe_.stopping()) evaluate(epoch);
+    if (args_.trains() && exe_.stopping() && !saved_) save(epoch);  // the stop came in the evaluation
   }
   if (train_summary_.is_updated()) log_info(report_, {}, train_summary_.metrics(), Mode::kTrain);
   if (eval_summary_.is_updated()) log_info(report_, {}, eval_summary_.metrics(), Mode::kEval);

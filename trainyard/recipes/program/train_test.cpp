@@ -77,8 +77,10 @@ TEST(Report, MendsALineThatAKillHasCutAndBeginsAnewOrGoesOn) {
   core::local_file_system().open_append(path)->write("{\"timestamp\": \"17");
   log_info(*std::make_unique<Report>(out, path, /*append=*/true), {1}, {{"loss", 2}}, Mode::kTrain);
   EXPECT_EQ(read_report(path).size(), 2u);
-  log_info(*std::make_unique<Report>(out, path), {0}, {{"loss", 3}}, Mode::kTrain);
-  EXPECT_EQ(read_report(path).size(), 1u);
+  const auto anew = std::make_unique<Report>(out, path);
+  EXPECT_EQ(read_report(path).size(), 2u) << "nothing is lost before there is something to say";
+  for (const int epoch : {0, 1, 2}) log_info(*anew, {epoch}, {{"loss", 3}}, Mode::kTrain);
+  EXPECT_EQ(read_report(path).size(), 3u);
   EXPECT_EQ(core::code_of([&] { Report(out, folder.path()); }), core::ErrorCode::kIo);
 }
 
@@ -269,6 +271,19 @@ TEST_F(TrainAndEvaluate, GoesOnInTheMiddleOfAnEpochWithTheSameBits) {
   parts.from_pretrained_params = core::join_path(root(whole), "2");
   EXPECT_NE(out_of(parts).find("Epoch: 0 Iteration: 1 "), std::string::npos);
   EXPECT_EQ(load_trained_model({.path = checkpoint_directory(parts, 0)}).checkpoint.global_step, 5);
+}
+
+TEST_F(TrainAndEvaluate, SavesWhenItIsStoppedInAnEvaluation) {
+  Arguments args = arguments("late");
+  args.print_interval = 1;
+  args.epochs = 9;
+  args.save_interval = 5;
+  core::StopSource stop;
+  // Epoch 0 has 6 lines of training and 3 of evaluation, epoch 1 as many: this is the first of its evaluation.
+  StoppingBuffer buffer(stop, 9 + 6 + 1);
+  std::ostream out(&buffer);
+  EXPECT_TRUE(train_and_evaluate(args, out, stop.token()).stopped);
+  EXPECT_EQ(load_trained_model({.path = checkpoint_directory(args, 1)}).checkpoint.global_step, 10);
 }
 
 TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
