@@ -155,9 +155,9 @@ void Executor::require_ready(const Program& program) const {
                                               .remedy = std::move(remedy)});
   };
   if (!program.built()) refuse("a program runs after it was built", "call build() first");
-  const std::string startup = program.body()->startup->name;
-  if (startup_ != program.body()->startup) {
-    refuse(fmt::format("its startup program '{}' has not run", startup), "run that with this Executor first");
+  if (startup_ == nullptr || startup_ != program.body()->startup.lock()) {
+    refuse(fmt::format("its startup program '{}' has not run", program.body()->startup_name),
+           "run that with this Executor first");
   }
 }
 

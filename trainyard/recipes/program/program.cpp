@@ -177,6 +177,7 @@ Built build(const Arguments& args, nn::Graph network, Program& main_prog, Progra
   main.fetchs = built.fetchs;
   main.optimizer = built.optimizer;
   main.startup = startup_prog.body();
+  main.startup_name = startup.name;
   startup.mains.push_back(main_prog.body());
   return built;
 }

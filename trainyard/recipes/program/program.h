@@ -125,8 +125,9 @@ class Program {
     std::string excluded;    // from pruning: the layer that gives the logits
     std::optional<Optimizer> optimizer{};
     bool amp = false;
-    std::optional<Strategy> strategy{};        // none: it was not compiled
-    std::shared_ptr<Body> startup{};           // that initializes its parameters
+    std::optional<Strategy> strategy{};  // none: it was not compiled
+    std::weak_ptr<Body> startup{};       // that initializes its parameters, and holds this
+    std::string startup_name{};
     std::vector<std::shared_ptr<Body>> mains;  // of a startup program: what it initializes
   };
 
