@@ -232,6 +232,23 @@ class Program(unittest.TestCase):
         numpy.testing.assert_array_equal(weights["bn1/moving_variance"], initializers["bn1.running_var"])
         numpy.testing.assert_array_equal(weights["fc/kernel"], initializers["fc.weight"].T)
 
+    def test_graph_files_run_to_the_same_logits(self):
+        """--graph_file holds the weights that a run begins with: those of the checkpoint that it goes on from."""
+        self.assertEqual(run(*self.flags("graphs", "--num_batches=2")).returncode, 0)
+        model = f"--train_dir={self.root / 'graphs'}"
+        images = numpy.random.default_rng(2).standard_normal((2, 3, 32, 32), dtype=numpy.float32)
+        numpy.save(self.root / "images.npy", images)
+        predicted = run("predict", model, f"--input={self.root / 'images.npy'}", f"--output={self.root / 'graphs.npy'}")
+        self.assertEqual(predicted.returncode, 0, predicted.stderr)
+        expected = numpy.load(self.root / "graphs.npy")
+        resumed = run(*self.flags("graphs", "--num_batches=3", f"--graph_file={self.root / 'graph.onnx'}"))
+        self.assertEqual(resumed.returncode, 0, resumed.stderr)
+        self.assertIn(f"Writing GraphDef as binary to {self.root / 'graph.onnx'}\n", resumed.stdout)
+        onnx.checker.check_model(str(self.root / "graph.onnx"), full_check=True)
+        session = onnxruntime.InferenceSession(str(self.root / "graph.onnx"), providers=["CPUExecutionProvider"])
+        (logits,) = session.run(["logits"], {"input": images})
+        self.assertLess(numpy.abs(logits - expected).max(), 1e-5 * numpy.abs(expected).max())
+
     def test_images_of_another_size(self):
         """Trained, evaluated, predicted and exported at 24 x 40, which the checkpoint remembers; then at 40 x 16."""
         model = f"--train_dir={self.root / 'wide'}"

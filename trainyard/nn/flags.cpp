@@ -1,5 +1,8 @@
 #include "trainyard/nn/flags.h"
 
+#include <cstdint>
+#include <limits>
+
 namespace trainyard::nn {
 namespace {
 
@@ -84,29 +87,37 @@ void declare_precision_flags(core::FlagTable& table) {
 
 void declare_inference_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Frozen inference";
-  constexpr const char* kFrozen = "frozen graphs in other precisions";
   table
       .boolean(
           "freeze_when_forward_only", false,
           "with forward_only: variables are constants, and batch norms are folded into the convolutions before them")
       .group(kGroup);
-  table.choice("trt_mode", "", {"", "FP32", "FP16", "INT8"}, "precision of the frozen graph")
+  table
+      .choice(
+          "trt_mode", "", {"", "FP32", "FP16", "INT8"},
+          "with freeze_when_forward_only: precision of the frozen graph; FP16 is bfloat16 on a CPU, which has to have "
+          "AVX512_BF16")
       .group(kGroup)
-      .pending(kFrozen);
-  table.integer("trt_max_workspace_size_bytes", int64_t{4} << 30, "scratch memory of the frozen graph's kernels")
-      .group(kGroup)
-      .pending(kFrozen);
+      .pending_value("INT8", "frozen graphs in 8-bit integers");
+  table
+      .integer("trt_max_workspace_size_bytes", int64_t{4} << 30,
+               "with trt_mode: the most memory that activations and the kernels' scratch may take on a device")
+      .bounds(0, std::numeric_limits<int64_t>::max())
+      .group(kGroup);
 }
 
 void declare_graph_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Traces and graphs";
-  constexpr const char* kGraphs = "graph files";
-  table.text("graph_file", std::nullopt, "write the model's graph: text for a name ending in txt, else ONNX")
-      .group(kGroup)
-      .pending(kGraphs);
-  table.text("partitioned_graph_file_prefix", std::nullopt, "write the graph of each device")
-      .group(kGroup)
-      .pending(kGraphs);
+  table
+      .text(
+          "graph_file", std::nullopt,
+          "write the model's graph: text for a name ending in txt, else ONNX with the weights that the run begins with")
+      .group(kGroup);
+  table
+      .text("partitioned_graph_file_prefix", std::nullopt,
+            "write the graph of each device in the same forms, with the weights of the step that trace_file traces: "
+            "NAME_cpu_0.txt of NAME.txt")
+      .group(kGroup);
 }
 
 }  // namespace

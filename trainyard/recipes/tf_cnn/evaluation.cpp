@@ -133,8 +133,10 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
 
 RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, const core::StopToken& stop) {
   const DisplayOptions& display = prepared.options.display;
-  for (const auto& [flag, file] :
-       {std::pair{"trace_file", &display.trace_file}, {"tfprof_file", &display.tfprof_file}}) {
+  for (const auto& [flag, file] : {std::pair{"trace_file", &display.trace_file},
+                                   {"tfprof_file", &display.tfprof_file},
+                                   {"graph_file", &display.graph_file},
+                                   {"partitioned_graph_file_prefix", &display.partitioned_graph_file_prefix}}) {
     if (!file->empty()) core::log::warning("an evaluation has no steps: --{} writes nothing", flag);
   }
   const bool tf = !prepared.own_dialect();

@@ -153,6 +153,8 @@ void check_frozen_inference(const FlagValues& values) {
               "--trt_mode should not be specified if one of --forward_only and --freeze_when_forward_only is set to "
               "False");
   }
+  refuse_if(values.changed("trt_max_workspace_size_bytes") && !truthy(values, "trt_mode"),
+            "--trt_max_workspace_size_bytes is of --trt_mode: pass both, or neither");
 }
 
 train::StepPlanOptions check_steps(const FlagValues& values) {

@@ -1,13 +1,18 @@
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/recipes/tf_cnn/benchmark_log_file.h"
 #include "trainyard/recipes/tf_cnn/compute_rate.h"
 #include "trainyard/recipes/tf_cnn/modes.h"
+#include "trainyard/recipes/tf_cnn/output/graph_files.h"
 #include "trainyard/recipes/tf_cnn/output/latency.h"
 #include "trainyard/recipes/tf_cnn/output/step_log.h"
 #include "trainyard/recipes/tf_cnn/run_state.h"
@@ -51,6 +56,25 @@ void write_latency(BenchmarkLog& log, const Latency& latency, int64_t global_ste
   for (const auto& [name, seconds] : values) log.write_metric(name, 1e3 * seconds, "ms", global_step);
 }
 
+// Throws where the frozen graph takes more memory than --trt_max_workspace_size_bytes allows.
+void check_workspace(const PreparedRun& run, train::ForwardTrainer& trainer) {
+  if (run.options.trt_mode.empty()) return;
+  const std::optional<nn::ExecutorMemory> memory = trainer.prepare(run.batch_size);
+  const int64_t limit = run.options.trt_max_workspace_size_bytes;
+  if (!memory) {
+    core::log::warning(
+        "the executor {} does not say how much memory it takes: trt_max_workspace_size_bytes is not checked",
+        trainer.options().executor);
+  } else if (memory->activations > limit) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the frozen graph needs more memory than --trt_max_workspace_size_bytes",
+                       .where = fmt::format("{}, batches of {}", run.model->name, run.batch_size),
+                       .expected = fmt::format("at most {} bytes", limit),
+                       .actual = fmt::format("{} bytes of activations and scratch", memory->activations),
+                       .remedy = "allow more, or use a smaller --batch_size"});
+  }
+}
+
 }  // namespace
 
 RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
@@ -71,6 +95,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
                                      run.eval_replicas(), run.threads.intra_op_threads, run.threads.replica)},
                                 make_source(run, data::Subset::kTrain));
   trainer.set_stop_token(stop);
+  check_workspace(run, trainer);
   StepLogOptions log = step_log_options(run, out);
   std::shared_ptr<StepLog> step_log;
   const auto benchmark_log = open_benchmark_log(run, log.batch_size);
@@ -97,7 +122,8 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
       {.executor = trainer.options().executor,
        .replicas = run.eval_replicas(),
        .images = run.batch_size,
-       .warmup_steps = log.warmup_steps},
+       .warmup_steps = log.warmup_steps,
+       .parameters = [&] { return std::vector<nn::ParameterSet*>{&trainer.parameters()}; }},
       run, log.print);
   if (!run.train_dir().empty()) {
     const auto state = make_saved_run(trainer, run);
@@ -108,6 +134,9 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   const int64_t steps = remaining_steps(run, first_step);
   out << "Initializing graph\n";
   print_rounded_warmup(run, out);
+  if (const std::string& path = run.options.display.graph_file; !path.empty()) {
+    write_graph_file(path, run.graph, trainer.parameters(), "GraphDef", log.print);
+  }
   if (steps == 0) return {};
   trainer.train({.steps_per_epoch = first_step + run.plan.num_warmup_batches + steps, .starting_step = first_step});
   if (benchmark_log) benchmark_log->close();

@@ -79,6 +79,21 @@ void TfCnnOptions::validate() const {
   }
   check_training_alone(*this);
   check_last_size(*this);
+  if (!trt_mode.empty()) {
+    const bool frozen = mode == RunMode::kForwardOnly && freeze_when_forward_only;
+    const bool known = trt_mode == "FP32" || trt_mode == "FP16";
+    if (!frozen || !known) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "trt_mode cannot be used",
+                         .expected = "FP32 or FP16, with mode kForwardOnly and freeze_when_forward_only",
+                         .actual = fmt::format("{} in mode {}", trt_mode, run_mode_name(mode))});
+    }
+    if (trt_mode == "FP32" && (device.use_bf16 || device.use_fp16)) {
+      throw core::Error(
+          core::ErrorCode::kInvalidArgument,
+          {.problem = "--trt_mode=FP32 excludes --use_fp16 and --use_bf16", .remedy = "leave one of them out"});
+    }
+  }
   if (!plot_schedule.empty() && (mode == RunMode::kEvaluation || mode == RunMode::kForwardOnly)) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "only a training has a schedule to draw",
                                                           .where = "plot_schedule",

@@ -98,6 +98,7 @@ struct DisplayOptions {
   std::optional<int64_t> save_summaries_steps;  // unset: none, in `trainyard train` the steps that are displayed
   std::string benchmark_log_dir, benchmark_test_id;
   std::string trace_file, tfprof_file;  // empty: none
+  std::string graph_file, partitioned_graph_file_prefix;
   bool use_chrome_trace_format = true;
 };
 
@@ -139,6 +140,9 @@ struct TfCnnOptions {
   std::optional<std::string> eval_dir;  // unset: an evaluation writes no summaries
   std::optional<double> stop_at_top_1_accuracy;
   bool freeze_when_forward_only = false;
+  // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: as device says.
+  std::string trt_mode;
+  int64_t trt_max_workspace_size_bytes = int64_t{4} << 30;  // with trt_mode: of activations and scratch, a device
 
   FlagRecord flags;
   std::vector<std::string> warnings;  // logged when the run begins

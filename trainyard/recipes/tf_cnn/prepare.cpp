@@ -6,6 +6,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/listing_cache.h"
+#include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
 #include "trainyard/recipes/shared/image_size.h"
 
@@ -38,6 +39,27 @@ nn::Size2d own_size(const PreparedRun& run) {
   return run.own.model == nullptr ? run.model->image_size : image_size_of(*run.own.model);
 }
 
+// Chooses the 16-bit floats that the device has for trt_mode=FP16, and says so.
+DeviceOptions device_options(const TfCnnOptions& options) {
+  DeviceOptions device = options.device;
+  if (options.trt_mode != "FP16") return device;
+  if (device.gpu.value_or(train::gpu_count() > 0)) {
+    device.use_fp16 = !device.use_bf16;
+    core::log::info("trt_mode=FP16: the frozen graph computes in {}", device.use_bf16 ? "bfloat16" : "float16");
+    return device;
+  }
+  if (!core::cpu_has_avx512_bf16()) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "--trt_mode=FP16 needs a CPU that multiplies bfloat16, or a GPU",
+                       .expected = "AVX512_BF16",
+                       .actual = core::describe_cpu_isa(),
+                       .remedy = "use --trt_mode=FP32"});
+  }
+  device.use_bf16 = true;
+  core::log::info("trt_mode=FP16: the frozen graph computes in bfloat16, the 16-bit floats of this CPU");
+  return device;
+}
+
 int64_t value_or(int64_t asked, int64_t otherwise) {
   return asked > 0 ? asked : otherwise;
 }
@@ -67,10 +89,11 @@ PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
   run.input.dataset = dataset.name;
   run.input.files = files;
   run.dataset_label = label_of(run, dataset, *files);
-  run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
-                                            .forward_only = options.mode == RunMode::kForwardOnly,
-                                            .decodes_on_gpu = options.input.decode_on_gpu,
-                                            .prunes = options.update.sparsity.has_value()});
+  run.options.device = device_options(options);
+  run.device = open_device(run.options.device, {.evaluation = options.mode == RunMode::kEvaluation,
+                                                .forward_only = options.mode == RunMode::kForwardOnly,
+                                                .decodes_on_gpu = options.input.decode_on_gpu,
+                                                .prunes = options.update.sparsity.has_value()});
   // Each process has an order, distortions and dropout of its own; the values that they start with are rank 0's.
   run.input.seed += static_cast<uint64_t>(run.device.rank());
   run.batch_size = value_or(options.batch_size, run.model->default_batch_size);

@@ -111,6 +111,8 @@ DisplayOptions read_display(const core::FlagValues& values) {
   options.benchmark_test_id = values.text("benchmark_test_id");
   options.trace_file = values.text("trace_file");
   options.tfprof_file = values.text("tfprof_file");
+  options.graph_file = values.text("graph_file");
+  options.partitioned_graph_file_prefix = values.text("partitioned_graph_file_prefix");
   options.use_chrome_trace_format = values.boolean("use_chrome_trace_format");
   return options;
 }
@@ -183,6 +185,8 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   if (dialect == Dialect::kTfCnnBenchmarks || values.given("eval_dir")) options.eval_dir = values.text("eval_dir");
   options.stop_at_top_1_accuracy = values.optional_real("stop_at_top_1_accuracy");
   options.freeze_when_forward_only = values.boolean("freeze_when_forward_only");
+  options.trt_mode = values.text("trt_mode");
+  options.trt_max_workspace_size_bytes = values.integer("trt_max_workspace_size_bytes");
   options.flags = record_of(values);
   return options;
 }

@@ -3,13 +3,18 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/logs/tf_profile.h"
+#include "trainyard/recipes/tf_cnn/device_name.h"
+#include "trainyard/recipes/tf_cnn/output/graph_files.h"
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/profile/layer_report.h"
 #include "trainyard/train/profile/step_trace.h"
+#include "trainyard/train/profile/tf_profile.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -24,7 +29,18 @@ void write(const std::string& path, const std::string& text) {
   files.write_file_atomically(path, text);
 }
 
+// Returns the last but one step of the warm-up, or the run's first one.
+int64_t traced_step(const train::RecordingOptions& options) {
+  return std::max<int64_t>(-2, -options.warmup_steps);
+}
+
 }  // namespace
+
+ProfilePaths profile_paths(const std::string& path) {
+  constexpr std::string_view kJson = ".json";
+  if (!path.ends_with(kJson)) return {.proto = path, .json = path + std::string(kJson)};
+  return {.proto = path.substr(0, path.size() - kJson.size()) + ".pb", .json = path};
+}
 
 void add_recordings(train::Trainer& trainer, const std::function<void(train::StepRecorder*)>& record,
                     const RecordedRun& recorded, const PreparedRun& run, const Print& print) {
@@ -36,7 +52,7 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
   if (const std::string path = run.options.display.trace_file; !path.empty()) {
     const bool chrome = run.options.display.use_chrome_trace_format;
     options.recordings.push_back(
-        {std::max<int64_t>(-2, -options.warmup_steps), 1, [path, print, &run, chrome](Steps steps) {
+        {traced_step(options), 1, [path, print, &run, chrome](Steps steps) {
            print(fmt::format("Dumping trace to {}", path));
            const formats::Trace trace = train::step_trace(steps, run.graph);
            int64_t lost = 0;
@@ -45,13 +61,26 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
            write(path, chrome ? formats::chrome_trace(trace) : formats::step_stats_text(trace));
          }});
   }
+  if (const std::string prefix = run.options.display.partitioned_graph_file_prefix; !prefix.empty()) {
+    options.recordings.push_back({traced_step(options), 1, [prefix, print, &run, recorded](Steps) {
+                                    const std::vector<nn::ParameterSet*> sets = recorded.parameters();
+                                    for (int r = 0; r < recorded.replicas; ++r) {
+                                      const nn::ParameterSet& own =
+                                          *sets[sets.size() == 1 ? 0 : static_cast<size_t>(r)];
+                                      write_graph_file(partition_path(prefix, device_name(run.device, r)), run.graph,
+                                                       own, "partitioned GraphDef", print);
+                                    }
+                                  }});
+  }
   if (const std::string path = run.options.display.tfprof_file; !path.empty()) {
     options.recordings.push_back(
         {0, kProfiledSteps, [path, print, &run, recorded](Steps steps) {
+           const ProfilePaths files = profile_paths(path);
            print(fmt::format("Dumping {} to {}", run.own_dialect() ? "profile" : "ProfileProto", path));
+           write(files.proto, formats::tf_profile_proto(train::tf_profile(steps, run.graph, recorded.images)));
            const train::LayerReport report =
                train::layer_report(steps, run.graph, recorded.executor, {.batch = recorded.images});
-           write(path, train::layer_time_json(report));
+           write(files.json, train::layer_time_json(report));
            std::string table = train::operator_time_table(report, kPrintedOperators);
            table.pop_back();  // `print` ends the line
            print(table);

@@ -12,6 +12,7 @@
 #include "trainyard/recipes/tf_cnn/modes.h"
 #include "trainyard/recipes/tf_cnn/output/benchmark_log.h"
 #include "trainyard/recipes/tf_cnn/output/evaluation_lines.h"
+#include "trainyard/recipes/tf_cnn/output/graph_files.h"
 #include "trainyard/recipes/tf_cnn/output/step_log.h"
 #include "trainyard/recipes/tf_cnn/run_files.h"
 #include "trainyard/recipes/tf_cnn/run_report.h"
@@ -236,7 +237,14 @@ void TrainingRun::add_callbacks() {
         {.executor = trainer_.options().executor,
          .replicas = run_.replicas,
          .images = run_.batch_size * run_.options.micro_steps,
-         .warmup_steps = warmup_steps()},
+         .warmup_steps = warmup_steps(),
+         .parameters =
+             [this] {
+               std::vector<nn::ParameterSet*> sets;
+               trainer_.wait();
+               trainer_.change_parameters([&sets](nn::ParameterSet& set) { sets.push_back(&set); });
+               return sets;
+             }},
         run_, print_);
   }
   add_recalibration();  // in front of what evaluates and saves
@@ -356,6 +364,9 @@ RunStatistics TrainingRun::run() {
   add_callbacks();
   out_ << "Initializing graph\n";
   print_rounded_warmup(run_, out_);
+  if (const std::string& path = run_.options.display.graph_file; !path.empty() && run_.device.is_chief()) {
+    write_graph_file(path, run_.graph, trainer_.parameters(), "GraphDef", print_);
+  }
   if (steps_.none()) return statistics();
   if (!own_dialect() || !saves()) {
     run_steps();

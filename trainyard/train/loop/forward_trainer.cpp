@@ -54,6 +54,10 @@ ForwardTrainer::ForwardTrainer(ForwardOptions options, std::shared_ptr<data::Bat
   if (options_.start) options_.start(parameters_);
 }
 
+std::optional<nn::ExecutorMemory> ForwardTrainer::prepare(int64_t batch) {
+  return executors_.front()->prepare(batch);
+}
+
 void ForwardTrainer::record(StepRecorder* recorder) {
   recorder_ = recorder;
   for (size_t r = 0; r < executors_.size(); ++r) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,11 @@ class ForwardTrainer : public Trainer {
   ForwardTrainer(ForwardOptions options, std::shared_ptr<data::BatchSource> source);
 
   const ForwardOptions& options() const { return options_; }
+  // Does what the first step with batches of this size would do first. Returns how much memory a device takes beside
+  // the parameters, or nullopt where that is not known beforehand.
+  std::optional<nn::ExecutorMemory> prepare(int64_t batch);
+  // Returns the parameters that all devices compute with.
+  nn::ParameterSet& parameters() { return parameters_; }
   // Steps from the next one on write what they do into `recorder`, of as many replicas as there are devices; null: no
   // longer. Between steps.
   void record(StepRecorder* recorder);

@@ -1,0 +1,26 @@
+// A graph as text for programs and people: a block a node, in the form of protobuf's text.
+//
+//   node {
+//     name: "conv1"
+//     op: "convolution"
+//     input: "input"
+//     attributes: "64 x 7x7 / 2, pad 3"
+//     shape: [64, 112, 112]
+//     parameter { name: "conv1.weight" shape: [64, 3, 7, 7] }
+//   }
+#pragma once
+
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/nn/graph/graph.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
+
+// Returns the text: the graph's name, all nodes in the order in which they run, with what they read, their shapes
+// without the batch, parameters and buffers, and the outputs. It ends with a line break.
+std::string graph_text(const Graph& graph);
+
+}  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

@@ -1,0 +1,25 @@
+#include "trainyard/nn/graph/graph_text.h"
+
+#include <gtest/gtest.h>
+
+namespace trainyard::nn {
+namespace {
+
+TEST(GraphText, SaysWhatEachNodeReads) {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "small \"net\""});
+  const auto conv = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .bias = false});
+  const auto norm = b.batch_norm("norm", conv, {.scale = true});
+  const Graph graph =
+      b.build(b.linear("fc", b.global_average_pool("pool", b.add("sum", {norm, conv})), {.out_features = 2}));
+  const std::string text = graph_text(graph);
+  EXPECT_EQ(text.substr(0, text.find("node {")), "name: \"small \\\"net\\\"\"\n");
+  EXPECT_NE(text.find("node {\n  name: \"input\"\n  op: \"input\"\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("  name: \"sum\"\n  op: \"add\"\n  input: \"norm\"\n  input: \"conv\"\n"), std::string::npos);
+  EXPECT_NE(text.find("  parameter { name: \"conv.weight\" shape: [4, 3, 3, 3] }\n"), std::string::npos);
+  EXPECT_NE(text.find("  buffer { name: \"norm.running_mean\" shape: [4] }\n"), std::string::npos);
+  EXPECT_NE(text.find("\n  shape: [4, 6, 6]\n"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("}\noutput { name: \"logits\" node: \"fc\" }\n")) << text;
+}
+
+}  // namespace
+}  // namespace trainyard::nn

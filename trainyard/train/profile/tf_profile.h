@@ -1,0 +1,22 @@
+// Recorded steps as TensorFlow's profile of a run (formats/logs/tf_profile.h).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/formats/logs/tf_profile.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/profile/step_recorder.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+// Returns a node for each layer, a second one, "gradients/<layer>", for its backward where that ran, and one for each
+// other part of a step (input, loss, reduce, update). Layers that the executor runs as one have their time in the first
+// of them. Steps are numbered from 0. Replica r is the device CPU:r. `batch`: images of a replica's step. On an
+// accelerator times are those of handing the work over.
+formats::TfProfile tf_profile(std::span<const StepRecord> steps, const nn::Graph& graph, int64_t batch);
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END
