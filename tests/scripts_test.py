@@ -443,5 +443,17 @@ def count(letter):
         self.assertIn("lacks the lines", self.compare("--rounds=1", "resnet20")[1])
 
 
+class Documents(unittest.TestCase):
+    def test_tests_that_stand_for_those_of_tf_cnn_benchmarks_are_there(self):
+        root = pathlib.Path(__file__).resolve().parent.parent
+        there = set()
+        for source in root.glob("trainyard/**/*_test.cpp"):
+            there.update(f"{suite}.{name}" for suite, name in
+                         re.findall(r"^TEST(?:_F|_P)?\((\w+), *(\w+)\)", source.read_text(), re.MULTILINE))
+        named = re.findall(r"`(\w+\.\w+)`", (root / "docs/tf_cnn_benchmarks_tests.md").read_text())
+        self.assertGreater(len(named), 30)
+        self.assertEqual([name for name in named if name not in there], [])
+
+
 if __name__ == "__main__":
     unittest.main()
