@@ -4,7 +4,7 @@
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
 #                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/kernels/kernels.h
-#                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 only, with the same rules
+#                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 and AMX only, with the same rules
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled where the CUDA engine is built (cmake/Cuda.cmake)
 #                CUDA_PRECOMPILED_TORCH <w.cpp>...   # the same, of those that need autograd
 #                CUDA_TESTS <x_test.cpp>...          # the same; on a machine without a GPU they skip themselves
@@ -85,7 +85,7 @@ function(trainyard_room)
   endif()
   if(ROOM_BF16_KERNELS)
     trainyard_objects(trainyard_${ROOM_NAME}_bf16 "" ${ROOM_BF16_KERNELS})
-    target_compile_options(trainyard_${ROOM_NAME}_bf16 PRIVATE -O3 -mprefer-vector-width=512 -mavx512bf16)
+    target_compile_options(trainyard_${ROOM_NAME}_bf16 PRIVATE -O3 -mprefer-vector-width=512 -mavx512bf16 -mamx-tile -mamx-bf16)
     set_target_properties(trainyard_${ROOM_NAME}_bf16 PROPERTIES TRAINYARD_KERNEL_MARCH x86-64-v4)
     list(APPEND parts trainyard_${ROOM_NAME}_bf16)
   endif()

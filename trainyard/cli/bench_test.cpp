@@ -55,6 +55,17 @@ TEST_F(Bench, ShowsLayersThatRunAsOneInOneLine) {
   EXPECT_EQ(count_lines(result.out, "^conv1 \\+ relu1 +convolution \\+ activation( +[0-9.]+){5} "), 1) << result.out;
 }
 
+TEST_F(Bench, LayersSaysWhichConvolutionsWereTried) {
+  const CommandResult result = run_command({"bench", "layers", "--model=resnet20", "--data_name=cifar10",
+                                            "--batch_size=8", "--num_batches=1", "--num_intra_threads=1"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  const std::string times = "winograd4 [0-9.e-]+ ms, (winograd [0-9.e-]+ ms, )?direct [0-9.e-]+ ms";
+  const std::string line =
+      "^  float 8x32x16x16 to 32x16x16, 3x3 pad 1 1 1 1, forward, 1 threads, AVX.*: (direct|winograd|winograd4) \\((" +
+      times + "|by the rule)\\)$";
+  EXPECT_EQ(count_lines(result.out, line), 1) << result.out;
+}
+
 TEST_F(Bench, SaysWhatIsWrong) {
   EXPECT_EQ(run_command({"bench"}).code, kUsage);
   EXPECT_EQ(run_command({"bench", "layers", "--help"}).code, kSuccess);

@@ -1,6 +1,7 @@
 // Timing of parts of a run, each kind with flags of its own.
 #include <algorithm>
 #include <iterator>
+#include <memory>
 #include <ostream>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/core/threads/thread_limit.h"
 #include "trainyard/models/flags.h"
+#include "trainyard/nn/cpu/convolution/convolution_choice.h"
 #include "trainyard/recipes/tools/bench_data.h"
 #include "trainyard/recipes/tools/bench_layers.h"
 
@@ -28,6 +30,14 @@ void print_limits(bool sixteen_bits, std::ostream& out) {
   } else {
     out << "the machine's limits: trainyard doctor --limits measures them\n";
   }
+}
+
+// Says of each convolution for which there are several kernels which ran, and what the others took.
+void print_choices(const nn::KernelChoices& run, std::ostream& out) {
+  const std::vector<std::string> choices = nn::cpu::describe_choices(run, nn::cpu::ConvolutionChoices::instance());
+  if (choices.empty()) return;
+  out << "convolutions were chosen by what each algorithm took on its own:\n";
+  for (const std::string& choice : choices) out << "  " << choice << '\n';
 }
 
 int run_layers(const Arguments& arguments, Console& console) {
@@ -66,6 +76,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   if (bfloat16 && half) {
     throw core::Error(core::ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
+  const auto choices = std::make_shared<nn::KernelChoices>();
   const train::LayerReport report =
       recipes::bench_layers({.model = values.text("model"),
                              .dataset = values.text("data_name"),
@@ -80,8 +91,10 @@ int run_layers(const Arguments& arguments, Console& console) {
                                                  : at::kFloat,
                              .warmup_steps = values.integer("num_warmup_batches"),
                              .steps = values.integer("num_batches"),
-                             .intra_op_threads = static_cast<int>(values.integer("num_intra_threads"))});
+                             .intra_op_threads = static_cast<int>(values.integer("num_intra_threads")),
+                             .choices = choices});
   console.out << train::layer_time_table(report);
+  print_choices(*choices, console.out);
   if (report.device.empty()) print_limits(bfloat16, console.out);  // which are the CPU's
   if (const std::string path = values.text("json"); !path.empty()) {
     core::local_file_system().write_file_atomically(path, train::layer_time_json(report));

@@ -93,7 +93,7 @@ DoctorReport::Section features_section(const std::vector<core::OptionalPart>& pa
 }
 
 DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& choices) {
-  DoctorReport::Section section{"Convolutions", {{"kernels", nn::cpu::to_string(nn::cpu::isa())}}};
+  DoctorReport::Section section{"Convolutions", {{"kernels", nn::cpu::describe_isa()}}};
   const auto all = choices.all();
   if (all.empty()) {
     section.rows.push_back(
@@ -102,12 +102,8 @@ DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& ch
   }
   section.rows.push_back({"measured", fmt::format("{}, kept in {}", all.size(), choices.file())});
   for (const auto& [description, choice] : all) {
-    std::vector<std::string> tried;
-    for (const auto& [algorithm, seconds] : choice.seconds) {
-      tried.push_back(fmt::format("{} {:.3g} ms", nn::cpu::name_of(algorithm), 1e3 * seconds));
-    }
     const std::string why =
-        tried.empty() ? "by the rule: the machine was busy" : fmt::format("{}", fmt::join(tried, ", "));
+        choice.seconds.empty() ? "by the rule: the machine was busy" : nn::cpu::describe_times(choice);
     section.rows.push_back({std::string(nn::cpu::name_of(choice.algorithm)), fmt::format("{} ({})", description, why)});
   }
   return section;

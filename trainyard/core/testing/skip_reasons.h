@@ -13,6 +13,7 @@ inline constexpr const char* kNeedsImageFormats = "needs a build with all image 
 // The processor lacks it, or TRAINYARD_MAX_CPU_ISA hides it.
 inline constexpr const char* kNeedsAvx512 = "needs a processor with AVX-512";
 inline constexpr const char* kNeedsAvx512Bf16 = "needs a processor with AVX512_BF16";
+inline constexpr const char* kNeedsAmx = "needs a processor with AMX";
 // AddressSanitizer must see every block.
 inline constexpr const char* kNeedsOwnAllocator = "needs a build without AddressSanitizer";
 // ThreadSanitizer does not see libgomp's synchronisation and reports correct teams.

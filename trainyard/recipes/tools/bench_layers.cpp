@@ -95,6 +95,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
                                    .executor = options.executor,
                                    .dtype = options.dtype,
                                    .frozen = options.frozen,
+                                   .kernels = {.choices = options.choices},
                                    .accelerator = accelerator},
                                   source);
     return record(trainer, options, accelerator, graph, cost);
@@ -103,6 +104,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   training.graph = graph;
   training.executor = options.executor;
   training.dtype = options.dtype;
+  training.kernels.choices = options.choices;
   training.accelerators = devices.accelerators;
   training.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include <c10/core/ScalarType.h>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/graph/ops.h"
 #include "trainyard/train/profile/layer_report.h"
 
@@ -25,6 +27,8 @@ struct LayerBenchOptions {
   at::ScalarType dtype = at::kFloat;  // of activations
   int64_t warmup_steps = 3, steps = 10;
   int intra_op_threads = 0;  // 0: the cores that this process may use
+  // Takes the kernels that were chosen where there are several; null: nobody asks.
+  std::shared_ptr<nn::KernelChoices> choices;
 };
 
 // Steps of training (loss, backward and Nesterov momentum included), or inference. Throws kNotFound for an unknown

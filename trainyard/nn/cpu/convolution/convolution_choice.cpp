@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <ATen/ops/zeros.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <omp.h>
 #include <sys/resource.h>
 
@@ -38,7 +38,8 @@ struct AlgorithmName {
   std::string_view name;
 };
 // In the order in which --conv_algorithm=winograd and the rule prefer them.
-constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kWinograd4, "winograd4"},
+constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
+                                         {ConvolutionAlgorithm::kWinograd4, "winograd4"},
                                          {ConvolutionAlgorithm::kWinograd, "winograd"},
                                          {ConvolutionAlgorithm::kDirect, "direct"}};
 
@@ -58,11 +59,18 @@ const char* name_of(ConvolutionDirection direction) {
 
 // Returns the description of a choice. Inference has its own, since Winograd then transforms the weights beforehand.
 std::string describe(const ConvolutionShape& s, ConvolutionDirection direction, bool inference) {
-  return fmt::format("{} {}x{}x{}x{} to {}x{}x{}, {}x{} pad {} {} {} {}, {}, {} threads, {}",
+  std::string steps;
+  if (s.stride_height != 1 || s.stride_width != 1) {
+    steps += fmt::format(" stride {} {}", s.stride_height, s.stride_width);
+  }
+  if (s.dilation_height != 1 || s.dilation_width != 1) {
+    steps += fmt::format(" dilation {} {}", s.dilation_height, s.dilation_width);
+  }
+  return fmt::format("{} {}x{}x{}x{} to {}x{}x{}, {}x{} pad {} {} {} {}{}, {}, {} threads, {}",
                      s.dtype == DataType::kFloat ? "float" : "bfloat16", s.batch, s.in_channels, s.in_height,
                      s.in_width, s.out_channels, s.out_height, s.out_width, s.kernel_height, s.kernel_width, s.top,
-                     s.left, s.bottom, s.right, inference ? "inference" : name_of(direction), omp_get_max_threads(),
-                     to_string(isa()));
+                     s.left, s.bottom, s.right, steps, inference ? "inference" : name_of(direction),
+                     omp_get_max_threads(), describe_isa());
 }
 
 at::Tensor bytes(int64_t count) {
@@ -100,12 +108,7 @@ class Rehearsal {
     }
   }
 
-  struct Run {
-    double seconds = 0;
-    bool disturbed = false;  // another program took a core from one of our threads
-  };
-
-  Run run(const ConvolutionKernel& kernel) const {
+  TrialRun run(const ConvolutionKernel& kernel) const {
     using Clock = std::chrono::steady_clock;
     const int64_t switches = forced_switches();
     const Clock::time_point begin = Clock::now();
@@ -150,41 +153,15 @@ class Rehearsal {
   bool has_bias_;
 };
 
-// Returns the algorithm with the fastest run. They take turns, so that what else the machine does meets all of them.
-// Returns nothing when too few runs were undisturbed: a thread that loses its core holds up all of its team, at each
-// barrier, and Winograd has more of these.
 std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape,
                                                   const ConvolutionKernel::Options& options, const Candidates& all) {
   const Rehearsal rehearsal(shape, options, all);
-  ConvolutionChoices::Choice choice;
-  for (const Candidate& one : all) {
-    rehearsal.run(*one.kernel);
-    choice.seconds.emplace_back(one.algorithm, std::numeric_limits<double>::infinity());
-  }
-  int runs = 0;
-  double counted = 0, spent = 0;
-  while (runs < kMostRuns && (runs < kLeastRuns || counted < kSeconds)) {
-    std::vector<double> round;
-    bool disturbed = false;
-    for (const Candidate& one : all) {
-      const Rehearsal::Run run = rehearsal.run(*one.kernel);
-      round.push_back(run.seconds);
-      disturbed = disturbed || run.disturbed;
-    }
-    const double together = std::accumulate(round.begin(), round.end(), 0.0);
-    spent += together;
-    if (!disturbed) {
-      for (size_t i = 0; i < round.size(); ++i) choice.seconds[i].second = std::min(choice.seconds[i].second, round[i]);
-      counted += together;
-      ++runs;
-    } else if (spent - counted > kPatience + 2 * kLeastRuns * together) {
-      return std::nullopt;
-    }
-  }
-  choice.algorithm = std::min_element(choice.seconds.begin(), choice.seconds.end(), [](const auto& a, const auto& b) {
-                       return a.second < b.second;
-                     })->first;
-  return choice;
+  std::vector<ConvolutionAlgorithm> algorithms;
+  for (const Candidate& one : all) algorithms.push_back(one.algorithm);
+  return fastest(algorithms, [&](ConvolutionAlgorithm algorithm) {
+    const auto wanted = std::find(algorithms.begin(), algorithms.end(), algorithm);
+    return rehearsal.run(*all[static_cast<size_t>(wanted - algorithms.begin())].kernel);
+  });
 }
 
 std::optional<ConvolutionAlgorithm> algorithm_of(std::string_view name) {
@@ -199,6 +176,7 @@ bool has(const Candidates& all, ConvolutionAlgorithm algorithm) {
 }
 
 ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, const Candidates& all) {
+  if (has(all, ConvolutionAlgorithm::kAmx)) return ConvolutionAlgorithm::kAmx;
   return winograd_by_shape(shape) ? all.front().algorithm : ConvolutionAlgorithm::kDirect;
 }
 
@@ -260,6 +238,7 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
     options.algorithm = one.algorithm;
     const bool direct = one.algorithm == ConvolutionAlgorithm::kDirect;
     if (!direct && kernels.convolutions == ConvolutionPolicy::kDirect) continue;
+    if (one.algorithm == ConvolutionAlgorithm::kAmx && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
     if (Kernel kernel = ConvolutionKernel::make(shape, options)) all.push_back({one.algorithm, std::move(kernel)});
   }
   if (!has(all, ConvolutionAlgorithm::kDirect)) return nullptr;
@@ -269,6 +248,58 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
     if (one.algorithm == algorithm) return std::move(one.kernel);
   }
   return std::move(all.back().kernel);  // a choice that this machine does not have: the direct one, which is the last
+}
+
+std::string describe_times(const ConvolutionChoices::Choice& choice) {
+  if (choice.seconds.empty()) return "by the rule";
+  std::vector<std::string> times;
+  for (const auto& [algorithm, seconds] : choice.seconds) {
+    times.push_back(fmt::format("{} {:.3g} ms", name_of(algorithm), 1e3 * seconds));
+  }
+  return fmt::format("{}", fmt::join(times, ", "));
+}
+
+std::vector<std::string> describe_choices(const KernelChoices& run, const ConvolutionChoices& measured) {
+  std::vector<std::string> lines;
+  for (const auto& [description, kernel] : run.all()) {
+    const auto known = measured.find(description);
+    lines.push_back(fmt::format("{}: {} ({})", description, kernel,
+                                known && name_of(known->algorithm) == kernel ? describe_times(*known) : "by the rule"));
+  }
+  return lines;
+}
+
+std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
+                                                  const std::function<TrialRun(ConvolutionAlgorithm)>& run) {
+  ConvolutionChoices::Choice choice;
+  for (const ConvolutionAlgorithm algorithm : algorithms) {
+    run(algorithm);
+    choice.seconds.emplace_back(algorithm, std::numeric_limits<double>::infinity());
+  }
+  int runs = 0;
+  double counted = 0, spent = 0;
+  while (runs < kMostRuns && (runs < kLeastRuns || counted < kSeconds)) {
+    std::vector<double> round;
+    bool disturbed = false;
+    for (const ConvolutionAlgorithm algorithm : algorithms) {
+      const TrialRun one = run(algorithm);
+      round.push_back(one.seconds);
+      disturbed = disturbed || one.disturbed;
+    }
+    const double together = std::accumulate(round.begin(), round.end(), 0.0);
+    spent += together;
+    if (!disturbed) {
+      for (size_t i = 0; i < round.size(); ++i) choice.seconds[i].second = std::min(choice.seconds[i].second, round[i]);
+      counted += together;
+      ++runs;
+    } else if (spent - counted > kPatience + 2 * kLeastRuns * together) {
+      return std::nullopt;
+    }
+  }
+  choice.algorithm = std::min_element(choice.seconds.begin(), choice.seconds.end(), [](const auto& a, const auto& b) {
+                       return a.second < b.second;
+                     })->first;
+  return choice;
 }
 
 ConvolutionChoices& ConvolutionChoices::instance() {

@@ -1,8 +1,9 @@
-// Which algorithm a convolution runs with: direct, or one of Winograd's where that is faster. The run's choices come
-// first (nn/execution/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction set and
-// number of threads and kept for the process and in a file for the next one, or follows a rule on the shape.
+// Which algorithm a convolution runs with: direct, or one of Winograd's or AMX where that is faster. The run's choices
+// come first (nn/execution/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction
+// set and number of threads and kept for the process and in a file for the next one, or follows a rule on the shape.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -19,8 +20,8 @@ namespace trainyard::nn::cpu {
 
 // Returns the kernel to use; null where there is not even a direct one. With kAuto all algorithms that there are run a
 // few times on memory of their own when the shape is new, and their packing of weights with them; one caller at a time
-// measures. What is chosen, by measuring or by the
-// rule, is added to the run's choices, if it has any.
+// measures. What is chosen, by measuring or by the rule, is added to the run's choices, if it has any. The rule takes
+// AMX for every shape that it can compute, since it multiplies eight times as fast; otherwise see winograd_by_shape().
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                                                       const KernelOptions& kernels);
 
@@ -30,7 +31,7 @@ std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& sh
 // tiles have 2x2 pixels and weights 16 numbers, and the tiles do not count.
 bool winograd_by_shape(const ConvolutionShape& shape);
 
-// Returns the algorithm's name in choices: "direct", "winograd", "winograd4".
+// Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "amx".
 std::string_view name_of(ConvolutionAlgorithm algorithm);
 
 // What was measured, or chosen by the rule while other programs disturbed the measuring, by description ("float
@@ -63,5 +64,24 @@ class ConvolutionChoices {
   mutable std::mutex mutex_;
   std::map<std::string, Choice> choices_;
 };
+
+// Returns "direct 1.2 ms, winograd 0.8 ms", or that the rule decided.
+std::string describe_times(const ConvolutionChoices::Choice& choice);
+
+// Returns for people what the run's choices were made by: a line for each, with the times of all that were tried.
+std::vector<std::string> describe_choices(const KernelChoices& run, const ConvolutionChoices& measured);
+
+// One run of an algorithm.
+struct TrialRun {
+  double seconds = 0;
+  bool disturbed = false;  // another program took a core from one of our threads
+};
+
+// Returns the algorithm with the fastest run, and the fastest run of each. They take turns, so that what else the
+// machine does meets all of them; each warms up first. Returns nothing when too few runs were undisturbed: a thread
+// that loses its core holds up all of its team, at each barrier, and Winograd has more of these. Of equals the first
+// one is taken.
+std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
+                                                  const std::function<TrialRun(ConvolutionAlgorithm)>& run);
 
 }  // namespace trainyard::nn::cpu

@@ -1,8 +1,12 @@
 #include "trainyard/nn/cpu/convolution/convolution_choice.h"
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -56,6 +60,82 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
 
+// A clock that says what the test wants: the times of an algorithm's runs, one after the other, the last for ever. The
+// first one warms up.
+class FakeTimer {
+ public:
+  explicit FakeTimer(std::map<ConvolutionAlgorithm, std::vector<TrialRun>> runs) : runs_(std::move(runs)) {}
+  TrialRun operator()(ConvolutionAlgorithm algorithm) {
+    const std::vector<TrialRun>& all = runs_.at(algorithm);
+    return all[std::min(static_cast<size_t>(asked_[algorithm]++), all.size() - 1)];
+  }
+  int asked(ConvolutionAlgorithm algorithm) { return asked_[algorithm]; }
+
+ private:
+  std::map<ConvolutionAlgorithm, std::vector<TrialRun>> runs_;
+  std::map<ConvolutionAlgorithm, int> asked_;
+};
+
+using Times = decltype(Choice::seconds);
+constexpr auto kPlainly = ConvolutionAlgorithm::kDirect, kFewer = ConvolutionAlgorithm::kWinograd,
+               kMatrix = ConvolutionAlgorithm::kAmx;
+
+TEST(Fastest, TakesTheOneWithTheFastestRun) {
+  // The warm-up does not count, nor does one slow run among fast ones.
+  FakeTimer timer({{kPlainly, {{0.001}, {0.5}}}, {kFewer, {{9}, {0.6}, {0.25}, {0.7}}}, {kMatrix, {{9}, {0.375}}}});
+  const auto choice = fastest({kPlainly, kFewer, kMatrix}, std::ref(timer));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kFewer);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.5}, {kFewer, 0.25}, {kMatrix, 0.375}}));
+  EXPECT_EQ(timer.asked(kMatrix), 4) << "one that warms up, and three";
+}
+
+TEST(Fastest, TakesAmxWhereItWinsAndOnlyThere) {
+  for (const auto& [time, expected] : {std::pair{0.3, kMatrix}, {0.4, kPlainly}, {0.5, kPlainly}}) {
+    FakeTimer timer({{kPlainly, {{0.4}}}, {kMatrix, {{time}}}});
+    const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer));
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->algorithm, expected) << time;
+    EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.4}, {kMatrix, time}}));
+  }
+}
+
+TEST(Fastest, RunsShortKernelsOften) {
+  FakeTimer timer({{kPlainly, {{0.001}}}, {kMatrix, {{0.0005}}}});
+  ASSERT_TRUE(fastest({kPlainly, kMatrix}, std::ref(timer)));
+  EXPECT_EQ(timer.asked(kPlainly), 1 + 20) << "until 30 ms are used up";
+  FakeTimer shorter({{kPlainly, {{0.0001}}}, {kMatrix, {{0.0001}}}});
+  ASSERT_TRUE(fastest({kPlainly, kMatrix}, std::ref(shorter)));
+  EXPECT_EQ(shorter.asked(kPlainly), 1 + 25);
+}
+
+TEST(Fastest, CountsUndisturbedTurnsOnly) {
+  FakeTimer timer({{kPlainly, {{1}, {0.25}, {0.5}}}, {kMatrix, {{1}, {0.125, true}, {0.625}}}});
+  const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kPlainly);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.5}, {kMatrix, 0.625}}));
+  FakeTimer busy({{kPlainly, {{0.01}}}, {kMatrix, {{0.01, true}}}});
+  EXPECT_FALSE(fastest({kPlainly, kMatrix}, std::ref(busy)));
+}
+
+TEST(ConvolutionChoices, SayWhatWasTried) {
+  EXPECT_EQ(describe_times(kWinograd), "winograd4 3.5 ms, winograd 3 ms, direct 4 ms");
+  EXPECT_EQ(describe_times(kDirect), "direct 1 ms, winograd 2 ms");
+  EXPECT_EQ(describe_times({.algorithm = kMatrix}), "by the rule");
+  ConvolutionChoices measured("");
+  measured.add("b", kWinograd);
+  measured.add("c", kDirect);
+  KernelChoices run;
+  run.add("c", "amx");  // a checkpoint's, from elsewhere
+  run.add("b", "winograd");
+  run.add("a", "direct");
+  EXPECT_EQ(
+      describe_choices(run, measured),
+      (std::vector<std::string>{"a: direct (by the rule)", "b: winograd (winograd4 3.5 ms, winograd 3 ms, direct 4 ms)",
+                                "c: amx (by the rule)"}));
+}
+
 // 3x3, padded by one.
 ConvolutionShape square(int64_t batch, int64_t channels, int64_t side) {
   return {.batch = batch,
@@ -75,6 +155,22 @@ ConvolutionShape square(int64_t batch, int64_t channels, int64_t side) {
 
 bool is_winograd(const std::unique_ptr<ConvolutionKernel>& kernel) {
   return std::string(kernel->implementation()).find("wino") != std::string::npos;
+}
+
+// With AMX, whatever the machine is.
+TEST(ChooseConvolution, TheRuleTakesAmx) {
+  ConvolutionShape shape = square(2, 32, 12);
+  shape.dtype = DataType::kBfloat16;
+  if (ConvolutionKernel::make(shape, {.algorithm = ConvolutionAlgorithm::kAmx}) == nullptr) return;
+  const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
+  EXPECT_STREQ(kernel->implementation(), "amx");
+  KernelOptions direct{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  ASSERT_NE(choose_convolution(shape, {}, direct), nullptr);
+  const std::string description = direct.choices->all().begin()->first;
+  EXPECT_NE(description.find("AMX"), std::string::npos) << description;
+  KernelOptions unknown{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  unknown.choices->add(description, "winograd of later versions");
+  EXPECT_STRNE(choose_convolution(shape, {}, unknown)->implementation(), "amx");
 }
 
 TEST(ChooseConvolution, FollowsThePolicy) {

@@ -1,6 +1,8 @@
 #include "trainyard/nn/cpu/kernels/isa.h"
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "trainyard/core/system/cpu_isa.h"
 
@@ -19,11 +21,32 @@ Isa detect() {
   return includes(effective, dnnl::cpu_isa::avx512_core) ? Isa::kAvx512 : Isa::kAvx2;
 }
 
+// The kernel keeps the matrix unit's registers, 8 KiB, for threads of processes that asked for them.
+bool may_use_tiles() {
+#if defined(SYS_arch_prctl)
+  constexpr int kRequestPermission = 0x1023,
+                kTileData = 18;  // ARCH_REQ_XCOMP_PERM of <asm/prctl.h>, XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 
 Isa isa() {
   static const Isa value = detect();
   return value;
+}
+
+bool has_amx() {
+  static const bool value = isa() == Isa::kAvx512Bf16 &&
+                            includes(dnnl::get_effective_cpu_isa(), dnnl::cpu_isa::avx512_core_amx) && may_use_tiles();
+  return value;
+}
+
+std::string describe_isa() {
+  return std::string(to_string(isa())) + (has_amx() ? " and AMX" : "");
 }
 
 const char* to_string(Isa isa) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace trainyard::nn::cpu {
 
@@ -12,6 +13,12 @@ enum class Isa : uint8_t { kAvx2, kAvx512, kAvx512Bf16 };
 // TRAINYARD_MAX_CPU_ISA.
 Isa isa();
 const char* to_string(Isa isa);  // "AVX2", ...
+
+// Returns whether the processor multiplies matrices of bfloat16 (AMX) and the system lets this process do so, which the
+// first call asks it for. Any limit that hides AVX512_BF16 or AMX from oneDNN hides it here, too.
+bool has_amx();
+// Returns what kernels are chosen by: to_string(isa()), and AMX where the processor has it.
+std::string describe_isa();
 
 // Returns the lanes of a channel block: 16 with AVX-512, 8 with AVX2. With the other block, oneDNN has its slow
 // reference only.

@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include "trainyard/nn/cpu/winograd/bias_gradient.h"
 #include "trainyard/nn/cpu/winograd/multiply.h"
 
 namespace trainyard::nn::cpu::winograd {
@@ -92,26 +93,6 @@ void multiply_points(const BackwardWeights& a, const Chunk& chunk, bool first_ch
   }
 }
 
-void sum_gradients(const BackwardWeights& a) {
-  const Shape& s = a.shape;
-  const int64_t blocks = s.out_channels / kLanes, pixels = s.out_height * s.out_width;
-#pragma omp for schedule(static)
-  for (int64_t b = 0; b < blocks; ++b) {
-    __m512d low = _mm512_setzero_pd(), high = low;
-    for (int64_t n = 0; n < s.batch; ++n) {
-      const auto* from = static_cast<const uint16_t*>(a.output_gradient) + (n * blocks + b) * pixels * kLanes;
-      for (int64_t row = 0; row < s.out_height; ++row) {
-        Floats sum = _mm512_setzero_ps();
-        for (int64_t column = 0; column < s.out_width; ++column, from += kLanes) sum += load_bfloats(from);
-        low += _mm512_cvtps_pd(_mm512_castps512_ps256(sum));
-        high += _mm512_cvtps_pd(_mm512_extractf32x8_ps(sum, 1));
-      }
-    }
-    const __m512 sum = _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(low)), _mm512_cvtpd_ps(high), 1);
-    _mm512_mask_storeu_ps(a.bias_gradient + b * kLanes, lanes_before(a.bias_count - b * kLanes), sum);
-  }
-}
-
 }  // namespace
 
 int64_t backward_weights_scratch_bytes(const Shape& shape, int threads) {
@@ -130,7 +111,15 @@ void backward_weights(const BackwardWeights& a) {
       transform(a, chunk, first, count, pixels, gradients);
       multiply_points(a, chunk, first == 0, count, pixels, gradients);
     }
-    if (a.bias_gradient != nullptr) sum_gradients(a);
+    if (a.bias_gradient != nullptr) {
+      sum_gradients({.batch = a.shape.batch,
+                     .blocks = a.shape.out_channels / kLanes,
+                     .height = a.shape.out_height,
+                     .width = a.shape.out_width,
+                     .gradient = static_cast<const uint16_t*>(a.output_gradient),
+                     .sums = a.bias_gradient,
+                     .count = a.bias_count});
+    }
   }
 }
 

@@ -1,0 +1,15 @@
+// Convolutions by the processor's matrix unit in bfloat16 (amx/amx.h).
+#pragma once
+
+#include <memory>
+
+#include "trainyard/nn/cpu/convolution/convolution.h"
+
+namespace trainyard::nn::cpu {
+
+// Returns null unless this is possible: one group, bfloat16 on a processor with AMX (has_amx()), no activation but
+// ReLU; of plain images windows of at most 64 numbers a row, without dilation.
+std::unique_ptr<ConvolutionKernel> make_amx_convolution(const ConvolutionShape& shape,
+                                                        const ConvolutionKernel::Options& options);
+
+}  // namespace trainyard::nn::cpu
