@@ -10,7 +10,8 @@ namespace trainyard::formats {
 namespace {
 
 TfProfile two_nodes() {
-  const std::string cpu = "/job:localhost/replica:0/task:0/device:CPU:0", other = cpu.substr(0, cpu.size() - 1) + "1";
+  const std::string cpu = "/job:localhost/replica:0/task:0/device:CPU:0",
+                    other = "/job:localhost/replica:0/task:0/device:CPU:1";
   TfProfileNode input{.id = 0, .name = "input", .op = "input", .inputs = {}, .shape = {2, 3, 4, 4}};
   TfProfileNode conv{.id = 1,
                      .name = "conv\xff",
