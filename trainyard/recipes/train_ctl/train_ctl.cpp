@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/softmax.h>
 #include <fmt/format.h>
 #include <fmt/ostream.h>
