@@ -1,7 +1,10 @@
 #include "trainyard/recipes/program/loader.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
@@ -86,6 +89,14 @@ Loader build_dataloader(const Arguments& args, Mode mode, const DeviceSettings& 
     options.dataset = open_dataset(settings, training ? data::Subset::kTrain : data::Subset::kValidation,
                                    {.names = known.names, .origin = "the training images"});
     samples = options.dataset->size();
+    if (const int64_t classes = std::ssize(options.dataset->label_names()); classes > args.num_of_class) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "the images have more classes than the model has outputs",
+                         .where = args.image_root,
+                         .expected = fmt::format("at most {}", args.num_of_class),
+                         .actual = std::to_string(classes),
+                         .remedy = fmt::format("pass --num_of_class={}", classes)});
+    }
     data.classes = class_names_of(*options.dataset, info, args.num_of_class);
     data.class_count = std::max<int64_t>(std::ssize(data.classes.names),
                                          options.dataset->label_count() - options.dataset->first_label());

@@ -306,6 +306,7 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
   EXPECT_EQ(message([](Arguments& a) { a.image_shape[0] = 4; }),
             "images with a fourth channel are for ResNet50 alone: --image_shape: expected 3 channels, got 4, with "
             "--model_arch_name=resnet18");
+  EXPECT_NE(message([](Arguments& a) { a.num_of_class = 2; }).find("got 3; pass --num_of_class=3"), std::string::npos);
   EXPECT_EQ(message([](Arguments& a) { a.label_smoothing = 1; }),
             "--label_smoothing cannot be used: expected a number in [0, 1), got 1");
   EXPECT_EQ(message([](Arguments& a) { a.last_epoch_of_checkpoint = "soon", a.from_checkpoint = "x"; }),
