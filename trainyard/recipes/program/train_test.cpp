@@ -131,7 +131,7 @@ class TrainAndEvaluate : public ::testing::Test {
     args.image_shape = {3, kSide, kSide};
     args.crop_size = kSide;
     args.resize_short = 36;
-    args.model_arch_name = "resnet18";
+    args.model_arch_name = "shufflenet_v2_x1_0";
     args.num_of_class = kClasses;
     args.batch_size = 5;
     args.epochs = 2;
@@ -305,7 +305,7 @@ TEST_F(TrainAndEvaluate, SaysWhatCannotBe) {
       "--image_shape cannot be used: expected images of 40 x 40 pixels, as --crop_size=40 makes them, got 32 x 32");
   EXPECT_EQ(message([](Arguments& a) { a.image_shape[0] = 4; }),
             "images with a fourth channel are for ResNet50 alone: --image_shape: expected 3 channels, got 4, with "
-            "--model_arch_name=resnet18");
+            "--model_arch_name=shufflenet_v2_x1_0");
   EXPECT_NE(message([](Arguments& a) { a.num_of_class = 2; }).find("got 3; pass --num_of_class=3"), std::string::npos);
   EXPECT_EQ(message([](Arguments& a) { a.label_smoothing = 1; }),
             "--label_smoothing cannot be used: expected a number in [0, 1), got 1");
