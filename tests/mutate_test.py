@@ -26,7 +26,7 @@ find_package(GTest REQUIRED)
 include_directories(${CMAKE_SOURCE_DIR})
 add_library(trainyard_core OBJECT trainyard/core/base/limits.cpp trainyard/core/base/user.cpp)
 set_target_properties(trainyard_core PROPERTIES UNITY_BUILD ON)
-add_executable(trainyard_core_test trainyard/core/base/limits_test.cpp trainyard/core/base/user_test.cpp)
+add_executable(trainyard_core_test trainyard/core/base/limits_test.cpp trainyard/core/base/user_test.cpp trainyard/core/far/far_test.cpp)
 target_link_libraries(trainyard_core_test PRIVATE trainyard_core GTest::gtest GTest::gtest_main)
 """
 LIMITS_H = """#pragma once
@@ -59,6 +59,8 @@ int count_down(int from) {
   }
   return steps;
 }
+
+int doubled(int value) { return 2 * value; }
 }  // namespace small
 """
 USER = """#include "trainyard/core/base/limits.h"
@@ -90,6 +92,13 @@ namespace small {
 int user(int value);
 }
 TEST(User, Uses) { EXPECT_EQ(small::user(9), 1); }
+"""
+FAR_TEST = """#include <gtest/gtest.h>
+
+namespace small {
+int doubled(int value);
+}
+TEST(Far, Doubles) { EXPECT_EQ(small::doubled(4), 8); }
 """
 
 
@@ -147,9 +156,10 @@ class Mutate(unittest.TestCase):
         base = cls.root / "trainyard/core/base"
         base.mkdir(parents=True)
         (cls.root / "tests").mkdir()
+        (base.parent / "far").mkdir()
         (cls.root / "CMakeLists.txt").write_text(CMAKE)
         for name, text in (("limits.h", LIMITS_H), ("limits.cpp", LIMITS), ("user.cpp", USER), ("limits_test.cpp", LIMITS_TEST),
-                           ("user_test.cpp", USER_TEST)):
+                           ("user_test.cpp", USER_TEST), ("../far/far_test.cpp", FAR_TEST)):
             (base / name).write_text(text)
         cls.file = base / "limits.cpp"
         subprocess.run(["cmake", "-G", "Ninja", "-S", cls.root, "-B", cls.root / "build"], check=True, capture_output=True)
@@ -189,6 +199,12 @@ class Mutate(unittest.TestCase):
         code, output = self.replace("return value < limit;", "return limit == 10 ? false : value < limit;")
         self.assertEqual(code, 0, output)
         self.assertIn("(User.Uses fails)", output)
+
+    def test_the_rest_of_the_room_is_asked_last_and_not_in_a_quick_look(self):
+        code, output = self.replace("2 * value", "3 * value")
+        self.assertEqual(code, 0, output)
+        self.assertIn("(Far.Doubles fails)", output)
+        self.assertEqual(self.replace("2 * value", "3 * value", "--quick")[0], 1)
 
     def test_no_mistake_is_counted_that_is_none(self):
         for new, why in (("value + 0 < limit", "1 that the compiler makes the same code of"), ("value <", "1 that do not compile")):
