@@ -32,6 +32,7 @@ constexpr Command kCommands[] = {
     {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},
     {"bench", "time parts of a run: bench layers --model=NAME, bench data --data_dir=DIR", run_bench},
+    {"suite", "tf_cnn_benchmarks' own benchmarks, scaled to this machine: --list, --run=PATTERN", run_suite},
     {"sparsity", "2:4 sparsity of a checkpoint or a file of weights: verify, report, prune", run_sparsity},
     {"doctor", "this machine, what is built in, and what is missing", run_doctor},
     {"help", "every flag, by group, and the formulas of the optimizers", run_help},

@@ -191,6 +191,10 @@ TEST_F(CommandFlagEffects, OfSparsity) {
 TEST_F(CommandFlagEffects, OfProgram) {
   expect_effects("program");
 }
+
+TEST_F(CommandFlagEffects, OfSuite) {
+  expect_effects("suite");
+}
 TEST_F(CommandFlagEffects, OfHelp) {
   expect_effects("help");
 }

@@ -1,0 +1,86 @@
+// The suite of tf_cnn_benchmarks: lists its entries, or runs those of a pattern.
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/cli/command.h"
+#include "trainyard/cli/command_flags.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/pattern.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/recipes/suite/suite.h"
+
+namespace trainyard::cli {
+namespace {
+
+void list_entries(const std::string& pattern, const recipes::SuiteMachine& machine, std::ostream& out) {
+  for (const recipes::SuiteEntry& entry : recipes::suite_entries()) {
+    if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
+    const recipes::ScaledEntry scaled = recipes::scale_entry(entry, machine);
+    fmt::print(out, "{}\n  {}\n", entry.name, entry.arguments);
+    if (!scaled.refusal.empty()) fmt::print(out, "  does not run here: {}\n", scaled.refusal);
+    if (scaled.refusal.empty() && !scaled.changes.empty()) {
+      fmt::print(out, "  changed here: {}\n", fmt::join(scaled.changes, ", "));
+    }
+  }
+}
+
+std::string read_if_there(const std::string& path) {
+  core::FileSystem& files = core::local_file_system();
+  return files.exists(path) ? files.read_file(path) : "";
+}
+
+}  // namespace
+
+int run_suite(const Arguments& arguments, Console& console) {
+  constexpr const char* kGroup = "Suite";
+  core::FlagTable table;
+  table.boolean("list", false, "print the entries, their command lines and what this machine changes of them")
+      .group(kGroup);
+  table.text("run", std::nullopt, "run the entries of this name; * stands for any characters").group(kGroup);
+  table.real("minutes", 1, "time of an entry: batch and steps are cut to it").bounds(0.01, 1e5).group(kGroup);
+  table.text("data_dir", "", "ImageNet's TFRecords, for entries with data").group(kGroup);
+  table.text("output", "trainyard_suite.json", "the file of results, which holds those of earlier runs, too")
+      .group(kGroup);
+  const auto parsed = parse_command({"suite", "the benchmarks of tf_cnn_benchmarks, scaled to this machine", ""}, table,
+                                    arguments, console);
+  if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  const recipes::SuiteMachine machine = recipes::suite_machine(values.text("data_dir"));
+  const std::string pattern = values.text("run");
+  if (values.boolean("list")) {
+    list_entries(pattern.empty() ? "*" : pattern, machine, console.out);
+    return kSuccess;
+  }
+  if (pattern.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "trainyard suite needs to know what to do",
+                                                          .remedy = "pass --list, or --run=PATTERN"});
+  }
+  const std::string output = values.text("output");
+  require_no_folder("output", output);
+  const recipes::SuiteHistory before(read_if_there(output));
+  std::vector<recipes::SuiteResult> results;
+  for (const recipes::SuiteEntry& entry : recipes::suite_entries()) {
+    if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
+    core::log::info("suite: {}", entry.name);
+    results.push_back(recipes::run_suite_entry(entry, machine, 60 * values.real("minutes"), console.stop));
+  }
+  if (results.empty()) {
+    throw core::Error(core::ErrorCode::kNotFound, {.problem = "no entry of the suite has such a name",
+                                                   .actual = pattern,
+                                                   .remedy = "trainyard suite --list names them all"});
+  }
+  core::local_file_system().write_file_atomically(output, before.with(results, machine));
+  console.out << recipes::suite_table(results, before);
+  for (const recipes::SuiteResult& result : results) {
+    if (result.error.empty()) return kSuccess;
+  }
+  return kFailure;  // none of them ran
+}
+
+}  // namespace trainyard::cli

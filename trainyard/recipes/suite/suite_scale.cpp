@@ -1,0 +1,92 @@
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/recipes/suite/suite.h"
+#include "trainyard/train/loop/run_devices.h"
+
+namespace trainyard::recipes {
+namespace {
+
+std::pair<std::string, std::string> split_argument(const std::string& argument) {
+  const size_t equals = argument.find('=');
+  if (equals == std::string::npos) return {argument.substr(2), ""};
+  return {argument.substr(2, equals - 2), argument.substr(equals + 1)};
+}
+
+class Scaler {
+ public:
+  Scaler(const SuiteEntry& entry, const SuiteMachine& machine) : machine_(machine) {
+    if (entry.searches_batch) scaled_.refusal = "it looks for the largest batch, which is not built yet";
+    std::istringstream words{std::string(entry.arguments)};
+    for (std::string word; words >> word;) add(word);
+    if (machine.gpus == 0 && !says_device_) {
+      scaled_.arguments.emplace_back("--device=cpu");
+      scaled_.changes.emplace_back("device gpu -> cpu");
+    }
+  }
+  ScaledEntry take() { return std::move(scaled_); }
+
+ private:
+  void add(const std::string& argument) {
+    const auto [name, value] = split_argument(argument);
+    if (name == "device") says_device_ = true;
+    if (name == "num_gpus") return add_devices(value);
+    if (name == "data_dir") {
+      if (machine_.data_dir.empty()) scaled_.refusal = "it needs data: pass --data_dir";
+      scaled_.arguments.push_back("--data_dir=" + machine_.data_dir);
+      return;
+    }
+    if (machine_.gpus == 0 && replaced(name)) return;
+    scaled_.arguments.push_back(argument);
+  }
+
+  void add_devices(const std::string& value) {
+    int wanted = 1;
+    std::from_chars(value.data(), value.data() + value.size(), wanted);
+    const int most = std::max(1, machine_.gpus > 0 ? machine_.gpus : machine_.cores);
+    const int devices = std::min(wanted, most);
+    scaled_.arguments.push_back(fmt::format("--num_gpus={}", devices));
+    if (devices != wanted) scaled_.changes.push_back(fmt::format("num_gpus {} -> {}", wanted, devices));
+  }
+
+  // Flags of GPUs, on a machine that has none.
+  bool replaced(const std::string& name) {
+    if (name == "use_fp16") {
+      if (machine_.bfloat16) scaled_.arguments.emplace_back("--use_bf16");
+      scaled_.changes.emplace_back(machine_.bfloat16 ? "use_fp16 -> use_bf16" : "use_fp16 left out");
+      return true;
+    }
+    for (const char* of_gpus :
+         {"xla", "xla_compile", "all_reduce_spec", "gradient_repacking", "nocompact_gradient_transfer"}) {
+      if (name != of_gpus) continue;
+      scaled_.changes.push_back(name + " left out");
+      return true;
+    }
+    return false;
+  }
+
+  const SuiteMachine& machine_;
+  ScaledEntry scaled_;
+  bool says_device_ = false;
+};
+
+}  // namespace
+
+SuiteMachine suite_machine(std::string data_dir) {
+  return {.gpus = train::gpu_count(),
+          .cores = core::available_cores(),
+          .bfloat16 = core::cpu_has_avx512_bf16(),
+          .data_dir = std::move(data_dir)};
+}
+
+ScaledEntry scale_entry(const SuiteEntry& entry, const SuiteMachine& machine) {
+  return Scaler(entry, machine).take();
+}
+
+}  // namespace trainyard::recipes

@@ -1,0 +1,113 @@
+#include "trainyard/recipes/suite/suite.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+
+namespace trainyard::recipes {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const SuiteEntry& entry_called(std::string_view name) {
+  const auto entries = suite_entries();
+  return *std::find_if(entries.begin(), entries.end(), [&](const SuiteEntry& entry) { return entry.name == name; });
+}
+
+TEST(Suite, HasTheOriginalsEntriesWithFlagsThatThereAre) {
+  EXPECT_EQ(suite_entries().size(), 98U);
+  const std::vector<std::string> flags = tf_cnn_flags().names();
+  std::set<std::string_view> names;
+  for (const SuiteEntry& entry : suite_entries()) {
+    EXPECT_TRUE(names.insert(entry.name).second) << entry.name << " twice";
+    std::istringstream words{std::string(entry.arguments)};
+    for (std::string word; words >> word;) {
+      ASSERT_TRUE(word.starts_with("--")) << entry.name << ": " << word;
+      const std::string name = word.substr(2, word.find('=') - 2);
+      const std::string without = name.starts_with("no") ? name.substr(2) : name;
+      EXPECT_TRUE(std::find(flags.begin(), flags.end(), name) != flags.end() ||
+                  std::find(flags.begin(), flags.end(), without) != flags.end())
+          << entry.name << ": " << word;
+    }
+  }
+  // By the original's text.
+  EXPECT_EQ(entry_called("Resnet50Benchmarks.fp16_synth_1gpu_gpuparams_batch128").arguments,
+            "--model=resnet50 --batch_size=128 --nodistortions --use_fp16 --optimizer=momentum "
+            "--loss_type_to_report=base_loss --compute_lr_on_cpu --single_l2_loss_op --num_gpus=1 "
+            "--variable_update=parameter_server");
+  EXPECT_TRUE(entry_called("InceptionV3Benchmarks.xla_synth_1gpu_max_batch_size").searches_batch);
+}
+
+TEST(Suite, ScalesToTheMachineAndSaysHow) {
+  const SuiteEntry& eight = entry_called("Resnet50Benchmarks.fp16_synth_8gpu_gpureplicated");
+  const ScaledEntry on_cpu = scale_entry(eight, {.cores = 2, .bfloat16 = true});
+  EXPECT_EQ(on_cpu.refusal, "");
+  EXPECT_THAT(on_cpu.changes, ElementsAre("use_fp16 -> use_bf16", "num_gpus 8 -> 2", "all_reduce_spec left out",
+                                          "gradient_repacking left out", "device gpu -> cpu"));
+  EXPECT_THAT(on_cpu.arguments, Contains("--num_gpus=2"));
+  EXPECT_THAT(on_cpu.arguments, Contains("--use_bf16"));
+  EXPECT_THAT(scale_entry(eight, {.cores = 2}).arguments, Not(Contains("--use_bf16")));
+  const ScaledEntry on_gpus = scale_entry(eight, {.gpus = 8, .cores = 2});
+  EXPECT_THAT(on_gpus.changes, IsEmpty());
+  EXPECT_THAT(on_gpus.arguments, Contains("--all_reduce_spec=nccl"));
+  EXPECT_THAT(scale_entry(entry_called("Resnet50BenchmarksInferenceCpu.synth_forward_batch1"), {}).changes, IsEmpty());
+}
+
+TEST(Suite, SaysWhatCannotRun) {
+  const SuiteEntry& trivial = entry_called("TrivialBenchmarks.fake_64batch");
+  EXPECT_THAT(scale_entry(trivial, {}).refusal, HasSubstr("--data_dir"));
+  EXPECT_THAT(scale_entry(trivial, {.data_dir = "/data"}).arguments, Contains("--data_dir=/data"));
+  EXPECT_THAT(scale_entry(entry_called("Resnet50Benchmarks.synth_1gpu_max_batch_size"), {}).refusal,
+              HasSubstr("largest batch"));
+  const SuiteResult speech =
+      run_suite_entry(entry_called("DeepSpeech2Benchmarks.synth_1gpu_gpuparams"), {}, 1, core::StopSource().token());
+  EXPECT_THAT(speech.error, HasSubstr("librispeech"));
+}
+
+TEST(Suite, CutsBatchAndStepsToTheTime) {
+  constexpr SuiteEntry kSmall{"Small.lenet", "--model=lenet --batch_size=64 --num_gpus=1 --device=cpu"};
+  const SuiteResult result = run_suite_entry(kSmall, {}, 0.01, core::StopSource().token());
+  EXPECT_EQ(result.error, "");
+  EXPECT_GE(result.iters, 1);
+  EXPECT_LT(result.iters, 100);
+  EXPECT_GT(result.examples_per_sec, 0);
+  EXPECT_GT(result.wall_time, 0);
+  EXPECT_TRUE(result.last_average_loss.has_value());
+  EXPECT_THAT(result.changes, Contains(HasSubstr("num_batches 100 -> ")));
+}
+
+TEST(Suite, ResultsStandBesideThoseOfTheRunBefore) {
+  const SuiteResult fast{.name = "A.one", .iters = 10, .wall_time = 0.5, .examples_per_sec = 200};
+  SuiteResult slow = fast;
+  slow.examples_per_sec = 100;
+  const SuiteResult failed{.name = "A.two", .error = "it needs data"};
+  const SuiteHistory none("");
+  EXPECT_FALSE(none.examples_per_sec("A.one").has_value());
+  const SuiteHistory one(none.with({slow, failed}, {}));
+  EXPECT_EQ(one.examples_per_sec("A.one"), 100);
+  EXPECT_FALSE(one.examples_per_sec("A.two").has_value());
+  const std::string table = suite_table({fast, failed}, one);
+  EXPECT_THAT(table, HasSubstr("A.one       200.00       100.00    2.00"));
+  EXPECT_THAT(table, HasSubstr("it needs data"));
+  EXPECT_EQ(SuiteHistory(one.with({fast}, {})).examples_per_sec("A.one"), 200) << "the newest run";
+}
+
+TEST(Suite, RefusesFilesOfOthers) {
+  for (const char* text : {"{", "[]", "{\"runs\": 3}"}) {
+    EXPECT_EQ(core::code_of([&] { SuiteHistory history(text); }), core::ErrorCode::kCorruptData) << text;
+  }
+  EXPECT_FALSE(SuiteHistory("{\"runs\": [3, {\"results\": [4, {\"name\": 5}]}]}").examples_per_sec("A").has_value());
+}
+
+}  // namespace
+}  // namespace trainyard::recipes
