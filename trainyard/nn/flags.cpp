@@ -1,7 +1,6 @@
 #include "trainyard/nn/flags.h"
 
 #include <cstdint>
-#include <limits>
 
 namespace trainyard::nn {
 namespace {
@@ -102,7 +101,6 @@ void declare_inference_flags(core::FlagTable& table) {
   table
       .integer("trt_max_workspace_size_bytes", int64_t{4} << 30,
                "with trt_mode: the most memory that activations and the kernels' scratch may take on a device")
-      .bounds(0, std::numeric_limits<int64_t>::max())
       .group(kGroup);
 }
 

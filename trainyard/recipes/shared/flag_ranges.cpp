@@ -64,6 +64,7 @@ constexpr IntegerRange kIntegers[] = {
     {"gpu_kt_max_interval", 0, kInt},
     {"gpu_kt_max_bytes", 0, kSteps},
     {"gpu_kt_max_pending", 0, kInt},
+    {"trt_max_workspace_size_bytes", 0, std::numeric_limits<int64_t>::max()},
 };
 
 constexpr double kNoEnd = std::numeric_limits<double>::max();
