@@ -84,16 +84,17 @@ void Report::write(const std::string& shown_step, const std::string& json_step,
   const double now = clock_();
   std::vector<std::string> texts;
   for (const auto& [name, value] : shown) texts.push_back(fmt::format("{} : {} ", name, value));
-  out_ << fmt::format("DLL {} - {} {}\n", date_and_time(now), shown_step, fmt::join(texts, " ")) << std::flush;
-  if (!file_) return;
-  if (std::exchange(begins_anew_, false)) {
+  if (file_ && std::exchange(begins_anew_, false)) {
     core::FileSystem& files = core::local_file_system();
     files.write_file_atomically(path_, "");
     file_ = std::make_unique<train::LineFile>(path_, files);
   }
-  file_->append(fmt::format(
-      R"({{"timestamp": "{:.6f}", "elapsedtime": "{:.6f}", "datetime": "{}", "type": "LOG", "step": {}, "data": {}}})",
-      now, now - start_, date_and_time(now), json_step, json));
+  // In front of the console: a line that was seen is kept.
+  if (file_)
+    file_->append(fmt::format(
+        R"({{"timestamp": "{:.6f}", "elapsedtime": "{:.6f}", "datetime": "{}", "type": "LOG", "step": {}, "data": {}}})",
+        now, now - start_, date_and_time(now), json_step, json));
+  out_ << fmt::format("DLL {} - {} {}\n", date_and_time(now), shown_step, fmt::join(texts, " ")) << std::flush;
 }
 
 void Report::parameters(const std::vector<std::pair<std::string, std::string>>& options) {
