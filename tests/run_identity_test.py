@@ -16,10 +16,14 @@ program = os.path.abspath(sys.argv.pop(1))
 
 
 def reversed_choices(text):
-    """A file of measured convolutions with the other algorithm for each, and how many there were."""
+    """A file of measured convolutions with another algorithm for each that was tried, and how many there were."""
     head, *lines = text.splitlines()
-    other = {"direct": "winograd", "winograd": "direct"}
-    swapped = ["\t".join([other[algorithm], *rest]) for algorithm, *rest in (line.split("\t") for line in lines)]
+    swapped = []
+    for algorithm, description, *tried in (line.split("\t") for line in lines):
+        others = [name for name in (time.split("=")[0] for time in tried) if name != algorithm]
+        # Of one that was not measured only these two are known to be there.
+        other = others[0] if others else "direct" if algorithm != "direct" else "winograd4"
+        swapped.append("\t".join([other, description, *tried]))
     return "\n".join([head, *swapped]) + "\n", len(lines)
 
 

@@ -17,6 +17,7 @@
 #include "trainyard/core/threads/thread_limit.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/nn/cpu/convolution/convolution_choice.h"
+#include "trainyard/nn/flags.h"
 #include "trainyard/recipes/tools/bench_data.h"
 #include "trainyard/recipes/tools/bench_layers.h"
 
@@ -62,6 +63,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   table.integer("num_intra_threads", 0, "threads of one operation; 0: the cores that the process may use")
       .bounds(0, core::most_threads())
       .group(kGroup);
+  nn::declare_fusion_flags(table, kGroup);
   table.text("json", std::nullopt, "write the same as JSON into this file").group(kGroup);
   const auto parsed =
       parse_command({"bench layers", "each layer's time, forward and backward", ""}, table, arguments, console);
@@ -92,6 +94,9 @@ int run_layers(const Arguments& arguments, Console& console) {
                              .warmup_steps = values.integer("num_warmup_batches"),
                              .steps = values.integer("num_batches"),
                              .intra_op_threads = static_cast<int>(values.integer("num_intra_threads")),
+                             .switches = {.enable_optimizations = values.boolean("enable_optimizations"),
+                                          .batchnorm_persistent = values.boolean("batchnorm_persistent"),
+                                          .rewriter_config = values.text("rewriter_config")},
                              .choices = choices});
   console.out << train::layer_time_table(report);
   print_choices(*choices, console.out);

@@ -22,6 +22,24 @@ void declare_device_flags(core::FlagTable& table) {
       .translated("one thread of the host hands a GPU's work over: a second one would wait for the first");
 }
 
+}  // namespace
+
+void declare_fusion_flags(core::FlagTable& table, const char* group) {
+  table.boolean("enable_optimizations", true, "run layers as one where they follow each other; false: each by itself")
+      .group(group);
+  table
+      .text("rewriter_config", std::nullopt,
+            "which layers run as one: \"remapping: OFF norm_activation: ON\"; memory_optimization: "
+            "RECOMPUTATION_HEURISTICS is recompute=elementwise")
+      .group(group);
+  table
+      .boolean("batchnorm_persistent", true,
+               "allow batch normalization kernels that add and activate, too; false: each batch norm runs by itself")
+      .group(group);
+}
+
+namespace {
+
 void declare_kernel_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Kernels";
   table.boolean("winograd_nonfused", true, "allow Winograd convolutions").group(kGroup);
@@ -46,9 +64,6 @@ void declare_kernel_flags(core::FlagTable& table) {
               "what runs the model: auto is the device's own, which is fast; reference is plain LibTorch, which tests "
               "trust")
       .group(kGroup);
-  table.boolean("batchnorm_persistent", true, "allow batch normalization kernels that keep their input in registers")
-      .group(kGroup)
-      .pending("choosing batch normalization kernels");
   table.boolean("xla", false, "the same as xla_compile").group(kGroup);
   table
       .boolean("xla_compile", false,
@@ -56,10 +71,7 @@ void declare_kernel_flags(core::FlagTable& table) {
       .group(kGroup);
   table.boolean("tf32", false, "on a GPU: float products and convolutions may round their factors to 10 bits")
       .group(kGroup);
-  table.boolean("enable_optimizations", true, "fuse layers").group(kGroup).pending("switching fusions");
-  table.text("rewriter_config", std::nullopt, "switch single fusions on or off")
-      .group(kGroup)
-      .pending("switching fusions");
+  declare_fusion_flags(table, kGroup);
   table.boolean("use_tf_layers", true, "which of two implementations of the layers to use")
       .group(kGroup)
       .translated("there is one implementation, with the same result and the same checkpoints");

@@ -8,6 +8,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 void declare_flags(core::FlagTable& table);
+// Those that switch which layers run as one, which declare_flags() declares, too.
+void declare_fusion_flags(core::FlagTable& table, const char* group);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

@@ -29,9 +29,9 @@ void choose_algorithms(const KernelOptions& kernels) {
 }
 
 // Stochastic depth has a kernel here, layer scale has none: such a unit's nodes run one by one.
-std::vector<Unit> units_of(const Graph& graph) {
+std::vector<Unit> units_of(const Graph& graph, const Fusions& allowed) {
   std::vector<Unit> units;
-  for (Unit& unit : fuse(graph)) {
+  for (Unit& unit : fuse(graph, false, allowed)) {
     if (unit.depth < 0) {
       units.push_back(std::move(unit));
       continue;
@@ -64,7 +64,7 @@ CudaExecutor::CudaExecutor(const Graph& graph, const BuildContext& context)
 
 void CudaExecutor::make_layers() {
   std::vector<int> last_reader(graph().nodes.size(), -1);
-  for (const Unit& unit : units_of(graph())) {
+  for (const Unit& unit : units_of(graph(), Executor::context().kernels.fusions)) {
     Layer layer{.nodes = unit.nodes, .inputs = cuda::unit_inputs(graph(), unit)};
     std::vector<BoundLayer*> plain;
     for (const int node : unit.nodes) plain.push_back(plain_[static_cast<size_t>(node)].get());

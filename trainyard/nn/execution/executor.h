@@ -31,6 +31,7 @@
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/graph/fusion.h"
 #include "trainyard/nn/graph/graph.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -54,6 +55,7 @@ enum class Recomputation { kNone, kElementwise, kBlocks };
 struct KernelOptions {
   ConvolutionPolicy convolutions = ConvolutionPolicy::kAuto;
   Recomputation recomputation = Recomputation::kNone;
+  Fusions fusions{};                       // which layers may run as one
   std::shared_ptr<KernelChoices> choices;  // the run's, which come before measuring and rules; null: not kept
 };
 

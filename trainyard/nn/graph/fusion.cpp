@@ -7,8 +7,12 @@ namespace {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, bool frozen)
-      : graph_(graph), frozen_(frozen), users_(graph.nodes.size()), taken_(graph.nodes.size()) {
+  Fuser(const Graph& graph, bool frozen, const Fusions& allowed)
+      : graph_(graph),
+        folds_(frozen && allowed.folded_norm),
+        allowed_(allowed),
+        users_(graph.nodes.size()),
+        taken_(graph.nodes.size()) {
     for (const Node& node : graph.nodes) {
       for (int input : node.inputs) users_[static_cast<size_t>(input)].push_back(node.id);
     }
@@ -16,7 +20,7 @@ class Fuser {
 
   std::vector<Unit> fuse() {
     // Later nodes first: of two batch norms that one addition joins, the later one takes it.
-    if (frozen_) start_all<Convolution>();
+    if (folds_) start_all<Convolution>();
     start_all<BatchNorm>();
     for (const Node& node : graph_.nodes) {
       if (!node.inputs.empty() && !taken_[static_cast<size_t>(node.id)]) start(node);
@@ -35,16 +39,18 @@ class Fuser {
 
   void start(const Node& node) {
     Unit unit{.nodes = {node.id}};
-    const bool folds = frozen_ && std::holds_alternative<Convolution>(node.op);
+    const bool folds = folds_ && std::holds_alternative<Convolution>(node.op);
     if (folds) take_norm(unit);
-    if (std::holds_alternative<LayerScale>(node.op)) {
+    if (allowed_.layer_scale && std::holds_alternative<LayerScale>(node.op)) {
       take_depth(unit);
       take_addition(unit);
     }
     if (folds || std::holds_alternative<BatchNorm>(node.op)) {
-      take_addition(unit);
-      take_activation(unit, unit.add < 0);
-    } else if (std::holds_alternative<Convolution>(node.op) || is_map_sum(node)) {
+      if (allowed_.norm_addition) take_addition(unit);
+      if (allowed_.norm_activation) take_activation(unit, unit.add < 0);
+    } else if (std::holds_alternative<Convolution>(node.op)) {
+      if (allowed_.convolution_activation) take_activation(unit, false);
+    } else if (is_map_sum(node) && allowed_.sum_activation) {
       take_activation(unit, false);
     }
     for (int id : unit.nodes) taken_[static_cast<size_t>(id)] = true;
@@ -92,7 +98,8 @@ class Fuser {
   static bool is_map_sum(const Node& node) { return std::holds_alternative<Add>(node.op) && node.shape.size() == 3; }
 
   const Graph& graph_;
-  const bool frozen_;
+  const bool folds_;
+  const Fusions allowed_;
   std::vector<std::vector<int>> users_;
   std::vector<bool> taken_;
   std::vector<Unit> units_;
@@ -100,8 +107,8 @@ class Fuser {
 
 }  // namespace
 
-std::vector<Unit> fuse(const Graph& graph, bool frozen) {
-  return Fuser(graph, frozen).fuse();
+std::vector<Unit> fuse(const Graph& graph, bool frozen, const Fusions& allowed) {
+  return Fuser(graph, frozen, allowed).fuse();
 }
 
 }  // namespace trainyard::nn

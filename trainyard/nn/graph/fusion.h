@@ -13,6 +13,20 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
+// Which nodes may join the one before them. Results are the same but for rounding.
+struct Fusions {
+  bool norm_addition = true;           // an addition its batch norm
+  bool norm_activation = true;         // an activation its batch norm, behind the addition if that joined
+  bool convolution_activation = true;  // a ReLU its convolution
+  bool sum_activation = true;          // a ReLU its sum
+  bool layer_scale = true;             // stochastic depth and an addition their layer scale
+  bool folded_norm = true;             // where variables are constant: a batch norm its convolution, with what follows
+
+  bool operator==(const Fusions&) const = default;
+  // Returns that nothing may join.
+  static Fusions none() { return {false, false, false, false, false, false}; }
+};
+
 struct Unit {
   std::vector<int> nodes;  // in graph order; the unit runs where its last node stands
   int head() const { return nodes.front(); }
@@ -25,7 +39,7 @@ struct Unit {
 };
 
 // Returns all nodes but the inputs, each in one unit, ordered by tail.
-std::vector<Unit> fuse(const Graph& graph, bool frozen = false);
+std::vector<Unit> fuse(const Graph& graph, bool frozen = false, const Fusions& allowed = {});
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

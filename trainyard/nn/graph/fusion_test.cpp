@@ -22,14 +22,14 @@ Value conv(GraphBuilder& b, const std::string& name, Value x) {
 }
 
 // The units as "head+next+...", after a look at what must hold of any fusion.
-std::vector<std::string> units_of(const Graph& graph, bool frozen = false) {
+std::vector<std::string> units_of(const Graph& graph, bool frozen = false, const Fusions& allowed = {}) {
   std::vector<std::string> names;
   std::vector<int> seen(graph.nodes.size()), users(graph.nodes.size());
   for (const Node& node : graph.nodes) {
     for (int input : node.inputs) ++users[static_cast<size_t>(input)];
   }
   int last_tail = 0;
-  for (const Unit& unit : fuse(graph, frozen)) {
+  for (const Unit& unit : fuse(graph, frozen, allowed)) {
     EXPECT_GT(unit.tail(), last_tail) << "units run in the order of their tails";
     last_tail = unit.tail();
     std::string name;
@@ -53,6 +53,44 @@ const Unit& unit_with(const std::vector<Unit>& units, int node) {
   return *std::find_if(units.begin(), units.end(), [&](const Unit& unit) {
     return std::find(unit.nodes.begin(), unit.nodes.end(), node) != unit.nodes.end();
   });
+}
+
+// Each switch keeps one kind of layer apart, and nothing else.
+TEST(Fusion, SwitchesKeepLayersApart) {
+  GraphBuilder b = builder();
+  const Value start = b.activation("relu0", conv(b, "conv0", b.input()));
+  const Value normed = b.activation("relu1", b.batch_norm("bn1", conv(b, "conv1", start)));
+  const Value joined = b.activation("relu2", b.add("add2", {b.batch_norm("bn2", conv(b, "conv2", normed)), start}));
+  const Value summed = b.activation("relu3", b.add("add3", {joined, normed}));
+  const Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", summed), {.out_features = 3}));
+  using Names = std::vector<std::string>;
+  const auto but = [&](bool Fusions::*off, bool frozen = false) {
+    Fusions allowed;
+    allowed.*off = false;
+    return units_of(graph, frozen, allowed);
+  };
+  EXPECT_EQ(units_of(graph),
+            (Names{"conv0+relu0", "conv1", "bn1+relu1", "conv2", "bn2+add2+relu2", "add3+relu3", "pool", "fc"}));
+  EXPECT_EQ(but(&Fusions::norm_addition),
+            (Names{"conv0+relu0", "conv1", "bn1+relu1", "conv2", "bn2", "add2+relu2", "add3+relu3", "pool", "fc"}));
+  EXPECT_EQ(but(&Fusions::norm_activation),
+            (Names{"conv0+relu0", "conv1", "bn1", "relu1", "conv2", "bn2+add2", "relu2", "add3+relu3", "pool", "fc"}));
+  EXPECT_EQ(but(&Fusions::convolution_activation),
+            (Names{"conv0", "relu0", "conv1", "bn1+relu1", "conv2", "bn2+add2+relu2", "add3+relu3", "pool", "fc"}));
+  EXPECT_EQ(but(&Fusions::sum_activation),
+            (Names{"conv0+relu0", "conv1", "bn1+relu1", "conv2", "bn2+add2+relu2", "add3", "relu3", "pool", "fc"}));
+  EXPECT_EQ(units_of(graph, true),
+            (Names{"conv0+relu0", "conv1+bn1+relu1", "conv2+bn2+add2+relu2", "add3+relu3", "pool", "fc"}));
+  EXPECT_EQ(but(&Fusions::folded_norm, true), units_of(graph));
+  EXPECT_EQ(units_of(graph, true, Fusions::none()).size(), graph.nodes.size() - 1);
+
+  GraphBuilder scaled = builder();
+  const Value scale = scaled.layer_scale("scale", conv(scaled, "conv", scaled.input()), {});
+  const Value sum = scaled.add("add", {scaled.stochastic_depth("depth", scale, 0.1), scaled.input()});
+  const Graph residual =
+      scaled.build(scaled.linear("fc", scaled.global_average_pool("pool", sum), {.out_features = 3}));
+  EXPECT_EQ(units_of(residual), (Names{"conv", "scale+depth+add", "pool", "fc"}));
+  EXPECT_EQ(units_of(residual, false, Fusions::none()), (Names{"conv", "scale", "depth", "add", "pool", "fc"}));
 }
 
 TEST(Fusion, ResidualBlock) {

@@ -73,7 +73,7 @@ class Spoiler {
           ConvolutionPolicy convolutions = ConvolutionPolicy::kDirect)
       : training_(mode == Mode::kTraining),
         rig_(executor.name, graph, mode, dtype, executor.device, !training_ && executor.name != "reference",
-             {.convolutions = convolutions}),
+             {.convolutions = convolutions, .fusions = executor.kernels.fusions}),
         values_(rig_.set.values().clone()) {
     for (int i = 0; i < static_cast<int>(rig_.set.buffer_count()); ++i) buffers_.push_back(rig_.set.buffer(i).clone());
   }

@@ -129,7 +129,7 @@ TEST_P(LayerConformance, EachDtypeAgreesWithDouble) {
     if (!layer.sixteen_bits && at::isReducedFloatingType(dtype)) continue;
     for (int64_t batch : kBatches) {
       Rig exact("reference", graph, Mode::kTraining, at::kDouble);
-      Rig rig(executor.name, graph, Mode::kTraining, dtype, executor.device);
+      Rig rig(executor.name, graph, Mode::kTraining, dtype, executor.device, false, executor.kernels);
       // bf16 sees its own rounding of the images; so does the reference.
       const at::Tensor images = images_of(layer, batch).to(dtype).to(at::kDouble);
       const Rig::Result expected = exact.run(images), actual = rig.run(images);
@@ -155,7 +155,7 @@ TEST_P(LayerConformance, FrozenAgreesWithDouble) {
     if (!layer.sixteen_bits && at::isReducedFloatingType(dtype)) continue;
     for (int64_t batch : kBatches) {
       Rig exact("reference", graph, Mode::kInference, at::kDouble);
-      Rig rig(executor.name, graph, Mode::kInference, dtype, executor.device, true);
+      Rig rig(executor.name, graph, Mode::kInference, dtype, executor.device, true, executor.kernels);
       const at::Tensor images = images_of(layer, batch).to(dtype).to(at::kDouble);
       const at::Tensor input = images.to(rig.set.values().options().dtype(dtype));
       EXPECT_LE(relative_error(rig.executor->forward(input, kRandom), exact.executor->forward(images, kRandom)),
@@ -168,8 +168,8 @@ TEST_P(LayerConformance, FrozenAgreesWithDouble) {
 TEST_P(LayerConformance, RepeatsItselfBitForBit) {
   const auto& [executor, layer] = GetParam();
   const Graph graph = graph_of(layer);
-  Rig first(executor.name, graph, Mode::kTraining, at::kFloat, executor.device);
-  Rig second(executor.name, graph, Mode::kTraining, at::kFloat, executor.device);
+  Rig first(executor.name, graph, Mode::kTraining, at::kFloat, executor.device, false, executor.kernels);
+  Rig second(executor.name, graph, Mode::kTraining, at::kFloat, executor.device, false, executor.kernels);
   const at::Tensor images = images_of(layer, 3);
   first.run(images);
   const Rig::Result a = first.run(images), b = second.run(images);
@@ -180,7 +180,7 @@ TEST_P(LayerConformance, RepeatsItselfBitForBit) {
 TEST_P(LayerConformance, MicroStepsAddUpInTheSink) {
   const auto& [executor, layer] = GetParam();
   const Graph graph = graph_of(layer);
-  Rig rig(executor.name, graph, Mode::kTraining, at::kFloat, executor.device);
+  Rig rig(executor.name, graph, Mode::kTraining, at::kFloat, executor.device, false, executor.kernels);
   const at::Tensor halves[] = {images_of(layer, 2).to(at::kFloat), images_of(layer, 2).to(at::kFloat).neg()};
   at::Tensor sum = at::zeros_like(rig.set.gradients());
   for (const at::Tensor& half : halves) {
@@ -200,9 +200,10 @@ TEST_P(LayerConformance, MicroStepsAddUpInTheSink) {
 TEST_P(LayerConformance, InferenceLeavesNoTrace) {
   const auto& [executor, layer] = GetParam();
   const Graph graph = graph_of(layer);
-  Rig training(executor.name, graph, Mode::kTraining, at::kFloat, executor.device);
+  Rig training(executor.name, graph, Mode::kTraining, at::kFloat, executor.device, false, executor.kernels);
   const auto inference = make_executor(
-      executor.name, graph, {.device = executor.device, .mode = Mode::kInference, .parameters = &training.set});
+      executor.name, graph,
+      {.device = executor.device, .mode = Mode::kInference, .kernels = executor.kernels, .parameters = &training.set});
   const naive::Buffers before = naive::buffers_of(training.set);
   const at::Tensor images = images_of(layer, 3).to(executor.device).requires_grad_(true);
   const at::Tensor output = inference->forward(images, kRandom);

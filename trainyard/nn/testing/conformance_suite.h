@@ -55,6 +55,7 @@ struct ExecutorUnderTest {
   std::string name;
   std::vector<at::ScalarType> dtypes = {at::kFloat, at::kBFloat16};
   at::Device device = at::kCPU;
+  KernelOptions kernels{};
 };
 
 struct ConformanceCase {

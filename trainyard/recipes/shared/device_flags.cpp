@@ -69,6 +69,9 @@ DeviceOptions read_device_options(const core::FlagValues& values) {
   options.conv_algorithm = values.text("conv_algorithm");
   options.winograd = values.boolean("winograd_nonfused");
   options.recompute = values.text("recompute");
+  options.switches = {.enable_optimizations = values.boolean("enable_optimizations"),
+                      .batchnorm_persistent = values.boolean("batchnorm_persistent"),
+                      .rewriter_config = values.text("rewriter_config")};
   options.deterministic = values.boolean("deterministic");
   options.max_cpu_isa = values.text("max_cpu_isa");
   options.variable_update = values.text("variable_update");

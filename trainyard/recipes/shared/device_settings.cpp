@@ -256,6 +256,16 @@ nn::KernelOptions kernel_options_of(const DeviceOptions& asked) {
   if (asked.conv_algorithm == "direct" || !asked.winograd) options.convolutions = nn::ConvolutionPolicy::kDirect;
   if (asked.recompute == "elementwise") options.recomputation = nn::Recomputation::kElementwise;
   if (asked.recompute == "blocks") options.recomputation = nn::Recomputation::kBlocks;
+  const RewriterConfig switches = settle_switches(asked.switches);
+  for (const std::string& warning : switches.warnings) core::log::warning("{}", warning);
+  options.fusions = switches.fusions;
+  if (!switches.recomputation) return options;
+  if (asked.recompute != "none" && switches.recomputation != options.recomputation) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--recompute and the memory_optimization of --rewriter_config ask for different things",
+                 .remedy = "leave one of them out"});
+  }
+  options.recomputation = *switches.recomputation;
   return options;
 }
 
@@ -266,10 +276,11 @@ void choose_executor(const DeviceOptions& options, DeviceSettings& settings) {
       options.executor == "auto" ? nn::fastest_executor(settings.device(), settings.dtype) : options.executor;
   settings.kernels = kernel_options_of(options);
   if (settings.kernels.recomputation == nn::Recomputation::kNone || settings.executor == "cpu") return;
-  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "--recompute is the CPU plan's",
-                                                    .expected = "--executor=cpu",
-                                                    .actual = "--executor=" + settings.executor,
-                                                    .remedy = "leave one of the two out"});
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = "--recompute (or memory_optimization of --rewriter_config) is the CPU plan's",
+                     .expected = "--executor=cpu",
+                     .actual = "--executor=" + settings.executor,
+                     .remedy = "leave one of the two out"});
 }
 
 }  // namespace

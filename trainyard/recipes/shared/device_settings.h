@@ -14,6 +14,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/recipes/switches/kernel_switches.h"
 #include "trainyard/train/loop/run_devices.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -49,6 +50,7 @@ struct DeviceOptions {
   std::string conv_algorithm = "auto";  // of the CPU: "direct", "winograd"
   bool winograd = true;                 // the CPU may choose it
   std::string recompute = "none";       // of the CPU: "elementwise", "blocks"
+  KernelSwitches switches;
   bool deterministic = false;
   std::string max_cpu_isa = "auto";  // that the process must have begun with: "avx2", "avx512"
 

@@ -20,6 +20,7 @@ std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run, int64_t
   facts.num_epochs = run.plan.num_epochs;
   facts.data_format = run.options.data_format;
   facts.optimizer = run.options.update.optimizer;
+  facts.rewrite_config = run.options.device.switches.rewriter_config;
   facts.configuration = run.options.flags.given;
   facts.test_id = display.benchmark_test_id;
   log->write_run(facts);

@@ -1,5 +1,6 @@
 #include "trainyard/recipes/tf_cnn/run_header.h"
 
+#include <algorithm>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -52,6 +53,11 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
   if (const auto* image = &run.input.transform;
       !tf && (image->height != run.model->image_size || image->width != run.model->image_size)) {
     rows.insert(rows.begin() + 3, {"Image size:", models::image_size_text({image->height, image->width})});
+  }
+  if (const std::string& config = run.options.device.switches.rewriter_config; !config.empty()) {
+    const auto data_format =
+        std::find_if(rows.begin(), rows.end(), [](auto& row) { return row.first == "Data format:"; });
+    rows.insert(data_format + 1, {"RewriterConfig: ", config});
   }
   if (tf && run.options.steps.batch_group_size > 1) {
     // The spelling is tf_cnn_benchmarks'.

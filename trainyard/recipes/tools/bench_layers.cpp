@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/models/registry/model_registry.h"
@@ -89,13 +90,18 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   const nn::NodeCostOptions cost{.batch = batch_size,
                                  .activation_bytes = static_cast<int64_t>(c10::elementSize(options.dtype))};
   const int threads = options.intra_op_threads > 0 ? options.intra_op_threads : core::available_cores();
+  const RewriterConfig switches = settle_switches(options.switches);
+  for (const std::string& warning : switches.warnings) core::log::warning("{}", warning);
+  const nn::KernelOptions kernels{.recomputation = switches.recomputation.value_or(nn::Recomputation::kNone),
+                                  .choices = options.choices,
+                                  .fusions = switches.fusions};
   if (options.forward_only) {
     core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
     train::ForwardTrainer trainer({.graph = graph,
                                    .executor = options.executor,
                                    .dtype = options.dtype,
                                    .frozen = options.frozen,
-                                   .kernels = {.choices = options.choices},
+                                   .kernels = kernels,
                                    .accelerator = accelerator},
                                   source);
     return record(trainer, options, accelerator, graph, cost);
@@ -104,7 +110,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   training.graph = graph;
   training.executor = options.executor;
   training.dtype = options.dtype;
-  training.kernels.choices = options.choices;
+  training.kernels = kernels;
   training.accelerators = devices.accelerators;
   training.intra_op_threads = threads;
   training.make_optimizer = [](nn::ParameterSet& parameters) {

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/graph/ops.h"
+#include "trainyard/recipes/switches/kernel_switches.h"
 #include "trainyard/train/profile/layer_report.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -27,6 +28,7 @@ struct LayerBenchOptions {
   at::ScalarType dtype = at::kFloat;  // of activations
   int64_t warmup_steps = 3, steps = 10;
   int intra_op_threads = 0;  // 0: the cores that this process may use
+  KernelSwitches switches;   // which layers run as one
   // Takes the kernels that were chosen where there are several; null: nobody asks.
   std::shared_ptr<nn::KernelChoices> choices;
 };

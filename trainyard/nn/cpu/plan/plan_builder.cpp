@@ -57,7 +57,7 @@ DataType PlanBuilder::dtype() const {
 void PlanBuilder::build() {
   node_values_.assign(graph_.nodes.size(), -1);
   add_inputs();
-  const std::vector<Unit> units = fuse(graph_, context_.frozen);
+  const std::vector<Unit> units = fuse(graph_, context_.frozen, context_.kernels.fusions);
   find_last_readers(units);
   for (const Unit& unit : units) {
     make_step(*this, unit);

@@ -115,7 +115,9 @@ TEST_F(LogFiles, OfATrainingWithEvaluations) {
 // Accuracies are shown there whether they are asked for or not.
 TEST_F(LogFiles, OfForwardPasses) {
   std::ostringstream out;
-  BenchmarkCnn(options({"--forward_only", "--benchmark_log_dir=" + temp_.file("log")})).run(out);
+  BenchmarkCnn(
+      options({"--forward_only", "--benchmark_log_dir=" + temp_.file("log"), "--rewriter_config=sum_activation: OFF"}))
+      .run(out);
   std::multiset<Metric> expected = {{"average_examples_per_sec", kRate, 4}};
   for (const int64_t step : {1, 2, 4}) {
     expected.emplace("current_examples_per_sec", kRate, step);
@@ -124,6 +126,8 @@ TEST_F(LogFiles, OfForwardPasses) {
   }
   EXPECT_EQ(metrics("log"), expected);
   expect_facts("log", "forward only");
+  EXPECT_EQ(run_facts("log")["rewrite_config"], "sum_activation: OFF");
+  EXPECT_THAT(out.str(), ::testing::HasSubstr("Data format: NCHW\nRewriterConfig: sum_activation: OFF\nOptimizer:"));
 }
 
 TEST_F(LogFiles, SummariesOfAnEvaluationHaveADefaultPlace) {
