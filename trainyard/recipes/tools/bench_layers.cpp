@@ -93,8 +93,8 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
   const RewriterConfig switches = settle_switches(options.switches);
   for (const std::string& warning : switches.warnings) core::log::warning("{}", warning);
   const nn::KernelOptions kernels{.recomputation = switches.recomputation.value_or(nn::Recomputation::kNone),
-                                  .choices = options.choices,
-                                  .fusions = switches.fusions};
+                                  .fusions = switches.fusions,
+                                  .choices = options.choices};
   if (options.forward_only) {
     core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
     train::ForwardTrainer trainer({.graph = graph,
