@@ -16,7 +16,8 @@ import tempfile
 import unittest
 
 program = os.path.abspath(sys.argv.pop(1))
-source = pathlib.Path(os.environ.get("TRAINYARD_SHARED_DATA", "../shared/data")) / "imagenet_sample"
+root = pathlib.Path(__file__).resolve().parent.parent
+source = pathlib.Path(os.environ.get("TRAINYARD_SHARED_DATA", root.parent / "shared/data")) / "imagenet_sample"
 NUMBER = r"(?:\d+(?:\.\d+)?(?:e[-+]\d+)?)"
 LINE = re.compile(r"DLL \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} - (.*)")
 
