@@ -72,6 +72,11 @@ ClassNames class_names_of(const data::Dataset& dataset, const models::DatasetInf
           .first_output = dataset.first_label() + label_offset(dataset, info, num_classes)};
 }
 
+int64_t class_count_of(const data::Dataset& dataset) {
+  const std::vector<std::string> names = dataset.label_names();
+  return names.empty() ? dataset.label_count() - dataset.first_label() : std::ssize(names);
+}
+
 void check_same_classes(const ClassSide& before, const ClassSide& now, const std::string& remedy) {
   const ClassNames &a = before.classes, &b = now.classes;
   if (a.names.empty() && b.names.empty()) return;

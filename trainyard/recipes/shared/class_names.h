@@ -27,6 +27,9 @@ struct ClassNames {
 // Those of a data set's labels in a model of that many classes. Throws as label_offset() does.
 ClassNames class_names_of(const data::Dataset& dataset, const models::DatasetInfo& info, int64_t num_classes);
 
+// Returns how many classes a data set has, with names or not.
+int64_t class_count_of(const data::Dataset& dataset);
+
 // Throws kInvalidArgument, naming what differs, where `now` (of the data `now_where`) numbers other classes than
 // `before`. Where only one of the two has names, they must be of as many classes (`count` of the nameless one) with the
 // same first output: a warning says that they are taken to be the same.

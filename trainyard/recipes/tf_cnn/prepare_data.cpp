@@ -39,11 +39,6 @@ ClassNames classes_of(const data::Dataset& dataset, const PreparedRun& run) {
   return class_names_of(dataset, models::find_dataset(run.input.dataset), run.num_classes);
 }
 
-int64_t count_of(const data::Dataset& dataset) {
-  const std::vector<std::string> names = dataset.label_names();
-  return names.empty() ? dataset.label_count() - dataset.first_label() : std::ssize(names);
-}
-
 // Throws unless the labels of the validation images are outputs of the model in the way of run.classes, or, where
 // `origin` names no classes, can be.
 void check_validation(const PreparedRun& run, const std::string& origin) {
@@ -51,7 +46,7 @@ void check_validation(const PreparedRun& run, const std::string& origin) {
   const ClassNames now = classes_of(data, run);
   const std::string where = "the validation images of " + run.input.data_dir;
   if (!run.classes.names.empty()) {
-    check_same_classes({run.classes, origin, std::ssize(run.classes.names)}, {now, where, count_of(data)},
+    check_same_classes({run.classes, origin, std::ssize(run.classes.names)}, {now, where, class_count_of(data)},
                        "use validation images of the training's classes and in its form");
     return;
   }
@@ -81,7 +76,7 @@ void open_for_training(PreparedRun& run) {
   run.num_classes = read_num_classes(run, data == nullptr ? 0 : data->label_names().size());
   if (data == nullptr) return;
   run.classes = classes_of(*data, run);
-  run.class_count = count_of(*data);
+  run.class_count = class_count_of(*data);
   if (run.input.dataset == "imagenet" && !run.classes.names.empty()) {
     run.label_texts->set_names(run.classes.names, run.classes.first_output, kTraining);
   }

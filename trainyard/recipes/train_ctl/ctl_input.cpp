@@ -42,9 +42,7 @@ CtlInput open_ctl_input(const TrainCtlParams& params) {
   }
   input.train_data = open_dataset(input.settings, data::Subset::kTrain);
   input.classes = class_names_of(*input.train_data, models::find_dataset(kDataset), kCtlClasses);
-  const std::vector<std::string> names = input.train_data->label_names();
-  input.class_count =
-      names.empty() ? input.train_data->label_count() - input.train_data->first_label() : std::ssize(names);
+  input.class_count = class_count_of(*input.train_data);
   constexpr const char* kTraining = "the training images";
   if (!input.classes.names.empty()) {
     input.label_texts->set_names(input.classes.names, input.classes.first_output, kTraining);

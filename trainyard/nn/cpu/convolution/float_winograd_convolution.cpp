@@ -8,14 +8,9 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-int64_t whole_blocks(int64_t channels) {
-  const int64_t block = channel_block();
-  return (channels + block - 1) / block * block;
-}
-
 // Of the forward; the gradient of the input is the forward of inputs for outputs.
 FloatWinogradShape float_shape_of(const ConvolutionShape& s, ConvolutionDirection direction) {
-  const int64_t in = whole_blocks(s.in_channels), out = whole_blocks(s.out_channels);
+  const int64_t in = in_whole_blocks(s.in_channels), out = in_whole_blocks(s.out_channels);
   if (direction == ConvolutionDirection::kBackwardData) {
     return {.batch = s.batch,
             .in_channels = out,

@@ -11,15 +11,10 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-int64_t padded(int64_t channels) {
-  const int64_t block = channel_block();
-  return (channels + block - 1) / block * block;
-}
-
 winograd::Shape shape_of(const ConvolutionShape& s, ConvolutionDirection direction) {
   const winograd::Shape shape{.batch = s.batch,
-                              .in_channels = padded(s.in_channels),
-                              .out_channels = padded(s.out_channels),
+                              .in_channels = in_whole_blocks(s.in_channels),
+                              .out_channels = in_whole_blocks(s.out_channels),
                               .in_height = s.in_height,
                               .in_width = s.in_width,
                               .out_height = s.out_height,
@@ -106,6 +101,10 @@ class WinogradKernel : public ConvolutionKernel {
 };
 
 }  // namespace
+
+int64_t in_whole_blocks(int64_t channels) {
+  return MapShape{.channels = channels, .block = channel_block()}.padded_channels();
+}
 
 bool fits_winograd(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
   const auto is = [](int64_t value, std::initializer_list<int64_t> all) {

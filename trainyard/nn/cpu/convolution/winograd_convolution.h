@@ -11,6 +11,9 @@ namespace trainyard::nn::cpu {
 // with stride 1 and at most two rows and columns of padding, one group, maps of whole blocks, no activation but ReLU.
 bool fits_winograd(const ConvolutionShape& shape, const ConvolutionKernel::Options& options);
 
+// Returns the channels of whole blocks that hold so many.
+int64_t in_whole_blocks(int64_t channels);
+
 // Returns null unless it fits, the maps are bfloat16 and the processor has AVX512_BF16.
 std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionShape& shape,
                                                              const ConvolutionKernel::Options& options);
