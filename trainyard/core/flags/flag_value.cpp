@@ -93,6 +93,7 @@ FlagValue parse_flag_value(const FlagSpec& spec, std::string_view text) {
     case FlagKind::kBoolean:
       return parse_boolean(spec, text);
     case FlagKind::kInteger: {
+      if (std::find(spec.words.begin(), spec.words.end(), text) != spec.words.end()) return std::string(text);
       const int64_t value = parse_integer(spec, text);
       check_bounds(spec, value);
       return value;

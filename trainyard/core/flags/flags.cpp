@@ -83,6 +83,11 @@ FlagSpec& FlagSpec::bounds(std::optional<double> lower, std::optional<double> up
   return *this;
 }
 
+FlagSpec& FlagSpec::word(std::string value) {
+  words.push_back(std::move(value));
+  return *this;
+}
+
 FlagSpec& FlagSpec::short_form(char letter) {
   short_name = letter;
   return *this;
@@ -223,6 +228,11 @@ const FlagValues::Slot& FlagValues::slot(std::string_view name) const {
   const auto found = slots_.find(name);
   if (found == slots_.end()) throw misuse(fmt::format("flag {} is read but not declared", name));
   return found->second;
+}
+
+bool FlagValues::is_word(std::string_view name) const {
+  const Slot& held = slot(name);
+  return table_->find(name)->kind == FlagKind::kInteger && std::holds_alternative<std::string>(held.value);
 }
 
 bool FlagValues::boolean(std::string_view name) const {

@@ -47,7 +47,8 @@ struct FlagSpec {
   FlagKind kind = FlagKind::kText;
   FlagValue default_value{};
   std::optional<double> lower_bound, upper_bound;  // inclusive
-  std::vector<std::string> choices;
+  std::vector<std::string> choices;  // of kChoice; of a pending kText: what is built
+  std::vector<std::string> words;                     // that an integer may be instead of a number: "auto"
   std::map<std::string, std::string> pending_values;  // values that are not built yet -> what is missing
   std::string group_name;
   std::string help;
@@ -58,6 +59,8 @@ struct FlagSpec {
 
   FlagSpec& group(std::string value);
   FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
+  // Lets an integer be this word instead of a number. Who reads the flag asks FlagValues::is_word() first.
+  FlagSpec& word(std::string value);
   // Gives the flag a short form. Two flags with one are a fault of the program, which the first parsing throws.
   FlagSpec& short_form(char letter);
   // Says that the default stands for a choice that is made when the program runs ("gpu if there is one, else cpu").
@@ -128,6 +131,8 @@ class FlagValues {
   // Returns true when the command line, a file or the program has set the flag, to whatever value.
   bool given(std::string_view name) const { return source(name) != FlagSource::kDefault; }
   FlagSource source(std::string_view name) const;
+  // Returns true when an integer is one of its words, which value() then holds as text, instead of a number.
+  bool is_word(std::string_view name) const;
   // Returns true when the flag is set to something other than its default.
   bool changed(std::string_view name) const;
 

@@ -39,6 +39,7 @@ std::string value_description(const FlagSpec& spec) {
     for (std::string& choice : shown) choice = choice.empty() ? "''" : choice;
     return fmt::format("{}", fmt::join(shown, " | "));
   }
+  for (const std::string& word : spec.words) text += " or " + word;
   if (spec.lower_bound) text += fmt::format(", at least {}", *spec.lower_bound);
   if (spec.upper_bound) text += fmt::format(", at most {}", *spec.upper_bound);
   return text;

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/flags_table.h"
 
 namespace trainyard::core {
@@ -141,6 +143,38 @@ TEST_F(FlagsParse, PendingAndLaterFlagsAreRefusedWhenTheyAskForSomething) {
   EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--optimizer=adam"})); }).problem,
             "--optimizer=adam is not available yet: the adam optimizer");
   EXPECT_TRUE(check_dispositions(parse({"--nofp16", "--optimizer=momentum", "--mkl"})).empty());
+}
+
+TEST_F(FlagsParse, AnIntegerMayBeAWord) {
+  FlagTable table;
+  table.integer("batch", 0, "").word("auto").word("largest").bounds(0, 10);
+  table.integer("steps", 0, "");
+  table.text("name", "auto", "");
+  const FlagValues word = parse_flags(table, {"--batch=largest", "--name=auto"});
+  EXPECT_TRUE(word.is_word("batch"));
+  EXPECT_FALSE(word.is_word("name"));
+  EXPECT_EQ(word.value("batch"), FlagValue(std::string("largest")));
+  EXPECT_TRUE(word.changed("batch"));
+  EXPECT_THROW((void)word.integer("batch"), Error) << "who reads it has to ask first";
+  const FlagValues number = parse_flags(table, {"--batch=3"});
+  EXPECT_FALSE(number.is_word("batch"));
+  EXPECT_EQ(number.integer("batch"), 3);
+  EXPECT_EQ(flag_error_of([&] { parse_flags(table, {"--batch=Auto"}); }).problem,
+            "Param batch value of Auto is not an integer");
+  EXPECT_EQ(flag_error_of([&] { parse_flags(table, {"--steps=auto"}); }).problem,
+            "Param steps value of auto is not an integer");
+  EXPECT_NE(help_text(table).find("--batch=<integer or auto or largest, at least 0"), std::string::npos);
+}
+
+TEST(FlagsParsePending, IsRefusedButForTextsThatAreBuilt) {
+  FlagTable table;
+  table.choice("job", "", {"worker", "server", ""}, "what a process is").pending("processes");
+  table.text("spec", "", "an algorithm").pending("algorithms").choices = {"simple"};
+  const auto check = [&](const char* flag) { check_dispositions(parse_flags(table, {flag})); };
+  for (const char* flag : {"--job=", "--spec=simple"}) EXPECT_NO_THROW(check(flag)) << flag;
+  for (const char* flag : {"--job=worker", "--spec=ring"}) {
+    EXPECT_EQ(thrown_by([&] { check(flag); }).code(), ErrorCode::kUnsupported) << flag;
+  }
 }
 
 TEST_F(FlagsParse, FlagsOfAnotherRuntimeWarnOnce) {

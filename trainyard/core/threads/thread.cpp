@@ -25,6 +25,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/numa_memory.h"
 #include "trainyard/core/system/cgroup.h"
+#include "trainyard/core/threads/shared_cores.h"
 #include "trainyard/core/threads/thread_limit.h"
 
 namespace trainyard::core {
@@ -203,6 +204,21 @@ void Thread::join() {
   if (outcome_->error) std::rethrow_exception(std::exchange(outcome_->error, nullptr));
 }
 
+namespace {
+
+std::atomic<int> sharing_processes = 1;
+
+}  // namespace
+
+void share_cores(int processes) {
+  if (processes < 1) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.problem = "cores are shared by processes", .expected = "at least 1", .actual = std::to_string(processes)});
+  }
+  sharing_processes = processes;
+}
+
 int available_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -210,7 +226,7 @@ int available_cores() {
                                                           : static_cast<int>(std::thread::hardware_concurrency());
   // Rounded down: threads beyond the quota make all of them wait for the next period.
   if (const auto quota = cgroup_limits().cores) cores = std::min(cores, static_cast<int>(*quota));
-  return std::max(cores, 1);
+  return std::max(cores / sharing_processes, 1);
 }
 
 int most_threads() {

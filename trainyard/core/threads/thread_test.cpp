@@ -15,6 +15,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/sanitizer.h"
 #include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/core/threads/shared_cores.h"
 
 namespace trainyard::core {
 namespace {
@@ -222,6 +223,15 @@ TEST(AvailableCores, AtLeastOneAndWithinAffinity) {
   while (!CPU_ISSET(first, &allowed)) ++first;
   Thread pinned({.name = "pinned", .placement = {.cpus = {first}}}, [] { EXPECT_EQ(available_cores(), 1); });
   pinned.join();
+}
+
+TEST(AvailableCores, AreSharedByProcesses) {
+  const int all = available_cores();
+  for (const int processes : {2, 3, 1000, 1}) {
+    share_cores(processes);
+    EXPECT_EQ(available_cores(), std::max(all / processes, 1)) << processes;
+  }
+  EXPECT_THROW(share_cores(0), Error);
 }
 
 }  // namespace

@@ -1,0 +1,120 @@
+#include "trainyard/core/sockets/socket.h"
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::core {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct Pair {
+  Socket listening = listen_at("127.0.0.1", 0);
+  Socket client = connect_to("127.0.0.1", port_of(listening), milliseconds(5000));
+  std::optional<Socket> server = accept_from(listening);
+};
+
+std::vector<Frame> received(FrameConnection& connection, size_t count) {
+  std::vector<Frame> frames;
+  while (frames.size() < count && connection.receive(frames)) std::this_thread::yield();
+  return frames;
+}
+
+TEST(Socket, FramesTravelBothWays) {
+  Pair pair;
+  ASSERT_TRUE(pair.server);
+  FrameConnection client(std::move(pair.client), 1 << 20), server(std::move(*pair.server), 1 << 20);
+  client.send(1, "hello");
+  client.send(2, "world");
+  ASSERT_TRUE(client.flush());
+  EXPECT_FALSE(client.has_unsent());
+  const std::vector<Frame> said = received(server, 2);
+  ASSERT_EQ(said.size(), 2U);
+  EXPECT_EQ(said[1].body, "world");
+  server.send(9, "back");
+  ASSERT_TRUE(server.flush());
+  EXPECT_EQ(received(client, 1).at(0).kind, 9);
+}
+
+// More than the system's buffers hold: the sender keeps the rest and does not wait.
+TEST(Socket, WhatCannotBeSentYetIsKept) {
+  Pair pair;
+  constexpr size_t kBytes = size_t{64} << 20;
+  FrameConnection client(std::move(pair.client), 16), server(std::move(*pair.server), kBytes);
+  client.send(1, std::string(kBytes, 'x'));
+  ASSERT_TRUE(client.flush());
+  EXPECT_TRUE(client.has_unsent());
+  std::vector<Frame> frames;
+  while (frames.empty()) {
+    ASSERT_TRUE(server.receive(frames));
+    ASSERT_TRUE(client.flush());
+  }
+  EXPECT_EQ(frames[0].body.size(), kBytes);
+  EXPECT_FALSE(client.has_unsent());
+}
+
+// A training of weeks sends heart beats on one connection.
+TEST(Socket, WhatHasBeenSentIsNotKept) {
+  Pair pair;
+  constexpr size_t kBytes = size_t{1} << 20, kTimes = 64;
+  FrameConnection client(std::move(pair.client), 16), server(std::move(*pair.server), kBytes);
+  const std::string body(kBytes, 'x');
+  const size_t before = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;  // bytes in use
+  for (size_t i = 0; i < kTimes; ++i) {
+    client.send(1, body);
+    std::vector<Frame> frames;
+    while (frames.empty()) {
+      ASSERT_TRUE(client.flush());
+      ASSERT_TRUE(server.receive(frames));
+    }
+  }
+  EXPECT_FALSE(client.has_unsent());
+  EXPECT_LT(::mallinfo2().uordblks + ::mallinfo2().hblkhd, before + kTimes * kBytes / 2);
+}
+
+TEST(Socket, TheEndOfTheOtherSideIsSeenBehindWhatItSaid) {
+  Pair pair;
+  FrameConnection server(std::move(*pair.server), 16);
+  {
+    FrameConnection client(std::move(pair.client), 16);
+    client.send(1, "last words");
+    ASSERT_TRUE(client.flush());
+  }
+  std::vector<Frame> frames;
+  while (server.receive(frames)) std::this_thread::yield();
+  ASSERT_EQ(frames.size(), 1U);
+  EXPECT_EQ(frames[0].body, "last words");
+}
+
+TEST(Socket, NobodyThereIsATimeoutThatNamesTheAddress) {
+  const uint16_t port = port_of(listen_at("127.0.0.1", 0));
+  const Error error = thrown_by([&] { connect_to("127.0.0.1", port, milliseconds(100)); });
+  EXPECT_EQ(error.code(), ErrorCode::kTimeout);
+  EXPECT_TRUE(says(error, "127.0.0.1:" + std::to_string(port))) << error.what();
+}
+
+TEST(Socket, APortInUseIsAnError) {
+  const Socket first = listen_at("127.0.0.1", 0);
+  const Error error = thrown_by([&] { listen_at("127.0.0.1", port_of(first)); });
+  EXPECT_EQ(error.code(), ErrorCode::kIo);
+  EXPECT_TRUE(says(error, std::strerror(EADDRINUSE))) << error.what();
+}
+
+TEST(Socket, LoopbackIsKnown) {
+  EXPECT_TRUE(is_loopback("127.0.0.1"));
+  EXPECT_TRUE(is_loopback("127.8.9.1"));
+  EXPECT_TRUE(is_loopback("::1"));
+  EXPECT_TRUE(is_loopback("localhost"));
+  EXPECT_FALSE(is_loopback("0.0.0.0"));
+  EXPECT_FALSE(is_loopback("192.168.1.1"));
+  EXPECT_EQ(thrown_by([] { is_loopback("no such name.invalid"); }).code(), ErrorCode::kIo);
+}
+
+}  // namespace
+}  // namespace trainyard::core
