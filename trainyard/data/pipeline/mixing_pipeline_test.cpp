@@ -239,6 +239,13 @@ TEST(RepeatedAugmentation, DrawsAnewForEachCopyAndKeepsTheEpochs) {
 
 TEST(RepeatedAugmentation, TheFirstCopyIsTheSampleAsItIsWithout) {
   const Samples plain = taken(*pipeline_of(options_of(10)), 3);  // an epoch
+  for (size_t i = 0; i < plain.labels.size(); ++i) {
+    Record record;
+    record.label = plain.labels[i];
+    std::vector<float> drawn(plain.images[i].size());
+    ASSERT_TRUE(DrawnTransform(4).apply(record, {.seed = 5, .epoch = 0, .sample = record.label}, drawn.data()).value());
+    EXPECT_EQ(plain.images[i], drawn) << "a sample is drawn by the pipeline's own seed";
+  }
   PipelineOptions options = options_of(12);
   options.repeated_augmentation = 3;
   const Samples repeated = taken(*pipeline_of(options), 2);  // all copies of eight samples, in the same epoch

@@ -28,6 +28,7 @@ using MakeBatch = std::function<core::NamedTensors(const BatchPlace& place)>;
 
 struct FunctionSourceOptions {
   int replicas = 1;
+  int total_replicas = 0;         // of all processes that train together, for positions; 0: these are all
   int64_t batch_size = 1;         // samples that a batch stands for: positions and rates count these
   int64_t batches_per_epoch = 0;  // 0: the first epoch has no end
   void validate() const;          // throws kInvalidArgument
@@ -49,7 +50,9 @@ class FunctionSource : public BatchSource, public SizedSource {
   void seek(Position position) override;
 
  private:
-  int64_t samples_a_batch() const { return options_.batch_size * options_.replicas; }
+  int64_t samples_a_batch() const {
+    return options_.batch_size * (options_.total_replicas > 0 ? options_.total_replicas : options_.replicas);
+  }
 
   MakeBatch make_;
   FunctionSourceOptions options_;

@@ -45,9 +45,9 @@ at::Tensor labels(int64_t batch) {
 }
 
 struct Replica {
-  explicit Replica(const std::string& name, at::ScalarType dtype = at::kFloat)
+  explicit Replica(const std::string& name, at::ScalarType dtype = at::kFloat, const Graph& graph = block_graph())
       : set({.dtype = dtype == at::kDouble ? at::kDouble : at::kFloat}), sink(set) {
-    executor = make_executor(name, block_graph(), {.dtype = dtype, .parameters = &set, .gradients = &sink});
+    executor = make_executor(name, graph, {.dtype = dtype, .parameters = &set, .gradients = &sink});
     set.allocate();
     set.initialize(3);
     if (dtype == at::kDouble) set.values().copy_(set.values().to(at::kFloat));  // what float sets hold
@@ -94,6 +94,67 @@ TEST(CpuExecutor, LinearLayersAddTheirBiasAtEachBatchSize) {
   };
   for (const int64_t batch : {1, 4, 5, 9}) {
     EXPECT_LT(distance(logits("cpu", batch), logits("reference", batch)), 1e-6) << batch;
+  }
+}
+
+GraphBuilder::Value convolution_of(GraphBuilder& b, const std::string& name, GraphBuilder::Value x, int64_t channels) {
+  return b.convolution(name, x, {.out_channels = channels, .kernel = 3, .padding = Padding::all(1)});
+}
+Graph classifier(GraphBuilder& b, GraphBuilder::Value map) {
+  return b.build(b.linear("fc", b.global_average_pool("pool", map), {.out_features = 5}));
+}
+
+// The image wants no gradient: the sum needs one for its other term, wherever that stands.
+TEST(CpuExecutor, ASumOfTheImageAndALayerTrainsTheLayer) {
+  for (const bool image_first : {true, false}) {
+    GraphBuilder b({.image = {3, 12, 12}, .name = "sum"});
+    const auto image = b.input(), conv = convolution_of(b, "conv", image, 3);
+    const auto sum = image_first ? b.add("add", {image, conv}) : b.add("add", {conv, image});
+    const Graph graph = classifier(b, b.activation("relu", sum));
+    Replica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
+    EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5) << image_first;
+  }
+}
+
+// Both terms of the outer sum get one gradient. The ReLU of the inner sum sets it to zero at places, for its own terms
+// only.
+TEST(CpuExecutor, AReluBehindASumLeavesTheGradientOfOthersAlone) {
+  GraphBuilder b({.image = {3, 12, 12}, .name = "sums"});
+  const auto image = b.input(), beside = convolution_of(b, "beside", image, 16);
+  const auto inner = b.add("inner", {convolution_of(b, "a", image, 16), convolution_of(b, "b", image, 16)});
+  const Graph graph = classifier(b, b.add("outer", {b.activation("relu", inner), beside}));
+  Replica cpu("cpu", at::kFloat, graph), reference("reference", at::kDouble, graph);
+  EXPECT_LT(distance(cpu.gradients_of(images(4)), reference.gradients_of(images(4))), 1e-5);
+}
+
+// Terms of 3e38 are finite, their sum is not. What a ReLU behind the next layer makes of infinity minus infinity is
+// NaN, which must reach the loss.
+TEST(CpuExecutor, ASumThatOverflowsShowsBehindARelu) {
+  GraphBuilder b({.image = {3, 12, 12}, .name = "overflow"});
+  const auto image = b.input();
+  const auto small0 = convolution_of(b, "small0", image, 16), large0 = convolution_of(b, "large0", image, 16);
+  const auto small1 = convolution_of(b, "small1", image, 16), large1 = convolution_of(b, "large1", image, 16);
+  const auto sum = b.add("sum", {large0, large1});
+  const auto relu = b.activation("relu", convolution_of(b, "conv", sum, 16));
+  const Graph graph = classifier(b, b.add("all", {relu, small0, small1}));
+  for (const char* name : {"cpu", "reference"}) {
+    ParameterSet set;
+    const auto executor = make_executor(
+        name, graph,
+        {.mode = Mode::kInference, .kernels = {.convolutions = ConvolutionPolicy::kByShape}, .parameters = &set});
+    set.allocate();
+    set.values().zero_();
+    for (const char* layer : {"small0", "small1", "large0", "large1"}) {
+      const bool small = std::string_view(layer).starts_with("small");
+      set.value(*set.find(std::string(layer) + ".weight")).select(2, 1).select(2, 1).fill_(small ? 1e-30 : 1e8);
+    }
+    at::Tensor weight = set.value(*set.find("conv.weight"));
+    weight.narrow(1, 0, 8).fill_(1);
+    weight.narrow(1, 8, 8).fill_(-1);
+    set.value(*set.find("fc.weight")).fill_(1);
+    set.values_changed();
+    const at::Tensor logits = executor->forward(at::zeros({1, 3, 12, 12}).fill_(1e30), {});
+    EXPECT_TRUE(logits.isnan().all().item<bool>()) << name << logits;
   }
 }
 

@@ -126,6 +126,13 @@ std::unique_ptr<Executor> make_executor(const std::string& name, const Graph& gr
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "variables are constants in inference only", .where = graph.name});
   }
+  if (context.statistics != nullptr && !context.device.is_cpu()) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "batch norms meet those of other replicas on CPUs only",
+                       .where = graph.name,
+                       .expected = "no exchange of statistics, or the CPU",
+                       .actual = context.device.str()});
+  }
   if (context.gradients != nullptr && &context.gradients->parameters() != context.parameters) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the gradient sink belongs to another parameter set", .where = graph.name});

@@ -37,6 +37,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
+class StatisticsExchange;  // nn/execution/statistics_exchange.h
+
 enum class Mode { kTraining, kInference };
 
 // How convolutions are computed on the CPU. Winograd's algorithm needs fewer multiplications where it applies (fp32,
@@ -73,6 +75,8 @@ struct BuildContext {
   std::string name_prefix;  // in front of every name: "generator/"
   ParameterSet* parameters = nullptr;
   GradientSink* gradients = nullptr;  // null: no gradients are wanted
+  // In training: where batch norms meet those of the other replicas. Null: each normalizes its own batch. CPU only.
+  StatisticsExchange* statistics = nullptr;
 
   ParameterId parameter(const ParameterSpec& spec) const;
   int buffer(const BufferSpec& spec) const;

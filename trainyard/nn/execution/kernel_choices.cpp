@@ -1,11 +1,7 @@
 #include "trainyard/nn/execution/kernel_choices.h"
 
-#include <algorithm>
 #include <sstream>
 #include <utility>
-
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
 
 #include "trainyard/core/base/error.h"
 
@@ -71,18 +67,8 @@ void KernelChoices::load(const core::StateReader& reader) {
   replace(reader.has(kName) ? reader.text(kName) : std::string());
 }
 
-void KernelChoices::agree(core::Communicator& ranks) {
-  std::string choices = text();
-  const at::Tensor size = at::full({1}, static_cast<int64_t>(choices.size()), at::kLong);
-  ranks.broadcast(size, 0);
-  const auto length = size.item<int64_t>();
-  if (length == 0) return replace({});
-  choices.resize(static_cast<size_t>(length));
-  const at::Tensor bytes = at::empty({length}, at::kByte);
-  std::copy(choices.begin(), choices.end(), static_cast<char*>(bytes.data_ptr()));
-  ranks.broadcast(bytes, 0);
-  const auto* const first = static_cast<const char*>(bytes.data_ptr());
-  replace({first, first + length});
+void KernelChoices::agree(const std::function<std::string(const std::string& own)>& from_first) {
+  replace(from_first(text()));
 }
 
 }  // namespace trainyard::nn

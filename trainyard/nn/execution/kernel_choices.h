@@ -7,12 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 
-#include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 
@@ -38,8 +38,8 @@ class KernelChoices : public core::Stateful {
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
-  // Collective: replaces the choices on every rank by those of rank 0. Throws what a broadcast throws.
-  void agree(core::Communicator& ranks);
+  // Replaces the choices by those of the first rank. `from_first` is collective and returns what the first rank gave.
+  void agree(const std::function<std::string(const std::string& own)>& from_first);
 
  private:
   std::string text() const;

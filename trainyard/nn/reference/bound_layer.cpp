@@ -59,6 +59,7 @@ reference::LayerCall BoundLayer::call(std::span<const at::Tensor> inputs, bool r
           .training = context_.mode == Mode::kTraining,
           .trains = trains(),
           .reuse_input = reuse_input,
+          .statistics = context_.statistics,
           .random = random};
 }
 

@@ -21,8 +21,9 @@ struct LayerCall {
   std::span<const at::Tensor> variables;  // the node's parameters, of the set's dtype
   std::span<const at::Tensor> buffers;
   bool training = false;
-  bool trains = true;        // one of the node's parameters is trainable
-  bool reuse_input = false;  // nobody else needs the first input: it may become the result
+  bool trains = true;                        // one of the node's parameters is trainable
+  bool reuse_input = false;                  // nobody else needs the first input: it may become the result
+  StatisticsExchange* statistics = nullptr;  // as in BuildContext
   const StepRandom& random;
 
   const at::Tensor& x() const { return inputs[0]; }
@@ -34,6 +35,8 @@ struct LayerCall {
 
 at::Tensor run(const Convolution& op, const LayerCall& call);
 at::Tensor run(const BatchNorm& op, const LayerCall& call);
+// Does the same in training with the statistics of all replicas, whom it meets at call.statistics.
+at::Tensor run_synchronized(const BatchNorm& op, const LayerCall& call);
 at::Tensor run(const Activation& op, const LayerCall& call);
 at::Tensor run(const Pool& op, const LayerCall& call);
 at::Tensor run(const GlobalAveragePool& op, const LayerCall& call);

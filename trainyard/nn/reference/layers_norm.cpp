@@ -16,6 +16,7 @@ at::ScalarType statistics_dtype(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor run(const BatchNorm& op, const LayerCall& call) {
+  if (call.training && call.trains && call.statistics != nullptr) return run_synchronized(op, call);
   const at::Tensor& x = call.x();
   const at::ScalarType dtype = statistics_dtype(x);
   const at::Tensor weight = op.scale ? call.variables[0].to(dtype) : at::Tensor();

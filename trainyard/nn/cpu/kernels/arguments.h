@@ -36,6 +36,9 @@ struct NormForward {
   float* variance = nullptr;       // [padded] out, biased
   float* scale = nullptr;          // [padded] out
   float* shift = nullptr;          // [padded] out
+  // [2 channels], or null: means, then biased variances. norm_moments() writes those of this batch; norm_with_moments()
+  // reads those to normalize with, which may be of more batches than this one.
+  double* moments = nullptr;
 };
 
 constexpr int kMaxGradients = 4;
@@ -58,6 +61,11 @@ struct NormBackward {
   void* input_gradient = nullptr;    // may be one of `gradients`, or `input`
   float* weight_gradient = nullptr;  // [padded] out
   float* bias_gradient = nullptr;    // [padded] out
+  // [2 channels], or null: sums of d, then of d * (input - mean). norm_gradient_sums() writes those of this batch, and
+  // all outputs but the input's gradient; norm_backward_with_sums() reads those over all `count` values that the mean
+  // and the variance are of, and writes the input's gradient.
+  double* sums = nullptr;
+  double count = 0;
 };
 
 // output = activation(input * scale + shift [+ residual]): inference, and recomputation of NormForward's output.
@@ -363,6 +371,21 @@ struct ScaleSamples {
   bool per_element = false;
   void* output = nullptr;  // may be `input`
   bool accumulate = false;
+};
+
+// result = the largest absolute value; NaN where one is NaN.
+struct LargestMagnitude {
+  int64_t count = 0;
+  DataType dtype = DataType::kFloat;
+  const void* values = nullptr;
+  float* result = nullptr;
+};
+
+// values: float [rows, columns]. result = the largest sum of a row's absolute values; NaN where a row has NaN.
+struct LargestRowSum {
+  int64_t rows = 0, columns = 0;
+  const float* values = nullptr;
+  float* result = nullptr;
 };
 
 }  // namespace trainyard::nn::cpu

@@ -11,7 +11,11 @@
 // X(function, argument)
 #define TRAINYARD_CPU_KERNELS(X)                                       \
   X(norm_forward, NormForward)                                         \
+  X(norm_moments, NormForward)                                         \
+  X(norm_with_moments, NormForward)                                    \
   X(norm_backward, NormBackward)                                       \
+  X(norm_gradient_sums, NormBackward)                                  \
+  X(norm_backward_with_sums, NormBackward)                             \
   X(scale_shift, ScaleShift)                                           \
   X(to_blocked, ToBlocked)                                             \
   X(to_plain, ToPlain)                                                 \

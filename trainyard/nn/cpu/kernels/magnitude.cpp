@@ -1,5 +1,5 @@
 // Finds the largest magnitude. Absolute values of floats compare as their bits do, and NaN's bits are above infinity's.
-#include "trainyard/nn/cpu/kernels/magnitude_arguments.h"
+#include "trainyard/nn/cpu/kernels/arguments.h"
 #include "trainyard/nn/cpu/kernels/vector.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {

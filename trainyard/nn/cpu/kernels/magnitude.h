@@ -1,8 +1,8 @@
 // Kernels that find the largest magnitude. They are compiled and chosen as those of kernels.h.
 #pragma once
 
+#include "trainyard/nn/cpu/kernels/arguments.h"
 #include "trainyard/nn/cpu/kernels/isa.h"
-#include "trainyard/nn/cpu/kernels/magnitude_arguments.h"
 
 namespace trainyard::nn::cpu {
 

@@ -71,19 +71,24 @@ void collect(const NormBackward& a, const Block& block, const Span& span, Sums& 
   }
 }
 
-Block combine(const NormBackward& a, int64_t index, const Sums& total) {
+// Returns a block for the second pass. `total` is over `count` values.
+Block combine(const NormBackward& a, int64_t index, const Sums& total, double count) {
   Block block = block_of(a, index);
-  const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
   for (int64_t c = 0; c < kLanes; ++c) {
-    const int64_t channel = index * kLanes + c;
-    const double deviation = sqrt(a.variance[channel] + a.epsilon);
+    const double deviation = sqrt(a.variance[index * kLanes + c] + a.epsilon);
     const double weight_gradient = total.second[c] / deviation;
     block.slope[c] = static_cast<float>(-block.scale[c] * weight_gradient / (count * deviation));
     block.mean_gradient[c] = static_cast<float>(total.first[c] / count);
-    a.weight_gradient[channel] = static_cast<float>(weight_gradient);
-    a.bias_gradient[channel] = static_cast<float>(total.first[c]);
   }
   return block;
+}
+
+void write_parameter_gradients(const NormBackward& a, int64_t index, const Sums& total) {
+  for (int64_t c = 0; c < kLanes; ++c) {
+    const int64_t channel = index * kLanes + c;
+    a.weight_gradient[channel] = static_cast<float>(total.second[c] / sqrt(a.variance[channel] + a.epsilon));
+    a.bias_gradient[channel] = static_cast<float>(total.first[c]);
+  }
 }
 
 template <typename T, UnitActivation kind, bool has_mask>
@@ -108,36 +113,93 @@ void apply(const NormBackward& a, const Block& block, bool past_caches, const Sp
 using Collect = void (*)(const NormBackward&, const Block&, const Span&, Sums&);
 using Apply = void (*)(const NormBackward&, const Block&, bool past_caches, const Span&);
 
+// The loops of both passes for these arguments.
+struct Passes {
+  Collect first;
+  Apply second;
+  NormBackward again;  // what the second one reads
+  bool past_caches;
+};
+
 template <typename T>
-void run(const NormBackward& a) {
-  Collect first = collect<T, UnitActivation::kRelu, true>;
-  Apply second = apply<T, UnitActivation::kRelu, true>;
+Passes passes_of(const NormBackward& a) {
+  Passes passes = {
+      .first = collect<T, UnitActivation::kRelu, true>, .second = apply<T, UnitActivation::kRelu, true>, .again = a};
   if (a.mask == nullptr) {
     with_activation(a.activation, [&](auto kind) {
-      first = collect<T, kind.kValue, false>;
-      second = apply<T, kind.kValue, false>;
+      passes.first = collect<T, kind.kValue, false>;
+      passes.second = apply<T, kind.kValue, false>;
     });
   }
   // The second pass takes d from where the first one wrote it.
-  NormBackward again = a;
   if (a.masked != nullptr) {
-    again.gradients[0] = a.masked;
-    again.gradient_count = 1;
-    second = apply<T, UnitActivation::kNone, false>;
+    passes.again.gradients[0] = a.masked;
+    passes.again.gradient_count = 1;
+    passes.second = apply<T, UnitActivation::kNone, false>;
   }
-  bool past_caches = a.input_gradient != a.input && goes_past_caches<T>(a.shape, a.input_gradient);
-  for (int g = 0; g < a.gradient_count; ++g) past_caches = past_caches && a.input_gradient != a.gradients[g];
+  passes.past_caches = a.input_gradient != a.input && goes_past_caches<T>(a.shape, a.input_gradient);
+  for (int g = 0; g < a.gradient_count; ++g) {
+    passes.past_caches = passes.past_caches && a.input_gradient != a.gradients[g];
+  }
+  return passes;
+}
+
+template <typename T>
+void run(const NormBackward& a) {
+  const Passes passes = passes_of<T>(a);
+  const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
   in_waves<Block>(
       a.shape, (1 + a.gradient_count) * sizeof(T) * kLanes,
-      [&](int64_t block, const Span& span, Sums& sums) { first(a, block_of(a, block), span, sums); },
-      [&](int64_t block, const Sums& total) { return combine(a, block, total); },
-      [&](const Block& state, const Span& span) { second(again, state, past_caches, span); });
+      [&](int64_t block, const Span& span, Sums& sums) { passes.first(a, block_of(a, block), span, sums); },
+      [&](int64_t block, const Sums& total) {
+        write_parameter_gradients(a, block, total);
+        return combine(a, block, total, count);
+      },
+      [&](const Block& state, const Span& span) { passes.second(passes.again, state, passes.past_caches, span); });
+}
+
+template <typename T>
+void write_sums(const NormBackward& a) {
+  const Passes passes = passes_of<T>(a);
+  sum_blocks(
+      a.shape, [&](int64_t block, const Span& span, Sums& sums) { passes.first(a, block_of(a, block), span, sums); },
+      [&](int64_t block, const Sums& total) {
+        write_parameter_gradients(a, block, total);
+        for (int64_t c = 0; c < kLanes && block * kLanes + c < a.shape.channels; ++c) {
+          a.sums[block * kLanes + c] = total.first[c];
+          a.sums[a.shape.channels + block * kLanes + c] = total.second[c];
+        }
+      });
+}
+
+template <typename T>
+void write_input_gradient(const NormBackward& a) {
+  const Passes passes = passes_of<T>(a);
+  apply_to_blocks<Block>(
+      a.shape,
+      [&](int64_t block) {
+        Sums total = {};
+        for (int64_t c = 0; c < kLanes && block * kLanes + c < a.shape.channels; ++c) {
+          total.first[c] = a.sums[block * kLanes + c];
+          total.second[c] = a.sums[a.shape.channels + block * kLanes + c];
+        }
+        return combine(a, block, total, a.count);
+      },
+      [&](const Block& state, const Span& span) { passes.second(passes.again, state, passes.past_caches, span); });
 }
 
 }  // namespace
 
 void norm_backward(const NormBackward& a) {
   a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
+}
+
+void norm_gradient_sums(const NormBackward& a) {
+  a.dtype == DataType::kFloat ? write_sums<float>(a) : write_sums<Bfloat16>(a);
+}
+
+void norm_backward_with_sums(const NormBackward& a) {
+  a.dtype == DataType::kFloat ? write_input_gradient<float>(a) : write_input_gradient<Bfloat16>(a);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -37,26 +37,40 @@ void collect(const T* input, const T* block_pivot, const Span& span, Sums& sums)
   }
 }
 
+// Means and biased variances of a block.
+struct Moments {
+  double mean[kLanes], variance[kLanes];
+};
+
 template <typename T>
-Affine combine(const NormForward& a, int64_t block, const Sums& total) {
-  Affine affine = {.input = a.input, .residual = a.residual, .output = a.output, .mask = a.mask};
-  affine.past_caches = a.output != a.input && a.output != a.residual && goes_past_caches<T>(a.shape, a.output);
+Moments moments_of(const NormForward& a, int64_t block, const Sums& total) {
+  Moments moments;
   float pivot[kLanes];
   store(pivot, finite_or_zero(load(static_cast<const T*>(a.input) + block * a.shape.pixels() * kLanes)));
   const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
   for (int64_t c = 0; c < kLanes; ++c) {
+    const double offset = total.first[c] / count;
+    const double spread = total.second[c] / count - offset * offset;
+    moments.mean[c] = offset + pivot[c];
+    moments.variance[c] = spread < 0 ? 0 : spread;  // NaN stays
+  }
+  return moments;
+}
+
+// Writes mean, variance, scale and shift of a block, and returns what its second pass needs.
+template <typename T>
+Affine affine_of(const NormForward& a, int64_t block, const Moments& moments) {
+  Affine affine = {.input = a.input, .residual = a.residual, .output = a.output, .mask = a.mask};
+  affine.past_caches = a.output != a.input && a.output != a.residual && goes_past_caches<T>(a.shape, a.output);
+  for (int64_t c = 0; c < kLanes; ++c) {
     const int64_t channel = block * kLanes + c;
     const bool inside = channel < a.shape.channels;
-    const double offset = total.first[c] / count;
-    const double mean = offset + pivot[c];
-    const double spread = total.second[c] / count - offset * offset;
-    const double variance = spread < 0 ? 0 : spread;  // NaN stays
     const double weight = !inside ? 0 : a.weight != nullptr ? a.weight[channel] : 1;
     affine.inside[c] = inside ? 1 : 0;
-    affine.scale[c] = static_cast<float>(weight / sqrt(variance + a.epsilon));
-    affine.shift[c] = inside ? static_cast<float>(a.bias[channel] - mean * affine.scale[c]) : 0;
-    a.mean[channel] = static_cast<float>(mean);
-    a.variance[channel] = static_cast<float>(variance);
+    affine.scale[c] = static_cast<float>(weight / sqrt(moments.variance[c] + a.epsilon));
+    affine.shift[c] = inside ? static_cast<float>(a.bias[channel] - moments.mean[c] * affine.scale[c]) : 0;
+    a.mean[channel] = static_cast<float>(moments.mean[c]);
+    a.variance[channel] = static_cast<float>(moments.variance[c]);
     a.scale[channel] = affine.scale[c];
     a.shift[channel] = affine.shift[c];
   }
@@ -64,15 +78,47 @@ Affine combine(const NormForward& a, int64_t block, const Sums& total) {
 }
 
 template <typename T>
-void run(const NormForward& a) {
+void collect_block(const NormForward& a, int64_t block, const Span& span, Sums& sums) {
   const T* const input = static_cast<const T*>(a.input);
+  collect(input, input + block * a.shape.pixels() * kLanes, span, sums);
+}
+
+template <typename T>
+void run(const NormForward& a) {
   const ApplyAffine affine = choose_affine(a.dtype, a.activation, a.residual != nullptr, a.mask != nullptr);
   in_waves<Affine>(
       a.shape, sizeof(T) * kLanes,
-      [&](int64_t block, const Span& span, Sums& sums) {
-        collect(input, input + block * a.shape.pixels() * kLanes, span, sums);
+      [&](int64_t block, const Span& span, Sums& sums) { collect_block<T>(a, block, span, sums); },
+      [&](int64_t block, const Sums& total) { return affine_of<T>(a, block, moments_of<T>(a, block, total)); },
+      [&](const Affine& state, const Span& span) { affine(state, span); });
+}
+
+template <typename T>
+void write_moments(const NormForward& a) {
+  sum_blocks(
+      a.shape, [&](int64_t block, const Span& span, Sums& sums) { collect_block<T>(a, block, span, sums); },
+      [&](int64_t block, const Sums& total) {
+        const Moments moments = moments_of<T>(a, block, total);
+        for (int64_t c = 0; c < kLanes && block * kLanes + c < a.shape.channels; ++c) {
+          a.moments[block * kLanes + c] = moments.mean[c];
+          a.moments[a.shape.channels + block * kLanes + c] = moments.variance[c];
+        }
+      });
+}
+
+template <typename T>
+void normalize(const NormForward& a) {
+  const ApplyAffine affine = choose_affine(a.dtype, a.activation, a.residual != nullptr, a.mask != nullptr);
+  apply_to_blocks<Affine>(
+      a.shape,
+      [&](int64_t block) {
+        Moments moments = {};
+        for (int64_t c = 0; c < kLanes && block * kLanes + c < a.shape.channels; ++c) {
+          moments.mean[c] = a.moments[block * kLanes + c];
+          moments.variance[c] = a.moments[a.shape.channels + block * kLanes + c];
+        }
+        return affine_of<T>(a, block, moments);
       },
-      [&](int64_t block, const Sums& total) { return combine<T>(a, block, total); },
       [&](const Affine& state, const Span& span) { affine(state, span); });
 }
 
@@ -80,6 +126,14 @@ void run(const NormForward& a) {
 
 void norm_forward(const NormForward& a) {
   a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
+}
+
+void norm_moments(const NormForward& a) {
+  a.dtype == DataType::kFloat ? write_moments<float>(a) : write_moments<Bfloat16>(a);
+}
+
+void norm_with_moments(const NormForward& a) {
+  a.dtype == DataType::kFloat ? normalize<float>(a) : normalize<Bfloat16>(a);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

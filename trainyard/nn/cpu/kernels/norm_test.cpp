@@ -58,6 +58,7 @@ struct Case {
   int gradients = 1;
   bool in_place = false;  // outputs over inputs wherever that is allowed
   double mean = 0.5, range = 3;
+  bool pass_by_pass = false;  // by the kernels of one pass each
 };
 
 // Values of the definition, one a channel.
@@ -104,22 +105,30 @@ class NormTest : public KernelTest<Kernels> {
     const bool has_mask = c.residual && c.activation == UnitActivation::kRelu;
     TestMap source = input;
     if (c.in_place) r.output = c.residual ? residual : source;
-    Kernels::norm_forward({.shape = s,
-                           .dtype = c.dtype,
-                           .activation = c.activation,
-                           .epsilon = kEpsilon,
-                           .input = c.in_place && !c.residual ? r.output.data() : source.data(),
-                           .residual = !c.residual   ? nullptr
-                                       : !c.in_place ? residual.data()
-                                                     : r.output.data(),
-                           .weight = weight.empty() ? nullptr : weight.data(),
-                           .bias = bias.data(),
-                           .output = r.output.data(),
-                           .mask = has_mask ? r.mask.data() : nullptr,
-                           .mean = r.mean.data(),
-                           .variance = r.variance.data(),
-                           .scale = r.scale.data(),
-                           .shift = r.shift.data()});
+    std::vector<double> between(2 * s.channels, std::numeric_limits<double>::quiet_NaN());
+    const NormForward forward = {.shape = s,
+                                 .dtype = c.dtype,
+                                 .activation = c.activation,
+                                 .epsilon = kEpsilon,
+                                 .input = c.in_place && !c.residual ? r.output.data() : source.data(),
+                                 .residual = !c.residual   ? nullptr
+                                             : !c.in_place ? residual.data()
+                                                           : r.output.data(),
+                                 .weight = weight.empty() ? nullptr : weight.data(),
+                                 .bias = bias.data(),
+                                 .output = r.output.data(),
+                                 .mask = has_mask ? r.mask.data() : nullptr,
+                                 .mean = r.mean.data(),
+                                 .variance = r.variance.data(),
+                                 .scale = r.scale.data(),
+                                 .shift = r.shift.data(),
+                                 .moments = between.data()};
+    if (c.pass_by_pass) {
+      Kernels::norm_moments(forward);
+      Kernels::norm_with_moments(forward);
+    } else {
+      Kernels::norm_forward(forward);
+    }
     NormBackward backward = {.shape = s,
                              .dtype = c.dtype,
                              .activation = c.activation,
@@ -134,13 +143,20 @@ class NormTest : public KernelTest<Kernels> {
                              .masked = c.residual ? r.masked.data() : nullptr,
                              .input_gradient = r.input_gradient.data(),
                              .weight_gradient = r.weight_gradient.data(),
-                             .bias_gradient = r.bias_gradient.data()};
+                             .bias_gradient = r.bias_gradient.data(),
+                             .sums = between.data(),
+                             .count = static_cast<double>(s.batch * s.pixels())};
     for (int g = 0; g < c.gradients; ++g) backward.gradients[g] = gradients[g].data();
     if (c.in_place) {
       backward.input_gradient = c.residual ? input.data() : gradients[0].data();
       if (c.residual) backward.masked = gradients.back().data();
     }
-    Kernels::norm_backward(backward);
+    if (c.pass_by_pass) {
+      Kernels::norm_gradient_sums(backward);
+      Kernels::norm_backward_with_sums(backward);
+    } else {
+      Kernels::norm_backward(backward);
+    }
     if (c.in_place) {
       r.input_gradient = c.residual ? input : gradients[0];
       if (c.residual) r.masked = gradients.back();
@@ -160,6 +176,9 @@ class NormTest : public KernelTest<Kernels> {
     const std::vector<float> weight = with_weight ? random_floats(s.channels, 3) : std::vector<float>();
     const std::vector<float> bias = random_floats(s.channels, 4);
     const Results r = run(c, input, residual, gradients, weight, bias);
+    Case pass_by_pass = c;
+    pass_by_pass.pass_by_pass = true;
+    EXPECT_TRUE(run(pass_by_pass, input, residual, gradients, weight, bias) == r) << "other bits pass by pass";
 
     Channels mean(s.channels), variance(s.channels), scale(s.channels), shift(s.channels), sum(s.channels),
         products(s.channels);
@@ -278,11 +297,13 @@ TYPED_TEST(NormTest, KeepsASmallVarianceBesideALargeMean) {
 
 TYPED_TEST(NormTest, GivesTheSameBitsForAnyNumberOfThreads) {
   const MapShape s = this->shape(5, 40, 33, 35);
-  expect_same_for_any_threads([&] {
-    return TestFixture::run({.shape = s, .residual = true}, TestMap::random(s, DataType::kFloat, 1),
-                            TestMap::random(s, DataType::kFloat, 2), {TestMap::random(s, DataType::kFloat, 3)}, {},
-                            random_floats(s.channels, 4));
-  });
+  for (const bool pass_by_pass : {false, true}) {
+    expect_same_for_any_threads([&] {
+      return TestFixture::run({.shape = s, .residual = true, .pass_by_pass = pass_by_pass},
+                              TestMap::random(s, DataType::kFloat, 1), TestMap::random(s, DataType::kFloat, 2),
+                              {TestMap::random(s, DataType::kFloat, 3)}, {}, random_floats(s.channels, 4));
+    });
+  }
 }
 
 // Maps that no cache holds are written past the caches where they are aligned. Of the two here one is aligned, the

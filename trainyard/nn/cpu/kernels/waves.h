@@ -81,6 +81,19 @@ struct Sums {
   double first[kLanes], second[kLanes];
 };
 
+// Returns the sums over a block, counted from the first of `spans`, of those of its spans.
+inline Sums add_up(const Spans& spans, const Sums* sums, int64_t block) {
+  Sums total = {};
+  for (int64_t k = 0; k < spans.a_block(); ++k) {
+    const Sums& part = sums[spans.of_block(block, k)];
+    for (int64_t c = 0; c < kLanes; ++c) {
+      total.first[c] += part.first[c];
+      total.second[c] += part.second[c];
+    }
+  }
+  return total;
+}
+
 // For each block: calls collect(block, span, sums) over all its spans, then state = combine(block, total sums), then
 // apply(state, span) over all spans. `pixel_bytes` is what the first pass reads for one pixel of a block.
 template <typename State, typename Collect, typename Combine, typename Apply>
@@ -103,15 +116,7 @@ void in_waves(const MapShape& shape, int64_t pixel_bytes, const Collect& collect
       for (int64_t i = begin; i < end; ++i) collect(first + spans.block(i), spans[i], sums[i]);
 #pragma omp barrier
       for (int64_t b = here * thread / threads; b < here * (thread + 1) / threads; ++b) {
-        Sums total = {};
-        for (int64_t k = 0; k < spans.a_block(); ++k) {
-          const Sums& part = sums[spans.of_block(b, k)];
-          for (int64_t c = 0; c < kLanes; ++c) {
-            total.first[c] += part.first[c];
-            total.second[c] += part.second[c];
-          }
-        }
-        states[b] = combine(first + b, total);
+        states[b] = combine(first + b, add_up(spans, sums, b));
       }
 #pragma omp barrier
       // Backwards, because what was read last is most likely still in cache.
@@ -120,6 +125,38 @@ void in_waves(const MapShape& shape, int64_t pixel_bytes, const Collect& collect
     _mm_sfence();  // of stores past the caches
   }
   delete[] sums;
+  delete[] states;
+}
+
+// The two passes of in_waves by themselves, for work that comes between them: the first one with the same sums, bit for
+// bit. Calls collect(block, span, sums) over all spans, then take(block, total sums) for each block.
+template <typename Collect, typename Take>
+void sum_blocks(const MapShape& shape, const Collect& collect, const Take& take) {
+  const Spans spans(shape, 0, shape.blocks());
+  Sums* const sums = new Sums[spans.count()];
+#pragma omp parallel
+  {
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < spans.count(); ++i) collect(spans.block(i), spans[i], sums[i]);
+#pragma omp for schedule(static)
+    for (int64_t b = 0; b < shape.blocks(); ++b) take(b, add_up(spans, sums, b));
+  }
+  delete[] sums;
+}
+
+// Calls state = prepare(block) for each block, then apply(state, span) over all spans.
+template <typename State, typename Prepare, typename Apply>
+void apply_to_blocks(const MapShape& shape, const Prepare& prepare, const Apply& apply) {
+  const Spans spans(shape, 0, shape.blocks());
+  State* const states = new State[shape.blocks()];
+#pragma omp parallel
+  {
+#pragma omp for schedule(static)
+    for (int64_t b = 0; b < shape.blocks(); ++b) states[b] = prepare(b);
+#pragma omp for schedule(static)
+    for (int64_t i = spans.count() - 1; i >= 0; --i) apply(states[spans.block(i)], spans[i]);
+    _mm_sfence();  // of stores past the caches
+  }
   delete[] states;
 }
 

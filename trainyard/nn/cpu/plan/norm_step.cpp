@@ -1,5 +1,5 @@
-// Batch norm with the addition and the activation behind it, normalized with the batch's statistics.
-// running_norm_step.cpp has the one that takes the running statistics.
+// Batch norm with the addition and the activation behind it, normalized with the batch's statistics, or with those of
+// the batches of all replicas. running_norm_step.cpp has the one that takes the running statistics.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -9,6 +9,7 @@
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/steps.h"
+#include "trainyard/nn/execution/statistics_exchange.h"
 
 namespace trainyard::nn::cpu {
 namespace {
@@ -46,6 +47,7 @@ class NormStep : public PlanStep {
     output_data_ = builder.value(output_).data;
     const int64_t vector = shape_.padded_channels() * static_cast<int64_t>(sizeof(float));
     for (BufferId* id : {&mean_, &variance_, &scale_, &shift_}) *id = builder.acquire(vector);
+    if (exchanges()) exchanged_ = builder.acquire((2 * shape_.channels + 1) * static_cast<int64_t>(sizeof(double)));
     if (residual_ >= 0 && activation_ == UnitActivation::kRelu && builder.options().gradients) {
       mask_ = builder.acquire(shape_.elements() / 8);
     }
@@ -58,20 +60,30 @@ class NormStep : public PlanStep {
   std::vector<ValueId> kept() const override { return {input_}; }
 
   void forward(Run& run) override {
-    norm_forward({.shape = shape_,
-                  .dtype = dtype_,
-                  .activation = activation_,
-                  .epsilon = op_.epsilon,
-                  .input = run.at(input_data_),
-                  .residual = run.at(residual_data_),
-                  .weight = weight(),
-                  .bias = bias(),
-                  .output = run.at(output_data_),
-                  .mask = run.at<uint8_t>(mask_),
-                  .mean = run.at<float>(mean_),
-                  .variance = run.at<float>(variance_),
-                  .scale = run.at<float>(scale_),
-                  .shift = run.at<float>(shift_)});
+    const NormForward a{.shape = shape_,
+                        .dtype = dtype_,
+                        .activation = activation_,
+                        .epsilon = op_.epsilon,
+                        .input = run.at(input_data_),
+                        .residual = run.at(residual_data_),
+                        .weight = weight(),
+                        .bias = bias(),
+                        .output = run.at(output_data_),
+                        .mask = run.at<uint8_t>(mask_),
+                        .mean = run.at<float>(mean_),
+                        .variance = run.at<float>(variance_),
+                        .scale = run.at<float>(scale_),
+                        .shift = run.at<float>(shift_),
+                        .moments = run.at<double>(exchanged_)};
+    if (exchanges()) {
+      // Between the two passes, outside of the kernels: only this thread may meet others, and it may throw.
+      norm_moments(a);
+      a.moments[2 * shape_.channels] = own_count();
+      context_.statistics->combine_moments(exchanged(run, 2 * shape_.channels + 1));
+      norm_with_moments(a);
+    } else {
+      norm_forward(a);
+    }
     update_running_statistics(run);
   }
 
@@ -100,7 +112,7 @@ class NormStep : public PlanStep {
   void plan_backward(PlanBuilder& builder) override {
     gradients_ = builder.take_gradients(output_, kMaxGradients);
     if (gradients_.empty()) return;
-    for (BufferId id : {mean_, variance_, scale_, shift_, mask_}) builder.use(id);
+    for (BufferId id : {mean_, variance_, scale_, shift_, mask_, exchanged_}) builder.use(id);
     kept_input_ = builder.data(input_);
     const int64_t vector = shape_.padded_channels() * static_cast<int64_t>(sizeof(float));
     weight_gradient_ = builder.acquire(vector);
@@ -143,15 +155,33 @@ class NormStep : public PlanStep {
                    .weight_gradient = run.at<float>(weight_gradient_),
                    .bias_gradient = run.at<float>(bias_gradient_)};
     for (size_t i = 0; i < gradients_.size(); ++i) a.gradients[i] = run.at(gradients_[i]);
-    norm_backward(a);
+    if (exchanges()) {
+      a.sums = run.at<double>(exchanged_);
+      a.count = count(run);
+      norm_gradient_sums(a);
+      context_.statistics->add_up(exchanged(run, 2 * shape_.channels));
+      norm_backward_with_sums(a);
+    } else {
+      norm_backward(a);
+    }
     if (trains_weight_) send(weight_, run.at<float>(weight_gradient_));
     if (trains_bias_) send(bias_, run.at<float>(bias_gradient_));
   }
 
  private:
+  bool exchanges() const { return context_.statistics != nullptr; }
+  double own_count() const { return static_cast<double>(shape_.batch * shape_.pixels()); }
+  // Returns the number of values in a channel that the statistics are of. After forward().
+  double count(const Run& run) const {
+    return exchanges() ? run.at<double>(exchanged_)[2 * shape_.channels] : own_count();
+  }
+  at::Tensor exchanged(const Run& run, int64_t values) const {
+    return at::from_blob(run.at<double>(exchanged_), {values}, at::kDouble);
+  }
+
   // No element is further from its channel's mean than the deviation times the square root of their count.
   float bound_of_statistics(const Run& run) const {
-    const auto count = static_cast<float>(shape_.batch * shape_.pixels());
+    const auto count = static_cast<float>(this->count(run));
     const auto *const mean = run.at<float>(mean_), *const variance = run.at<float>(variance_),
                       *const scale = run.at<float>(scale_), *const shift = run.at<float>(shift_);
     float largest = 0;
@@ -174,7 +204,7 @@ class NormStep : public PlanStep {
 
   // As the reference executor: with the unbiased variance, which counts as 0 for a single value.
   void update_running_statistics(const Run& run) const {
-    const double count = static_cast<double>(shape_.batch * shape_.pixels());
+    const double count = this->count(run);
     const double unbiased = count > 1 ? count / (count - 1) : 0;
     const auto decay = static_cast<float>(op_.decay);
     float* const mean = mean_buffer_.data_ptr<float>();
@@ -197,6 +227,8 @@ class NormStep : public PlanStep {
   MapShape shape_;
   DataType dtype_ = DataType::kFloat;
   BufferId input_data_, residual_data_, output_data_, kept_input_, mask_, mean_, variance_, scale_, shift_;
+  // [2 channels + 1] double: the moments, in the backward the gradient's sums, and behind them the count of both.
+  BufferId exchanged_;
   std::vector<BufferId> gradients_;
   BufferId masked_, input_gradient_, weight_gradient_, bias_gradient_;
 };

@@ -1,0 +1,124 @@
+// What the guard knows of a convolution without looking at its maps, and when it looks at them.
+
+#include "trainyard/nn/cpu/plan/nan_guard.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace trainyard::nn::cpu {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr int64_t kChannels = 16, kPixels = 4;
+
+// A kernel whose ReLU makes 0 of NaN. The guard asks nothing else of it.
+class HidingKernel : public ConvolutionKernel {
+ public:
+  int64_t weights_bytes() const override { return 0; }
+  int64_t scratch_bytes() const override { return 0; }
+  const char* implementation() const override { return "hiding"; }
+  bool hides_nan() const override { return true; }
+  void pack(const float*, void*) const override {}
+  void unpack(const void*, float*) const override {}
+  void forward(const void*, const void*, const float*, void*, void*) const override {}
+  void backward_data(const void*, const void*, void*, void*) const override {}
+  void backward_weights(const void*, const void*, void*, float*, void*) const override {}
+};
+
+// 16 channels to 16, one by one, on 2 x 2 pixels. The weights of output 3 are -1, which makes a sum of 16 for 1 x 1,
+// all others 0.5; the bias of output 5 is -7, all others are 1.
+NanGuard small_guard() {
+  const ConvolutionShape shape{.in_channels = kChannels,
+                               .out_channels = kChannels,
+                               .in_height = 2,
+                               .in_width = 2,
+                               .out_height = 2,
+                               .out_width = 2,
+                               .bias = true};
+  NanGuard guard(shape, {.activation = UnitActivation::kRelu}, HidingKernel());
+  std::vector<float> weight(kChannels * kChannels, 0.5F), bias(kChannels, 1);
+  for (size_t i = 0; i < kChannels; ++i) weight[3 * kChannels + i] = -1;
+  bias[5] = -7;
+  guard.set_weights(weight.data(), bias.data());
+  return guard;
+}
+
+// The first value is the source, the second one the residual.
+Run run_with(float source, float residual) {
+  Run run;
+  run.bounds = {source, residual};
+  return run;
+}
+
+std::vector<float> map_with(float value) {
+  std::vector<float> map(kChannels * kPixels, 0.25F);
+  map[37] = value;
+  return map;
+}
+
+TEST(BoundBehind, IsNoSmallerThanAnyValueAndSixBehindARelu6) {
+  for (const UnitActivation activation :
+       {UnitActivation::kNone, UnitActivation::kRelu, UnitActivation::kRelu6, UnitActivation::kSigmoid}) {
+    for (const float bound : {0.5F, 3.0F, 100.0F}) {
+      const auto value = [&](float x) {
+        if (activation == UnitActivation::kRelu) return std::max(x, 0.0F);
+        if (activation == UnitActivation::kRelu6) return std::min(std::max(x, 0.0F), 6.0F);
+        return activation == UnitActivation::kSigmoid ? 1 / (1 + std::exp(-x)) : x;
+      };
+      for (const float x : {-bound, bound}) {
+        EXPECT_GE(bound_behind(bound, activation), std::abs(value(x))) << static_cast<int>(activation);
+      }
+    }
+    EXPECT_FALSE(std::isfinite(bound_behind(kNan, activation)));
+    EXPECT_FALSE(std::isfinite(bound_behind(kUnbounded, activation)));
+  }
+  EXPECT_EQ(bound_behind(100, UnitActivation::kRelu6), 6);
+  EXPECT_EQ(bound_behind(3, UnitActivation::kRelu6), 3);
+}
+
+TEST(NanGuard, BoundsAConvolutionByItsWeightsBiasAndResidual) {
+  const NanGuard guard = small_guard();
+  const float exact = 3 * 16 + 7, with_residual = exact + 10;
+  const cpu::Run run = run_with(3, 10);
+  EXPECT_GE(guard.bound(run, 0, -1, UnitActivation::kRelu), exact);
+  EXPECT_LE(guard.bound(run, 0, -1, UnitActivation::kRelu), 1.02F * exact) << "room for rounding";
+  EXPECT_GE(guard.bound(run, 0, 1, UnitActivation::kRelu), with_residual);
+  EXPECT_LE(guard.bound(run, 0, 1, UnitActivation::kRelu), 1.02F * with_residual);
+}
+
+// Maps that it looked at in spite of it would be null.
+TEST(NanGuard, LooksAtNoMapWhereBoundsAreSmall) {
+  cpu::Run run = run_with(3, 10);
+  EXPECT_TRUE(small_guard().is_safe(run, {.source = 0, .residual = 1}));
+  EXPECT_EQ(run.bounds, (std::vector<float>{3, 10}));
+}
+
+TEST(NanGuard, LooksAtTheResidualOnlyWhereTheSourceDoesNotSettleIt) {
+  const std::vector<float> source = map_with(-2), residual = map_with(5);
+  cpu::Run known = run_with(kUnbounded, 10);
+  EXPECT_TRUE(small_guard().is_safe(known, {.source = 0, .source_data = source.data(), .residual = 1}));
+  EXPECT_EQ(known.bounds, (std::vector<float>{2, 10}));
+  cpu::Run unknown = run_with(kUnbounded, kUnbounded);
+  EXPECT_TRUE(small_guard().is_safe(
+      unknown, {.source = 0, .source_data = source.data(), .residual = 1, .residual_data = residual.data()}));
+  EXPECT_EQ(unknown.bounds, (std::vector<float>{2, 5}));
+}
+
+TEST(NanGuard, WhatIsNotANumberOrMayOverflowIsNotSafe) {
+  const std::vector<float> small = map_with(1);
+  for (const float bad : {kNan, kUnbounded, -kUnbounded, 3e38F}) {
+    const std::vector<float> map = map_with(bad);
+    cpu::Run source = run_with(kUnbounded, kUnbounded), residual = source;
+    EXPECT_FALSE(small_guard().is_safe(
+        source, {.source = 0, .source_data = map.data(), .residual = 1, .residual_data = small.data()}));
+    EXPECT_FALSE(small_guard().is_safe(
+        residual, {.source = 0, .source_data = small.data(), .residual = 1, .residual_data = map.data()}));
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu
