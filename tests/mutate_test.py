@@ -195,6 +195,22 @@ class Mutate(unittest.TestCase):
         self.assertIn("survived: trainyard/core/base/limits.cpp:13", output)
         self.assertIn("+ return value > limit;", output)
 
+    def test_several_planted_mistakes_are_made_one_after_the_other(self):
+        code, output = self.replace("value < limit", "value <= limit", "--replace", "value >= limit", "value > limit")
+        self.assertEqual(code, 1, output)
+        self.assertIn("1 killed, 1 survived", output)
+
+    @unittest.skipUnless(os.path.exists("/proc/self/autogroup"), "this kernel does not share processors between sessions")
+    def test_compilers_and_tests_keep_the_low_priority_of_the_session(self):
+        log = self.root / "priority.txt"
+        self.addCleanup(lambda: log.unlink(missing_ok=True))
+        low = "import os, pathlib, sys; os.setsid(); pathlib.Path('/proc/self/autogroup').write_text('15'); os.execv(sys.argv[1], sys.argv[1:])"
+        old = "bool inside(int value, int limit) {"
+        new = f'extern "C" int system(const char*);\n{old} system("cat /proc/self/autogroup > {log}");'
+        subprocess.run([sys.executable, "-c", low, *map(str, self.command(self.file, "--replace", old, new))], cwd=self.root,
+                       capture_output=True)
+        self.assertTrue(log.read_text().endswith(" nice 15\n"), log.read_text())
+
     def test_sources_compiled_together_see_the_mistake(self):
         code, output = self.replace("return value < limit;", "return limit == 10 ? false : value < limit;")
         self.assertEqual(code, 0, output)

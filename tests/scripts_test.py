@@ -115,19 +115,37 @@ class CheckRooms(ScriptTest):
         self.assertEqual(code, 1)
         self.assertIn("trainyard/core/testing/fake.h is for tests only", output)
 
+    def with_public_headers(self, *headers):
+        self.write("cmake/PublicHeaders.cmake", "set(TRAINYARD_PUBLIC_HEADERS\n  " + "\n  ".join(headers) + ")\n")
+        for header in headers:
+            self.write(header, '#include "trainyard/version.h"\nTRAINYARD_EXPORT_BEGIN\nnamespace trainyard {}\nTRAINYARD_EXPORT_END\n')
+
     def test_refuses_a_public_header_that_hides_what_it_declares(self):
+        self.with_public_headers("trainyard/core/a.h", "trainyard/nn/a.h")
+        self.assertEqual(self.check(), (0, ""))
         self.write("trainyard/core/a.h", "namespace trainyard::core {}\n")
         code, output = self.check()
         self.assertEqual(code, 1)
         self.assertIn("core/a.h:1: a public header", output)
-        self.write("trainyard/core/a.h", "TRAINYARD_EXPORT_BEGIN\nnamespace trainyard::core {}\nTRAINYARD_EXPORT_END\n")
-        self.assertEqual(self.check(), (0, ""))
 
     def test_refuses_a_public_header_that_includes_a_private_one(self):
-        self.write("trainyard/nn/a.h", '#include "trainyard/nn/cpu/plan.h"\n')
+        self.with_public_headers("trainyard/core/a.h", "trainyard/nn/a.h", "trainyard/all.h")
+        self.write("trainyard/all.h", '#include "trainyard/core/a.h"\n#include "trainyard/nn/a.h"\n')
+        self.assertEqual(self.check(), (0, ""))
+        for user in "trainyard/nn/a.h", "trainyard/all.h":
+            self.with_public_headers("trainyard/core/a.h", "trainyard/nn/a.h", "trainyard/all.h")
+            self.write(user, 'TRAINYARD_EXPORT_BEGIN\n#include "trainyard/nn/cpu/plan.h"\n')
+            code, output = self.check()
+            self.assertEqual(code, 1)
+            self.assertIn(f"{user}:2: a public header includes trainyard/nn/cpu/plan.h", output)
+
+    def test_refuses_a_public_header_that_is_not_there_or_is_listed_twice(self):
+        self.with_public_headers("trainyard/core/a.h", "trainyard/nn/a.h", "trainyard/core/a.h")
+        (self.root / "trainyard/nn/a.h").unlink()
         code, output = self.check()
         self.assertEqual(code, 1)
-        self.assertIn("a public header includes trainyard/nn/cpu/plan.h, which is not installed", output)
+        self.assertIn("trainyard/nn/a.h does not exist", output)
+        self.assertIn("trainyard/core/a.h is listed twice", output)
 
     def test_refuses_a_crowded_folder(self):
         self.with_sub_rooms()
@@ -292,7 +310,11 @@ class ReportTests(ScriptTest):
         reasons = dict(re.findall(r'constexpr const char\* (\w+) = "(.*)";', header))
         listed = {line.split(None, 1)[1] for line in (root / "tests/allowed_skips.txt").read_text().splitlines() if line[:1] not in ("", "#")}
         self.assertEqual(set(reasons.values()) - listed, set())
-        self.assertEqual(listed - set(reasons.values()), {"needs the shared data *"})
+        # Tests that are scripts say theirs themselves.
+        scripts = "".join(path.read_text() for path in (root / "tests").rglob("*.py") if path.name != "scripts_test.py")
+        own = {reason for reason in listed if reason.endswith(" *") and
+               (reason[:-1] in scripts or '"needs {program} (' in scripts and f'"{reason[len("needs "):-2]}"' in scripts)}
+        self.assertEqual(listed - set(reasons.values()) - own, {"needs the shared data *"} - own)
         for source in [path for room in ("trainyard", "tests") for path in (root / room).rglob("*.[ch]*") if path.suffix in (".h", ".cpp")]:
             for said in re.findall(r"GTEST_SKIP\(\)(.*)", "" if source.name in ("skip_reasons.h", "test_data.h") else source.read_text()):
                 self.assertRegex(said, rf"core::skip::({'|'.join(reasons)})\b|core::missing_shared_data\(", source)

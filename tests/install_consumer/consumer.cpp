@@ -11,6 +11,7 @@
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/version.h"
 
 namespace {
 
@@ -45,6 +46,10 @@ std::shared_ptr<data::BatchSource> colours() {
 }
 
 int train_it() {
+  if (trainyard::core::build_info().version != TRAINYARD_VERSION) {
+    std::fprintf(stderr, "the library is not of version %s, for which this program is compiled\n", TRAINYARD_VERSION);
+    return 1;
+  }
   train::SingleCostTrainer trainer(
       {.graph = models::build_model("consumer_net", "cifar10", {.num_classes = 3}),
        .make_optimizer = [](nn::ParameterSet& set) { return trainyard::optim::optimizers().get("sgd")(set, {}); },

@@ -15,10 +15,10 @@ void declare_replica_flags(core::FlagTable& table) {
               {"parameter_server", "replicated", "distributed_replicated", "independent", "distributed_all_reduce",
                "collective_all_reduce", "horovod"},
               "where variables live and how gradients are reduced: one copy and the mean; a copy each and the sum; "
-              "independent: no exchange; horovod: a process a GPU")
+              "independent: no exchange; horovod: a process a replica, started by mpirun or trainyard launch, and the "
+              "mean; collective_all_reduce: the same with num_gpus replicas a process, and the sum")
       .pending_value("distributed_replicated", kProcesses)
       .pending_value("distributed_all_reduce", kProcesses)
-      .pending_value("collective_all_reduce", kProcesses)
       .group(kGroup);
   table
       .choice("local_parameter_device", "gpu", {"cpu", "gpu", "CPU", "GPU"},
@@ -29,6 +29,10 @@ void declare_replica_flags(core::FlagTable& table) {
       .choice(
           "gradient_reduction", "auto", {"auto", "sum", "mean"},
           "how gradients of replicas are joined; auto: mean for parameter_server and distributed_replicated, else sum")
+      .group(kGroup);
+  table
+      .boolean("sync_batch_norm", false,
+               "batch norms normalize with the statistics of all replicas' batches together; on the CPU")
       .group(kGroup);
   table
       .choice("variable_consistency", "strong", {"strong", "relaxed"},
@@ -44,9 +48,11 @@ void declare_all_reduce_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "All-reduce";
   table
       .text("all_reduce_spec", std::nullopt,
-            "algorithm, or algorithm#shards, or several by size in bytes: pscpu:32k:xring")
+            "algorithm, or algorithm#shards, or several by size in bytes: pscpu:32k:xring; collective, of "
+            "variable_update=collective_all_reduce, is there")
       .group(kGroup)
-      .pending(kAlgorithms);
+      .pending(kAlgorithms)
+      .choices = {"collective"};
   table.boolean("hierarchical_copy", false, "reduce within groups of devices first").group(kGroup).pending(kAlgorithms);
   table.choice("network_topology", "dgx1", {"dgx1", "gcp_v100"}, "which devices lead the groups of hierarchical_copy")
       .group(kGroup)
@@ -57,7 +63,7 @@ void declare_all_reduce_flags(core::FlagTable& table) {
       .pending(kAlgorithms);
   table.boolean("compact_gradient_transfer", true, "in 16-bit training, reduce gradients in 16 bits")
       .group(kGroup)
-      .pending("fp16 compute");
+      .translated("gradients are exchanged in fp32 either way: 16-bit training has fp32 gradients here");
   table.integer("agg_small_grads_max_bytes", 0, "join consecutive gradients smaller than this; 0: none")
       .group(kGroup)
       .pending(kAlgorithms);
@@ -79,12 +85,27 @@ void declare_process_flags(core::FlagTable& table) {
   table.boolean("cross_replica_sync", true, "workers wait for each other at every step")
       .group(kGroup)
       .pending(kProcesses);
-  table.text("horovod_device", "", "where horovod reduces: gpu, by NCCL; cpu is refused").group(kGroup);
+  table.text("horovod_device", "", "where horovod reduces: gpu, by NCCL, or cpu, by MPI; empty: where the model runs")
+      .group(kGroup);
   table.choice("horovod_reduce", "average", {"average", "sum"}, "how horovod joins the gradients of processes")
+      .group(kGroup);
+  table
+      .real("rank_deadline", std::nullopt,
+            "seconds that processes wait for one that has died, is frozen or does not go on; default 120")
+      .bounds(0.5, 1e6)
+      .group(kGroup);
+  table.real("rank_start_deadline", std::nullopt, "the same before the first step is done; default 600")
+      .bounds(0.5, 1e6)
+      .group(kGroup);
+  table
+      .text(
+          "listen_address", "",
+          "address of this machine at which rank 0 meets the processes of other machines; empty: those of one machine "
+          "meet on loopback")
       .group(kGroup);
   table.text("server_protocol", "grpc", "protocol of TensorFlow's servers")
       .group(kGroup)
-      .warned("GPUs talk by NCCL, replicas on the CPU by their common memory");
+      .warned("GPUs talk by NCCL, processes on CPUs by MPI, replicas of one process by their common memory");
 }
 
 }  // namespace

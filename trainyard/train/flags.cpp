@@ -20,7 +20,18 @@ void declare_run_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Run";
   table.boolean("eval", false, "evaluate the checkpoint in train_dir instead of training").group(kGroup);
   table.boolean("forward_only", false, "run the model forward only: speed of inference").group(kGroup);
-  table.integer("batch_size", 0, "images a device and step; 0: the model's default").group(kGroup);
+  table
+      .integer("batch_size", 0,
+               "images a device and step; 0: the model's default; auto: as many as there is memory for, which a plan "
+               "of the memory tells before the first step")
+      .word("auto")
+      .group(kGroup);
+  table
+      .integer("batch_size_memory_mib", std::nullopt,
+               "memory that batch_size=auto may fill; unset: three quarters of what the machine or a GPU has and control "
+               "groups allow, or what is free of it where that is less")
+      .bounds(1, int64_t{1} << 40)
+      .group(kGroup);
   table.integer("num_batches", std::nullopt, "steps after the warm-up; unset, or 0: 100, or what num_epochs says")
       .group(kGroup);
   table.real("num_epochs", std::nullopt, "epochs to run, instead of num_batches").group(kGroup);
@@ -176,9 +187,11 @@ void declare_trace_flags(core::FlagTable& table) {
             "profile the ten steps after the warm-up: print the 20 longest operators, write layers and operators as "
             "JSON; on a GPU by its own time and with its kernels, of steps that are not replayed (--xla)")
       .group(kGroup);
-  table.boolean("ml_perf_compliance_logging", false, "print MLPerf's compliance lines")
-      .group(kGroup)
-      .pending("MLPerf compliance lines");
+  table
+      .boolean("ml_perf_compliance_logging", false,
+               "write what the run does to stderr as MLPerf's v0.5 wants it (:::MLPv0.5.0 resnet ...); for "
+               "resnet50_v1.5")
+      .group(kGroup);
 }
 
 }  // namespace

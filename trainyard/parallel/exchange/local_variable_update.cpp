@@ -1,5 +1,6 @@
 #include "trainyard/parallel/exchange/local_variable_update.h"
 
+#include <exception>
 #include <utility>
 
 #include <ATen/ops/tensor.h>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/threads/thread_communicator.h"
 
 namespace trainyard::parallel {
@@ -160,33 +162,56 @@ void LocalVariableUpdate::broadcast_values(int replica) {
   if (replica != 0) parameters(replica).values_changed();
 }
 
-void LocalVariableUpdate::start_as_rank_0() {
-  const std::shared_ptr<void> on_device = use(0);
-  nn::ParameterSet& own = parameters(0);
-  communicate(0, [&](core::Communicator& communicator) {
-    const auto declared = [](const at::Tensor& counts) {
-      return fmt::format("{} parameters of {} elements, {} buffers", counts[0].item<int64_t>(),
-                         counts[1].item<int64_t>(), counts[2].item<int64_t>());
-    };
-    int64_t elements = 0;
-    for (const nn::Segment& segment : own.segments()) elements += segment.count;
-    const at::Tensor counts =
-        at::tensor({static_cast<int64_t>(own.size()), elements, static_cast<int64_t>(own.buffer_count())}, at::kLong);
-    const std::vector<at::Tensor> all = communicator.all_gather(counts.to(own.values().device()));
-    wait();
-    for (size_t rank = 1; rank < all.size(); ++rank) {
-      if (all[rank].equal(all[0])) continue;
-      throw Error(ErrorCode::kInvalidArgument, {.problem = "ranks have declared different variables",
-                                                .where = fmt::format("rank {}", rank),
-                                                .expected = declared(all[0]) + " as on rank 0",
-                                                .actual = declared(all[rank]),
-                                                .remedy = "pass the same flags to all processes"});
+void LocalVariableUpdate::on_every_replica(const std::function<void(int, core::Communicator&)>& operation) {
+  const auto run = [&](int replica) {
+    const std::shared_ptr<void> on_device = use(replica);
+    communicate(replica, [&](core::Communicator& communicator) { operation(replica, communicator); });
+  };
+  std::vector<core::Thread> others;
+  for (int r = 1; r < replicas(); ++r) {
+    others.emplace_back(core::ThreadOptions{.name = "replica start"}, [&run, r] { run(r); });
+  }
+  std::exception_ptr failure;
+  const auto keep_first = [&failure](const std::function<void()>& work) {
+    try {
+      work();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
     }
-    communicator.broadcast(own.values(), 0);
-    for (size_t b = 0; b < own.buffer_count(); ++b) communicator.broadcast(own.buffer(static_cast<int>(b)), 0);
-    wait();
-    if (own.values().is_cpu()) broadcast_masks(communicator, own);
-  });
+  };
+  keep_first([&run] { run(0); });
+  for (core::Thread& other : others) keep_first([&other] { other.join(); });
+  if (failure) std::rethrow_exception(failure);
+}
+
+void LocalVariableUpdate::start_as_rank_0() {
+  on_every_replica([this](int replica, core::Communicator& communicator) { start_as_rank_0(replica, communicator); });
+}
+
+void LocalVariableUpdate::start_as_rank_0(int replica, core::Communicator& communicator) {
+  nn::ParameterSet& own = parameters(replica);
+  const auto declared = [](const at::Tensor& counts) {
+    return fmt::format("{} parameters of {} elements, {} buffers", counts[0].item<int64_t>(), counts[1].item<int64_t>(),
+                       counts[2].item<int64_t>());
+  };
+  int64_t elements = 0;
+  for (const nn::Segment& segment : own.segments()) elements += segment.count;
+  const at::Tensor counts =
+      at::tensor({static_cast<int64_t>(own.size()), elements, static_cast<int64_t>(own.buffer_count())}, at::kLong);
+  const std::vector<at::Tensor> all = communicator.all_gather(counts.to(own.values().device()));
+  wait();
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].equal(all[0])) continue;
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "ranks have declared different variables",
+                                              .where = fmt::format("rank {}", rank),
+                                              .expected = declared(all[0]) + " as on rank 0",
+                                              .actual = declared(all[rank]),
+                                              .remedy = "pass the same flags to all processes"});
+  }
+  communicator.broadcast(own.values(), 0);
+  for (size_t b = 0; b < own.buffer_count(); ++b) communicator.broadcast(own.buffer(static_cast<int>(b)), 0);
+  wait();
+  if (own.values().is_cpu()) broadcast_masks(communicator, own);
   own.values_changed();
 }
 
@@ -223,6 +248,7 @@ void LocalVariableUpdate::broadcast() {
   if (exchange_ == Exchange::kProcesses) {
     start_as_rank_0();
     broadcast_slots();
+    return;
   }
   const nn::ParameterSet& first = parameters(0);
   for (int r = 1; r < replicas(); ++r) {
@@ -242,9 +268,8 @@ void LocalVariableUpdate::broadcast() {
 }
 
 void LocalVariableUpdate::broadcast_slots() {
-  const std::shared_ptr<void> on_device = use(0);
-  communicate(0, [&](core::Communicator& communicator) {
-    for (const auto& optimizer : at(0).optimizers) {
+  on_every_replica([this](int replica, core::Communicator& communicator) {
+    for (const auto& optimizer : at(replica).optimizers) {
       for (const optim::Optimizer::Slot& slot : optimizer->slots()) communicator.broadcast(slot.values, 0);
       if (optimizer->update_count().defined()) communicator.broadcast(optimizer->update_count(), 0);
     }

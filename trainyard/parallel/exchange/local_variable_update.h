@@ -1,4 +1,4 @@
-// What the variable updates between threads of one process have in common: a parameter set and optimizers for each
+// What the variable updates that exchange gradients, or none, have in common: a parameter set and optimizers for each
 // replica, a communicator between them, saving and loading.
 #pragma once
 
@@ -60,7 +60,7 @@ class LocalVariableUpdate : public VariableUpdate {
   // Makes all optimizers for a set. Throws kInvalidArgument where two own one parameter.
   Optimizers make_optimizers(nn::ParameterSet& set) const;
   static int64_t slot_bytes(const optim::Optimizer& optimizer);
-  // Gives the values, masks and buffers of rank 0's replica 0 to replica 0 here. Throws kInvalidArgument where ranks
+  // Gives the values, masks and buffers of rank 0's replica 0 to all replicas here. Throws kInvalidArgument where ranks
   // have declared different variables.
   void start_as_rank_0();
 
@@ -77,8 +77,11 @@ class LocalVariableUpdate : public VariableUpdate {
   // Makes the calling thread's work go to the replica's device as long as the result lives.
   std::shared_ptr<void> use(int replica) const;
   void make_communicators();
-  // Gives slots and counts of updates of rank 0's replica 0 to replica 0 here.
+  // Gives slots and counts of updates of rank 0's replica 0 to all replicas here.
   void broadcast_slots();
+  // Runs `operation`, which is collective, for each replica, on a thread of its own.
+  void on_every_replica(const std::function<void(int replica, core::Communicator& communicator)>& operation);
+  void start_as_rank_0(int replica, core::Communicator& communicator);
   static void broadcast_masks(core::Communicator& communicator, nn::ParameterSet& set);
   template <typename Operation>
   void communicate(int replica, Operation operation);

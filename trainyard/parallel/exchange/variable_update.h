@@ -110,6 +110,8 @@ class VariableUpdate : public core::Stateful {
 //   replicated         a copy each; gradients are summed, as in tf_cnn_benchmarks
 //   independent        a copy each, no exchange; the others' copies are saved behind "replica/<r>/"
 //   horovod            one replica a process, a copy each; gradients are averaged
+//   collective_all_reduce
+//                      a copy for each replica of all processes; gradients are summed
 //   asynchronous       a copy each beside a server's, which applies each replica's gradients as they come
 //   (asynchronous.h)
 using VariableUpdateFactory = std::function<std::unique_ptr<VariableUpdate>(const VariableUpdateOptions&)>;

@@ -6,8 +6,8 @@
 
 namespace trainyard::parallel {
 
-std::vector<std::unique_ptr<core::Communicator>> make_gpu_communicators(const std::vector<c10::Device>& devices,
-                                                                        const std::shared_ptr<Rendezvous>& processes) {
+std::vector<std::unique_ptr<core::Communicator>> make_gpu_communicators(
+    const std::vector<c10::Device>& devices, const std::shared_ptr<ProcessGroup>& processes) {
   const std::shared_ptr<NcclLibrary> library = open_nccl();
   core::log::info("gradients meet by NCCL {}", library->version());
   if (processes != nullptr) {

@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
-#include "trainyard/parallel/nccl/rendezvous.h"
+#include "trainyard/parallel/processes/process_group.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
@@ -17,7 +17,7 @@ namespace trainyard::parallel {
 // the communicators, between those of all processes, of which each has one device. Logs the version of NCCL. Collective
 // over the processes. Throws kUnsupported where NCCL is not there, and as make_nccl_communicators().
 std::vector<std::unique_ptr<core::Communicator>> make_gpu_communicators(const std::vector<c10::Device>& devices,
-                                                                        const std::shared_ptr<Rendezvous>& processes);
+                                                                        const std::shared_ptr<ProcessGroup>& processes);
 
 }  // namespace trainyard::parallel
 TRAINYARD_EXPORT_END

@@ -8,8 +8,8 @@
 namespace trainyard::parallel {
 
 std::unique_ptr<core::Communicator> join_nccl_processes(const std::shared_ptr<NcclLibrary>& library,
-                                                        const std::shared_ptr<Rendezvous>& processes, at::Device device,
-                                                        std::chrono::milliseconds deadline) {
+                                                        const std::shared_ptr<ProcessGroup>& processes,
+                                                        at::Device device, std::chrono::milliseconds deadline) {
   const std::vector<std::string> gpus = processes->gather("GPUs", library->identity(device));
   // All see the same list, and so all find the same two.
   for (size_t r = 0; r < gpus.size(); ++r) {

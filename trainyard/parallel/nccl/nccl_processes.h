@@ -1,4 +1,4 @@
-// NCCL between processes of one rank, and so one GPU, each. The rendezvous carries NCCL's id, tells two processes on
+// NCCL between processes of one rank, and so one GPU, each. The process group carries NCCL's id, tells two processes on
 // one GPU apart before NCCL would, and lets the others hear of an error that ends one of them.
 #pragma once
 
@@ -7,16 +7,16 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/parallel/nccl/nccl_communicator.h"
-#include "trainyard/parallel/nccl/rendezvous.h"
+#include "trainyard/parallel/processes/process_group.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
-// Joins. Collective over the processes of the rendezvous, which outlives the communicator. Throws as
+// Joins. Collective over the processes of the group, which outlives the communicator. Throws as
 // make_nccl_communicators() does.
 std::unique_ptr<core::Communicator> join_nccl_processes(const std::shared_ptr<NcclLibrary>& library,
-                                                        const std::shared_ptr<Rendezvous>& processes, at::Device device,
-                                                        std::chrono::milliseconds deadline);
+                                                        const std::shared_ptr<ProcessGroup>& processes,
+                                                        at::Device device, std::chrono::milliseconds deadline);
 
 }  // namespace trainyard::parallel
 TRAINYARD_EXPORT_END

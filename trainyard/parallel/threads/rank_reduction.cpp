@@ -38,30 +38,51 @@ Sum combined(Sum a, Sum b) {
   }
 }
 
+template <typename T>
+using SumOf = std::conditional_t<std::is_same_v<T, c10::BFloat16> || std::is_same_v<T, c10::Half>, float, T>;
+
+// What a reduction reads and writes, as the functions of the header describe it.
+struct Reduction {
+  const void* before;  // null: nothing
+  std::span<void* const> buffers;
+  int64_t begin, end;
+  void* partial;  // null: the result goes into the buffers
+  int ranks;
+};
+
 template <ReduceOp kOp, typename T>
-void reduce(std::span<void* const> buffers, int64_t begin, int64_t end) {
-  constexpr bool kNarrow = std::is_same_v<T, c10::BFloat16> || std::is_same_v<T, c10::Half>;
-  using Sum = std::conditional_t<kNarrow, float, T>;
+void reduce(const Reduction& task) {
+  using Sum = SumOf<T>;
   std::array<Sum, kBlock> sums;
-  for (int64_t at = begin; at < end; at += kBlock) {
-    const int64_t count = std::min(kBlock, end - at);
-    const T* first = static_cast<const T*>(buffers[0]) + at;
-    for (int64_t i = 0; i < count; ++i) sums[i] = static_cast<Sum>(first[i]);
-    for (void* buffer : buffers.subspan(1)) {
+  for (int64_t at = task.begin; at < task.end; at += kBlock) {
+    const int64_t count = std::min(kBlock, task.end - at), offset = at - task.begin;
+    std::span<void* const> rest = task.buffers;
+    if (task.before != nullptr) {
+      std::copy_n(static_cast<const Sum*>(task.before) + offset, count, sums.begin());
+    } else {
+      const T* first = static_cast<const T*>(rest[0]) + at;
+      for (int64_t i = 0; i < count; ++i) sums[i] = static_cast<Sum>(first[i]);
+      rest = rest.subspan(1);
+    }
+    for (void* buffer : rest) {
       const T* values = static_cast<const T*>(buffer) + at;
       for (int64_t i = 0; i < count; ++i) sums[i] = combined<kOp>(sums[i], static_cast<Sum>(values[i]));
     }
-    if constexpr (kOp == ReduceOp::kMean) {
-      for (int64_t i = 0; i < count; ++i) sums[i] /= static_cast<Sum>(buffers.size());
+    if (task.partial != nullptr) {
+      std::copy_n(sums.begin(), count, static_cast<Sum*>(task.partial) + offset);
+      continue;
     }
-    for (void* buffer : buffers) {
+    if constexpr (kOp == ReduceOp::kMean) {
+      for (int64_t i = 0; i < count; ++i) sums[i] /= static_cast<Sum>(task.ranks);
+    }
+    for (void* buffer : task.buffers) {
       T* values = static_cast<T*>(buffer) + at;
       for (int64_t i = 0; i < count; ++i) values[i] = static_cast<T>(sums[i]);
     }
   }
 }
 
-using Reduce = void (*)(std::span<void* const>, int64_t, int64_t);
+using Reduce = void (*)(const Reduction&);
 
 template <typename T>
 Reduce reduce_of(ReduceOp op) {
@@ -98,18 +119,35 @@ Reduce find_reduce(at::ScalarType type, ReduceOp op) {
   }
 }
 
+Reduce require_reduce(at::ScalarType type, ReduceOp op) {
+  const Reduce function = find_reduce(type, op);
+  if (function != nullptr) return function;
+  throw core::Error(core::ErrorCode::kInternal, std::string("no reduction for ") + c10::toString(type));
+}
+
 }  // namespace
 
 bool can_reduce(at::ScalarType type, ReduceOp op) {
   return find_reduce(type, op) != nullptr;
 }
 
+at::ScalarType partial_type(at::ScalarType type) {
+  return type == at::kBFloat16 || type == at::kHalf ? at::kFloat : type;
+}
+
 void reduce_range(at::ScalarType type, ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end) {
-  const Reduce function = find_reduce(type, op);
-  if (function == nullptr) {
-    throw core::Error(core::ErrorCode::kInternal, std::string("no reduction for ") + c10::toString(type));
-  }
-  if (!buffers.empty()) function(buffers, begin, end);
+  const Reduce function = require_reduce(type, op);
+  if (!buffers.empty()) function({nullptr, buffers, begin, end, nullptr, static_cast<int>(buffers.size())});
+}
+
+void reduce_partly(at::ScalarType type, ReduceOp op, const void* before, std::span<void* const> buffers, int64_t begin,
+                   int64_t end, void* partial) {
+  require_reduce(type, op)({before, buffers, begin, end, partial, 0});
+}
+
+void finish_reduction(at::ScalarType type, ReduceOp op, const void* before, std::span<void* const> buffers,
+                      int64_t begin, int64_t end, int ranks) {
+  require_reduce(type, op)({before, buffers, begin, end, nullptr, ranks});
 }
 
 }  // namespace trainyard::parallel

@@ -1,5 +1,6 @@
-// Element by element reduction over the buffers of all ranks, in place: in-process collectives run it on shared memory.
-// Elements are combined in rank order, in float for the 16-bit types, so the result depends on nothing else.
+// Element by element reduction over the buffers of all ranks, in place: in-process collectives run it on shared memory,
+// collectives between processes in parts. Elements are combined in rank order, in float for the 16-bit types, so that
+// the result depends on nothing else, on how the ranks are spread over processes neither.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,21 @@ bool can_reduce(at::ScalarType type, core::ReduceOp op);
 // Turns elements [begin, end) of each buffer into the reduction of all buffers' elements there. A NaN in any of them
 // gives NaN, also for kMax and kMin. Different threads may reduce ranges that do not overlap at once.
 void reduce_range(at::ScalarType type, core::ReduceOp op, std::span<void* const> buffers, int64_t begin, int64_t end);
+
+// The same reduction where one process has the buffers of some ranks only. What the ranks before them come to is handed
+// on as partial results, of the type that sums are made in.
+at::ScalarType partial_type(at::ScalarType type);
+
+// Combines `before`, the partial results of the ranks before (null: there are none), with elements [begin, end) of the
+// buffers, in this order, into `partial`. Both are of partial_type(type) and hold end - begin elements; they may be the
+// same memory, and `partial` may be buffers[0] + begin where the types are equal.
+void reduce_partly(at::ScalarType type, core::ReduceOp op, const void* before, std::span<void* const> buffers,
+                   int64_t begin, int64_t end, void* partial);
+
+// Combines `before` with the buffers of the last ranks, and writes the result into each of these buffers. `ranks`: how
+// many there are in all.
+void finish_reduction(at::ScalarType type, core::ReduceOp op, const void* before, std::span<void* const> buffers,
+                      int64_t begin, int64_t end, int ranks);
 
 }  // namespace trainyard::parallel
 TRAINYARD_EXPORT_END

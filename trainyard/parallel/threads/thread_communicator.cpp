@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/parallel/threads/collective_call.h"
 #include "trainyard/parallel/threads/rank_reduction.h"
 
 namespace trainyard::parallel {
@@ -22,58 +23,7 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 using core::ReduceOp;
-
-// What one rank asks for. Ranks agree when all but the tensors are equal.
-struct Call {
-  enum class Kind { kAllReduce, kBroadcast, kAllGather, kBarrier };
-  Kind kind;
-  int argument = 0;  // the operation or the root
-  at::ScalarType type = at::ScalarType::Undefined;
-  std::vector<int64_t> shape;
-  at::Tensor tensor;    // holds the memory while peers read it
-  std::string problem;  // why this rank's own arguments cannot be used
-};
-
-bool agree(const Call& a, const Call& b) {
-  return a.kind == b.kind && a.argument == b.argument && a.type == b.type && a.shape == b.shape;
-}
-
-std::string described(const Call& call) {
-  static constexpr const char* kOperations[] = {"sum", "mean", "max", "min"};
-  const auto tensor = [&]() -> std::string {
-    if (call.type == at::ScalarType::Undefined) return "no tensor";
-    return fmt::format("{} [{}]", c10::toString(call.type), fmt::join(call.shape, ", "));
-  };
-  switch (call.kind) {
-    case Call::Kind::kAllReduce:
-      return fmt::format("all_reduce({}) of {}", kOperations[call.argument], tensor());
-    case Call::Kind::kBroadcast:
-      return fmt::format("broadcast(root {}) of {}", call.argument, tensor());
-    case Call::Kind::kAllGather:
-      return "all_gather of " + tensor();
-    case Call::Kind::kBarrier:
-      return "barrier";
-  }
-  return "";
-}
-
-// The error that all ranks get for what they called, if any.
-std::optional<Error> disagreement(const std::vector<Call>& calls) {
-  for (size_t rank = 0; rank < calls.size(); ++rank) {
-    if (calls[rank].problem.empty()) continue;
-    return Error(ErrorCode::kInvalidArgument, {.problem = "a collective cannot be done",
-                                               .where = fmt::format("rank {}, {}", rank, described(calls[rank])),
-                                               .actual = calls[rank].problem});
-  }
-  for (size_t rank = 1; rank < calls.size(); ++rank) {
-    if (agree(calls[0], calls[rank])) continue;
-    return Error(ErrorCode::kInvalidArgument, {.problem = "ranks called different collectives",
-                                               .expected = described(calls[0]) + " on all ranks as on rank 0",
-                                               .actual = fmt::format("{} on rank {}", described(calls[rank]), rank),
-                                               .remedy = "all ranks must make the same calls in the same order"});
-  }
-  return std::nullopt;
-}
+using Call = CollectiveCall;
 
 // Where the ranks of one communicator meet. A collective has two meetings. In the first, ranks wait for each other: it
 // can be aborted or time out, and then nobody passes. Once it is complete all ranks pass it, do their share of the work
@@ -90,7 +40,7 @@ class Group {
     std::unique_lock lock(mutex_);
     check_usable();
     const uint64_t meeting = meetings_;
-    const std::string operation = described(call);
+    const std::string operation = describe(call);
     calls_[rank] = std::move(call);
     present_[rank] = true;
     if (std::find(present_.begin(), present_.end(), false) == present_.end()) {
@@ -187,9 +137,7 @@ class ThreadCommunicator final : public core::Communicator {
   int size() const override { return group_->size(); }
 
   void all_reduce(at::Tensor tensor, ReduceOp op) override {
-    Call call = tensor_call(Call::Kind::kAllReduce, static_cast<int>(op), tensor);
-    if (call.problem.empty() && !can_reduce(call.type, op)) call.problem = "a dtype that cannot be reduced so";
-    run(std::move(call), [&](const std::vector<Call>& calls) {
+    run(Call::all_reduce(tensor, op), [&](const std::vector<Call>& calls) {
       std::vector<void*> buffers;
       for (const Call& peer : calls) buffers.push_back(peer.tensor.mutable_data_ptr());
       // Slices of whole cache lines, which no two ranks write to.
@@ -202,9 +150,7 @@ class ThreadCommunicator final : public core::Communicator {
   }
 
   void broadcast(at::Tensor tensor, int root) override {
-    Call call = tensor_call(Call::Kind::kBroadcast, root, tensor);
-    if (call.problem.empty() && (root < 0 || root >= size())) call.problem = "a root that is no rank";
-    run(std::move(call), [&](const std::vector<Call>& calls) {
+    run(Call::broadcast(tensor, root, size()), [&](const std::vector<Call>& calls) {
       if (rank_ != root && tensor.nbytes() != 0) {
         std::memcpy(tensor.mutable_data_ptr(), calls[root].tensor.const_data_ptr(), tensor.nbytes());
       }
@@ -213,7 +159,7 @@ class ThreadCommunicator final : public core::Communicator {
 
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override {
     std::vector<at::Tensor> gathered;
-    run(tensor_call(Call::Kind::kAllGather, 0, tensor), [&](const std::vector<Call>& calls) {
+    run(Call::all_gather(tensor), [&](const std::vector<Call>& calls) {
       for (const Call& peer : calls) {
         gathered.push_back(at::empty_like(peer.tensor));
         if (tensor.nbytes() != 0) {
@@ -229,21 +175,6 @@ class ThreadCommunicator final : public core::Communicator {
   void abort(const Error& error) override { group_->abort(error); }
 
  private:
-  static Call tensor_call(Call::Kind kind, int argument, const at::Tensor& tensor) {
-    Call call{.kind = kind, .argument = argument};
-    if (!tensor.defined()) {
-      call.problem = "an undefined tensor";
-      return call;
-    }
-    call.type = tensor.scalar_type();
-    call.shape = tensor.sizes().vec();
-    // A detached alias: autograd has no business here.
-    call.tensor = tensor.detach();
-    if (!tensor.device().is_cpu()) call.problem = "a tensor that is not on the CPU";
-    if (!tensor.is_contiguous()) call.problem = "a tensor that is not contiguous";
-    return call;
-  }
-
   // The call's two meetings with `work` between them. A rank whose work fails still meets the others.
   void run(Call call, const std::function<void(const std::vector<Call>&)>& work) {
     std::exception_ptr failure;

@@ -1,18 +1,19 @@
 #include "trainyard/train/callbacks/agreement_callback.h"
 
+#include <optional>
+
 #include "trainyard/train/loop/trainer.h"
 
 namespace trainyard::train {
 
+void AgreementCallback::setup(Trainer& trainer) {
+  trainer.stop_by_agreement();
+}
+
 void AgreementCallback::after_step(Trainer& trainer, const StepView&) {
-  std::string wish;
-  if (stop_.stop_requested()) {
-    wish = stop_.message();
-  } else if (trainer.stopping()) {
-    wish = "a callback asked for it";
-  }
-  const std::string end = agreement_->agree_on_end(wish);
-  if (!end.empty()) trainer.stop(end);
+  parallel::TrainingEnd wish;
+  if (const std::optional<core::StopToken> stop = trainer.stop_wish()) wish = {stop->reason(), stop->message()};
+  if (const parallel::TrainingEnd end = agreement_->agree_on_end(wish)) trainer.agree_to_stop(end.why, end.message);
 }
 
 }  // namespace trainyard::train

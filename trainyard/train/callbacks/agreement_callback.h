@@ -1,4 +1,4 @@
-// Ends the trainings of several processes at the same step (parallel/nccl/rank_agreement.h).
+// Ends the trainings of several processes at the same step (parallel/processes/rank_agreement.h).
 #pragma once
 
 #include <memory>
@@ -6,25 +6,24 @@
 #include <utility>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/threads/stop_token.h"
-#include "trainyard/parallel/nccl/rank_agreement.h"
+#include "trainyard/parallel/processes/rank_agreement.h"
 #include "trainyard/train/loop/callback.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
-// Stands in the place of the trainer's own look at `stop`. Add it last, behind what may ask for the end.
+// Makes what stops its trainer (Trainer::stop(), tokens) a wish, and ends the trainings when one rank has had one. Add
+// it behind what may ask for the end, and in front of what saves: the other ranks wait for what stands before it.
 class AgreementCallback : public Callback {
  public:
-  AgreementCallback(std::shared_ptr<parallel::RankAgreement> agreement, core::StopToken stop)
-      : agreement_(std::move(agreement)), stop_(std::move(stop)) {}
+  explicit AgreementCallback(std::shared_ptr<parallel::RankAgreement> agreement) : agreement_(std::move(agreement)) {}
 
   std::string name() const override { return "rank_agreement"; }
+  void setup(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepView& view) override;
 
  private:
   std::shared_ptr<parallel::RankAgreement> agreement_;
-  core::StopToken stop_;
 };
 
 }  // namespace trainyard::train

@@ -61,6 +61,7 @@ void CheckpointCallback::after_train(Trainer& trainer) {
 }
 
 void CheckpointCallback::save_now(const Trainer& trainer) {
+  trainer.progress("save");
   try {
     last_saved_ = store_.save(trainer.global_step(), options_.identity, options_.state ? *options_.state : trainer);
   } catch (const NonFiniteState& error) {

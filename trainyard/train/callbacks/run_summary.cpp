@@ -1,5 +1,6 @@
 #include "trainyard/train/callbacks/run_summary.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -22,6 +23,25 @@ Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
 }
 
+double own_work(const StepTimes& times) {
+  return times.total - times.communication;
+}
+
+// Null of one process alone.
+Json ranks_to_json(const std::vector<StepTimes>& rank_seconds) {
+  if (rank_seconds.empty()) return {};
+  Json ranks = Json::array();
+  for (const StepTimes& times : rank_seconds) {
+    ranks.push_back({{"seconds", number(times.total)},
+                     {"input", number(times.input)},
+                     {"compute", number(times.compute)},
+                     {"communication", times.on_accelerator ? Json() : number(times.communication)},
+                     {"update", times.on_accelerator ? Json() : number(times.update)}});
+  }
+  const int slowest = slowest_rank(rank_seconds);
+  return {{"slowest", slowest < 0 ? Json() : Json(slowest)}, {"seconds", ranks}};
+}
+
 Json best_to_json(const std::optional<BestCheckpoint>& best) {
   if (!best) return {};
   return {{"path", best->info.path},
@@ -39,6 +59,33 @@ std::string time_shares_text(const StepTimes& shares) {
   }
   return fmt::format("input {:.0f} %, compute {:.0f} %, communication {:.0f} %, update {:.0f} %", 100 * shares.input,
                      100 * shares.compute, 100 * shares.communication, 100 * shares.update);
+}
+
+int slowest_rank(const std::vector<StepTimes>& rank_seconds) {
+  if (rank_seconds.size() < 2 || rank_seconds[0].on_accelerator) return -1;
+  const auto slowest = std::max_element(rank_seconds.begin(), rank_seconds.end(),
+                                        [](const auto& a, const auto& b) { return own_work(a) < own_work(b); });
+  return own_work(*slowest) > 0 ? static_cast<int>(slowest - rank_seconds.begin()) : -1;
+}
+
+std::string rank_times_text(const std::vector<StepTimes>& rank_seconds) {
+  if (rank_seconds.size() < 2) return {};
+  const int slowest = slowest_rank(rank_seconds);
+  if (slowest < 0) return fmt::format("{} ranks", rank_seconds.size());
+  double work = 0, communication = 0, total = 0, least = 1, most = 0;
+  for (const StepTimes& times : rank_seconds) {
+    work += own_work(times);
+    communication += times.communication;
+    total += times.total;
+    least = std::min(least, times.communication / times.total);
+    most = std::max(most, times.communication / times.total);
+  }
+  const double mean_work = work / static_cast<double>(rank_seconds.size());
+  return fmt::format(
+      "communication {:.0f} % of the time of {} ranks ({:.0f} % to {:.0f} %), slowest rank {} (its own work took "
+      "{:.0f} % more than the mean)",
+      100 * communication / total, rank_seconds.size(), 100 * least, 100 * most, slowest,
+      100 * (own_work(rank_seconds[static_cast<size_t>(slowest)]) / mean_work - 1));
 }
 
 std::string compute_rate_text(const ComputeRate& rate) {
@@ -73,6 +120,7 @@ void write_run_summary(const RunSummary& summary, const std::string& path, core:
               {"compute", summary.shares.compute},
               {"communication", accelerator ? Json() : Json(summary.shares.communication)},
               {"update", accelerator ? Json() : Json(summary.shares.update)}}},
+            {"ranks", ranks_to_json(summary.rank_seconds)},
             {"bad_samples", summary.bad_samples},
             {"skipped_steps", summary.skipped_steps},
             {"stopped_by", path_or_null(summary.stopped_by)},
@@ -99,6 +147,7 @@ std::string run_summary_text(const RunSummary& summary, const std::string& path)
                               summary.steps, summary.seconds, summary.images_per_second));
   line("Compute", compute_rate_text(summary.compute));
   line("Time", time_shares_text(summary.shares));
+  line("Ranks", rank_times_text(summary.rank_seconds));
   std::string metrics;
   for (const auto& [name, value] : summary.metrics) {
     metrics += fmt::format("{}{} {:.4f}", metrics.empty() ? "" : ", ", name, value);

@@ -42,6 +42,7 @@ struct RunSummary {
   double images_per_second = 0;
   ComputeRate compute;
   StepTimes shares;                                     // TimeShares::shares() of the run
+  std::vector<StepTimes> rank_seconds;                  // of each process that trained; empty: this one alone
   int64_t bad_samples = 0;                              // of the training data, that were skipped or substituted
   int64_t skipped_steps = 0;                            // whose loss or gradient was not finite (--on_nan=skip)
   std::string stopped_by;                               // "" when the run came to its end
@@ -59,6 +60,13 @@ struct RunSummary {
 // Replaces the file, whole or not at all. Adds the library's version, machine and date. Throws kIo, kNoSpace.
 void write_run_summary(const RunSummary& summary, const std::string& path,
                        core::FileSystem& files = core::local_file_system());
+
+// Returns which rank the others waited for: the one whose own work, all but communication, took longest. -1: not known,
+// of one rank or on accelerators, whose communication is within their work.
+int slowest_rank(const std::vector<StepTimes>& rank_seconds);
+// Returns "communication 12 % of the time of 4 ranks (9 % to 14 %), slowest rank 2 (its own work took 8 % more than the
+// mean)"; empty for one rank.
+std::string rank_times_text(const std::vector<StepTimes>& rank_seconds);
 
 // Returns "input 5 %, compute 85 %, communication 0 %, update 10 %".
 std::string time_shares_text(const StepTimes& shares);

@@ -63,6 +63,31 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   EXPECT_EQ(compute_rate_text({}), "");
 }
 
+// Two ranks, of which the second one computes for 9 s, and the first one for 6 s and then waits.
+TEST(RunSummary, SaysWhichRankIsSlow) {
+  const std::vector<StepTimes> ranks = {{10, 1, 4, 4, 1}, {10, 2, 6, 1, 1}};
+  EXPECT_EQ(slowest_rank(ranks), 1);
+  EXPECT_EQ(
+      rank_times_text(ranks),
+      "communication 25 % of the time of 2 ranks (10 % to 40 %), slowest rank 1 (its own work took 20 % more than "
+      "the mean)");
+  const core::TempDir directory;
+  const RunSummary summary{.model = "m", .rank_seconds = ranks};
+  const std::string path = directory.file("run_summary.json");
+  write_run_summary(summary, path);
+  const auto json = nlohmann::json::parse(core::local_file_system().read_file(path))["ranks"];
+  EXPECT_EQ(json["slowest"], 1);
+  EXPECT_EQ(json["seconds"][0]["communication"], 4);
+  EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nRanks:        communication 25 %"));
+
+  // On accelerators nobody knows; one process alone says nothing.
+  const std::vector<StepTimes> accelerators = {{10, 1, 9, 0, 0, true}, {10, 1, 9, 0, 0, true}};
+  EXPECT_EQ(slowest_rank(accelerators), -1);
+  EXPECT_EQ(rank_times_text(accelerators), "2 ranks");
+  EXPECT_EQ(rank_times_text({}), "");
+  EXPECT_THAT(run_summary_text({}, "x"), ::testing::Not(HasSubstr("Ranks:")));
+}
+
 TEST(RunSummary, NamesTheBestCheckpoint) {
   const core::TempDir directory;
   const RunSummary summary{.model = "m", .best = BestCheckpoint{{"out/best", 90}, "top_1_accuracy", 0.9731}};

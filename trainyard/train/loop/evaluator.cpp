@@ -137,34 +137,49 @@ void Evaluator::measure(data::BatchSource& source, std::span<const std::shared_p
   for (const auto& metric : metrics) metric->reduce(*ranks, device_);
 }
 
-Evaluation Evaluator::run(data::BatchSource& source, int64_t batches) {
+void add_samples(const Evaluation& part, Evaluation& all) {
+  if (part.samples == 0) return;
+  all.has_accuracies = part.has_accuracies && (all.samples == 0 || all.has_accuracies);
+  all.samples += part.samples;
+  all.not_finite += part.not_finite;
+  all.loss_sum += part.loss_sum;
+  all.right_1 += part.right_1;
+  all.right_5 += part.right_5;
+  all.classes.resize(std::max(all.classes.size(), part.classes.size()));
+  for (size_t i = 0; i < part.classes.size(); ++i) {
+    all.classes[i].right += part.classes[i].right;
+    all.classes[i].total += part.classes[i].total;
+  }
+  const auto samples = static_cast<double>(all.samples);
+  all.loss = all.loss_sum / samples;
+  all.top_1 = static_cast<double>(all.right_1) / samples;
+  all.top_5 = static_cast<double>(all.right_5) / samples;
+}
+
+Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_be_empty) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const double waited_before = source.waited_seconds();
-  Evaluation result;
-  double loss_sum = 0;
-  int64_t top_1 = 0, top_5 = 0;
+  Evaluation counted;
   const auto count_batch = [&](const data::Batch& batch, const at::Tensor& output) {
     const int64_t count = batch.labels().size(0);
     const bool accuracies = counts_classes(options_, output, batch.labels());
-    result.has_accuracies = accuracies;
+    counted.has_accuracies = accuracies;
     if (accuracies && !output.is_cpu()) nn::check_labels(batch.labels(), output.size(1));
     const at::Tensor labels = batch.labels().to(output.device());
     const at::Tensor loss = options_.loss ? options_.loss(output, labels) : nn::softmax_cross_entropy(output, labels);
-    loss_sum += loss.item<double>() * static_cast<double>(count);
+    counted.loss_sum += loss.item<double>() * static_cast<double>(count);
     if (accuracies) {
       const at::Tensor hits = nn::top_k_hits(output, labels, 1).cpu();
-      top_1 += count_classes(hits, batch.labels().contiguous(), output.size(1), result.classes);
-      top_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
+      counted.right_1 += count_classes(hits, batch.labels().contiguous(), output.size(1), counted.classes);
+      counted.right_5 += nn::top_k_correct(output, labels, 5).item<int64_t>();
     }
     if (options_.on_output) options_.on_output(batch, output);
-    result.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
+    counted.not_finite += count - output.isfinite().reshape({count, -1}).all(1).sum().item<int64_t>();
   };
-  result.samples = for_each_output(source, batches, false, count_batch);
-  const auto samples = static_cast<double>(result.samples);
-  result.loss = loss_sum / samples;
-  result.top_1 = static_cast<double>(top_1) / samples;
-  result.top_5 = static_cast<double>(top_5) / samples;
+  counted.samples = for_each_output(source, batches, may_be_empty, count_batch);
+  Evaluation result;
+  add_samples(counted, result);
   result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   result.input_seconds = source.waited_seconds() - waited_before;
   return result;

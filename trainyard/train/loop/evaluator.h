@@ -43,8 +43,11 @@ struct Evaluation {
   int64_t samples = 0;
   int64_t not_finite = 0;           // samples with an output that is not: none of them counts as right
   std::vector<ClassCount> classes;  // by output of the model; their sums are top_1 * samples and samples
-  double seconds = 0;               // of the whole run
-  double input_seconds = 0;         // of these, waiting for batches
+  // What loss, top_1 and top_5 are made of: the sum of the samples' losses, and how many samples were right.
+  double loss_sum = 0;
+  int64_t right_1 = 0, right_5 = 0;
+  double seconds = 0;        // of the whole run
+  double input_seconds = 0;  // of these, waiting for batches
   // Results of the caller's own, by name: Evaluator leaves them empty, EvaluationCallback hands them to the monitors.
   std::vector<std::pair<std::string, double>> more;
 };
@@ -75,6 +78,9 @@ struct EvaluatorOptions {
 std::vector<core::ThreadOptions> replica_thread_options(int replicas, int intra_op_threads,
                                                         const std::vector<core::ThreadPlacement>& placement);
 
+// Adds the samples of `part` to `all`, and makes the means of `all` anew. Seconds are left as they are.
+void add_samples(const Evaluation& part, Evaluation& all);
+
 // Measures a model. One thread at a time, with the intra-op threads of that thread; not while a step changes the
 // parameters. It runs where the parameters lie: on an accelerator, within its use().
 class Evaluator {
@@ -84,9 +90,9 @@ class Evaluator {
   Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters);
 
   // Runs `batches` global batches. With 0 runs all until the source ends, shorter last ones included; a source that
-  // repeats never ends. Throws kInvalidArgument when there was no sample, or fewer batches than asked for, and
-  // kCancelled when it was stopped.
-  Evaluation run(data::BatchSource& source, int64_t batches = 0);
+  // repeats never ends. Throws kInvalidArgument when there was no sample (may_be_empty: all means are 0 then), or fewer
+  // batches than asked for, and kCancelled when it was stopped.
+  Evaluation run(data::BatchSource& source, int64_t batches = 0, bool may_be_empty = false);
 
   // Measures each of `metrics` over the batches that run() would take, and throws what it throws. Collective with
   // `ranks`: the results are then those of what all ranks' sources hold together, and a rank may have no sample.

@@ -67,6 +67,7 @@ struct Case {
   const char* variable_update;
   int replicas;
   int micro_steps;
+  bool sync_batch_norm = false;
 };
 
 std::vector<Case> all_cases() {
@@ -83,6 +84,8 @@ std::vector<Case> all_cases() {
   }
   cases.push_back({"cpu", at::kFloat, "parameter_server", 2, 2});
   cases.push_back({"cpu", at::kFloat, "independent", 2, 2});
+  cases.push_back({"cpu", at::kFloat, "replicated", 2, 1, true});
+  cases.push_back({"reference", at::kFloat, "parameter_server", 2, 2, true});
   return cases;
 }
 
@@ -94,6 +97,7 @@ class NonFinite : public testing::TestWithParam<Case> {
     options.dtype = GetParam().dtype;
     options.variable_update = GetParam().variable_update;
     options.micro_steps = GetParam().micro_steps;
+    options.sync_batch_norm = GetParam().sync_batch_norm;
     options.kernels.convolutions = nn::ConvolutionPolicy::kByShape;  // two trainings that are compared choose alike
     return options;
   }
@@ -192,7 +196,8 @@ TEST_P(NonFinite, IgnoringGoesOnWithOneWarning) {
 std::string case_name(const testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   std::string name = std::string(c.executor) + (c.dtype == at::kFloat ? "_fp32_" : "_bf16_") + c.variable_update;
-  return name + "_" + std::to_string(c.replicas) + "_replicas_" + std::to_string(c.micro_steps) + "_micro_steps";
+  name += "_" + std::to_string(c.replicas) + "_replicas_" + std::to_string(c.micro_steps) + "_micro_steps";
+  return name + (c.sync_batch_norm ? "_sync_batch_norm" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, NonFinite, testing::ValuesIn(all_cases()), case_name);

@@ -1,5 +1,6 @@
 // Kernel choices are part of a run: several processes that train together follow the first one's, a checkpoint brings
 // its own. (What a file of the user's says about a resumed run: tests/run_identity_test.py.)
+#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +16,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/threads/thread_communicator.h"
+#include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/testing/memory_source.h"
 
@@ -69,14 +70,18 @@ TEST(RunChoices, OfTheFirstRankHoldOnAll) {
   if (alone.choices.empty()) return;  // no AVX-512: there is one way
   EXPECT_FALSE(at::equal(train(options(reversed(alone.choices))).values, alone.values)) << "they change bits";
 
-  auto communicators = parallel::make_thread_communicators(2);
+  const uint16_t port = parallel::free_port();
   std::vector<Trained> ranks(2);
   std::vector<core::Thread> threads;
   for (size_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back(core::ThreadOptions{.name = "rank"}, [&, rank] {
       SingleCostOptions own = options(rank == 0 ? nullptr : reversed(alone.choices));
-      own.ranks = std::move(communicators[rank]);
+      const auto group = std::make_shared<parallel::ProcessGroup>(
+          parallel::ProcessRank{.rank = static_cast<int>(rank), .size = 2, .master_port = port},
+          std::chrono::seconds(20));
+      own.ranks = group;
       ranks[rank] = train(std::move(own));
+      group->leave();
     });
   }
   for (core::Thread& thread : threads) thread.join();

@@ -15,9 +15,13 @@
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/accelerator.h"
-#include "trainyard/parallel/nccl/rendezvous.h"
+#include "trainyard/parallel/processes/process_group.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+class ProcessEngine;
+}
+
 namespace trainyard::train {
 
 struct DeviceRequest {
@@ -27,7 +31,9 @@ struct DeviceRequest {
 
 struct RunDevices {
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;  // one a replica; empty: the CPU
-  std::shared_ptr<parallel::Rendezvous> processes;             // that train together; null: this one alone
+  std::shared_ptr<parallel::ProcessGroup> processes;           // that train together; null: this one alone
+  std::shared_ptr<parallel::ProcessEngine> exchange;           // of their CPUs; null: GPUs, or this process alone
+  int replicas = 1;                                            // of this process
 
   int rank() const { return processes == nullptr ? 0 : processes->rank(); }
   int ranks() const { return processes == nullptr ? 1 : processes->size(); }
@@ -40,13 +46,15 @@ struct RunDevices {
   // Lets the calling thread's work go to the devices as long as the result lives, replica 0's being the current one;
   // null on the CPU.
   std::shared_ptr<void> use() const { return nn::use_all(accelerators); }
-  // Returns what SingleCostOptions::make_communicators takes; none on the CPU, where threads need none.
+  // Returns what SingleCostOptions::make_communicators takes; none on the CPU of one process, where threads need none.
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> communicators() const;
+  // Collective, after the last exchange: leaves the other processes, and ends it. Throws why the group has failed.
+  void leave() const;
 };
 
 // Opens the devices. Throws kUnsupported where this build or this machine has none, kInvalidArgument for an index that
 // it does not have.
-RunDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::Rendezvous> processes = nullptr);
+RunDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes = nullptr);
 
 // Returns how many GPUs open_devices() could open.
 int gpu_count();

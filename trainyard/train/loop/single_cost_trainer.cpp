@@ -83,6 +83,13 @@ void SingleCostOptions::validate() const {
           "Half or BFloat16", variables_as ? at::toString(*variables_as) : "");
   require(!variables_as || !asynchronous, "variables of 16 bits", "replicas that apply their own gradients",
           variable_update);
+  require(!sync_batch_norm || (!asynchronous && variable_update != "independent"), "sync_batch_norm",
+          "replicas that exchange gradients in each step", variable_update);
+  if (sync_batch_norm && !accelerators.empty()) {
+    throw Error(ErrorCode::kUnsupported, {.problem = "--sync_batch_norm does not work on a GPU yet",
+                                          .expected = "the CPU",
+                                          .actual = fmt::format("{} accelerators", accelerators.size())});
+  }
   if (sharpness_aware) {
     sharpness_aware->validate();
     const auto supported = [](bool good, std::string_view expected, const std::string& actual) {
@@ -258,6 +265,13 @@ void SingleCostTrainer::wait() {
 
 const std::optional<RunMemory>& SingleCostTrainer::memory() const {
   return replicas_->memory();
+}
+
+RunMemory SingleCostTrainer::plan_memory(int64_t batch) {
+  begin_training();
+  RunMemory memory = replicas_->plan_memory(batch);
+  end_training();
+  return memory;
 }
 
 void SingleCostTrainer::begin_training() {

@@ -33,8 +33,9 @@
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/parallel/exchange/variable_update.h"
-#include "trainyard/train/loop/run_memory.h"
+#include "trainyard/parallel/processes/process_group.h"
 #include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/memory/run_memory.h"
 #include "trainyard/train/step/on_nan.h"
 #include "trainyard/train/tower/graph_tower.h"
 #include "trainyard/train/tower/tower.h"
@@ -88,7 +89,7 @@ struct SingleCostOptions {
   nn::KernelOptions kernels{};        // without choices the trainer makes some: they are saved
   // The processes that train together, all at the same step; null means this one alone. The kernel choices of the first
   // one become those of all others before anything runs.
-  std::shared_ptr<core::Communicator> ranks;
+  std::shared_ptr<parallel::ProcessGroup> ranks;
   // Where each replica computes and its parameters lie; empty: all on the CPU.
   std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
   bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
@@ -106,9 +107,14 @@ struct SingleCostOptions {
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start;  // runs after the initializers: weights from elsewhere
   std::string variable_update = "parameter_server";
-  // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory.
+  // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory. With sync_batch_norm
+  // it is called once more, for communicators that work beside the first ones.
   std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
   std::optional<parallel::GradientReduction> reduction;
+  // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
+  // it SyncBatchNorm). Replicas then meet in each norm: towers of one's own must run the same graphs in the same order.
+  // Foreign modules keep their own statistics. On the CPU, where gradients are exchanged.
+  bool sync_batch_norm = false;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
   optim::LearningRate learning_rate;  // the schedule of the hyperparameter of that name
@@ -156,6 +162,11 @@ class SingleCostTrainer : public Trainer {
   ~SingleCostTrainer() override;
 
   const SingleCostOptions& options() const { return options_; }
+  // Returns whether this is the process whose callbacks print and save: rank 0 of options().ranks.
+  bool is_chief() const override { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
+  void progress(const std::string& operation) const override {
+    if (options_.ranks != nullptr) options_.ranks->progress(operation);
+  }
   // Returns the parameters that are saved, evaluated and exported.
   nn::ParameterSet& parameters();
   // Calls `change` with each copy of the parameters that replicas have, once where they share one: how values are
@@ -208,6 +219,11 @@ class SingleCostTrainer : public Trainer {
 
   // Returns what the run needs, as it was logged before its first step; nullopt before that.
   const std::optional<RunMemory>& memory() const;
+
+  // Returns what the run would need with batches of so many images a device, without the program and the input, whose
+  // part is 0, and without the executors' part where they do not plan it. Takes no memory for activations. Call it
+  // outside of train(). Kernels are chosen as for a step: with ConvolutionPolicy::kAuto they are measured.
+  RunMemory plan_memory(int64_t batch);
 
   // Saves, beside the trainer's own state: "model/...", "optimizer/...", "input/epoch", "input/offset",
   // "random/aten_cpu", "kernels/choices", "loss_scaler/...", "average/..." where there is one, "trainer/frozen" where a

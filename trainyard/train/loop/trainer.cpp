@@ -103,12 +103,22 @@ void Trainer::fail(const Error& error) {
   own_stop_.request_stop(core::StopReason::kError, error.what());
 }
 
-bool Trainer::stopping() const {
-  if (own_stop_.token().stop_requested()) return true;
+std::optional<core::StopToken> Trainer::stop_wish() const {
+  if (own_stop_.token().stop_requested()) return own_stop_.token();
   for (const core::StopToken& token : stop_tokens_) {
-    if (token.stop_requested()) return true;
+    if (token.stop_requested()) return token;
   }
-  return false;
+  return std::nullopt;
+}
+
+void Trainer::agree_to_stop(core::StopReason why, const std::string& message) {
+  agreed_stop_.request_stop(why, message);
+}
+
+bool Trainer::stopping() const {
+  if (!by_agreement_) return stop_wish().has_value();
+  const std::lock_guard lock(failure_mutex_);
+  return failure_ || agreed_stop_.token().stop_requested();
 }
 
 void Trainer::notify(Callback& callback, Event event, const StepView* view) {
@@ -130,7 +140,9 @@ void Trainer::train(const LoopOptions& options) {
   epoch_ = options.starting_epoch;
   step_in_epoch_ = options.starting_step;
   own_stop_ = core::StopSource();
+  agreed_stop_ = core::StopSource();
   stop_reason_.clear();
+  stopped_by_signal_ = false;
   {
     const std::lock_guard lock(failure_mutex_);
     failure_.reset();
@@ -204,10 +216,10 @@ void Trainer::one_step() {
 }
 
 void Trainer::note_stop_reason() {
-  if (own_stop_.token().stop_requested()) stop_reason_ = own_stop_.token().message();
-  for (const core::StopToken& token : stop_tokens_) {
-    if (stop_reason_.empty() && token.stop_requested()) stop_reason_ = token.message();
-  }
+  const std::optional<core::StopToken> stop = by_agreement_ ? agreed_stop_.token() : stop_wish();
+  if (!stop || !stop->stop_requested()) return;
+  stop_reason_ = stop->message();
+  stopped_by_signal_ = stop->reason() == core::StopReason::kSignal;
 }
 
 void Trainer::save(core::StateWriter& writer) const {

@@ -58,12 +58,21 @@ class Trainer : public core::Stateful {
   const LoopOptions& loop() const { return loop_; }
   // Ends the running train() after this step; any thread may ask for it.
   void stop(const std::string& reason);
+  // Returns whether the training ends after this step, or has ended early.
   bool stopping() const;
+  // Where several processes train together, none may end alone: after this call stop() and the tokens only wish for the
+  // end, and agree_to_stop() is what ends the training. An error still ends it at once. Before train().
+  void stop_by_agreement() { by_agreement_ = true; }
+  // Returns the token by which this process wants the end; nullopt: it does not.
+  std::optional<core::StopToken> stop_wish() const;
+  void agree_to_stop(core::StopReason why, const std::string& message);
   // Ends the running train() after this step with `error`, also where the step itself throws another one. The first
   // error stays. Any thread: for those who watch the training from beside it.
   void fail(const core::Error& error);
   // Returns why the last train() ended before its end; empty when it did not.
   const std::string& stop_reason() const { return stop_reason_; }
+  // Returns whether that was a signal, of this process or of another one that trains with it.
+  bool stopped_by_signal() const { return stopped_by_signal_; }
 
   // The numbers with names that steps read: a SingleCostTrainer's "learning_rate" and those of its optimizer, and any
   // that the program adds before train(). Callbacks may set them; the next step has the new values. Where several
@@ -74,6 +83,8 @@ class Trainer : public core::Stateful {
   // The monitors, which all get the same numbers: JSON lines, CSV, TensorBoard.
   MonitorSet& monitors() { return monitors_; }
   virtual bool is_chief() const { return true; }
+  // Tells the processes that train with this one what it does now ("save"): what they name where it does not go on.
+  virtual void progress(const std::string&) const {}
 
   // Saves "trainer/<counter>", "trainer/hyperparameters/<name>" of those that were set by hand,
   // "trainer/monitors/<name>", and "callback/<name>/...". Subclasses call this first, then add what continues a run.
@@ -102,10 +113,11 @@ class Trainer : public core::Stateful {
   MonitorSet monitors_;
   optim::Hyperparameters hyperparameters_;
   LoopOptions loop_;
-  core::StopSource own_stop_;
+  core::StopSource own_stop_, agreed_stop_;
+  bool by_agreement_ = false, stopped_by_signal_ = false;
   std::vector<core::StopToken> stop_tokens_;
   std::string stop_reason_;
-  std::mutex failure_mutex_;
+  mutable std::mutex failure_mutex_;
   std::optional<core::Error> failure_;
   int64_t global_step_ = 0, epoch_ = 1, step_in_epoch_ = 0;
 };

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/memory/numa_memory.h"
+#include "trainyard/parallel/threads/thread_communicator.h"
 #include "trainyard/train/step/foreign_random.h"
 
 namespace trainyard::train {
@@ -107,17 +108,20 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
                                                                        .seed = options.seed,
                                                                        .start = options.start,
                                                                        .deadline = options.deadline});
+  replicas_.resize(static_cast<size_t>(options.replicas));
+  exchange_statistics();
   const TowerFunction make_tower = tower_function(options);
   for (int r = 0; r < options.replicas; ++r) {
     const std::shared_ptr<void> on_device = use(r);
     const at::Device device = on_cpu() ? at::Device(at::kCPU) : accelerator(r)->device();
-    Replica& replica = replicas_.emplace_back();
+    Replica& replica = replicas_[static_cast<size_t>(r)];
     replica.state = optim::StepState(device);
     if (options.loss_scale) replica.loss_scaler.emplace(*options.loss_scale, device);
     replica.view.parameters = &update_->parameters(r);
     replica.sink = std::make_unique<nn::GradientSink>(update_->parameters(r));
     TowerContext::Place own = place(r, nn::Mode::kTraining);
     own.build.gradients = replica.sink.get();
+    own.build.statistics = replica.statistics_exchange.get();
     replica.tower = std::make_unique<TowerContext>(std::move(own));
     replica.step = make_tower(*replica.tower);
     if (options.tower) allow_any_uses(*replica.sink);
@@ -133,6 +137,28 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
     if (optim::Optimizer* const optimizer = update_->optimizer(r)) {
       replicas_[static_cast<size_t>(r)].sharpness.emplace(*optimizer, *options.sharpness_aware);
     }
+  }
+}
+
+void SingleCostTrainer::Replicas::exchange_statistics() {
+  if (!options_.sync_batch_norm || !exchange_gradients(options_)) return;
+  auto communicators = options_.make_communicators ? options_.make_communicators()
+                                                   : parallel::make_thread_communicators(options_.replicas);
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    communicators.at(r)->set_deadline(options_.deadline);
+    replicas_[r].statistics_exchange = std::make_unique<nn::StatisticsExchange>(std::move(communicators[r]));
+  }
+}
+
+double SingleCostTrainer::Replicas::communication_seconds() const {
+  const auto& statistics = replicas_.front().statistics_exchange;
+  return update_->communication_seconds(0) + (statistics == nullptr ? 0 : statistics->seconds());
+}
+
+void SingleCostTrainer::Replicas::abort(const Error& error) const {
+  update_->abort(error);
+  for (const Replica& replica : replicas_) {
+    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->abort(error);
   }
 }
 
@@ -216,8 +242,7 @@ void SingleCostTrainer::Replicas::start(int intra_op_threads_each) {
     threads.push_back({.name = fmt::format("replica {}", r), .intra_op_threads = intra_op_threads_each});
     if (!options_.placement.empty()) threads.back().placement = options_.placement[static_cast<size_t>(r)];
   }
-  threads_ =
-      std::make_unique<ReplicaThreads>(std::move(threads), [this](const Error& error) { update_->abort(error); });
+  threads_ = std::make_unique<ReplicaThreads>(std::move(threads), [this](const Error& error) { abort(error); });
 }
 
 void SingleCostTrainer::Replicas::end() {
@@ -286,33 +311,52 @@ void SingleCostTrainer::Replicas::observe(const Replica& replica, nn::NodeObserv
   if (!graphs.empty()) graphs.front().executor->set_observer(observer);
 }
 
+std::vector<std::optional<nn::ExecutorMemory>> SingleCostTrainer::Replicas::compile(int r, int64_t samples) {
+  const std::shared_ptr<void> on_device = use(r);
+  const at::AutoGradMode with_gradients(true);  // as for the forward that follows
+  std::vector<std::optional<nn::ExecutorMemory>> executors;
+  const auto prepared = [samples](const TowerContext::Graph& graph) {
+    return graph.runs_whole_batch ? graph.executor->prepare(samples) : std::nullopt;
+  };
+  const TowerContext& tower = *replicas_[static_cast<size_t>(r)].tower;
+  for (const TowerContext::Graph& graph : tower.graphs()) executors.push_back(prepared(graph));
+  for (const TowerContext::FrozenGraph& frozen : tower.frozen_graphs()) {
+    const at::NoGradGuard without_gradients;
+    executors.push_back(prepared(frozen.graph));
+  }
+  if (tower.graphs().empty()) executors.emplace_back();  // nobody knows what such a tower takes
+  return executors;
+}
+
+RunMemory SingleCostTrainer::Replicas::plan_memory(int64_t batch) {
+  std::vector<std::optional<nn::ExecutorMemory>> first;
+  threads_->run([&](int own) {
+    if (own == 0) first = compile(0, batch);
+  });
+  std::vector<std::optional<nn::ExecutorMemory>> all;  // replicas are alike
+  for (int r = 0; r < options_.replicas; ++r) all.insert(all.end(), first.begin(), first.end());
+  RunMemory memory = measure_memory(all);
+  memory.program = 0;
+  return memory;
+}
+
 void SingleCostTrainer::Replicas::prepare(const std::vector<data::Batch>& batches) {
   nn::KernelChoices& choices = *options_.kernels.choices;
   std::vector<std::optional<nn::ExecutorMemory>> executors;  // of all replicas, which compile one after the other
-  const auto compile = [&](int r) {
-    const std::shared_ptr<void> on_device = use(r);
-    const at::AutoGradMode with_gradients(true);  // as for the forward that follows
-    const auto place = static_cast<size_t>(r);
-    const std::vector<TowerContext::Graph>& graphs = replicas_[place].tower->graphs();
-    for (const TowerContext::Graph& graph : graphs) {
-      executors.push_back(graph.runs_whole_batch ? graph.executor->prepare(batches[place].samples()) : std::nullopt);
-    }
-    for (const TowerContext::FrozenGraph& frozen : replicas_[place].tower->frozen_graphs()) {
-      const at::NoGradGuard without_gradients;
-      const TowerContext::Graph& graph = frozen.graph;
-      executors.push_back(graph.runs_whole_batch ? graph.executor->prepare(batches[place].samples()) : std::nullopt);
-    }
-    if (graphs.empty()) executors.emplace_back();  // nobody knows what such a tower takes
-  };
   const bool first_rank = options_.ranks == nullptr || options_.ranks->rank() == 0;
+  const auto agree = [&] {
+    choices.agree([&](const std::string& own) { return options_.ranks->from_first("the kernels of the model", own); });
+  };
   // One replica after the other: the first one measures, on cores that nobody else uses.
-  if (!first_rank) choices.agree(*options_.ranks);
+  if (!first_rank) agree();
   for (int r = 0; r < options_.replicas; ++r) {
     threads_->run([&](int own) {
-      if (own == r) compile(r);
+      if (own != r) return;
+      const auto own_executors = compile(r, batches[static_cast<size_t>(r)].samples());
+      executors.insert(executors.end(), own_executors.begin(), own_executors.end());
     });
   }
-  if (first_rank && options_.ranks != nullptr) choices.agree(*options_.ranks);
+  if (first_rank && options_.ranks != nullptr) agree();
   core::trim_cpu_allocator();  // of what measuring took
   memory_ = measure_memory(executors);
   core::log::info("{}", memory_line(*memory_));
@@ -346,11 +390,13 @@ RunMemory SingleCostTrainer::Replicas::measure_memory(
 void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters,
                                            StepView& view) {
   in_step_ = true;
+  // The first step compiles, and belongs to the start.
+  if (options_.ranks != nullptr && memory_) options_.ranks->progress("step", view.global_step);
   if (recorder_ != nullptr) recorder_->begin_step(view.global_step);
   ThreadRecord* const record = recorder_ == nullptr ? nullptr : &recorder_->trainer();
   const RecordedPart recorded_step(record, StepPart::kStep);
   const Clock::time_point begin = Clock::now();
-  const double communication_before = update_->communication_seconds(0);
+  const double communication_before = communication_seconds();
   obey(hyperparameters);
   if (draws_from_aten(options_)) aten_random_ = aten_random_state();
 
@@ -408,7 +454,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
     return;
   }
   times.update = update_seconds_;
-  times.communication = update_->communication_seconds(0) - communication_before;
+  times.communication = communication_seconds() - communication_before;
   if (replicas_.size() > 1) times.communication += seconds_between(replica_0_done_, end);
   times.compute = times.total - times.input - times.update - times.communication;
 }

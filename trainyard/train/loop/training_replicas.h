@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/nn/execution/statistics_exchange.h"
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
@@ -45,6 +46,8 @@ class SingleCostTrainer::Replicas {
   const optim::WeightAverage* average() const { return average_.get(); }
   const TowerStep& inference_tower();
   const std::optional<RunMemory>& memory() const { return memory_; }
+  // SingleCostTrainer::plan_memory(), between start() and end().
+  RunMemory plan_memory(int64_t batch);
   double base_loss() const;
   double l2_loss() const;
   std::optional<double> loss_scale() const;
@@ -74,6 +77,7 @@ class SingleCostTrainer::Replicas {
     at::Tensor l2_loss;
   };
   struct Replica {
+    std::unique_ptr<nn::StatisticsExchange> statistics_exchange;  // null: batch norms see the own batch alone
     std::unique_ptr<nn::GradientSink> sink;
     std::unique_ptr<TowerContext> tower;
     TowerStep step;
@@ -98,6 +102,12 @@ class SingleCostTrainer::Replicas {
   std::shared_ptr<void> use(int replica) const { return on_cpu() ? nullptr : accelerator(replica)->use(); }
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
   const CostOptions& cost() const { return costs_[cost_]; }
+  // Lets batch norms meet, where they are asked to and there is somebody to meet.
+  void exchange_statistics();
+  // Seconds that replica 0 has spent waiting for others and moving numbers.
+  double communication_seconds() const;
+  // Wakes the replicas that wait for one that failed.
+  void abort(const core::Error& error) const;
   // Gives the optimizers the values that have changed. Throws where all parameters are frozen.
   void obey(const optim::Hyperparameters& hyperparameters);
   void report_l2_loss();
@@ -109,6 +119,8 @@ class SingleCostTrainer::Replicas {
   std::vector<data::Batch> next_batches(data::BatchSource& source) const;
   // Compiles before the first step, lets all ranks choose the kernels that the first one chose, and logs the memory.
   void prepare(const std::vector<data::Batch>& batches);
+  // Compiles what replica `r` runs for batches of `samples`, on its thread. Returns what each of its executors takes.
+  std::vector<std::optional<nn::ExecutorMemory>> compile(int r, int64_t samples);
   // Sets who hears of the nodes that run: null, nobody.
   static void observe(const Replica& replica, nn::NodeObserver* observer);
   RunMemory measure_memory(const std::vector<std::optional<nn::ExecutorMemory>>& executors) const;

@@ -172,6 +172,7 @@ std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t
     for (const TowerContext::Graph& graph : replica.tower->graphs()) graph.executor->set_observer(nullptr);
     observe(replica, recorder == nullptr ? nullptr : &recorder->node_observer(r));
     recorder_ = recorder;
+    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(false);
     replica.view = view;
     parameters.gradients().copy_(gradients);
     nan_guard_.restore_statistics(r, parameters);
@@ -179,6 +180,7 @@ std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t
   };
   try {
     parameters.gradients().zero_();
+    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(true);
     if (random_now.defined()) set_aten_random_state(aten_random_);
     for (const TowerContext::Graph& graph : replica.tower->graphs()) {
       searches.push_back(std::make_unique<NonFiniteSearch>(graph.executor->graph(), parameters));

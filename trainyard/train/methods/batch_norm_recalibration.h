@@ -38,7 +38,8 @@ void recalibrate_batch_norms(const RecalibrationOptions& options, nn::ParameterS
                              data::BatchSource& source, int64_t batches);
 
 // Recalibrates once the training has done its last step; a training that is stopped before is left as it is. Add it in
-// front of the callbacks that evaluate and save then.
+// front of the callbacks that evaluate and save then. Of several processes each does it, so that none waits long for
+// another one.
 class RecalibrationCallback : public Callback {
  public:
   struct Options {
@@ -52,7 +53,6 @@ class RecalibrationCallback : public Callback {
   explicit RecalibrationCallback(Options options);
 
   std::string name() const override { return "batch_norm_recalibration"; }
-  bool chief_only() const override { return true; }
   void after_step(Trainer& trainer, const StepView& view) override;
 
   // Does it now; a second time after the same step it does nothing. For who evaluates in the middle of a training.

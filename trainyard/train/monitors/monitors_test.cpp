@@ -223,6 +223,20 @@ TEST(Monitors, AFailedWriteIsToldAndOldLinesStay) {
   }
 }
 
+// The next session of the same monitor is a file of its own, as a run that goes on makes one.
+TEST(TensorBoardMonitor, GoesOnInANewFileAfterItWasClosed) {
+  const core::TempDir directory;
+  TensorBoardMonitor monitor(directory.path(), 0);
+  monitor.write(train_values(1, 2.25));
+  monitor.close();
+  monitor.flush();
+  monitor.close();
+  EXPECT_EQ(core::local_file_system().list(directory.path()).size(), 1U);
+  monitor.write(train_values(2, 2));
+  monitor.close();
+  EXPECT_EQ(core::local_file_system().list(directory.path()).size(), 2U);
+}
+
 TEST(TensorBoardMonitor, WritesUpstreamsTags) {
   const core::TempDir directory;
   {

@@ -113,6 +113,22 @@ TEST(LayerReport, PrintsTables) {
                                    "trainyard/train/testdata/layer_report.txt"));
 }
 
+// What stands in a folder of its own keeps its name whole.
+TEST(LayerReport, ALayersNamesLeaveOutTheFolderThatTheyShare) {
+  LayerReport report = sample_report({1});
+  report.rows[0].names = {"layer1.0.conv1", "layer1.0.bn1", "head.relu"};
+  EXPECT_NE(layer_time_table(report).find("layer1.0.conv1 + bn1 + head.relu  "), std::string::npos)
+      << layer_time_table(report);
+}
+
+TEST(LayerReport, LongNamesOfKernelsAreCutToTheirPlace) {
+  LayerReport report = sample_report({1});
+  const std::string fits(40, 'k'), too_long(41, 'm');
+  report.rows[0].kernels = {fits, too_long};
+  EXPECT_NE(layer_time_table(report).find(fits + ", " + std::string(37, 'm') + "...\n"), std::string::npos)
+      << layer_time_table(report);
+}
+
 TEST(LayerReport, WritesJson) {
   const Json json = Json::parse(layer_time_json(sample_report({1})));
   EXPECT_EQ(json["model"], "tiny");

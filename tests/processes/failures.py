@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""Kills, stops or stalls one of several processes that train together, and looks at what the others do: each must end by itself,
+not with 0, within the deadline + 10 s, and all must name the same rank; a delay below the deadline must pass.
+
+usage: tests/processes/failures.py PROGRAM [--runs=100] [--seed=N] [--only=PHASE,...] [--report=FILE.md]
+
+What a trial does is a function of the seed and its number; at which moment of a phase it does it is up to the machine. Phases are
+read from the name of the thread that serves a process's group ("at all-reduce").
+"""
+import argparse
+import collections
+import ctypes
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+DEADLINE = 2.0  # seconds, of --rank_deadline and --rank_start_deadline
+GRACE = 10.0
+PHASES = ["start", "broadcast", "all-reduce", "save", "evaluation", "exit"]
+KINDS = ["kill", "stop", "stall", "delay"]
+
+# Runs the program with its output in a file, and notes its process and its code.
+WRAPPER = ('"$@" >"$FOLDER/output.$OMPI_COMM_WORLD_RANK" 2>&1 & echo $! >"$FOLDER/pid.$OMPI_COMM_WORLD_RANK"; wait $!; '
+           'echo $? >"$FOLDER/code.$OMPI_COMM_WORLD_RANK"')
+
+PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 7, 17, 0x4206, 0x4207
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+
+
+class Fault(Exception):
+    pass
+
+
+def threads(pid):
+    """Names of the threads by number; empty when the process has gone."""
+    found = {}
+    try:
+        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            found[int(task.name)] = (task / "comm").read_text().rstrip("\n")
+    except OSError:
+        pass
+    return found
+
+
+def phase_of(pid):
+    for name in threads(pid).values():
+        if name.startswith("at "):
+            return name[3:]
+    return ""
+
+
+def verdict(output):
+    """The rank that a process names, and what that rank did, by its last error. Where the process itself is stands in front of it."""
+    found = re.findall(r"rank (\d+) (?:has died|does not answer|does not go on|has not come within [0-9.]+ s)(?:: (.*?))?(?:: got|;)", re.sub(r"rank \d+ of \d+: ", "", output))
+    found = [(rank, place.split(": ")[-1]) for rank, place in found]
+    found += [(rank, operation) for operation, rank in re.findall(r"have not come in [0-9.]+ s: (\w+): got nothing from rank (\d+);", output)]
+    return found[-1] if found else None
+
+
+def stall(pid):
+    """Holds all threads but the one that says that the process lives."""
+    for thread, name in threads(pid).items():
+        if not name.startswith("at ") and libc.ptrace(PTRACE_SEIZE, thread, None, None) == 0:
+            libc.ptrace(PTRACE_INTERRUPT, thread, None, None)
+
+
+class Trial:
+    def __init__(self, program, folder, draw, phase):
+        self.program, self.folder, self.phase = program, folder, phase
+        self.ranks = draw.choice([2, 3])
+        self.victim = draw.randrange(self.ranks)
+        self.kind = draw.choice(KINDS)
+        self.wait = draw.uniform(0, 0.3)
+        if phase == "save":
+            self.victim = 0  # the others do not save
+
+    def describe(self):
+        return f"{self.kind} rank {self.victim} of {self.ranks} in {self.phase}"
+
+    def path(self, what, rank):
+        return self.folder / f"{what}.{rank}"
+
+    def read(self, what, rank):
+        try:
+            return self.path(what, rank).read_text()
+        except OSError:
+            return ""
+
+    def start(self):
+        self.folder.mkdir(parents=True)
+        environment = {**os.environ, "FOLDER": str(self.folder), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+                       "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.folder / "cache")}
+        steps = 3 if self.phase == "exit" else 100000
+        arguments = [self.program, "train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=8",
+                     f"--num_batches={steps}", "--variable_update=horovod", f"--rank_deadline={DEADLINE}",
+                     f"--rank_start_deadline={3 * DEADLINE}", f"--train_dir={self.folder / 'run'}"]
+        if self.phase == "save":
+            arguments += ["--save_model_steps=1"]
+        if self.phase == "evaluation":
+            arguments += ["--eval_during_training_every_n_steps=2", "--num_eval_batches=20"]
+        with open(self.folder / "mpirun", "wb") as output:
+            self.launcher = subprocess.Popen(
+                ["mpirun", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "-n", str(self.ranks), "bash", "-c", WRAPPER, "rank",
+                 *map(str, arguments)], env=environment, stdout=output, stderr=subprocess.STDOUT, process_group=0)
+
+    def await_phase(self):
+        end = time.monotonic() + 60
+        pid = 0
+        while time.monotonic() < end:
+            text = self.read("pid", self.victim)
+            pid = int(text) if text.endswith("\n") else 0
+            # What stalls must have begun to say that it lives.
+            anywhere = self.phase == "start" and self.kind != "stall"
+            if pid > 0 and (anywhere or phase_of(pid).startswith(self.phase[:12])):
+                time.sleep(self.wait if self.phase == "start" else 0)
+                return pid
+            if self.path("code", self.victim).exists():
+                break
+            time.sleep(0.0005)
+        raise Fault(f"rank {self.victim} was never seen in {self.phase}, but in '{phase_of(pid)}': {self.read('output', self.victim)[-500:]}")
+
+    def run(self):
+        self.start()
+        try:
+            pid = self.await_phase()
+            struck = time.monotonic()
+            if self.kind == "kill":
+                os.kill(pid, signal.SIGKILL)
+            elif self.kind == "stall":
+                stall(pid)
+            else:
+                os.kill(pid, signal.SIGSTOP)
+            if self.kind == "delay":
+                time.sleep(DEADLINE / 2)
+                os.kill(pid, signal.SIGCONT)
+                return self.expect_nothing()
+            self.expect_ends(struck)
+        finally:
+            self.clean()
+
+    def expect_nothing(self):
+        time.sleep(DEADLINE + 1)
+        for rank in range(self.ranks):
+            code = self.read("code", rank).strip()
+            if code not in ("", "0"):
+                raise Fault(f"rank {rank} ended with {code} after a delay: {self.read('output', rank)[-800:]}")
+
+    def expect_ends(self, struck):
+        survivors = [rank for rank in range(self.ranks) if rank != self.victim]
+        limit = struck + (3 if self.phase in ("start", "broadcast") else 1) * DEADLINE + GRACE
+        while time.monotonic() < limit and not all(self.read("code", rank).endswith("\n") for rank in survivors):
+            time.sleep(0.01)
+        seconds = time.monotonic() - struck
+        if self.phase == "exit" and all(self.read("code", rank).strip() == "0" for rank in survivors):
+            return  # all had left by then
+        named = set()
+        for rank in survivors:
+            code = self.read("code", rank).strip()
+            if code == "":
+                raise Fault(f"rank {rank} goes on after {seconds:.1f} s: {self.read('output', rank)[-800:]}")
+            if code == "0":
+                raise Fault(f"rank {rank} ended with 0")
+            named.add(verdict(self.read("output", rank)))
+        if len(named) != 1 or None in named or next(iter(named))[0] != str(self.victim):
+            raise Fault(f"the others name {named}: {self.read('output', survivors[0])[-800:]}")
+        self.seconds = seconds
+
+    def clean(self):
+        for rank in range(self.ranks):
+            text = self.read("pid", rank)
+            if text.endswith("\n") and not self.path("code", rank).exists():
+                try:
+                    os.kill(int(text), signal.SIGKILL)
+                except OSError:
+                    pass
+        try:
+            self.launcher.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.launcher.pid, signal.SIGKILL)
+            self.launcher.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default=",".join(PHASES))
+    parser.add_argument("--report", type=pathlib.Path)
+    arguments = parser.parse_args()
+    if shutil.which("mpirun") is None:
+        print("skipped: needs mpirun (apt-get install openmpi-bin)")
+        return 77
+    phases = arguments.only.split(",")
+    root = pathlib.Path(tempfile.mkdtemp(prefix="failures-"))
+    counts, slowest, faults = collections.Counter(), collections.defaultdict(float), []
+    start = time.monotonic()
+    for number in range(arguments.runs):
+        trial = Trial(arguments.program.resolve(), root / f"{number:03d}", random.Random(f"{arguments.seed} {number}"), phases[number % len(phases)])
+        try:
+            trial.run()
+        except Fault as fault:
+            faults.append(trial)
+            print(f"trial {number}, {trial.describe()}: FAULT: {fault}\n  left in {trial.folder}", flush=True)
+        else:
+            shutil.rmtree(trial.folder, ignore_errors=True)
+            slowest[trial.phase, trial.kind] = max(slowest[trial.phase, trial.kind], getattr(trial, "seconds", 0))
+        counts[trial.phase, trial.kind] += 1
+    seconds = time.monotonic() - start
+    if arguments.report:
+        lines = [f"{arguments.runs} runs, seed {arguments.seed}, {seconds:.0f} s, deadline {DEADLINE:g} s, {len(faults)} faults.", "",
+                 "| phase | what | trials | faults | slowest end of a survivor |", "|---|---|---|---|---|"]
+        for phase, kind in sorted(counts):
+            found = sum((trial.phase, trial.kind) == (phase, kind) for trial in faults)
+            slow = f"{slowest[phase, kind]:.1f} s" if slowest[phase, kind] else "-"
+            lines.append(f"| {phase} | {kind} | {counts[phase, kind]} | {found} | {slow} |")
+        arguments.report.write_text("\n".join(lines) + "\n")
+    if not faults:
+        shutil.rmtree(root, ignore_errors=True)
+    print(f"{arguments.runs - len(faults)} passed, {len(faults)} failed")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

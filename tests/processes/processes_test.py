@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Processes on CPUs that mpirun starts and that train together: what they exchange, and what a training of theirs comes to.
+
+Usage: python3 tests/processes/processes_test.py PROGRAM EXCHANGE_CHECK ORACLE_CHECK
+(build/trainyard build/trainyard_exchange_check build/trainyard_oracle_check).
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+program = os.path.abspath(sys.argv.pop(1))
+exchange_check = os.path.abspath(sys.argv.pop(1))
+oracle_check = os.path.abspath(sys.argv.pop(1))
+
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+TRAIN = ["train", "--device=cpu", "--num_warmup_batches=0", "--display_every=1"]
+
+
+def environment(**more):
+    # mpirun refuses root, which containers run tests as, unless it is told twice.
+    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **more}
+
+
+def run(arguments, **more):
+    return subprocess.run(arguments, env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+
+
+def processes_with(variable, value):
+    """Processes whose environment says so, with the program's file."""
+    found = []
+    for folder in pathlib.Path("/proc").iterdir():
+        try:
+            if folder.name.isdigit() and os.readlink(folder / "exe") == os.path.realpath(program) and \
+                    f"{variable}={value}".encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(folder)
+        except OSError:
+            pass
+    return found
+
+
+def listens_at(process):
+    """Addresses at which a process listens, in hexadecimal."""
+    inodes = {os.readlink(link) for link in (process / "fd").iterdir() if link.exists() or link.is_symlink()}
+    addresses = []
+    for table in ("tcp", "tcp6"):
+        for line in (process / "net" / table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
+                addresses.append(fields[1].split(":")[0])
+    return addresses
+
+
+class Exchange(unittest.TestCase):
+    def check(self, task, replicas, *flags):
+        count = str(len(replicas.split(",")))
+        return run([*MPIRUN, *flags, "-n", count, exchange_check, task, replicas])
+
+    def test_sums_have_the_same_bits_however_replicas_are_spread(self):
+        digests = set()
+        for replicas in ("4", "2,2", "1,1,1,1", "1,3"):
+            result = self.check("sums", replicas)
+            self.assertEqual(result.returncode, 0, result.stdout)
+            lines = re.findall(r"digest (\w{16})", result.stdout)
+            self.assertEqual(len(lines), 4, result.stdout)
+            digests.update(lines)
+        self.assertEqual(len(digests), 1, digests)
+
+    def test_calls_that_differ_are_named_on_every_process(self):
+        # Without recovery, mpirun ends the others when the first one has ended.
+        result = self.check("disagree", "1,1,1", "--enable-recovery")
+        for rank in range(3):
+            self.assertRegex(result.stdout, rf"rank {rank}: ranks called different collectives: expected .*\[500000\] on all ranks as on "
+                                            r"rank 0, got .*\[7\] on rank 1")
+
+
+class Oracle(unittest.TestCase):
+    def test_every_optimizer_has_the_losses_of_its_definition(self):
+        for mode, replicas in (("horovod", "1,1"), ("horovod", "1,1,1"), ("collective_all_reduce", "1,1"),
+                               ("collective_all_reduce", "1,2")):
+            count = len(replicas.split(","))
+            result = run([*MPIRUN, "-n", str(count), oracle_check, mode, replicas])
+            self.assertEqual(result.returncode, 0, result.stdout)
+            compared = [int(number) for number in re.findall(r"(\d+) optimizers follow their definition", result.stdout)]
+            self.assertEqual(len(compared), count, result.stdout)
+            self.assertGreaterEqual(min(compared), 24, result.stdout)
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+
+    def train(self, processes, *flags):
+        launcher = [*MPIRUN, "-n", str(processes)] if processes > 0 else []
+        result = run([*launcher, program, *TRAIN, *flags], XDG_CACHE_HOME=str(self.root / "cache"))
+        self.assertEqual(result.returncode, 0, result.stdout)
+        return result.stdout
+
+    def test_four_replicas_are_the_same_training_in_one_two_and_four_processes(self):
+        for name, more in (("plain", []), ("micro-steps", ["--micro_steps=2"]), ("masks", ["--asp"]),
+                           ("sync batch norm", ["--sync_batch_norm"])):
+            saved = {}
+            for processes in (0, 1, 2, 4):
+                folder = self.root / f"{name}-{processes}"
+                mode = ["--variable_update=collective_all_reduce"] if processes > 0 else ["--variable_update=replicated"]
+                self.train(processes, *mode, f"--num_gpus={4 // max(processes, 1)}", "--model=resnet20", "--data_name=cifar10",
+                           "--batch_size=2", "--num_batches=20", "--optimizer=momentum", "--init_learning_rate=0.02",
+                           # Where a process has fewer replicas than cores, each would have a team, and other bits.
+                           f"--num_intra_threads={4 // max(processes, 1)}", "--deterministic", f"--train_dir={folder}", *more)
+                saved[processes] = (folder / "model.ckpt-20" / "tensors.bin").read_bytes()
+            for processes in (1, 2, 4):
+                self.assertEqual(saved[processes], saved[0], f"{name}: {processes} processes")
+
+    def test_horovod_is_the_mean(self):
+        # Twice the same images on each process: what one of them alone does.
+        output = self.train(2, "--variable_update=horovod", "--model=trivial", "--batch_size=4", "--num_batches=5")
+        self.assertIn("'horovod/cpu:0', 'horovod/cpu:1'", output)
+        self.assertIn("Horovod on:  cpu", output)
+        self.assertEqual(len(re.findall(r"^total images/sec", output, re.MULTILINE)), 1, "rank 0 alone speaks:\n" + output)
+
+    def test_rank_0_alone_listens_and_on_loopback(self):
+        cache = str(self.root / "cache")
+        arguments = [*MPIRUN, "-n", "2", program, *TRAIN, "--variable_update=horovod", "--model=trivial", "--batch_size=4", "--num_batches=1000000"]
+        with open(self.root / "output", "wb") as output, \
+                subprocess.Popen(arguments, env=environment(XDG_CACHE_HOME=cache), stdout=output, stderr=subprocess.STDOUT) as mpirun:
+            try:
+                end = time.monotonic() + 120
+                while "images/sec" not in (self.root / "output").read_text() and time.monotonic() < end:
+                    time.sleep(0.1)
+                addresses = [listens_at(process) for process in processes_with("XDG_CACHE_HOME", cache)]
+            finally:
+                mpirun.terminate()  # which ends them, too
+        self.assertEqual(sorted(addresses), [[], ["0100007F"]], (self.root / "output").read_text())
+
+    def test_without_a_launcher_it_says_how_to_start(self):
+        for variables in ({}, {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}):
+            result = run([program, *TRAIN, "--variable_update=horovod", "--model=trivial", "--num_batches=1"], **variables)
+            self.assertEqual(result.returncode, 2, result.stdout)
+            self.assertIn("mpirun -n 2 trainyard", result.stdout)
+            self.assertEqual("RANK=0" in result.stdout, "RANK" in variables, result.stdout)
+
+    def test_a_process_alone_does_not_load_mpi(self):
+        result = run([program, *TRAIN, "--model=trivial", "--batch_size=2", "--num_batches=1"], LD_DEBUG="files")
+        self.assertIn("libtorch_cpu", result.stdout)
+        self.assertNotIn("libmpi", result.stdout)
+
+
+if __name__ == "__main__":
+    if shutil.which("mpirun") is None:
+        print("skipped: needs mpirun (apt-get install openmpi-bin)")
+        sys.exit(77)
+    unittest.main()

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""What the processes of a training share: the same start, checkpoints of rank 0, one end, evaluations, and the input.
+
+Usage: python3 tests/processes/ranks_test.py PROGRAM RECIPES_TEST (build/trainyard build/trainyard_recipes_test).
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+program = os.path.abspath(sys.argv.pop(1))
+recipes_test = os.path.abspath(sys.argv.pop(1))
+
+MPIRUN = ["mpirun", "--oversubscribe", "--bind-to", "none"]
+TRAIN = ["train", "--device=cpu", "--num_warmup_batches=0", "--num_intra_threads=1", "--deterministic"]
+
+
+def environment(**more):
+    # mpirun refuses root, which containers run tests as, unless it is told twice.
+    return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **more}
+
+
+def weights(checkpoint):
+    """The float32 tensors of a checkpoint's model by name."""
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    data = (checkpoint / "tensors.bin").read_bytes()
+    return {entry["name"]: struct.unpack_from(f"<{entry['bytes'] // 4}f", data, entry["offset"])
+            for entry in manifest["tensors"] if entry["name"].startswith("model/") and entry["dtype"] == "float32"}
+
+
+def furthest(one, other):
+    return max(abs(a - b) for name in one for a, b in zip(one[name], other[name]))
+
+
+class Processes(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        self.more = environment(XDG_CACHE_HOME=str(self.root / "cache"))
+
+    def run_ranks(self, ranks, *flags, cwd=None):
+        """ranks: a number of processes, or a list of flags for each. Returns the exit code, and the output of all."""
+        command = [*MPIRUN]
+        if isinstance(ranks, int):
+            command += ["-n", str(ranks), program, *flags]
+        else:
+            for own in ranks:
+                command += [":"] * (own is not ranks[0]) + ["-n", "1", program, *flags, *own]
+        result = subprocess.run(command, env=self.more, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        return result.returncode, result.stdout
+
+    def train(self, ranks, *flags, code=0):
+        returned, output = self.run_ranks(ranks, *TRAIN, *flags)
+        self.assertEqual(returned, code, output)
+        return output
+
+    def shapes(self, name, validation_count=64, train_count=96, seed=1):
+        folder = self.root / name
+        subprocess.run([program, "data", "make-shapes", f"--output={folder}", f"--train_count={train_count}", f"--seed={seed}",
+                        f"--validation_count={validation_count}"], check=True, capture_output=True)
+        return folder
+
+
+class Start(Processes):
+    """One difference each is refused on all ranks, which name it, and quickly."""
+
+    def refused(self, ranks, *flags):
+        began = time.monotonic()
+        code, output = self.run_ranks(ranks, *TRAIN, "--variable_update=horovod", "--num_batches=2", *flags)
+        self.assertEqual(code, 2, output)
+        # From the start of mpirun on, which takes its time on a busy machine.
+        self.assertLess(time.monotonic() - began, 30)
+        return output
+
+    def expect(self, item, first, other, ranks, *flags):
+        output = self.refused(ranks, *flags)
+        wanted = f"ranks begin differently: {item}"
+        lines = [line for line in output.splitlines() if wanted in line]
+        self.assertGreaterEqual(len(lines), 1, output)
+        for line in lines:
+            self.assertRegex(line, rf"rank 1: expected {re.escape(first)} as on rank 0, got {re.escape(other)}")
+
+    def test_flags(self):
+        self.expect("--init_learning_rate", "0.1", "0.2", [["--init_learning_rate=0.1"], ["--init_learning_rate=0.2"]],
+                    "--model=trivial", "--data_name=cifar10")
+
+    def test_modes_and_models(self):
+        self.expect("--model", "trivial", "resnet20", [["--model=trivial"], ["--model=resnet20"]], "--data_name=cifar10")
+
+    def test_instructions(self):
+        code, output = self.run_ranks([[], ["--max_cpu_isa=avx2"]], *TRAIN, "--variable_update=horovod", "--num_batches=2",
+                                      "--model=trivial", "--data_name=cifar10")
+        self.assertEqual(code, 2, output)
+        self.assertIn("as on rank 0", output)
+
+    def test_data(self):
+        one, more, other = self.shapes("one"), self.shapes("more", train_count=100), self.shapes("other", seed=2)
+        flags = ["--model=resnet20", "--batch_size=4"]
+        self.expect("training images", "96", "100", [[f"--data_dir={one}"], [f"--data_dir={more}"]], *flags)
+        # As many images of the same classes: the sizes of the files tell.
+        output = self.refused([[f"--data_dir={one}"], [f"--data_dir={other}"]], *flags)
+        self.assertRegex(output, r"files of --data_dir .*rank 1: expected \d+ files, \d+ bytes")
+        # The same files at another place are the same data.
+        shutil.copytree(one, self.root / "copy")
+        self.train([[f"--data_dir={one}"], [f"--data_dir={self.root / 'copy'}"]], "--variable_update=horovod", "--num_batches=2", *flags)
+
+
+    def test_what_one_rank_alone_lacks(self):
+        nowhere = self.root / "nowhere"
+        # With recovery, so that mpirun lets the other one say what it heard.
+        began = time.monotonic()
+        command = [*MPIRUN, "--enable-recovery"]
+        for data in (self.shapes("shapes"), nowhere):
+            command += [":"] * (data == nowhere) + ["-n", "1", program, *TRAIN, "--model=resnet20", "--variable_update=horovod",
+                                                    f"--data_dir={data}"]
+        output = subprocess.run(command, env=self.more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240).stdout
+        self.assertLess(time.monotonic() - began, 60)
+        self.assertRegex(output, rf"rank 1: data directory does not exist: rank 1 of 2: {nowhere}")
+        self.assertRegex(output, rf"rank 0: another rank has failed: got rank 1: data directory does not exist: {nowhere}")
+
+
+class Checkpoints(Processes):
+    FLAGS = ["--model=trivial", "--variable_update=collective_all_reduce", "--gradient_reduction=mean", "--optimizer=momentum",
+             "--init_learning_rate=0.02"]
+
+    def layout(self, processes, replicas, batch, folder, steps, *more):
+        return self.train(processes, *self.FLAGS, f"--num_gpus={replicas}", f"--batch_size={batch}", f"--num_batches={steps}",
+                          f"--train_dir={folder}", *more)
+
+    def test_rank_0_alone_has_a_directory(self):
+        own, nowhere = self.root / "own", self.root / "nowhere" / "run"
+        ranks = [[f"--train_dir={own}"], [f"--train_dir={nowhere}"]]
+        flags = [*self.FLAGS, "--data_name=cifar10", "--batch_size=2"]
+        self.train(ranks, *flags, "--num_batches=2")
+        output = self.train(ranks, *flags, "--num_batches=4")
+        self.assertIn("continuing from " + str(own / "model.ckpt-2"), output)
+        self.assertTrue((own / "model.ckpt-4").exists())
+        self.assertFalse(nowhere.parent.exists())
+        straight = self.root / "straight"
+        self.train(2, *flags, "--num_batches=4", f"--train_dir={straight}")
+        for file in ("tensors.bin",):
+            self.assertEqual((own / "model.ckpt-4" / file).read_bytes(), (straight / "model.ckpt-4" / file).read_bytes())
+
+    def test_other_layouts_go_on_with_the_same_global_batches(self):
+        data = f"--data_dir={self.shapes('shapes')}"
+        self.layout(2, 2, 6, self.root / "straight", 12, data)
+        self.layout(2, 2, 6, self.root / "half", 6, data)
+        straight = weights(self.root / "straight" / "model.ckpt-12")
+        names = [tensor["name"] for tensor in json.loads((self.root / "half" / "model.ckpt-6" / "manifest.json").read_text())["tensors"]]
+        self.assertFalse([name for name in names if "rank" in name or "replica" in name])
+        moved = furthest(straight, weights(self.root / "half" / "model.ckpt-6"))
+        for processes, replicas, batch in ((2, 2, 6), (4, 1, 6), (1, 4, 6), (1, 3, 8), (3, 1, 8)):
+            folder = self.root / f"{processes}x{replicas}"
+            shutil.copytree(self.root / "half", folder)
+            self.layout(processes, replicas, batch, folder, 12, data)
+            here = folder / "model.ckpt-12"
+            if batch == 6:  # the same batches a replica, added in the same order
+                self.assertEqual((here / "tensors.bin").read_bytes(), (self.root / "straight" / "model.ckpt-12" / "tensors.bin").read_bytes(),
+                                 folder.name)
+            # Means of other parts of the same batches differ by rounding; other batches would move the weights elsewhere.
+            self.assertLess(furthest(weights(here), straight), 1e-4 * moved, folder.name)
+
+    def test_what_rank_0_cannot_read_ends_all(self):
+        folder = self.root / "run"
+        flags = [*self.FLAGS, "--data_name=cifar10", "--batch_size=2", f"--train_dir={folder}"]
+        self.train(2, *flags, "--num_batches=2")
+        tensors = folder / "model.ckpt-2" / "tensors.bin"
+        data = bytearray(tensors.read_bytes())
+        data[len(data) // 2] ^= 1
+        tensors.write_bytes(data)
+        output = self.train(2, *flags, "--num_batches=4", code=1)
+        self.assertRegex(output, r"rank 0: .*model\.ckpt-2")
+
+
+class Ends(Processes):
+    def test_a_signal_to_one_rank_or_to_all_ends_all_after_the_same_step(self):
+        script = pathlib.Path(__file__).parent / "stop_ranks.py"
+        result = subprocess.run([sys.executable, script, program, "--runs=4"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                timeout=900)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+
+class Evaluations(Processes):
+    SAMPLES = 1003
+
+    def accuracy(self, output):
+        found = re.findall(r"Accuracy @ 1 = (\S+) (?:Accuracy @ 5 = (\S+) )?\[(\d+) examples\]", output)
+        self.assertTrue(found, output)
+        return found[-1]
+
+    def test_any_number_of_ranks_counts_the_same(self):
+        data = f"--data_dir={self.shapes('shapes', validation_count=self.SAMPLES, train_count=400)}"
+        folder = self.root / "run"
+        flags = [data, f"--train_dir={folder}", "--model=resnet20"]
+        # The evaluation at the end of two ranks, which had statistics of their own until then.
+        during = self.train(2, *flags, "--variable_update=horovod", "--batch_size=16", "--eval_batch_size=64", "--num_batches=20",
+                            "--init_learning_rate=0.05", "--eval_during_training_every_n_steps=10")
+        self.assertEqual(self.accuracy(during)[2], str(self.SAMPLES))
+        classes = {}
+        evaluation = ["eval", "--device=cpu", "--num_intra_threads=1", "--deterministic", *flags]
+        for ranks, batch in ((1, 64), (2, 64), (3, 64), (3, 501), (3, 1000)):  # of the last, rank 2 has no image
+            mode = ["--variable_update=horovod"] if ranks > 1 else []
+            code, output = self.run_ranks(ranks, *evaluation, *mode, f"--eval_batch_size={batch}")
+            self.assertEqual(code, 0, output)
+            self.assertEqual(self.accuracy(output), self.accuracy(during), f"{ranks} ranks, {batch}")
+            said = json.loads((folder / "class_accuracy.json").read_text())
+            classes[ranks, batch] = said["classes"]
+        self.assertEqual(len({json.dumps(each) for each in classes.values()}), 1, classes)
+
+
+class OtherDoors(Processes):
+    def test_horovod_trainer(self):
+        result = subprocess.run([*MPIRUN, "-n", "2", recipes_test, "--gtest_filter=HorovodTrainerTask.InAProcess"],
+                                env={**self.more, "TRAINYARD_HOROVOD_TRAINER_TASK": str(self.root)}, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(sorted(re.findall(r"SAYS (\w+)", result.stdout)), ["another", "chief"])
+        self.assertTrue((self.root / "model.ckpt-20" / "manifest.json").exists())
+        self.assertTrue((self.root / "run" / "stats.json").exists())
+
+    def test_train_ctl(self):
+        data = self.root / "folders"
+        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
+                        "--to=folder", f"--output={data}"], check=True, capture_output=True)
+        for name in ("log", "log1", "export", "board"):
+            (self.root / name).mkdir()
+
+        def command(iterations, log, devices):
+            return ["train-ctl", "--model=trivial", "--image_width=32", "--image_height=32", "--precision=fp32", "--batch_size=8", "-u=epoch",
+                    f"-i={iterations}", "--display_every=3", f"--data_dir={data}", f"--log_dir={self.root / log}", *devices]
+
+        both = ["--horovod", f"--tensorboard_dir={self.root / 'board'}"]
+        code, first = self.run_ranks(2, *command(1, "log", both))
+        self.assertEqual(code, 0, first)
+        # Each line once, and in the end what two devices of one process come to.
+        self.assertEqual(len(re.findall(r"^epoch: 0 time_taken", first, re.M)), 1, first)
+        code, second = self.run_ranks(2, *command(2, "log", both))
+        self.assertEqual(code, 0, second)
+        self.assertIn("Restored from", second)
+        alone = subprocess.run([program, *command(2, "log1", ["--devices=2"])], env=self.more, capture_output=True, text=True)
+        self.assertEqual(alone.returncode, 0, alone.stdout + alone.stderr)
+        for step in (6, 12):
+            here, there = (weights(self.root / log / f"model.ckpt-{step}") for log in ("log", "log1"))
+            # Up to the rounding of convolutions whose algorithms each training has measured for itself.
+            self.assertLess(furthest(here, there), 1e-5)
+        # Rank 0's own losses, and everybody's validation.
+        said = re.findall(r"val_loss: \S+ - val_top1: (\S+) - val_top5: (\S+)", first + second)
+        self.assertEqual(said, re.findall(r"val_loss: \S+ - val_top1: (\S+) - val_top5: (\S+)", alone.stdout))
+        self.assertEqual(len(list((self.root / "board").glob("events*"))), 2)
+
+
+if __name__ == "__main__":
+    if shutil.which("mpirun") is None:
+        print("skipped: needs mpirun (apt-get install openmpi-bin)")
+        sys.exit(77)
+    unittest.main()

@@ -1,0 +1,90 @@
+#include "trainyard/parallel/launch/agent_door.h"
+
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::parallel {
+namespace {
+
+constexpr auto kTimeForHello = std::chrono::seconds(10);  // that a connection has to say who it is
+constexpr size_t kMostStrangers = 64;                     // connections at a time that have not
+constexpr int kMostRefusals = 5;                          // that are spoken of
+
+std::string make_token() {
+  std::random_device entropy;
+  std::string token;
+  for (int i = 0; i < 4; ++i) token += fmt::format("{:08x}", entropy());
+  return token;
+}
+
+}  // namespace
+
+AgentDoor::AgentDoor(const std::string& address, int ranks)
+    : listening_(core::listen_at(address, 0)),
+      address_(fmt::format("{}:{}", address, core::port_of(listening_))),
+      token_(make_token()),
+      arrived_(static_cast<size_t>(ranks)) {}
+
+std::vector<int> AgentDoor::descriptors() const {
+  std::vector<int> found;
+  if (listening_.valid() && strangers_.size() < kMostStrangers) found.push_back(listening_.descriptor());
+  for (const Stranger& stranger : strangers_) found.push_back(stranger.connection.descriptor());
+  return found;
+}
+
+std::string AgentDoor::objection(const LaunchMessage& message) const {
+  const auto* hello = std::get_if<HelloMessage>(&message);
+  if (hello == nullptr || hello->token != token_) return "it does not know this launch's token";
+  if (hello->ranks != static_cast<int>(arrived_.size())) return "it is of another number of ranks";
+  if (arrived_[static_cast<size_t>(hello->rank)]) return fmt::format("rank {} is here already", hello->rank);
+  return "";
+}
+
+std::vector<ArrivedAgent> AgentDoor::take_in(const std::function<void(const std::string& why)>& refused) {
+  while (listening_.valid() && strangers_.size() < kMostStrangers) {
+    auto socket = core::accept_from(listening_);
+    if (!socket) break;
+    strangers_.push_back(
+        {core::FrameConnection(std::move(*socket), kLongestHello), std::chrono::steady_clock::now() + kTimeForHello});
+  }
+  std::vector<ArrivedAgent> agents;
+  std::vector<Stranger> left;
+  for (Stranger& stranger : strangers_) {
+    std::vector<core::Frame> frames;
+    std::string why;
+    try {
+      const bool open = stranger.connection.receive(frames);
+      if (frames.empty() && open && std::chrono::steady_clock::now() < stranger.until) {
+        left.push_back(std::move(stranger));
+        continue;
+      }
+      if (frames.empty()) why = "it did not say who it is";
+      if (!frames.empty()) {
+        const LaunchMessage message = decode_message(frames[0]);
+        why = objection(message);
+        if (why.empty()) {
+          const auto& hello = std::get<HelloMessage>(message);
+          arrived_[static_cast<size_t>(hello.rank)] = true;
+          stranger.connection.allow(kLongestMessage);
+          agents.push_back({hello.rank, hello.host, std::move(stranger.connection)});
+        }
+      }
+    } catch (const core::Error& error) {
+      why = error.what();
+    }
+    if (!why.empty() && ++refusals_ <= kMostRefusals) refused(why);
+  }
+  strangers_ = std::move(left);
+  return agents;
+}
+
+void AgentDoor::close() {
+  listening_ = core::Socket();
+  strangers_.clear();
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,39 @@
+// One start of all ranks by mpirun, until all have ended.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/parallel/launch/hosts.h"
+#include "trainyard/parallel/launch/launch.h"
+#include "trainyard/parallel/launch/process.h"
+#include "trainyard/parallel/launch/terminal.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+struct RankEnd {
+  ProcessEnd end;
+  std::string host;              // as its agent names itself; empty: it never came
+  bool ended_by_launch = false;  // because another one had failed: its end tells nothing of itself
+};
+
+struct AttemptResult {
+  std::vector<RankEnd> ranks;
+  std::optional<int> first_failed;  // rank; a code other than 0 and that of a stop is a failure
+  bool stopped = false;             // somebody asked for it
+};
+
+// Returns the worst code of the ranks that ended by themselves: the highest of a failure, else that of a stop, else 0.
+int worst_code(const AttemptResult& result);
+
+// Runs `command`; `number` is 1 for the first start. Throws as launch() does.
+AttemptResult run_attempt(const LaunchOptions& options, const RankCommand& command, const Network* network,
+                          const std::vector<HostSlots>& hosts, int number, Terminal& terminal,
+                          const core::StopToken& stop);
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -1,0 +1,40 @@
+// The machines that ranks run on, as mpirun's --host and --hostfile name them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+struct HostSlots {
+  std::string name;
+  int slots = 1;  // how many ranks it takes
+};
+
+// Reads "a:2,b:2". Throws kInvalidArgument.
+std::vector<HostSlots> parse_hosts(std::string_view text);
+// Reads lines "a slots=2"; what stands behind '#' is a comment. Throws kInvalidArgument, with the line, for what is no
+// such line. `path` is for messages.
+std::vector<HostSlots> parse_host_file(const std::string& path, std::string_view text);
+// Returns "a:2,b:2".
+std::string format_hosts(const std::vector<HostSlots>& hosts);
+
+// Takes a slot from the host of this name, as `hostname` prints it there, with its domain or without. Hosts without
+// slots are left out. A name that none of them has changes nothing.
+std::vector<HostSlots> without_slot_of(std::vector<HostSlots> hosts, std::string_view name);
+
+// An IPv4 network, "10.0.0.0/24".
+struct Network {
+  std::string text;
+  std::string own_address;  // of this machine, in that network
+  bool is_loopback = false;
+};
+// Throws kInvalidArgument for what is no network, and where this machine has no address in it, with those that it has.
+Network find_network(const std::string& text);
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -1,0 +1,46 @@
+#include "trainyard/parallel/launch/hosts.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::parallel {
+namespace {
+
+TEST(Hosts, AreReadAndWritten) {
+  EXPECT_EQ(format_hosts(parse_hosts("a:2,b.example.org,10.0.0.3:12")), "a:2,b.example.org:1,10.0.0.3:12");
+  for (const char* wrong : {"", "a,", "a:0", "a:x", "a:2x", "a b", "-x", "a:5000"}) {
+    EXPECT_EQ(core::thrown_by([&] { parse_hosts(wrong); }).code(), core::ErrorCode::kInvalidArgument) << wrong;
+  }
+}
+
+TEST(Hosts, OfAFileHaveSlotsAndComments) {
+  EXPECT_EQ(format_hosts(parse_host_file("hosts", "# all\na slots=2\n\nb  # one\n")), "a:2,b:1");
+  const core::Error wrong = core::thrown_by([] { parse_host_file("hosts", "a slots=2\nb slots=two\n"); });
+  EXPECT_TRUE(core::says(wrong, "hosts line 2")) << wrong.what();
+  for (const char* text : {"", "# none\n", "a slots=2 max_slots=3\n", "a 2\n"}) {
+    EXPECT_EQ(core::thrown_by([&] { parse_host_file("hosts", text); }).code(), core::ErrorCode::kInvalidArgument);
+  }
+}
+
+TEST(Hosts, LoseTheSlotOfAFailedRank) {
+  const auto hosts = parse_hosts("a:2,b.example.org:1");
+  EXPECT_EQ(format_hosts(without_slot_of(hosts, "a.example.org")), "a:1,b.example.org:1");
+  EXPECT_EQ(format_hosts(without_slot_of(hosts, "b")), "a:2");
+  EXPECT_EQ(format_hosts(without_slot_of(hosts, "c")), "a:2,b.example.org:1");
+}
+
+TEST(Network, GivesTheAddressOfThisMachine) {
+  const Network loopback = find_network("127.0.0.0/8");
+  EXPECT_EQ(loopback.own_address, "127.0.0.1");
+  EXPECT_TRUE(loopback.is_loopback);
+  // A reserved network (RFC 1112): no machine has an address in it.
+  const core::Error elsewhere = core::thrown_by([] { find_network("240.0.0.0/8"); });
+  EXPECT_TRUE(core::says(elsewhere, "127.0.0.1")) << elsewhere.what();
+  for (const char* wrong : {"10.0.0.0", "10.0.0/24", "10.0.0.0/33", "10.0.0.0/0", "10.0.0.0/x", "lo"}) {
+    EXPECT_EQ(core::thrown_by([&] { find_network(wrong); }).code(), core::ErrorCode::kInvalidArgument) << wrong;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

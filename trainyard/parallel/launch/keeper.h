@@ -1,0 +1,21 @@
+// The process between `trainyard launch` and mpirun. However launch or mpirun end, by SIGKILL, too, the keeper ends
+// every process below it and removes the folders that they shared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/stop_token.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+// Starts `command` and adopts what it leaves behind. Standard input is a pipe from launch: when it ends, or `stop` is
+// asked, `command` gets SIGTERM and three seconds. When `command` has ended, ends all other processes below this one
+// and removes `folders`. Returns the code of `command` as shells count: the keeper ends with it.
+int run_launch_keeper(const std::vector<std::string>& command, const std::vector<std::string>& folders,
+                      const core::StopToken& stop);
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -1,0 +1,58 @@
+// mpirun and its keeper, as launch sees them.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/sockets/socket.h"
+#include "trainyard/parallel/launch/lines.h"
+#include "trainyard/parallel/launch/mpirun_command.h"
+#include "trainyard/parallel/launch/process.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+class KeptMpirun {
+ public:
+  // Starts both. Agents report at `address`, with `token`. The rest is as mpirun_command() has it.
+  KeptMpirun(const LaunchOptions& options, const RankCommand& command, const Network* network,
+             const std::vector<HostSlots>& hosts, const std::string& address, const std::string& token);
+  // Ends them, which takes ten seconds at most.
+  ~KeptMpirun();
+  KeptMpirun(const KeptMpirun&) = delete;
+  KeptMpirun& operator=(const KeptMpirun&) = delete;
+
+  // Returns what poll() must watch for reading: mpirun's own words.
+  std::vector<int> descriptors() const;
+  // Returns the whole lines that have come, without waiting.
+  std::string read_lines();
+  // Asks the keeper to end mpirun and all below it.
+  void ask_to_end();
+  // Returns whether mpirun has closed its streams, as it does when it ends; read_lines() sees that.
+  bool is_ending() const { return !pipes_[0].reads.valid() && !pipes_[1].reads.valid(); }
+  // Returns whether both have ended.
+  bool has_ended();
+  // Returns "mpirun ended with code 137", ... Both must have ended.
+  std::string description() const;
+  int code() const { return end_.code(); }
+
+ private:
+  struct Pipe {
+    core::Socket reads;
+    LineSplitter lines;
+  };
+
+  MpirunFolders folders_;
+  core::Socket control_;  // the keeper goes on while it is open
+  std::array<Pipe, 2> pipes_;
+  pid_t keeper_ = 0;
+  ProcessEnd end_;  // of the keeper, which ends with mpirun's code
+};
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -1,0 +1,172 @@
+#include "trainyard/parallel/launch/launch.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/threads/signal_watcher.h"
+#include "trainyard/parallel/launch/attempt.h"
+#include "trainyard/parallel/launch/hosts.h"
+#include "trainyard/parallel/launch/launch_messages.h"
+#include "trainyard/parallel/launch/mpirun_command.h"
+#include "trainyard/parallel/launch/terminal.h"
+
+namespace trainyard::parallel {
+namespace {
+
+constexpr int kNotFoundByShells = 127, kNotExecutable = 126;
+
+core::Error wrong_launch(std::string problem, std::string actual, std::string remedy) {
+  return {core::ErrorCode::kInvalidArgument,
+          {.problem = std::move(problem), .actual = std::move(actual), .remedy = std::move(remedy)}};
+}
+
+bool is_on_path(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+std::optional<Network> network_of(const LaunchOptions& options) {
+  return options.network.empty() ? std::nullopt : std::optional(find_network(options.network));
+}
+
+// The hosts by name, where the launch may have to go on without one of them.
+std::vector<HostSlots> named_hosts(const LaunchOptions& options) {
+  if (options.commands.size() == 1) return {};
+  if (!options.hosts.empty()) return parse_hosts(options.hosts);
+  if (options.host_file.empty()) return {};
+  return parse_host_file(options.host_file, core::local_file_system().read_file(options.host_file));
+}
+
+// Puts a word in quotes where a shell would take it apart.
+std::string shell_word(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+%@^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// Puts the handler of the signal back that a launch passes on.
+class KeepHandler {
+ public:
+  KeepHandler() { ::sigaction(SIGUSR2, nullptr, &before_); }
+  ~KeepHandler() { ::sigaction(SIGUSR2, &before_, nullptr); }
+  KeepHandler(const KeepHandler&) = delete;
+  KeepHandler& operator=(const KeepHandler&) = delete;
+
+ private:
+  struct sigaction before_ {};
+};
+
+// Whether a start with other luck could end otherwise.
+bool may_be_repeated(int code) {
+  return code != 0 && code != core::kExitStoppedBySignal && code != kWrongUse && code != kNotFoundByShells &&
+         code != kNotExecutable;
+}
+
+}  // namespace
+
+void LaunchOptions::validate() const {
+  if (commands.empty() || commands[0].arguments.empty()) {
+    throw wrong_launch("there is nothing to launch", "",
+                       "write the command behind --: trainyard launch -n 2 -- train ...");
+  }
+  for (size_t i = 0; i < commands.size(); ++i) {
+    const int most = i == 0 ? kMostRanks : commands[i - 1].ranks - 1;
+    if (commands[i].ranks < 1 || commands[i].ranks > most) {
+      throw wrong_launch("this is no number of ranks", std::to_string(commands[i].ranks),
+                         fmt::format("use 1 to {}", most));
+    }
+  }
+  if (!hosts.empty() && !host_file.empty()) {
+    throw wrong_launch("--hosts and --hostfile are both given", "", "leave one of them out");
+  }
+  if (!hosts.empty()) parse_hosts(hosts);
+  if (network.empty() && !(hosts.empty() && host_file.empty())) {
+    throw wrong_launch("ranks on other hosts cannot reach a port on the loopback address", "no --network",
+                       "name the network that the hosts share, such as --network=10.0.0.0/24");
+  }
+  if (commands.size() > 1 && max_restarts == 0) {
+    throw wrong_launch("--min_ranks has no meaning without restarts", "", "pass --max_restarts, too");
+  }
+}
+
+int launch(const LaunchOptions& options, const core::StopToken& stop) {
+  options.validate();
+  if (!is_on_path("mpirun")) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "trainyard launch needs mpirun, which PATH does not have",
+                       .remedy = "install Open MPI (Debian: openmpi-bin)"});
+  }
+  const std::optional<Network> network = network_of(options);
+  std::vector<HostSlots> hosts = named_hosts(options);
+  const KeepHandler keep;
+  Terminal terminal;
+  if (network && !network->is_loopback) {
+    terminal.say(
+        fmt::format("warning: launch and mpirun listen on {}, Open MPI's daemons and ranks on all addresses of "
+                    "their hosts: whoever reaches them can speak to them",
+                    network->own_address));
+  }
+  if (loopback_preload_path().empty()) {
+    terminal.say(
+        "warning: mpirun listens on all addresses of this host: libtrainyard_loopback.so is not beside the library");
+  }
+  size_t next = 0;  // of options.commands
+  for (int restarts = 0;; ++restarts) {
+    const RankCommand& command = options.commands[next];
+    const AttemptResult result =
+        run_attempt(options, command, network ? &*network : nullptr, next == 0 ? std::vector<HostSlots>() : hosts,
+                    restarts + 1, terminal, stop);
+    const int code = worst_code(result);
+    const bool again = may_be_repeated(code) && !result.stopped && restarts < options.max_restarts;
+    const bool fewer = options.commands.size() > 1 && result.first_failed.has_value();
+    if (again && fewer && next + 1 == options.commands.size()) {
+      terminal.say(fmt::format("fewer than {} ranks are left", command.ranks));
+    } else if (again) {
+      if (fewer) {
+        const size_t failed = static_cast<size_t>(*result.first_failed);
+        hosts = without_slot_of(std::move(hosts), result.ranks[failed].host);
+        ++next;
+      }
+      terminal.say(fmt::format("starting again with {} ranks, restart {} of {}", options.commands[next].ranks,
+                               restarts + 1, options.max_restarts));
+      terminal.finish();
+      continue;
+    }
+    terminal.finish();
+    // Nothing is lost when ranks were stopped before they had begun.
+    return result.stopped && code == 1 && !result.first_failed ? core::kExitStoppedBySignal : code;
+  }
+}
+
+std::string launch_command_lines(const LaunchOptions& options) {
+  options.validate();
+  const std::optional<Network> network = network_of(options);
+  const std::string folder = std::filesystem::temp_directory_path() / "trainyard-launch-XXXXXX";
+  std::string lines;
+  for (const RankCommand& command : options.commands) {
+    std::vector<std::string> words = mpirun_command(options, command, network ? &*network : nullptr, {},
+                                                    {.session = folder, .memory = "/dev/shm/trainyard-launch-XXXXXX"});
+    std::transform(words.begin(), words.end(), words.begin(), shell_word);
+    lines += fmt::format("{}\n", fmt::join(words, " "));
+  }
+  return lines;
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,59 @@
+// Processes that a process starts, and what became of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/stop_token.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+struct ProcessToStart {
+  std::vector<std::string> arguments;  // the first is the program: a path, or a name that PATH finds
+  std::vector<std::string> without;    // variables of this process' environment that it does not get
+  std::vector<std::string> with;       // "NAME=value" that it gets besides
+  // Descriptors that become its standard input, output and error; -1: /dev/null. It gets no others.
+  int input = -1, output = -1, error = -1;
+  // In a session of its own: what a terminal or mpirun sends to the group of this process does not reach it.
+  bool new_session = false;
+  int signal_at_our_end = 0;  // that the system sends it when the thread that started it ends; 0: none
+};
+
+// Starts a process. It begins with no signal blocked or ignored. Throws kNotFound or kIo when the program cannot be
+// started.
+pid_t start_process(const ProcessToStart& process);
+
+// How a process ended.
+struct ProcessEnd {
+  enum class Kind {
+    kExited,      // value: its exit code
+    kSignalled,   // value: the signal that ended it
+    kNotStarted,  // text: why
+    kLost,        // nobody saw its end
+  };
+  Kind kind = Kind::kLost;
+  int value = 0;
+  std::string text;
+
+  // Returns the code as shells count: the exit code, 128 + the signal, 127 when it was not started, 1 when it was lost.
+  int code() const;
+  // Returns "ended with code 1", "was ended by SIGKILL", ...
+  std::string description() const;
+};
+
+// Returns what a status of waitpid() says.
+ProcessEnd process_end(int wait_status);
+
+// Returns the signal by which somebody asked for a stop: SIGINT, SIGUSR1, or else SIGTERM.
+int signal_of(const core::StopToken& stop);
+
+// Ends all processes below this one that are left, and waits for them. A process whose parent has ended is seen only
+// when this process adopts orphans (PR_SET_CHILD_SUBREAPER). Takes two seconds at most.
+void end_descendants();
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

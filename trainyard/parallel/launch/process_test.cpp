@@ -1,0 +1,117 @@
+#include "trainyard/parallel/launch/process.h"
+
+#include <array>
+#include <csignal>
+#include <string>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::parallel {
+namespace {
+
+// What a shell's command prints, and how it ends.
+struct Ran {
+  std::string output;
+  ProcessEnd end;
+};
+
+Ran run_in_shell(const std::string& script, ProcessToStart process = {}) {
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return {};
+  process.arguments = {"sh", "-c", script};
+  process.output = pipe[1];
+  const pid_t child = start_process(process);
+  ::close(pipe[1]);
+  Ran ran;
+  std::array<char, 256> bytes;
+  for (ssize_t count = 0; (count = ::read(pipe[0], bytes.data(), bytes.size())) > 0;) {
+    ran.output.append(bytes.data(), static_cast<size_t>(count));
+  }
+  ::close(pipe[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ran.end = process_end(status);
+  return ran;
+}
+
+TEST(Process, EndsAsItSays) {
+  const Ran exited = run_in_shell("echo out; exit 3");
+  EXPECT_EQ(exited.output, "out\n");
+  EXPECT_EQ(exited.end.code(), 3);
+  EXPECT_EQ(exited.end.description(), "ended with code 3");
+  const Ran killed = run_in_shell("kill -KILL $$");
+  EXPECT_EQ(killed.end.code(), 137);
+  EXPECT_EQ(killed.end.description(), "was ended by SIGKILL");
+}
+
+TEST(Process, ThatCannotBeStartedIsAnError) {
+  EXPECT_EQ(core::thrown_by([] { start_process({.arguments = {"/nowhere/program"}}); }).code(),
+            core::ErrorCode::kNotFound);
+  EXPECT_EQ((ProcessEnd{.kind = ProcessEnd::Kind::kNotStarted, .text = "why"}.code()), 127);
+}
+
+TEST(Process, GetsTheVariablesThatItShould) {
+  ::setenv("TRAINYARD_TEST_SECRET", "secret", 1);
+  ::setenv("TRAINYARD_TEST_OTHER", "old", 1);
+  const Ran ran = run_in_shell("echo $TRAINYARD_TEST_SECRET.$TRAINYARD_TEST_OTHER",
+                               {.without = {"TRAINYARD_TEST_SECRET"}, .with = {"TRAINYARD_TEST_OTHER=new"}});
+  EXPECT_EQ(ran.output, ".new\n");
+}
+
+// The parent blocks SIGTERM and has no standard input to give; descriptors of its own stay its own.
+TEST(Process, BeginsWithNothingOfItsParent) {
+  sigset_t blocked, before;
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  ::signal(SIGHUP, SIG_IGN);
+  const int careless = ::open("/dev/null", O_RDONLY);
+  const Ran ran =
+      run_in_shell(fmt::format("cat; [ -e /proc/self/fd/{} ] || echo none; kill -HUP $$; echo alive", careless));
+  ::close(careless);
+  ::signal(SIGHUP, SIG_DFL);
+  EXPECT_EQ(run_in_shell("kill -TERM $$; echo alive").end.code(), 128 + SIGTERM);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(ran.output, "none\n");
+  EXPECT_EQ(ran.end.code(), 128 + SIGHUP);
+}
+
+// In a process of its own, which adopts the orphan that the shell leaves.
+TEST(Process, NoDescendantIsLeft) {
+  const pid_t adopter = ::fork();
+  if (adopter == 0) {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    run_in_shell(
+        "(trap '' TERM HUP; sleep 1000 >/dev/null 2>&1 & sleep 1000 >/dev/null 2>&1) >/dev/null 2>&1 & exit 0");
+    end_descendants();
+    ::_exit(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(adopter, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(Process, EndsWithTheOneThatStartedIt) {
+  std::array<int, 2> pipe{};
+  ASSERT_EQ(::pipe(pipe.data()), 0);
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    start_process({.arguments = {"sleep", "1000"}, .output = pipe[1], .signal_at_our_end = SIGKILL});
+    ::_exit(0);
+  }
+  ::close(pipe[1]);
+  ::waitpid(parent, nullptr, 0);
+  char byte = 0;
+  EXPECT_EQ(::read(pipe[0], &byte, 1), 0);  // nobody has the pipe any more
+  ::close(pipe[0]);
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

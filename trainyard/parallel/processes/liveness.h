@@ -1,0 +1,80 @@
+// Decides which rank keeps the others waiting: one that has died, that is frozen, or that runs and does not go on.
+//
+// Each rank says from time to time what it does (a heart beat): its operation and step, and how many meetings with the
+// other ranks it has begun and done. All ranks have the same meetings in the same order, so of ranks that do not go on
+// it is the one that has begun the fewest that the others wait for.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+// What a rank does.
+struct Activity {
+  std::string operation = "start";
+  int64_t step = -1;            // below 0: the first step has not begun
+  int64_t begun = 0, done = 0;  // meetings; a rank with begun > done waits for others
+
+  bool waits() const { return begun > done; }
+  bool operator==(const Activity&) const = default;
+};
+
+// Returns "step 17, all-reduce", and the operation alone before the first step.
+std::string described(const Activity& activity);
+
+// How long ranks wait for each other: before the first step of the slowest of them, and from then on.
+struct RankDeadlines {
+  std::chrono::milliseconds start = std::chrono::minutes(10);
+  std::chrono::milliseconds step = std::chrono::minutes(2);
+};
+
+// Returns how often a rank says what it does.
+std::chrono::milliseconds heart_beat(const RankDeadlines& deadlines);
+
+// The error of a rank that has died; all ranks get the same.
+core::Error rank_died(int rank, const Activity& last);
+// Of one that says nothing for `silence`.
+core::Error rank_is_frozen(int rank, const Activity& last, std::chrono::milliseconds silence);
+
+// Of one that waits for the others while what carries its exchange has stood still for `silence`.
+core::Error exchange_stands_still(int rank, const Activity& last, std::chrono::milliseconds silence);
+
+// Not thread-safe.
+class Liveness {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  Liveness(int size, RankDeadlines deadlines, Time now);
+
+  void heard(int rank, const Activity& activity, Time now);
+  const Activity& last(int rank) const { return ranks_.at(static_cast<size_t>(rank)).activity; }
+  // Returns why the ranks cannot go on, if so: kTimeout that names those who have never come, else kPeerFailed.
+  std::optional<core::Error> judge(Time now) const;
+
+ private:
+  struct Rank {
+    bool came = false;
+    Activity activity;
+    Time heard, waits_since;
+  };
+  std::optional<core::Error> never_came(Time now) const;
+  std::optional<core::Error> frozen(Time now) const;
+  std::optional<core::Error> stuck(Time now) const;
+  // The deadline of what the ranks do now.
+  std::chrono::milliseconds deadline() const;
+
+  const RankDeadlines deadlines_;
+  const Time began_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

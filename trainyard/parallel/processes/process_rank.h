@@ -1,0 +1,32 @@
+// Which of the processes of a training this one is. Launchers of GPU processes say it by the variables that torchrun
+// sets, too:
+//
+//   RANK, WORLD_SIZE           which of how many processes this is
+//   LOCAL_RANK                 which of those on this machine
+//   MASTER_ADDR, MASTER_PORT   where rank 0 serves the others
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+struct ProcessRank {
+  int rank = 0, size = 1, local_rank = 0;
+  std::string master_address = "127.0.0.1";
+  uint16_t master_port = 0;
+  bool served_by_launcher = false;  // the port is that of torchrun's store (TORCHELASTIC_USE_AGENT_STORE)
+};
+
+using ReadVariable = std::function<std::optional<std::string>(const std::string& name)>;
+std::optional<std::string> read_environment(const std::string& name);
+// Reads those variables. Throws kInvalidArgument with the variable that is missing or makes no sense.
+ProcessRank read_process_rank(const ReadVariable& read = read_environment);
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END
