@@ -10,6 +10,7 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/memory/cpu_allocator.h"
+#include "trainyard/core/system/process_end.h"
 #include "trainyard/core/system/standard_streams.h"
 #include "trainyard/core/threads/signal_watcher.h"
 #include "trainyard/core/threads/stop_token.h"
@@ -66,12 +67,13 @@ int main(int argc, char** argv) {
   core::StopSource stop;
   // Before any other thread: the signals are blocked in this one, and all others inherit that.
   const core::SignalWatcher signals(
-      {SIGINT, SIGTERM},
+      {SIGINT, SIGTERM, SIGUSR1},  // mpirun hands on the last one without killing anybody
       [&stop](int signal) {
         core::log::info("{}: finishing the step and saving; once more ends at once", core::signal_name(signal));
         stop.request_stop(core::StopReason::kSignal, core::signal_name(signal));
       },
       [](int signal) { _exit(128 + signal); });
+  core::install_process_end([](int code) { _exit(code); });
   core::install_cpu_allocator();
   cli::Console console{std::cout, stop.token(), [](const std::string& setting) { restart_with(setting, environ); }};
   return cli::run(std::vector<std::string>(argv + 1, argv + argc), console);

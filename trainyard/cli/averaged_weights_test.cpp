@@ -140,7 +140,6 @@ TEST_F(AveragedWeights, MessagesOfFlagsThatDoNotGoTogether) {
   EXPECT_THAT(message({"--ema_warmup"}), HasSubstr("--ema_warmup requires --ema_decay"));
   EXPECT_THAT(message({"--average_every=3"}), HasSubstr("--average_every requires --ema_decay or --swa_start_epoch"));
   EXPECT_THAT(message({"--ema_decay=1"}), HasSubstr("the decay of averaged weights is not usable"));
-  EXPECT_THAT(message({"--variable_update=horovod", "--swa_start_epoch=1"}), HasSubstr("--recalibrate_batch_norm=0"));
   EXPECT_THAT(message({"--model=alexnet", "--stochastic_depth=0.1"}), HasSubstr("there are no residual blocks"));
   EXPECT_THAT(message({"--model=alexnet", "--batch_norm_decay=0.1"}), HasSubstr("there are no batch norms"));
   EXPECT_THAT(message({"--model=alexnet", "--recalibrate_batch_norm=1"}),

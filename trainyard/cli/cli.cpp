@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <exception>
-#include <iterator>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -18,7 +16,7 @@ namespace {
 
 struct Command {
   const char* name;
-  const char* summary;
+  const char* summary;  // null: only the program itself starts it
   int (*run)(const Arguments&, Console&);
 };
 
@@ -26,6 +24,9 @@ constexpr Command kCommands[] = {
     {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_train},
     {"train-ctl", "train as NVIDIA DALI's TensorFlow ResNet-N example does", run_train_ctl},
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
+    {"launch", "processes that train together, by mpirun: launch -n 4 -- train ...", run_launch},
+    {"launch-rank", nullptr, run_launch_rank},
+    {"launch-keeper", nullptr, run_launch_keeper},
     {"program", "train and evaluate as NVIDIA's PaddlePaddle ResNet-50 example, by its options", run_program},
     {"predict", "top-5 classes of images, or logits of an array", run_predict},
     {"data", "data sets: write, index, convert, show, verify", run_data},
@@ -40,7 +41,9 @@ constexpr Command kCommands[] = {
 
 void print_commands(std::ostream& out) {
   out << "Trainyard trains and benchmarks image classifiers.\n\nusage: trainyard COMMAND [--flag=value ...]\n\n";
-  for (const Command& command : kCommands) fmt::print(out, "  {:9} {}\n", command.name, command.summary);
+  for (const Command& command : kCommands) {
+    if (command.summary != nullptr) fmt::print(out, "  {:9} {}\n", command.name, command.summary);
+  }
   out << "\n`trainyard help` lists the flags of train and eval; each command takes --help.\n"
          "`trainyard --version` says which version this is.\n";
 }
@@ -60,7 +63,9 @@ int dispatch(const Arguments& arguments, Console& console) {
     if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()}, console);
   }
   std::vector<std::string> names;
-  std::transform(std::begin(kCommands), std::end(kCommands), std::back_inserter(names), [](auto& c) { return c.name; });
+  for (const Command& command : kCommands) {
+    if (command.summary != nullptr) names.emplace_back(command.name);
+  }
   core::Error unknown = core::unknown_name("command", arguments[0], names);
   throw core::Error(core::ErrorCode::kInvalidArgument, unknown.detail());
 }

@@ -38,6 +38,9 @@ int run_flags_alone(const Arguments& arguments, Console& console);  // the diale
 int run_train(const Arguments& arguments, Console& console);
 int run_train_ctl(const Arguments& arguments, Console& console);
 int run_eval(const Arguments& arguments, Console& console);
+int run_launch(const Arguments& arguments, Console& console);
+int run_launch_rank(const Arguments& arguments, Console& console);    // parallel/launch/agent.h
+int run_launch_keeper(const Arguments& arguments, Console& console);  // parallel/launch/keeper.h
 int run_program(const Arguments& arguments, Console& console);
 int run_predict(const Arguments& arguments, Console& console);
 int run_data(const Arguments& arguments, Console& console);

@@ -2,10 +2,23 @@
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
+#include "trainyard/parallel/processes/process_rank.h"
 #include "trainyard/recipes/train_ctl/flags.h"
 #include "trainyard/recipes/train_ctl/train_ctl.h"
 
 namespace trainyard::cli {
+
+namespace {
+
+// Returns whether a launcher has started this process as the first one, or none has started it.
+bool begins_as_first() {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "RANK"}) {
+    if (const auto rank = parallel::read_environment(variable)) return *rank == "0";
+  }
+  return true;
+}
+
+}  // namespace
 
 int run_train_ctl(const Arguments& arguments, Console& console) {
   core::FlagTable table;
@@ -16,7 +29,7 @@ int run_train_ctl(const Arguments& arguments, Console& console) {
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
   const recipes::TrainCtlParams params = recipes::read_train_ctl_params(values);
-  recipes::print_script_arguments(values, console.out);
+  if (!params.horovod || begins_as_first()) recipes::print_script_arguments(values, console.out);
   const recipes::CtlConsole own{.out = &console.out, .stop = console.stop};
   if (values.boolean("predict")) {
     recipes::predict_ctl(params, own);

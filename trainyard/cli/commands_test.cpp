@@ -40,7 +40,7 @@ TEST(Commands, AnUnknownFlagSuggestsTheNearest) {
 
 TEST(Commands, EachCommandHasHelp) {
   for (const std::string name :
-       {"train", "eval", "program", "predict", "export", "data", "models", "bench", "doctor", "help"}) {
+       {"train", "eval", "launch", "program", "predict", "export", "data", "models", "bench", "doctor", "help"}) {
     const CommandResult result = run_command({name, "--help"});
     EXPECT_EQ(result.code, kSuccess) << name;
     EXPECT_GT(result.out.size(), 60u) << name;

@@ -10,6 +10,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/npy.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::cli {
 namespace {
@@ -57,6 +58,24 @@ TEST_F(Export, SafetensorsGiveTheSameLogits) {
           .code,
       kSuccess);
   EXPECT_EQ(core::local_file_system().read_file(second), core::local_file_system().read_file(weights_));
+}
+
+// A file of another program does not say how many classes it is for: they are the data set's.
+TEST_F(Export, AFileWithoutMetadataHasTheClassesOfItsDataSet) {
+  const std::string bare = temp_.file("bare.safetensors");
+  ASSERT_EQ(run_command({"export", "--train_dir=" + run_, "--output=" + weights_}).code, kSuccess);
+  copy_without_metadata(weights_, bare);
+  EXPECT_EQ(logits({"--weights=" + bare, "--model=resnet20", "--data_name=cifar10"}), logits({"--train_dir=" + run_}));
+}
+
+// The newest checkpoint is damaged: predicting with an older one, or saying that there is none, would hide it.
+TEST_F(Export, ADamagedCheckpointIsNamedAsSuch) {
+  const std::string newest = train::find_checkpoint(run_).path;
+  core::local_file_system().write_file_atomically(core::join_path(newest, "manifest.json"), "{}");
+  const CommandResult result = run_command({"export", "--train_dir=" + run_, "--output=" + weights_});
+  EXPECT_NE(result.code, kSuccess);
+  EXPECT_NE(result.err.find(newest), std::string::npos) << result.err;
+  EXPECT_EQ(result.err.find("there is no such checkpoint"), std::string::npos) << result.err;
 }
 
 TEST_F(Export, TrainingStartsFromWeights) {

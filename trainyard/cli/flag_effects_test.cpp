@@ -191,6 +191,9 @@ TEST_F(CommandFlagEffects, OfSparsity) {
 TEST_F(CommandFlagEffects, OfProgram) {
   expect_effects("program");
 }
+TEST_F(CommandFlagEffects, OfLaunch) {
+  expect_effects("launch");
+}
 
 TEST_F(CommandFlagEffects, OfSuite) {
   expect_effects("suite");

@@ -79,6 +79,11 @@ TEST_F(Sparsity, PrunesIntoAFileThatOtherCommandsTake) {
   expect_sparsity(file, kAllSparse, {"--verify"});
   expect_sparsity(dense_, kNoneSparse);
   expect_refused({"sparsity", dense_, "--verify"}, "18 of 18 weights that can be sparse are not 2:4", kFailure);
+  const auto path = [](const std::string& of) {
+    return nlohmann::json::parse(run_command({"sparsity", of, "--json"}).out).at("path").get<std::string>();
+  };
+  EXPECT_EQ(path(file), file);
+  EXPECT_EQ(path(dense_), train::find_checkpoint(dense_).path);
   // Of a file into a file.
   ASSERT_EQ(run_command({"sparsity", file, "--prune", "--asp_exclude=", "--output=" + again}).code, kSuccess);
   expect_sparsity(again, "^19 of 19 weights", {"--asp_exclude=", "--verify"});

@@ -16,10 +16,16 @@ std::shared_ptr<const data::Transform> make_transform(const InputSettings& input
                                      data::open_image_device("cuda", {.index = place.index(), .dtype = device.dtype}));
 }
 
+int total_replicas(const ImageSourceOptions& options) {
+  return options.total_replicas > 0 ? options.total_replicas : options.replicas;
+}
+
 std::shared_ptr<data::BatchSource> synthetic_source(const InputSettings& input, const ImageSourceOptions& options) {
   data::SyntheticOptions synthetic;
   synthetic.batch_size = options.batch_size;
-  synthetic.local_replicas = synthetic.total_replicas = options.replicas;
+  synthetic.local_replicas = options.replicas;
+  synthetic.first_replica = options.first_replica;
+  synthetic.total_replicas = total_replicas(options);
   synthetic.height = input.transform.height;
   synthetic.width = input.transform.width;
   synthetic.classes = options.num_classes;
@@ -38,7 +44,9 @@ std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input,
   transform.training = options.training;
   data::PipelineOptions pipeline = pipeline_options(input, options.training);
   pipeline.batch_size = options.batch_size;
-  pipeline.local_replicas = pipeline.total_replicas = options.replicas;
+  pipeline.local_replicas = options.replicas;
+  pipeline.first_replica = options.first_replica;
+  pipeline.total_replicas = total_replicas(options);
   if (const auto accelerator = device.accelerator(); accelerator != nullptr) {
     pipeline.allocate = [accelerator](at::IntArrayRef sizes, at::ScalarType dtype) {
       return accelerator->pinned(sizes, dtype);

@@ -20,6 +20,9 @@ struct ImageSourceOptions {
   int64_t num_classes = 0;  // outputs of the model; labels of the background count (label_offset)
   int64_t batch_size = 32;  // a replica
   int replicas = 1;
+  // Where several processes share the global batch: the first of these replicas among all, and how many those are.
+  int first_replica = 0;
+  int total_replicas = 0;              // 0: these are all
   bool training = true;                // images are distorted, mixed and drawn in a random order
   bool repeat = true;                  // false: one pass, the last batch shorter
   int64_t epoch_size = 1;              // samples of synthetic images,

@@ -75,8 +75,12 @@ DeviceOptions read_device_options(const core::FlagValues& values) {
   options.deterministic = values.boolean("deterministic");
   options.max_cpu_isa = values.text("max_cpu_isa");
   options.variable_update = values.text("variable_update");
+  options.sync_batch_norm = values.boolean("sync_batch_norm");
   options.horovod_device = values.text("horovod_device");
   options.horovod_reduce = values.text("horovod_reduce");
+  options.rank_deadline = values.optional_real("rank_deadline");
+  options.rank_start_deadline = values.optional_real("rank_start_deadline");
+  options.listen_address = values.text("listen_address");
   options.log_all_ranks = values.given("log_level");
   return options;
 }

@@ -1,7 +1,9 @@
 #include "trainyard/recipes/shared/device_settings.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +13,12 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/system/process_end.h"
+#include "trainyard/core/threads/shared_cores.h"
+#include "trainyard/parallel/launch/agent.h"
+#include "trainyard/parallel/mpi/mpi_launcher.h"
+#include "trainyard/parallel/mpi/mpi_transport.h"
+#include "trainyard/parallel/mpi/process_communicator.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -93,14 +101,24 @@ const char* mode_flag(const DeviceUse& use) {
   return use.forward_only ? "forward_only" : nullptr;
 }
 
-// Processes meet on GPUs alone.
-void check_horovod(const DeviceOptions& options, const DeviceUse& use, bool gpu) {
-  if (!options.many_processes()) {
+void check_processes(const DeviceOptions& options, const DeviceUse& use, bool gpu) {
+  const std::string& mode = options.variable_update;
+  if (mode != "horovod") {
     for (const auto& [flag, set] : {std::pair{"horovod_device", !options.horovod_device.empty()},
                                     std::pair{"horovod_reduce", options.horovod_reduce != "average"}}) {
       if (!set) continue;
       throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} is of --variable_update=horovod", flag),
                                                 .remedy = "pass both, or neither"});
+    }
+  }
+  if (!options.many_processes()) {
+    for (const auto& [flag, set] : {std::pair{"rank_deadline", options.rank_deadline.has_value()},
+                                    std::pair{"rank_start_deadline", options.rank_start_deadline.has_value()},
+                                    std::pair{"listen_address", !options.listen_address.empty()}}) {
+      if (!set) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = fmt::format("--{} is of several processes", flag),
+                   .remedy = "pass --variable_update=horovod or collective_all_reduce, too, or leave it out"});
     }
     return;
   }
@@ -109,16 +127,20 @@ void check_horovod(const DeviceOptions& options, const DeviceUse& use, bool gpu)
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "--horovod_device is no device", .expected = "cpu or gpu", .actual = device});
   }
-  if (device == "cpu") {
-    throw unsupported("--horovod_device=cpu cannot be run: horovod reduces on GPUs only, by NCCL",
-                      "leave it out: gradients are reduced on the GPUs");
+  if (device == "cpu" && gpu) {
+    throw unsupported("--horovod_device=cpu cannot be run: the model is on GPUs, and their gradients meet there",
+                      "leave it out, or pass --device=cpu");
   }
-  if (!gpu) {
-    throw unsupported("--variable_update=horovod cannot be run on CPUs: its processes meet by NCCL, which needs GPUs",
-                      "use GPUs, or --num_gpus replicas of one process");
+  if (device == "gpu" && !gpu) {
+    throw unsupported("--horovod_device=gpu needs the model on a GPU",
+                      "leave it out: gradients are reduced on the CPUs");
   }
-  if (const char* mode = mode_flag(use)) {
-    throw unsupported(fmt::format("--{} runs in one process, and --variable_update=horovod asks for many", mode),
+  if (mode == "collective_all_reduce" && gpu) {
+    throw unsupported("--variable_update=collective_all_reduce is between CPUs",
+                      "use --variable_update=horovod with a process a GPU, or --device=cpu");
+  }
+  if (use.forward_only) {
+    throw unsupported(fmt::format("--forward_only runs in one process, and --variable_update={} asks for many", mode),
                       "leave --variable_update out");
   }
 }
@@ -136,6 +158,9 @@ void refuse_cpu_flags(const DeviceOptions& options, const DeviceUse& use) {
   }
   if (options.executor == "cpu") throw unsupported("--executor=cpu runs on the CPU", "use --device=cpu");
   if (use.prunes) throw unsupported("--asp does not work on a GPU yet", "use --device=cpu");
+  if (options.sync_batch_norm) {
+    throw unsupported("--sync_batch_norm does not work on a GPU yet", "leave it out, or use --device=cpu");
+  }
 }
 
 // Returns a GPU a replica, in this order; without a list they are the first ones.
@@ -226,12 +251,89 @@ void check_capture(const DeviceOptions& options, const DeviceUse& use) {
   }
 }
 
+parallel::ProcessGroupOptions group_options(const DeviceOptions& options) {
+  const auto milliseconds = [](double seconds) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+  };
+  parallel::ProcessGroupOptions group;
+  if (options.rank_deadline) group.deadlines.step = milliseconds(*options.rank_deadline);
+  if (options.rank_start_deadline) group.deadlines.start = milliseconds(*options.rank_start_deadline);
+  group.listen_address = options.listen_address;
+  group.last_resort = [](const Error& error) {
+    core::log::error("{}; a thread of this process waits for it, and the process ends", error.what());
+    core::end_process(core::exit_code(error.code()));
+  };
+  return group;
+}
+
 // Collective over the processes: says who speaks, and makes where they agree.
-std::shared_ptr<parallel::Rendezvous> meet(const DeviceOptions& options, const parallel::ProcessRank& process) {
-  constexpr auto kDeadline = std::chrono::minutes(10);
+std::shared_ptr<parallel::ProcessGroup> meet(const DeviceOptions& options, const parallel::ProcessRank& process,
+                                             parallel::ProcessGroupOptions group) {
   core::log::set_origin(fmt::format("rank {}", process.rank));
   if (process.rank != 0 && !options.log_all_ranks) core::log::set_level(core::log::Level::kWarning);
-  return std::make_shared<parallel::Rendezvous>(process, kDeadline);
+  return std::make_shared<parallel::ProcessGroup>(process, std::move(group));
+}
+
+parallel::PeerWatch watch_of(const std::shared_ptr<parallel::ProcessGroup>& group) {
+  return {.reported = [group] { return group->reported(); },
+          .report = [group](const Error& error) { group->report(error); },
+          .begin =
+              [group](const char* operation) {
+                group->progress(operation);
+                group->begin_meeting();
+              },
+          .end = [group] { group->end_meeting(); }};
+}
+
+// Loopback is not reached from another machine.
+void require_address(const std::vector<std::string>& machines, const std::string& listen_address) {
+  if (!listen_address.empty()) return;
+  const auto other =
+      std::find_if(machines.begin(), machines.end(), [&](const std::string& name) { return name != machines[0]; });
+  if (other == machines.end()) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "the processes are on several machines, and rank 0 listens on loopback",
+               .actual = fmt::format("rank 0 on {}, rank {} on {}", machines[0], other - machines.begin(), *other),
+               .remedy = fmt::format("pass --listen_address=ADDRESS, by which the others reach {}", machines[0])});
+}
+
+// The same between CPUs, whose processes a launcher of MPI has started. On one machine they meet before MPI begins, so
+// that one that does not come is named from the beginning.
+void meet_by_mpi(const DeviceOptions& options, DeviceSettings& settings) {
+  parallel::ProcessGroupOptions group = group_options(options);
+  if (group.listen_address.empty()) {
+    group.listen_address = parallel::read_environment(parallel::kListenAddressVariable).value_or("");
+  }
+  const int local_rank = parallel::local_rank_by_mpi();
+  core::share_cores(parallel::processes_on_cores());
+  if (const auto own = parallel::processes_of_mpirun()) {
+    group.share = parallel::share_by_folder(*own, group.deadlines.start);
+    settings.processes = meet(options, {.rank = own->rank, .size = own->size, .local_rank = local_rank}, group);
+    // Until MPI's thread has turns of its own, those of this one show that the process goes on.
+    const auto turns = std::make_shared<std::atomic<int64_t>>(0);
+    settings.processes->watch_exchange([turns] { return turns->load(); });
+    parallel::PeerWatch watch = watch_of(settings.processes);
+    watch.reported = [turns, reported = std::move(watch.reported)] {
+      ++*turns;
+      return reported();
+    };
+    settings.processes->begin_meeting();
+    // The group's verdict names who does not come, and is to be heard first.
+    settings.exchange = parallel::start_mpi(group.deadlines.start + std::chrono::seconds(5), std::move(watch));
+    settings.processes->end_meeting();
+  } else {
+    settings.exchange = parallel::start_mpi(group.deadlines.start);
+    const auto processes = parallel::make_communicator_of_processes(settings.exchange, group.deadlines.start);
+    require_address(parallel::machines_of(*processes), group.listen_address);
+    group.share = [&](const std::string& text) { return parallel::text_of_first(*processes, text); };
+    settings.processes =
+        meet(options,
+             {.rank = settings.exchange->process(), .size = settings.exchange->processes(), .local_rank = local_rank},
+             group);
+    settings.exchange->watch(watch_of(settings.processes));
+  }
+  settings.processes->watch_exchange(settings.exchange->turns());
+  core::log::info("gradients meet by {}", parallel::mpi_version());
 }
 
 // Says what the CPU computes with where that is not all that it has. A limit by flag must be in force by now:
@@ -291,7 +393,7 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
   if (options.use_fp16 && options.use_bf16) {
     throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
   }
-  check_horovod(options, use, gpu);
+  check_processes(options, use, gpu);
   plan.variables_as = variables_of(options);
   if (!gpu) {
     refuse_gpu_flags(options, use);
@@ -323,27 +425,44 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
   return plan;
 }
 
+void refuse_processes_that_train_alone(const DeviceOptions& options, const DeviceUse& use, int processes) {
+  if (processes == 1 || options.many_processes() || use.forward_only) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = fmt::format("{} processes were started, and each would {} alone", processes,
+                                      use.evaluation ? "evaluate" : "train"),
+               .expected = "--variable_update=horovod, or collective_all_reduce with several replicas a process",
+               .actual = "--variable_update=" + options.variable_update,
+               .remedy = "pass one of them, or start one process"});
+}
+
 DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
+  refuse_processes_that_train_alone(options, use, parallel::processes_by_mpi());
   check_cpu_isa(options.max_cpu_isa);
   const int gpus = train::gpu_count();
   parallel::ProcessRank process;
+  const bool gpu = wants_gpu(options, gpus);
   if (options.many_processes()) {
-    check_horovod(options, use, wants_gpu(options, gpus));  // before anything of the processes is asked for
-    process = parallel::read_process_rank();
+    check_processes(options, use, gpu);  // before anything of the processes is asked for
+    if (gpu) process = parallel::read_process_rank();
   }
   const DevicePlan plan = plan_devices(options, use, gpus, process.local_rank);
   DeviceSettings settings;
   if (!plan.request.gpus.empty()) {
-    settings = {train::open_devices(plan.request, options.many_processes() ? meet(options, process) : nullptr)};
-  } else if (!options.gpu) {
-    core::log::info("device: cpu ({})",
-                    cuda_is_built_in() ? "this machine has no GPU" : "this build has no GPU support");
+    settings = {train::open_devices(
+        plan.request, options.many_processes() ? meet(options, process, group_options(options)) : nullptr)};
+  } else {
+    if (options.many_processes()) meet_by_mpi(options, settings);
+    if (!options.gpu) {
+      core::log::info("device: cpu ({})",
+                      cuda_is_built_in() ? "this machine has no GPU" : "this build has no GPU support");
+    }
   }
+  settings.replicas = static_cast<int>(options.replicas);
   settings.capture_steps = plan.capture_steps;
   settings.loss_scale = plan.loss_scale;
   settings.variables_as = plan.variables_as;
-  for (const auto& gpu : settings.accelerators) {
-    core::log::info("device: /gpu:{}, {}", static_cast<int>(gpu->device().index()), gpu->name());
+  for (const auto& each : settings.accelerators) {
+    core::log::info("device: /gpu:{}, {}", static_cast<int>(each->device().index()), each->name());
   }
   choose_executor(options, settings);
   return settings;

@@ -55,12 +55,16 @@ struct DeviceOptions {
   std::string max_cpu_isa = "auto";  // that the process must have begun with: "avx2", "avx512"
 
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
-  std::string horovod_device;                        // "gpu", or empty
+  bool sync_batch_norm = false;                      // batch norms see the batches of all replicas; on the CPU
+  std::string horovod_device;                        // "gpu", "cpu", or empty
   std::string horovod_reduce = "average";            // "sum"
-  bool log_all_ranks = false;                        // ranks behind the first log what is below warnings, too
+  // Of several processes. Unset: what parallel::RankDeadlines says.
+  std::optional<double> rank_deadline, rank_start_deadline;  // seconds
+  std::string listen_address;                                // parallel::ProcessGroupOptions says what it is
+  bool log_all_ranks = false;                                // ranks behind the first log what is below warnings, too
 
   bool captures_steps() const { return xla || xla_compile; }
-  bool many_processes() const { return variable_update == "horovod"; }
+  bool many_processes() const { return variable_update == "horovod" || variable_update == "collective_all_reduce"; }
 };
 
 // What a run does on its devices.
@@ -90,6 +94,11 @@ struct DeviceSettings : train::RunDevices {
   std::string executor;               // a name of nn::executors()
   nn::KernelOptions kernels;
 };
+
+// Throws kInvalidArgument where a launcher has started several processes, and each would train, or evaluate, as if it
+// were the only one: curves, checkpoints and accuracies would be those of one of them. Forward passes may run side by
+// side.
+void refuse_processes_that_train_alone(const DeviceOptions& options, const DeviceUse& use, int processes);
 
 // Meets the other processes, where there are any, and opens the devices. Logs where the CPU is limited, and which
 // device it is where that is left open.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/recipes/shared/device_flags.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
 
@@ -110,18 +111,54 @@ TEST(DevicePlan, AProcessOfHorovodHasTheGpuOfItsLocalRank) {
   EXPECT_THROW(index({"--gpu_indices=2,0"}, 4, 2), core::Error);
 }
 
-TEST(DevicePlan, HorovodIsBetweenGpus) {
+TEST(DevicePlan, HorovodIsBetweenGpusOrBetweenCpus) {
   const std::string mode = "--variable_update=horovod";
   EXPECT_EQ(problem({mode}, 1), "");
   EXPECT_EQ(problem({mode, "--horovod_device=gpu", "--horovod_reduce=sum"}, 1), "");
-  EXPECT_NE(problem({mode}, 0).find("NCCL"), std::string::npos);
-  EXPECT_NE(problem({mode, "--device=cpu"}, 1).find("NCCL"), std::string::npos);
-  EXPECT_NE(problem({mode, "--horovod_device=cpu"}, 1).find("NCCL"), std::string::npos);
+  EXPECT_EQ(problem({mode}, 0), "");
+  EXPECT_EQ(problem({mode, "--device=cpu"}, 1), "");
+  EXPECT_EQ(problem({mode, "--device=cpu", "--horovod_device=cpu"}, 1), "");
+  EXPECT_NE(problem({mode, "--horovod_device=gpu"}, 0).find("needs the model on a GPU"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=cpu"}, 1).find("gradients meet there"), std::string::npos);
   EXPECT_NE(problem({mode, "--horovod_device=tpu"}, 1), "");
-  EXPECT_NE(problem({mode, "--eval"}, 1), "");
+  EXPECT_EQ(problem({mode, "--eval"}, 1), "");
+  EXPECT_EQ(problem({mode, "--eval", "--device=cpu"}, 0), "");
   EXPECT_NE(problem({mode, "--forward_only"}, 1), "");
   EXPECT_EQ(problem({"--horovod_device=gpu"}, 1), "--horovod_device is of --variable_update=horovod");
   EXPECT_EQ(problem({"--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
+}
+
+TEST(DevicePlan, DeadlinesAndAddressesAreOfSeveralProcesses) {
+  for (const std::string flag : {"--rank_deadline=5", "--rank_start_deadline=5", "--listen_address=10.0.0.1"}) {
+    EXPECT_NE(problem({flag}, 0).find("is of several processes"), std::string::npos) << flag;
+    EXPECT_EQ(problem({flag, "--variable_update=horovod"}, 0), "") << flag;
+    EXPECT_EQ(problem({flag, "--variable_update=horovod"}, 1), "") << flag;
+  }
+}
+
+TEST(DevicePlan, ProcessesThatWouldTrainAloneAreRefused) {
+  const auto problem_of_processes = [](const std::string& mode, const DeviceUse& use, int processes) {
+    DeviceOptions options;
+    options.variable_update = mode;
+    return core::problem_of([&] { refuse_processes_that_train_alone(options, use, processes); });
+  };
+  EXPECT_EQ(problem_of_processes("replicated", {}, 1), "");
+  EXPECT_EQ(problem_of_processes("horovod", {}, 3), "");
+  EXPECT_EQ(problem_of_processes("collective_all_reduce", {.evaluation = true}, 3), "");
+  EXPECT_EQ(problem_of_processes("replicated", {.forward_only = true}, 3), "");
+  EXPECT_EQ(problem_of_processes("replicated", {}, 3), "3 processes were started, and each would train alone");
+  EXPECT_EQ(problem_of_processes("parameter_server", {.evaluation = true}, 2),
+            "2 processes were started, and each would evaluate alone");
+}
+
+TEST(DevicePlan, CollectiveAllReduceIsBetweenCpus) {
+  const std::string mode = "--variable_update=collective_all_reduce";
+  EXPECT_EQ(problem({mode, "--num_gpus=2"}, 0), "");
+  EXPECT_EQ(problem({mode, "--num_gpus=2", "--device=cpu"}, 2), "");
+  EXPECT_NE(problem({mode}, 1).find("between CPUs"), std::string::npos);
+  EXPECT_EQ(problem({mode, "--eval", "--device=cpu"}, 0), "");
+  EXPECT_NE(problem({mode, "--forward_only", "--device=cpu"}, 0), "");
+  EXPECT_EQ(problem({mode, "--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
 }
 
 TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {
@@ -190,7 +227,7 @@ TEST(DevicePlan, KeepsVariablesIn16BitsWithActivationsAlone) {
 
 TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {
   for (const char* flag : {"--conv_algorithm=direct", "--nowinograd_nonfused", "--recompute=blocks", "--executor=cpu",
-                           "--local_parameter_device=cpu", "--asp"}) {
+                           "--local_parameter_device=cpu", "--asp", "--sync_batch_norm"}) {
     EXPECT_NE(problem({flag}, 1), "") << flag;
     EXPECT_EQ(problem({flag, "--device=cpu"}, 1), "") << flag;
   }

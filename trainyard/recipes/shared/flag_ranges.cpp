@@ -115,7 +115,7 @@ void require_in_range(const char* flag, Number value, Number least, Number most)
 }
 
 void check_integer(const core::FlagValues& values, const IntegerRange& range) {
-  if (values.table().find(range.flag) == nullptr) return;
+  if (values.table().find(range.flag) == nullptr || values.is_word(range.flag)) return;
   if (const auto value = values.optional_integer(range.flag)) {
     require_in_range(range.flag, *value, range.least, range.most);
   }

@@ -1,8 +1,16 @@
 #include "trainyard/recipes/shared/run_directory.h"
 
+#include <cerrno>
+#include <sstream>
+#include <utility>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <termios.h>
+#include <unistd.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -121,6 +129,51 @@ TEST(RunDirectories, WithoutARunAreLeftAsTheyAre) {
   EXPECT_EQ(parse_existing_run("new_name"), ExistingRun::kNewName);
   EXPECT_EQ(parse_existing_run("keep"), ExistingRun::kKeep);
   EXPECT_EQ(parse_existing_run("ask"), std::nullopt);
+}
+
+// A terminal in the place of the standard input, on which `keys` are typed.
+class TypedKeys {
+ public:
+  explicit TypedKeys(const std::string& keys) {
+    int inner = -1;
+    if (::openpty(&outer_, &inner, nullptr, nullptr, nullptr) != 0)
+      throw core::system_error(errno, "open", "a terminal");
+    // Ctrl+D is a key, and no end of a line: the keys come before the question, which makes that so.
+    termios keys_as_they_come{};
+    ::tcgetattr(inner, &keys_as_they_come);
+    keys_as_they_come.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    ::tcsetattr(inner, TCSANOW, &keys_as_they_come);
+    ::dup2(inner, STDIN_FILENO);
+    ::close(inner);
+    if (::write(outer_, keys.data(), keys.size()) < 0) throw core::system_error(errno, "type on", "a terminal");
+  }
+  ~TypedKeys() {
+    ::dup2(before_, STDIN_FILENO);
+    ::close(before_);
+    ::close(outer_);
+  }
+  TypedKeys(const TypedKeys&) = delete;
+  TypedKeys& operator=(const TypedKeys&) = delete;
+
+ private:
+  int before_ = ::dup(STDIN_FILENO), outer_ = -1;
+};
+
+TEST(RunDirectories, AKeyDecidesWhatBecomesOfTheRun) {
+  for (const auto& [keys, expected] :
+       {std::pair("k", ExistingRun::kKeep), std::pair("b", ExistingRun::kBackUp), std::pair("d", ExistingRun::kDelete),
+        std::pair("n", ExistingRun::kNewName), std::pair("x \nk", ExistingRun::kKeep)}) {
+    const TypedKeys typed(keys);
+    std::ostringstream out;
+    EXPECT_EQ(ask_existing_run("runs/a", out, core::StopSource().token()), expected) << keys;
+    EXPECT_THAT(out.str(), HasSubstr("runs/a holds a run. (k)eep it"));
+  }
+  for (const char* keys : {"q", "\x04", "xqk"}) {
+    const TypedKeys typed(keys);
+    std::ostringstream out;
+    EXPECT_EQ(core::thrown_by([&] { ask_existing_run("runs/a", out, core::StopSource().token()); }).code(),
+              core::ErrorCode::kCancelled);
+  }
 }
 
 }  // namespace

@@ -111,7 +111,11 @@ OpenedModel open_model(const TrainedModelOptions& options) {
     opened.image_size = image_size_in(opened.weights->metadata(), options.path);
     return opened;
   }
-  train::OpenedCheckpoint checkpoint = open_checkpoint(options);
+  return opened_model(open_checkpoint(options));
+}
+
+OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
+  OpenedModel opened;
   static_cast<SavedClasses&>(opened) = saved_classes_in(*checkpoint.reader, checkpoint.info, checkpoint.identity);
   opened.image_size = saved_image_size(*checkpoint.reader);
   opened.reader = std::move(checkpoint.reader);

@@ -66,6 +66,9 @@ struct TrainedModelOptions {
 // another model or data set.
 OpenedModel open_model(const TrainedModelOptions& options);
 
+// Returns what an open checkpoint says of itself.
+OpenedModel opened_model(train::OpenedCheckpoint checkpoint);
+
 // Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one,
 // another number of classes or images of another size.
 TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options);

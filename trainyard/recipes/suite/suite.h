@@ -51,6 +51,8 @@ struct SuiteResult {
   // As the original reports them: steps, seconds a step, images a second of the steps after the warm-up.
   int64_t iters = 0;
   double wall_time = 0, examples_per_sec = 0;
+  std::optional<int64_t>
+      max_batch_size;  // of an entry that searches it: images a device, before it was cut to the time
   std::optional<double> last_average_loss, top_1, top_5;
   std::string error;  // why there are no numbers; empty: there are
 };

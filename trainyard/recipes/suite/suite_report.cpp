@@ -25,6 +25,7 @@ Json json_of(const SuiteResult& result) {
   json["iters"] = result.iters;
   json["wall_time"] = result.wall_time;
   json["examples_per_sec"] = result.examples_per_sec;
+  if (result.max_batch_size) json["max_batch_size"] = *result.max_batch_size;
   const std::pair<const char*, std::optional<double>> optional[] = {
       {"last_average_loss", result.last_average_loss}, {"top_1", result.top_1}, {"top_5", result.top_5}};
   for (const auto& [name, value] : optional) {

@@ -7,6 +7,7 @@
 #include "trainyard/recipes/suite/suite.h"
 #include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
 
 namespace trainyard::recipes {
@@ -14,6 +15,7 @@ namespace {
 
 constexpr int64_t kProbedBatch = 8, kProbedSteps = 2;
 constexpr int64_t kDefaultSteps = 100, kDefaultWarmup = 10;
+constexpr int64_t kSearchedSteps = 10;  // that the original runs with each batch it tries, without a warm-up
 
 TfCnnOptions options_of(const std::vector<std::string>& arguments) {
   constexpr Dialect kDialect = Dialect::kTfCnnBenchmarks;
@@ -56,8 +58,19 @@ void fit(TfCnnOptions& options, double seconds, double of_image, std::vector<std
   }
 }
 
+// Replaces the batch that is to be found by what is found.
+void find_batch(TfCnnOptions& options, SuiteResult& result) {
+  result.max_batch_size = prepare(options).batch_size;
+  result.changes.push_back(fmt::format("the largest batch_size is {}", *result.max_batch_size));
+  options.batch_size = *result.max_batch_size;
+  options.batch_memory_bytes.reset();
+  options.steps.num_batches = kSearchedSteps;
+  options.steps.num_warmup_batches = 0;
+}
+
 void run_into(SuiteResult& result, double seconds, const core::StopToken& stop) {
   TfCnnOptions options = options_of(result.arguments);
+  if (options.batch_size == kLargestBatch) find_batch(options, result);
   fit(options, seconds, image_seconds(options, stop), result.changes);
   const RunStatistics statistics = run_quietly(options, stop);
   result.iters = statistics.num_steps;

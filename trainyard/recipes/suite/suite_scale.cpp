@@ -21,8 +21,8 @@ std::pair<std::string, std::string> split_argument(const std::string& argument) 
 
 class Scaler {
  public:
-  Scaler(const SuiteEntry& entry, const SuiteMachine& machine) : machine_(machine) {
-    if (entry.searches_batch) scaled_.refusal = "it looks for the largest batch, which is not built yet";
+  Scaler(const SuiteEntry& entry, const SuiteMachine& machine)
+      : machine_(machine), searches_batch_(entry.searches_batch) {
     std::istringstream words{std::string(entry.arguments)};
     for (std::string word; words >> word;) add(word);
     if (machine.gpus == 0 && !says_device_) {
@@ -37,6 +37,10 @@ class Scaler {
     const auto [name, value] = split_argument(argument);
     if (name == "device") says_device_ = true;
     if (name == "num_gpus") return add_devices(value);
+    if (name == "batch_size" && searches_batch_) {
+      scaled_.arguments.emplace_back("--batch_size=auto");  // the original's search begins with the number
+      return;
+    }
     if (name == "data_dir") {
       if (machine_.data_dir.empty()) scaled_.refusal = "it needs data: pass --data_dir";
       scaled_.arguments.push_back("--data_dir=" + machine_.data_dir);
@@ -72,6 +76,7 @@ class Scaler {
   }
 
   const SuiteMachine& machine_;
+  const bool searches_batch_;
   ScaledEntry scaled_;
   bool says_device_ = false;
 };

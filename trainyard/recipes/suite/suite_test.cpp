@@ -4,6 +4,7 @@
 #include <set>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,8 +68,6 @@ TEST(Suite, SaysWhatCannotRun) {
   const SuiteEntry& trivial = entry_called("TrivialBenchmarks.fake_64batch");
   EXPECT_THAT(scale_entry(trivial, {}).refusal, HasSubstr("--data_dir"));
   EXPECT_THAT(scale_entry(trivial, {.data_dir = "/data"}).arguments, Contains("--data_dir=/data"));
-  EXPECT_THAT(scale_entry(entry_called("Resnet50Benchmarks.synth_1gpu_max_batch_size"), {}).refusal,
-              HasSubstr("largest batch"));
   const SuiteResult speech =
       run_suite_entry(entry_called("DeepSpeech2Benchmarks.synth_1gpu_gpuparams"), {}, 1, core::StopSource().token());
   EXPECT_THAT(speech.error, HasSubstr("librispeech"));
@@ -84,6 +83,35 @@ TEST(Suite, CutsBatchAndStepsToTheTime) {
   EXPECT_GT(result.wall_time, 0);
   EXPECT_TRUE(result.last_average_loss.has_value());
   EXPECT_THAT(result.changes, Contains(HasSubstr("num_batches 100 -> ")));
+}
+
+TEST(Suite, FindsTheLargestBatch) {
+  int searching = 0;
+  for (const SuiteEntry& entry : suite_entries()) {
+    if (!entry.searches_batch) continue;
+    ++searching;
+    EXPECT_TRUE(entry.name.ends_with("_max_batch_size")) << entry.name;
+    const ScaledEntry scaled = scale_entry(entry, {});
+    EXPECT_EQ(scaled.refusal, "");
+    EXPECT_THAT(scaled.arguments, Contains("--batch_size=auto"));
+    EXPECT_THAT(scaled.arguments, Not(Contains(HasSubstr("--batch_size=1")))) << "the number is where a search begins";
+  }
+  EXPECT_EQ(searching, 4);
+
+  constexpr SuiteEntry kSmall{
+      "Small.max", "--model=lenet --batch_size=64 --batch_size_memory_mib=540 --num_gpus=1 --device=cpu", true};
+  const SuiteResult result = run_suite_entry(kSmall, {}, 100, core::StopSource().token());
+  EXPECT_EQ(result.error, "");
+  ASSERT_TRUE(result.max_batch_size.has_value());
+  EXPECT_GT(*result.max_batch_size, 1);
+  EXPECT_EQ(result.iters, 10);
+  EXPECT_THAT(result.changes, ElementsAre(fmt::format("the largest batch_size is {}", *result.max_batch_size)));
+  EXPECT_THAT(SuiteHistory("").with({result}, {}),
+              HasSubstr(fmt::format("\"max_batch_size\": {}", *result.max_batch_size)));
+  // The size is that of the memory, whatever is run of it in the time.
+  const SuiteResult cut = run_suite_entry(kSmall, {}, 1e-4, core::StopSource().token());
+  EXPECT_EQ(cut.max_batch_size, result.max_batch_size);
+  EXPECT_THAT(cut.changes, Contains(HasSubstr(fmt::format("batch_size {} -> ", *result.max_batch_size))));
 }
 
 TEST(Suite, ResultsStandBesideThoseOfTheRunBefore) {

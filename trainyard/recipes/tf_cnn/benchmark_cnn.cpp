@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/processes/shared_outcome.h"
+#include "trainyard/recipes/tf_cnn/compliance_facts.h"
 #include "trainyard/recipes/tf_cnn/modes.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/run_header.h"
@@ -96,19 +96,25 @@ RunStatistics BenchmarkCnn::run(std::ostream& out) {
 
 RunStatistics BenchmarkCnn::run(std::ostream& out, const core::StopToken& stop) {
   for (const std::string& warning : params_.warnings) core::log::warning("{}", warning);
+  const bool alone = !params_.device.many_processes();
+  std::shared_ptr<ComplianceLog> compliance;
+  if (params_.display.ml_perf_compliance_logging) compliance = std::make_shared<ComplianceLog>();
+  // Before anything is read; with other processes, by the chief alone, once they have met.
+  if (compliance && alone) compliance->write("run_start");
   PreparedRun run = prepare(params_, {.dataset = dataset_, .model = model_});
-  parallel::Rendezvous* const processes = run.device.processes.get();
+  if (compliance && run.device.is_chief()) {
+    if (!alone) compliance->write("run_start");
+    run.compliance = std::make_shared<ComplianceRun>(compliance, compliance_facts(run));
+  }
+  parallel::ProcessGroup* const processes = run.device.processes.get();
   if (processes == nullptr) return run_prepared(run, out, stop);
   std::ostream nowhere(nullptr);
-  try {
-    const RunStatistics statistics = run_prepared(run, run.device.is_chief() ? out : nowhere, stop);
-    processes->leave();
-    return statistics;
-  } catch (const core::Error& error) {
-    // The others hear why this one ends, unless it ends because of them.
-    if (error.code() != core::ErrorCode::kPeerFailed) processes->report(error);
-    throw error.in(fmt::format("rank {} of {}", processes->rank(), processes->size()));
-  }
+  RunStatistics statistics;
+  parallel::report_what_fails(*processes, [&] {
+    statistics = run_prepared(run, run.device.is_chief() ? out : nowhere, stop);
+    run.device.leave();
+  });
+  return statistics;
 }
 
 }  // namespace trainyard::recipes

@@ -1,6 +1,6 @@
 #include "trainyard/recipes/tf_cnn/benchmark_log_file.h"
 
-#include "trainyard/recipes/tf_cnn/device_name.h"
+#include "trainyard/recipes/tf_cnn/output/device_name.h"
 
 namespace trainyard::recipes {
 

@@ -31,7 +31,9 @@ namespace {
 class EvaluationDisplay {
  public:
   EvaluationDisplay(const PreparedRun& run, std::ostream& out)
-      : out_(out), label_(run.model->name + " evaluating"), bar_(label_, 0, shows_progress(run)) {}
+      : out_(out),
+        label_(run.model->name + " evaluating"),
+        bar_(label_, 0, shows_progress(run) && run.device.is_chief()) {}
 
   Print print() {
     return [this](std::string_view lines) {
@@ -85,6 +87,10 @@ void tell_classes(const PreparedRun& run, const TrainedModel& trained, const tra
 // Throws kNotFound where there is no checkpoint yet.
 TrainedModel load(const PreparedRun& run) {
   const TrainedModelOptions options = evaluated_model(run);
+  if (run.checkpoint == nullptr && run.device.processes != nullptr) {
+    throw core::Error(core::ErrorCode::kNotFound, {.problem = "No checkpoint file found in dir:" + run.train_dir(),
+                                                   .remedy = "check --train_dir of rank 0, or train first"});
+  }
   TrainedModel trained =
       run.checkpoint == nullptr ? load_trained_model(options) : load_trained_model(*run.checkpoint, options);
   if (trained.identity.num_classes != run.num_classes) {
@@ -103,10 +109,15 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
   EvaluationDisplay display(run, out);
   ValidationRun validation(run, *trained.parameters, run.options.display.display_every, display.print(),
                            display.progress(), stop);
+  if (run.compliance) run.compliance->begin_evaluation();
   train::Evaluation evaluation = validation.run();
+  if (run.compliance) {
+    run.compliance->end_evaluation(evaluation.samples, top_1_of(evaluation), trained.checkpoint.global_step);
+  }
   const Print print = display.print();
   print(evaluation_line({evaluation.top_1, evaluation.top_5, evaluation.shows_top_5}, evaluation.samples));
   print(total_lines(static_cast<double>(evaluation.samples) / evaluation.seconds));
+  if (!run.device.is_chief()) return evaluation;
   if (run.own_dialect()) tell_classes(run, trained, evaluation, print);
   if (log != nullptr) log->write(evaluation, trained.checkpoint.global_step);
 
@@ -129,6 +140,27 @@ train::Evaluation evaluate(TrainedModel& trained, const PreparedRun& run, std::o
   return evaluation;
 }
 
+// Waits for the next evaluation. Returns true where the run was stopped meanwhile; of several processes, any of them.
+bool wait_for_next(const PreparedRun& run, std::chrono::seconds interval, const core::StopToken& stop) {
+  parallel::ProcessGroup* const ranks = run.device.processes.get();
+  if (ranks == nullptr) return stop.wait_for(interval);
+  // Ranks say from time to time that they are there.
+  constexpr auto kLook = std::chrono::milliseconds(500);
+  const auto end = std::chrono::steady_clock::now() + interval;
+  for (bool told = false;;) {
+    const bool stopped = stop.wait_for(kLook);
+    if (ranks->rank() != 0 && stopped && !told) {
+      ranks->tell_first("stop");
+      told = true;
+    }
+    std::string answer;
+    if (std::chrono::steady_clock::now() >= end) answer = "evaluate";
+    if (stopped || ranks->told()) answer = "stop";
+    answer = ranks->from_first("whether to evaluate again", answer);
+    if (!answer.empty()) return answer == "stop";
+  }
+}
+
 }  // namespace
 
 RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, const core::StopToken& stop) {
@@ -141,7 +173,11 @@ RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, con
   }
   const bool tf = !prepared.own_dialect();
   if (tf) out << "Generating evaluation model" << std::endl;
-  const std::unique_ptr<BenchmarkLog> log = open_benchmark_log(prepared, prepared.eval_batch_size * prepared.replicas);
+  if (prepared.compliance) prepared.compliance->begin_evaluations();
+  std::unique_ptr<BenchmarkLog> log;
+  if (prepared.device.is_chief()) {
+    log = open_benchmark_log(prepared, prepared.eval_batch_size * prepared.total_replicas());
+  }
   const auto interval = std::chrono::seconds(prepared.options.eval_interval_secs);
   PreparedRun run = prepared;
   RunStatistics statistics;
@@ -168,7 +204,7 @@ RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, con
       statistics.stopped_by_signal = true;
     }
     if (!statistics.stopped_by_signal && interval.count() <= 0) return statistics;
-    statistics.stopped_by_signal = statistics.stopped_by_signal || stop.wait_for(interval);
+    statistics.stopped_by_signal = statistics.stopped_by_signal || wait_for_next(run, interval, stop);
     if (statistics.stopped_by_signal) return statistics;
   }
 }

@@ -128,9 +128,6 @@ void check_evaluation_during_training(const FlagValues& values) {
               "At most one of --forward_only and --eval_during_training_* must be specified");
     refuse_if(truthy(values, "job_name"), "--eval_during_training_* is not yet supported in distributed mode.");
     refuse_if(values.boolean("staged_vars"), "--eval_during_training_* is not currently compatible with --staged_vars");
-    // Ours: the other processes would wait for the first one's evaluations.
-    refuse_if(values.text("variable_update") == "horovod",
-              "--eval_during_training_* is not supported with variable_update=horovod; evaluate its checkpoints");
   }
   refuse_if(truthy(values, "stop_at_top_1_accuracy") && given == 0,
             "--stop_at_top_1_accuracy is only supported with --eval_during_training_*");
@@ -168,10 +165,12 @@ void check_all_reduce_spec(const FlagValues& values, const std::string& mode) {
   const std::string spec = values.text("all_reduce_spec");
   refuse_if(mode == "distributed_all_reduce" && spec.empty(),
             "distributed_all_reduce requires a non-empty all_reduce_spec");
-  refuse_if(mode == "collective_all_reduce" && spec.empty(),
-            fmt::format("collective_all_reduce requires a non-empty all_reduce_spec: {}",
-                        values.optional_text("all_reduce_spec").value_or("None")));
+  // tf_cnn_benchmarks requires it, too. Here it may be left out: there is one algorithm.
+  refuse_if(mode == "collective_all_reduce" && spec.empty() && is_set(values, "all_reduce_spec"),
+            fmt::format("collective_all_reduce requires a non-empty all_reduce_spec: {}", spec));
   if (spec.empty()) return;
+  refuse_if(spec == "collective" && mode != "collective_all_reduce",
+            "--all_reduce_spec=collective is of --variable_update=collective_all_reduce");
   const std::vector<parallel::AllReduceRange> ranges = parallel::parse_all_reduce_spec(spec);
   refuse_if(mode == "replicated" && ranges.size() > 1, "replicated mode does not support hybrid all-reduce strategies");
   refuse_if(mode == "collective_all_reduce" && (ranges.size() > 1 || ranges[0].algorithm != "collective"),
@@ -200,6 +199,9 @@ train::StepPlanOptions check_variable_update(const FlagValues& values) {
       refuse_if(values.boolean(name), fmt::format("--{} is not supported with variable_update={}", name, mode));
     }
   }
+  // Ours: each replica trains a model of its own.
+  refuse_if(mode == "independent" && values.boolean("sync_batch_norm"),
+            "--sync_batch_norm is for replicas that train together, not for variable_update=independent");
   refuse_if(mode == "distributed_replicated" && !has_job,
             fmt::format("Invalid variable_update in local mode: {}", mode));
   check_all_reduce_spec(values, mode);
@@ -218,8 +220,6 @@ void check_existing_run(const FlagValues& values) {
   refuse_if(values.boolean("eval") || values.boolean("forward_only"),
             "--existing_run=" + existing + " is for trainings: eval and forward_only use the run that is there");
   refuse_if(!truthy(values, "train_dir"), "--existing_run=" + existing + " needs --train_dir");
-  refuse_if(values.text("variable_update") == "horovod",
-            "--existing_run=" + existing + " works with one process alone; move the directory away before the start");
 }
 
 // Ours, as the flags that they look at.
@@ -236,12 +236,6 @@ void check_clipping_and_averages(const FlagValues& values) {
   refuse_if(averages == 0 && is_set(values, "average_every"),
             "--average_every requires --ema_decay or --swa_start_epoch");
   refuse_if(values.boolean("ema_warmup") && !is_set(values, "ema_decay"), "--ema_warmup requires --ema_decay");
-  refuse_if(values.text("variable_update") == "horovod" && truthy(values, "recalibrate_batch_norm"),
-            "--recalibrate_batch_norm works with one process alone: the others would wait for the first one");
-  refuse_if(values.text("variable_update") == "horovod" && is_set(values, "swa_start_epoch") &&
-                !is_set(values, "recalibrate_batch_norm"),
-            "--swa_start_epoch recalibrates batch norms, which works with one process alone; pass "
-            "--recalibrate_batch_norm=0");
 }
 
 }  // namespace

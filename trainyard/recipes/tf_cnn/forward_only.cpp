@@ -125,6 +125,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
        .warmup_steps = log.warmup_steps,
        .parameters = [&] { return std::vector<nn::ParameterSet*>{&trainer.parameters()}; }},
       run, log.print);
+  if (run.compliance) run.compliance->begin_training();
   if (!run.train_dir().empty()) {
     const auto state = make_saved_run(trainer, run);
     resume(run, *state);
@@ -137,8 +138,16 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   if (const std::string& path = run.options.display.graph_file; !path.empty()) {
     write_graph_file(path, run.graph, trainer.parameters(), "GraphDef", log.print);
   }
-  if (steps == 0) return {};
+  if (steps == 0) {
+    if (run.compliance) run.compliance->write_empty_loop(first_step);
+    return {};
+  }
+  if (run.compliance) run.compliance->enter_loop(first_step);
   trainer.train({.steps_per_epoch = first_step + run.plan.num_warmup_batches + steps, .starting_step = first_step});
+  if (run.compliance) {
+    run.compliance->leave_loop(trainer.global_step());
+    run.compliance->end(false);  // nothing was asked of it
+  }
   if (benchmark_log) benchmark_log->close();
   log_compute_rate(compute_rate(run, step_log->images_per_second()));
   RunStatistics statistics = statistics_of(*step_log, 1);

@@ -69,7 +69,23 @@ void TfCnnOptions::validate() const {
   };
   require(device.replicas >= 1, "replicas is out of range", "at least 1", device.replicas);
   require(micro_steps >= 1, "micro_steps is out of range", "at least 1", micro_steps);
-  require(batch_size >= 0, "batch_size is out of range", "0 or more", batch_size);
+  require(batch_size >= 0 || batch_size == kLargestBatch, "batch_size is out of range", "0 or more, or kLargestBatch",
+          batch_size);
+  require(batch_memory_bytes.value_or(1) > 0, "batch_memory_bytes is out of range", "at least 1",
+          batch_memory_bytes.value_or(1));
+  const auto refuse = [](bool holds, const char* problem, const char* remedy) {
+    if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+  };
+  refuse(batch_memory_bytes && batch_size != kLargestBatch,
+         "--batch_size_memory_mib is of --batch_size=auto: pass both, or neither", "");
+  refuse(batch_size == kLargestBatch && device.many_processes() && !batch_memory_bytes,
+         "--batch_size=auto does not know how much memory each of several processes may take",
+         "pass --batch_size_memory_mib, of one process");
+  refuse(display.ml_perf_compliance_logging && model != "resnet50_v1.5",
+         "--ml_perf_compliance_logging is only compatible when --model is one of the following: resnet50_v1.5, ssd300",
+         "");
+  refuse(display.ml_perf_compliance_logging && !plot_schedule.empty(),
+         "--ml_perf_compliance_logging tells of a run, and --plot_schedule runs nothing", "leave one of them out");
   require(eval_batch_size >= 0, "eval_batch_size is out of range", "0 or more", eval_batch_size);
   require(display.display_every >= 1, "display_every is out of range", "at least 1", display.display_every);
   if (mode == RunMode::kEvaluation && weights.empty() == saving.train_dir.empty()) {

@@ -38,6 +38,9 @@ enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnl
 // Returns tf_cnn_benchmarks' name of the mode: "training", "training + evaluation", ...
 std::string_view run_mode_name(RunMode mode);
 
+// TfCnnOptions::batch_size that the run finds out itself.
+inline constexpr int64_t kLargestBatch = -1;
+
 struct UpdateOptions {
   std::string optimizer = "sgd";  // "momentum" is Nesterov momentum
   double momentum = 0.9, momentum_dampening = 0;
@@ -100,6 +103,7 @@ struct DisplayOptions {
   std::string trace_file, tfprof_file;  // empty: none
   std::string graph_file, partitioned_graph_file_prefix;
   bool use_chrome_trace_format = true;
+  bool ml_perf_compliance_logging = false;  // lines of mlperf/compliance_log.h, on stderr
 };
 
 // The flags, for files that tell of a run. Empty where the options were filled by hand.
@@ -115,10 +119,12 @@ struct TfCnnOptions {
   std::optional<int64_t> num_classes;                                 // outputs; unset: as many as the data name
   bool auxiliary_heads = false;                                       // of the model, in training
   std::optional<double> stochastic_depth, dropout, batch_norm_decay;  // unset: the model's own
-  nn::Size2d image_size = 0;    // of the model's images, pixels; 0: the checkpoint's, else the model's own
-  std::string weights;          // a file to start from, or a checkpoint or file to evaluate; empty: none
-  int64_t batch_size = 0;       // a device; 0: the model's
-  int64_t eval_batch_size = 0;  // a device; 0: batch_size
+  nn::Size2d image_size = 0;  // of the model's images, pixels; 0: the checkpoint's, else the model's own
+  std::string weights;        // a file to start from, or a checkpoint or file to evaluate; empty: none
+  // A device; 0: the model's. kLargestBatch: as many as there is memory for, by train::search_largest_batch().
+  int64_t batch_size = 0;
+  std::optional<int64_t> batch_memory_bytes;  // with kLargestBatch, over all devices; unset: train::usual_memory_budget
+  int64_t eval_batch_size = 0;                // a device; 0: batch_size
   int micro_steps = 1;
   std::string data_format = "NCHW";  // what is printed; both are the same here
 

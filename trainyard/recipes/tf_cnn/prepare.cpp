@@ -7,8 +7,13 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/listing_cache.h"
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/parallel/processes/shared_outcome.h"
+#include "trainyard/recipes/ranks/shared_model.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
 #include "trainyard/recipes/shared/image_size.h"
+#include "trainyard/recipes/tf_cnn/auto_batch.h"
+#include "trainyard/recipes/tf_cnn/run_agreement.h"
+#include "trainyard/recipes/tf_cnn/schedule.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -64,25 +69,49 @@ int64_t value_or(int64_t asked, int64_t otherwise) {
   return asked > 0 ? asked : otherwise;
 }
 
-}  // namespace
+void set_batch_size(PreparedRun& run, int64_t batch_size) {
+  run.batch_size = batch_size;
+  run.eval_batch_size = value_or(run.options.eval_batch_size, batch_size);
+  if (run.own.model != nullptr) run.own.model->set_batch_size(batch_size);
+}
 
-PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
-  options.validate();
+// Opens the data with batches of one image, finds out how many there is memory for, and settles the run for them.
+void settle_batch_size(PreparedRun& run) {
+  set_batch_size(run, 1);
+  open_data(run);
+  // Of several processes all take what the one with the least memory can.
+  const int64_t own = find_batch_size(run);
+  set_batch_size(run, run.device.processes == nullptr ? own : smallest_of_ranks(*run.device.processes, own));
+  if (run.own.model != nullptr) {
+    open_data(run);  // its network may depend on the size
+  } else {
+    run.plan = make_step_plan(run);
+  }
+}
+
+// Meets the other processes, where there are any, and opens the devices.
+void open_devices_of(PreparedRun& run) {
+  const TfCnnOptions& options = run.options;
+  run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
+                                            .forward_only = options.mode == RunMode::kForwardOnly,
+                                            .decodes_on_gpu = options.input.decode_on_gpu,
+                                            .prunes = options.update.sparsity.has_value()});
+}
+
+// Decides what follows from the options and the data.
+void settle(PreparedRun& run) {
+  const TfCnnOptions& options = run.options;
   // Several parts ask what data_dir holds.
   const auto files = std::make_shared<core::ListingCache>(core::local_file_system());
-  const DatasetChoice dataset = own.dataset != nullptr
-                                    ? DatasetChoice{.name = own.dataset->name()}
+  const DatasetChoice dataset = run.own.dataset != nullptr
+                                    ? DatasetChoice{.name = run.own.dataset->name()}
                                     : choose_dataset(options.input.data_name, options.input.data_dir, "", *files);
-  PreparedRun run;
-  run.options = options;
-  run.own = own;
-  if (own.model != nullptr) {
-    run.own_info = std::make_shared<models::ModelInfo>(info_of(*own.model));
+  if (run.own.model != nullptr) {
+    run.own_info = std::make_shared<models::ModelInfo>(info_of(*run.own.model));
     run.model = run.own_info.get();
   } else {
     run.model = &models::find_model(options.model, registered_dataset(run, dataset.name));
   }
-  run.replicas = static_cast<int>(options.device.replicas);
   run.input.dataset = dataset.name;
   if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
   run.input = settle_input(options.input, registered_dataset(run, dataset.name), choose_image_size(run), run.replicas);
@@ -90,21 +119,41 @@ PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
   run.input.files = files;
   run.dataset_label = label_of(run, dataset, *files);
   run.options.device = device_options(options);
-  run.device = open_device(run.options.device, {.evaluation = options.mode == RunMode::kEvaluation,
-                                                .forward_only = options.mode == RunMode::kForwardOnly,
-                                                .decodes_on_gpu = options.input.decode_on_gpu,
-                                                .prunes = options.update.sparsity.has_value()});
-  // Each process has an order, distortions and dropout of its own; the values that they start with are rank 0's.
-  run.input.seed += static_cast<uint64_t>(run.device.rank());
-  run.batch_size = value_or(options.batch_size, run.model->default_batch_size);
-  run.eval_batch_size = value_or(options.eval_batch_size, run.batch_size);
-  if (own.model != nullptr) own.model->set_batch_size(run.batch_size);
+  if (!options.device.many_processes()) open_devices_of(run);
   run.eval_exact = evaluates_exactly(options, run.synthetic());
   run.threads = place_threads(options.threads, run.replicas, run.input.input_threads);
-  open_data(run);
+  // An evaluation in batches of another size than batch_size takes none of its own.
+  const bool searches = options.mode != RunMode::kEvaluation || options.eval_batch_size == 0;
+  if (options.batch_size == kLargestBatch && searches) {
+    settle_batch_size(run);
+  } else {
+    set_batch_size(run, value_or(options.batch_size, run.model->default_batch_size));
+    open_data(run);
+  }
   if (run.plan.warmup_was_rounded && run.own_dialect()) {
     core::log::info("Round up warm up steps to {} to match batch_group_size", run.plan.num_warmup_batches);
   }
+}
+
+}  // namespace
+
+PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
+  options.validate();
+  PreparedRun run;
+  run.options = options;
+  run.own = own;
+  run.replicas = static_cast<int>(options.device.replicas);
+  // The others first: rank 0 looks into files for all.
+  if (options.device.many_processes()) open_devices_of(run);
+  if (run.device.processes == nullptr) {
+    settle(run);
+    return run;
+  }
+  parallel::report_what_fails(*run.device.processes, [&run] {
+    require_same_flags(run);
+    settle(run);
+    require_same_model_and_data(run);
+  });
   return run;
 }
 
@@ -114,7 +163,9 @@ nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options) {
   return models::build_model(run.model->name, registered_dataset(run, run.input.dataset), options);
 }
 
-nn::Size2d choose_image_size(const PreparedRun& run) {
+namespace {
+
+nn::Size2d image_size_by_files(const PreparedRun& run) {
   const nn::Size2d none = 0;
   if (run.options.image_size != none) return run.options.image_size;
   if (const auto& sizes = run.options.input.epoch_sizes; !sizes.empty() && run.mode() != RunMode::kEvaluation) {
@@ -132,6 +183,15 @@ nn::Size2d choose_image_size(const PreparedRun& run) {
   }
   const nn::Size2d size = saved_image_size(saved.back());
   return size == none ? own_size(run) : size;
+}
+
+}  // namespace
+
+nn::Size2d choose_image_size(const PreparedRun& run) {
+  // Rank 0 alone has the directory of the run.
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  if (processes == nullptr) return image_size_by_files(run);
+  return size_of_first(*processes, "the size of the images", [&run] { return image_size_by_files(run); });
 }
 
 TrainedModelOptions evaluated_model(const PreparedRun& run) {
@@ -153,12 +213,17 @@ TrainedModelOptions evaluated_model(const PreparedRun& run) {
 std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run) {
   TrainedModelOptions model = evaluated_model(run);
   model.num_classes = 0;  // which follow from what is opened
-  try {
-    return std::make_shared<OpenedModel>(open_model(model));
-  } catch (const core::Error& error) {
-    if (error.code() != core::ErrorCode::kNotFound) throw;
-    return nullptr;
-  }
+  const auto open = [&]() -> std::shared_ptr<const OpenedModel> {
+    try {
+      return std::make_shared<OpenedModel>(open_model(model));
+    } catch (const core::Error& error) {
+      if (error.code() != core::ErrorCode::kNotFound) throw;
+      return nullptr;
+    }
+  };
+  // A file of weights is read by each process.
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  return processes == nullptr || !run.options.weights.empty() ? open() : share_opened_model(*processes, open);
 }
 
 }  // namespace trainyard::recipes

@@ -19,6 +19,7 @@
 #include "trainyard/recipes/shared/input_settings.h"
 #include "trainyard/recipes/shared/thread_settings.h"
 #include "trainyard/recipes/shared/trained_model.h"
+#include "trainyard/recipes/tf_cnn/mlperf/compliance_run.h"
 #include "trainyard/recipes/tf_cnn/options.h"
 #include "trainyard/recipes/tf_cnn/parts/benchmark_dataset.h"
 #include "trainyard/recipes/tf_cnn/parts/benchmark_model.h"
@@ -58,12 +59,20 @@ struct PreparedRun {
   int64_t train_examples = 0, validation_examples = 0;               // of an epoch
   train::StepPlan plan;
   bool eval_exact = false;
+  std::shared_ptr<ComplianceRun> compliance;  // of the chief, where MLPerf's lines are asked for; null: none
 
   RunMode mode() const { return options.mode; }
   // Returns whether batches are made without data.
   bool synthetic() const { return own.dataset == nullptr && input.synthetic(); }
   bool own_dialect() const { return options.dialect == Dialect::kTrainyard; }
   const std::string& train_dir() const { return options.saving.train_dir; }
+  // Returns how many replicas all processes have together.
+  int total_replicas() const { return replicas * device.ranks(); }
+  // Returns whether processes share the images of an evaluation. Where the caller's own parts make them or look at the
+  // outputs, each process evaluates all.
+  bool shares_evaluation() const {
+    return device.processes != nullptr && own.dataset == nullptr && own.model == nullptr;
+  }
   // Returns how many devices an evaluation has: each takes batches of eval_batch_size. One GPU takes those of all.
   int eval_replicas() const { return device.accelerators.empty() ? replicas : 1; }
   // Images a step, over all devices and micro-steps of this process.
@@ -76,7 +85,7 @@ struct PreparedRun {
 
 // Validates the options, opens devices and data, and logs the line on the device. Throws what these throw, and
 // kInvalidArgument where the options do not fit the data, or the classes of training (or of the checkpoint) and
-// validation do not fit each other.
+// validation do not fit each other; where several processes work together, also where they do not begin alike.
 PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own = {});
 
 // Returns the model's graph for these options.
@@ -88,16 +97,18 @@ nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options);
 void open_data(PreparedRun& run);
 
 // Returns the size of the images: what is asked for; else that of the checkpoint which is evaluated or gone on from;
-// else the model's own. Looks into the train directory of a training.
+// else the model's own. Looks into the train directory of a training: rank 0 does, for all processes.
 nn::Size2d choose_image_size(const PreparedRun& run);
 
 // Returns how run.checkpoint is opened, or the newest one after it.
 TrainedModelOptions evaluated_model(const PreparedRun& run);
-// Opens it; null where there is none yet.
+// Opens it; null where there is none yet. Of several processes rank 0 reads the checkpoint, for all.
 std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run);
 
+// Which part of the images a process takes where several work together.
+enum class Share { kOwn, kAll };
 // Returns the input of training or of evaluation; an exact evaluation ends after one pass.
-std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset);
+std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset, Share share = Share::kOwn);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

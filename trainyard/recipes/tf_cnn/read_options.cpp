@@ -113,6 +113,7 @@ DisplayOptions read_display(const core::FlagValues& values) {
   options.tfprof_file = values.text("tfprof_file");
   options.graph_file = values.text("graph_file");
   options.partitioned_graph_file_prefix = values.text("partitioned_graph_file_prefix");
+  options.ml_perf_compliance_logging = values.boolean("ml_perf_compliance_logging");
   options.use_chrome_trace_format = values.boolean("use_chrome_trace_format");
   return options;
 }
@@ -163,7 +164,10 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.dropout = values.optional_real("dropout");
   options.batch_norm_decay = values.optional_real("batch_norm_decay");
   options.weights = values.text("weights");
-  options.batch_size = values.integer("batch_size");
+  options.batch_size = values.is_word("batch_size") ? kLargestBatch : values.integer("batch_size");
+  if (const auto mebibytes = values.optional_integer("batch_size_memory_mib")) {
+    options.batch_memory_bytes = *mebibytes << 20;
+  }
   options.eval_batch_size = values.integer("eval_batch_size");
   options.micro_steps = static_cast<int>(values.integer("micro_steps"));
   options.data_format = values.text("data_format");

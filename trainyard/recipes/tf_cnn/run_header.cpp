@@ -7,7 +7,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/core/base/build_info.h"
-#include "trainyard/recipes/tf_cnn/device_name.h"
+#include "trainyard/recipes/tf_cnn/output/device_name.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -19,10 +19,11 @@ constexpr const char* kTensorFlow = "2.13";
 
 std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
   std::string devices;
-  const bool horovod = run.device.processes != nullptr;
+  const bool horovod = run.options.device.variable_update == "horovod";
+  const char* const horovod_device = run.device.accelerators.empty() ? "cpu" : "gpu";
   for (int i = 0; i < (horovod ? run.device.ranks() : run.replicas); ++i) {
     devices += fmt::format("{}'{}'", i == 0 ? "" : ", ",
-                           horovod ? fmt::format("horovod/gpu:{}", i) : device_name(run.device, i));
+                           horovod ? fmt::format("horovod/{}:{}", horovod_device, i) : device_name(run.device, i));
   }
   const bool evaluates = run.mode() == RunMode::kEvaluation;
   const bool tf = !run.own_dialect();
@@ -66,7 +67,7 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
   }
   if (run.options.device.variable_update == "replicated") rows.emplace_back("AllReduce:", "None");
   if (horovod) {
-    rows.emplace_back("Horovod on:", "gpu");
+    rows.emplace_back("Horovod on:", horovod_device);
     const std::string overriding = run.options.update.gradient_reduction;
     rows.emplace_back("Reduce:", overriding == "auto" ? run.options.device.horovod_reduce : overriding);
   }

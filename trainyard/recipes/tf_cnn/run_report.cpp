@@ -11,7 +11,7 @@
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/data/cache/decoded_store.h"
 #include "trainyard/data/datasets/dataset_form.h"
-#include "trainyard/recipes/tf_cnn/device_name.h"
+#include "trainyard/recipes/tf_cnn/output/device_name.h"
 #include "trainyard/recipes/tf_cnn/run_files.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 

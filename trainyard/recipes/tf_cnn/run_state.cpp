@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/parallel/processes/shared_outcome.h"
 #include "trainyard/recipes/shared/run_directory.h"
+#include "trainyard/train/ranks/shared_checkpoint.h"
 
 namespace trainyard::recipes {
 
@@ -22,10 +24,12 @@ std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const Prepared
                                                              .trains = run.mode() != RunMode::kForwardOnly});
 }
 
-void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+namespace {
+
+void settle_own_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   const std::optional<ExistingRun> wanted = run.options.saving.existing_run;
   const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
-  if (wanted == ExistingRun::kKeep || !trains || run.train_dir().empty() || run.device.processes != nullptr) return;
+  if (wanted == ExistingRun::kKeep || !trains || run.train_dir().empty()) return;
   if (!holds_run(run.train_dir())) return;
   ExistingRun existing = wanted.value_or(ExistingRun::kKeep);
   if (!wanted && can_ask()) existing = ask_existing_run(run.train_dir(), out, stop);
@@ -37,11 +41,28 @@ void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken
   }
 }
 
+}  // namespace
+
+void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  if (processes == nullptr) return settle_own_train_dir(run, out, stop);
+  parallel::on_first(*processes, "what becomes of an existing run", [&] {
+    settle_own_train_dir(run, out, stop);
+    return std::string();
+  });
+}
+
 void resume(const PreparedRun& run, SavedRun& state) {
-  resume_run(state, {.directory = run.train_dir(),
-                     .graph = &run.graph,
-                     .damaged = damaged_checkpoints(run, run.device.is_chief()),
-                     .another_run = "another --train_dir, with --weights=FILE to start from an export of this one"});
+  const auto resume_own = [&]() -> std::optional<train::CheckpointInfo> {
+    if (run.train_dir().empty()) return std::nullopt;
+    return resume_run(state,
+                      {.directory = run.train_dir(),
+                       .graph = &run.graph,
+                       .damaged = damaged_checkpoints(run, run.device.is_chief()),
+                       .another_run = "another --train_dir, with --weights=FILE to start from an export of this one"});
+  };
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  processes == nullptr ? resume_own() : train::load_shared(*processes, state, resume_own);
 }
 
 train::DamagedCheckpoints damaged_checkpoints(const PreparedRun& run, bool writes) {

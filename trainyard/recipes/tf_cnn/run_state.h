@@ -23,10 +23,11 @@ train::CheckpointIdentity identity_of(const PreparedRun& run);
 std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const PreparedRun& run);
 
 // Does as --existing_run says with a run that train_dir holds when a training begins, which may change run.train_dir().
-// Throws what settle_existing_run() and ask_existing_run() throw.
+// Throws what settle_existing_run() and ask_existing_run() throw. Rank 0 does it for all processes.
 void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
-// Loads the newest checkpoint of train_dir, if there is one, into `state` and its trainer, as resume_run() does.
+// Loads the newest checkpoint of train_dir, if there is one, into `state` and its trainer, as resume_run() does. Of
+// several processes rank 0 reads it, and gives it to all.
 void resume(const PreparedRun& run, SavedRun& state);
 
 // What --ignore_damaged_checkpoints asks for. writes: this process writes into the directory.

@@ -15,12 +15,15 @@ ScheduleFacts schedule_facts(const PreparedRun& run) {
   // The warm-up of tf_cnn_benchmarks trains too and comes in front of num_batches; ours is a part of them.
   const int64_t untimed = !run.own_dialect() ? run.plan.num_warmup_batches : 0;
   const std::string& reduction = run.options.update.gradient_reduction;
-  const bool sums = reduction == "sum" || (reduction == "auto" && run.options.device.variable_update == "replicated");
+  const DeviceOptions& device = run.options.device;
+  const bool mode_sums = device.variable_update == "replicated" || device.variable_update == "collective_all_reduce" ||
+                         (device.variable_update == "horovod" && device.horovod_reduce == "sum");
+  const bool sums = reduction == "sum" || (reduction == "auto" && mode_sums);
   return {.model = run.model->schedule,
           .train_examples = run.train_examples,
           .examples_per_step = run.examples_per_step(),
           .steps = std::max<int64_t>(untimed + run.plan.num_batches, 1),
-          .summed_replicas = sums ? run.replicas : 1};
+          .summed_replicas = sums ? run.total_replicas() : 1};
 }
 
 }  // namespace
@@ -37,7 +40,8 @@ train::StepPlan make_step_plan(const PreparedRun& run) {
     options.num_warmup_batches = 0;
   }
   options.global_batch_size = run.examples_per_step();
-  options.global_eval_batch_size = run.eval_batch_size * run.replicas;
+  options.global_eval_batch_size =
+      run.eval_batch_size * run.replicas * (run.shares_evaluation() ? run.device.ranks() : 1);
   options.train_examples = run.train_examples;
   options.eval_examples = run.validation_examples;
   train::StepPlan plan = train::make_step_plan(options);

@@ -14,20 +14,23 @@ std::shared_ptr<data::BatchSource> own_synthetic_source(const PreparedRun& run, 
                           .num_classes = options.num_classes,
                           .seed = seed,
                           .batch = batch,
-                          .replica = replica};
+                          .replica = options.first_replica + replica};
   };
   if (run.own.model->get_synthetic_inputs(wanted(0, 0)).empty()) return nullptr;
   return std::make_shared<data::FunctionSource>(
       [model = run.own.model, wanted](const data::BatchPlace& place) {
         return model->get_synthetic_inputs(wanted(place.batch, place.replica));
       },
-      data::FunctionSourceOptions{.replicas = options.replicas, .batch_size = options.batch_size});
+      data::FunctionSourceOptions{
+          .replicas = options.replicas, .total_replicas = options.total_replicas, .batch_size = options.batch_size});
 }
 
 WantedBatches wanted_batches(const PreparedRun& run, data::Subset subset, const ImageSourceOptions& options) {
   return {.subset = subset,
           .batch_size = options.batch_size,
           .replicas = options.replicas,
+          .first_replica = options.first_replica,
+          .total_replicas = options.total_replicas,
           .image_size = {run.graph.input_shape()[1], run.graph.input_shape()[2]},
           .num_classes = options.num_classes,
           .seed = run.input.seed,
@@ -37,13 +40,16 @@ WantedBatches wanted_batches(const PreparedRun& run, data::Subset subset, const 
 
 }  // namespace
 
-std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset) {
+std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset, Share share) {
   const bool train_images = subset == data::Subset::kTrain;
   ImageSourceOptions options;
   options.dataset = train_images ? run.train_data : run.validation_data;
   options.num_classes = run.num_classes;
   options.batch_size = train_images ? run.batch_size : run.eval_batch_size * (run.replicas / run.eval_replicas());
   options.replicas = train_images ? run.replicas : run.eval_replicas();
+  const bool shared = share == Share::kOwn && (train_images || run.shares_evaluation());
+  options.first_replica = shared ? run.device.rank() * options.replicas : 0;
+  options.total_replicas = options.replicas * (shared ? run.device.ranks() : 1);
   options.training = train_images && run.mode() != RunMode::kForwardOnly;
   options.repeat = train_images || !run.eval_exact;
   options.epoch_size = train_images ? run.train_examples : run.validation_examples;

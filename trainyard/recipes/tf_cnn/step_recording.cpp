@@ -9,7 +9,7 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/logs/tf_profile.h"
-#include "trainyard/recipes/tf_cnn/device_name.h"
+#include "trainyard/recipes/tf_cnn/output/device_name.h"
 #include "trainyard/recipes/tf_cnn/output/graph_files.h"
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/profile/layer_report.h"

@@ -93,7 +93,7 @@ std::optional<optim::WeightAverageOptions> average_of(const PreparedRun& run) {
 }  // namespace
 
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
-  if (run.options.weights.empty()) return {};
+  if (run.options.weights.empty() || !run.device.is_chief()) return {};  // the others begin as rank 0
   return [path = run.options.weights, classes = run.num_classes, graph = run.graph,
           left_out = run.options.auxiliary_heads ? std::vector<std::string>()
                                                  : run.model->auxiliary](nn::ParameterSet& parameters) {
@@ -142,8 +142,10 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   options.seed = run.input.seed;
   options.start = make_start(run);
   options.variable_update = run.options.device.variable_update;
+  options.ranks = run.device.processes;
   options.make_communicators = run.device.communicators();
   options.reduction = reduction_of(run.options);
+  options.sync_batch_norm = run.options.device.sync_batch_norm;
   RunSchedule schedule = make_schedule(run);
   options.learning_rate = std::move(schedule.learning_rate);
   if (schedule.momentum) options.schedules = {{{"momentum", "beta1"}, std::move(schedule.momentum)}};

@@ -2,6 +2,8 @@
 #include <optional>
 #include <ostream>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -30,6 +32,8 @@
 #include "trainyard/train/loop/time_shares.h"
 #include "trainyard/train/methods/batch_norm_recalibration.h"
 #include "trainyard/train/methods/prune_training.h"
+#include "trainyard/train/ranks/rank_times.h"
+#include "trainyard/train/ranks/shared_statistics.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -43,11 +47,26 @@ class ShareCounter : public train::Callback {
   void after_step(train::Trainer&, const train::StepView& view) override {
     if (local_steps_.of(view) >= 0) shares_.add(view.times);
   }
-  train::StepTimes shares() const { return shares_.shares(); }
+  const train::TimeShares& shares() const { return shares_; }
 
  private:
   train::LocalSteps local_steps_;
   train::TimeShares shares_;
+};
+
+// Writes the learning rates for MLPerf.
+class ComplianceRates : public train::Callback {
+ public:
+  ComplianceRates(std::shared_ptr<ComplianceRun> lines, std::function<double()> rate)
+      : lines_(std::move(lines)), rate_(std::move(rate)) {}
+  std::string name() const override { return "compliance_rates"; }
+  void after_step(train::Trainer&, const train::StepView& view) override {
+    lines_->note_rate(view.global_step, rate_());
+  }
+
+ private:
+  std::shared_ptr<ComplianceRun> lines_;
+  std::function<double()> rate_;  // of the step that has run
 };
 
 // Returns what may end a training behind an evaluation, in tf_cnn_benchmarks' words.
@@ -76,11 +95,8 @@ class TrainingRun {
         source_(make_source(prepared, data::Subset::kTrain)),
         trainer_(make_trainer_options(prepared), source_),
         state_(make_saved_run(trainer_, prepared)) {
-    if (run_.device.processes == nullptr) {
-      trainer_.set_stop_token(stop);
-    } else {
-      agreement_ = std::make_shared<parallel::RankAgreement>(run_.device.processes);
-    }
+    trainer_.set_stop_token(stop);
+    if (ranks() != nullptr) agreement_ = std::make_shared<parallel::RankAgreement>(run_.device.processes);
     progress_ = std::make_shared<train::ProgressCallback>(
         train::ProgressOptions{.model = run_.model->name,
                                .enabled = shows_progress(run_) && run_.device.is_chief(),
@@ -96,6 +112,8 @@ class TrainingRun {
   void add_recalibration();
   // Returns the weights that are evaluated, up to date.
   nn::ParameterSet& evaluated_parameters();
+  train::Evaluation run_validation();
+  bool reached_goal() const;
   void run_steps();
   void finish();
   RunStatistics statistics() const;
@@ -105,6 +123,7 @@ class TrainingRun {
                                                                    : trainer_.last_total_loss();
   }
   int64_t warmup_steps() const { return steps_.warmup; }
+  parallel::ProcessGroup* ranks() const { return run_.device.processes.get(); }  // null: this process is alone
   bool own_dialect() const { return run_.own_dialect(); }
   bool saves() const { return !run_.train_dir().empty() && run_.device.is_chief(); }
   std::string in_train_dir(const char* name) const { return core::join_path(run_.train_dir(), name); }
@@ -143,10 +162,11 @@ nn::ParameterSet& TrainingRun::evaluated_parameters() {
   return averaged ? trainer_.average()->weights() : trainer_.parameters();
 }
 
-// Of the averaged weights, where there are some: they have seen no batch.
+// Of the averaged weights, where there are some: they have seen no batch. Every process does the same, as each has all
+// weights; rank 0's statistics are those that count.
 void TrainingRun::add_recalibration() {
   const int64_t batches = recalibration_batches(run_);
-  if (batches == 0 || !run_.device.is_chief()) return;
+  if (batches == 0) return;
   const train::SingleCostOptions& options = trainer_.options();
   recalibration_ = std::make_shared<train::RecalibrationCallback>(train::RecalibrationCallback::Options{
       .norms = {.graph = options.graph,
@@ -160,7 +180,7 @@ void TrainingRun::add_recalibration() {
           [this] {
             PreparedRun whole = run_;
             whole.input.epoch_sizes.clear();  // the statistics are for images of the model's size
-            return make_source(whole, data::Subset::kTrain);
+            return make_source(whole, data::Subset::kTrain, Share::kAll);
           },
       .parameters = [this]() -> nn::ParameterSet& {
         trainer_.wait();
@@ -208,6 +228,10 @@ void TrainingRun::add_callbacks() {
   share_counter_ = std::make_shared<ShareCounter>(warmup_steps());
   trainer_.add(share_counter_);
   trainer_.add(progress_);
+  if (run_.compliance) {
+    trainer_.add(
+        std::make_shared<ComplianceRates>(run_.compliance, [this] { return trainer_.current_learning_rate(); }));
+  }
 
   if (train::SummaryOptions summary; set_recorded_steps(run_, summary)) {
     summary.batch_size = run_.examples_per_step();
@@ -255,12 +279,16 @@ void TrainingRun::add_callbacks() {
     train::EvaluationCallbackOptions evaluation;
     evaluation.evaluate = [this] {
       trainer_.wait();
-      evaluated_parameters();
+      nn::ParameterSet& parameters = evaluated_parameters();
       // The statistics of an equal average are those of the last weights until then.
       const optim::WeightAverage* const average = trainer_.average();
       const bool equal = average != nullptr && average->options().kind == optim::AverageKind::kEqual;
       if (recalibration_ && equal && average->updates() > 0) recalibration_->run(trainer_.global_step());
-      return validation_->run();
+      if (ranks() != nullptr) {
+        ranks()->progress("evaluation", trainer_.global_step());
+        train::take_statistics_of_first(*ranks(), parameters);
+      }
+      return run_validation();
     };
     evaluation.over_all_runs = steps_.over_all_runs;
     evaluation.due = [this](int64_t done) {
@@ -279,12 +307,30 @@ void TrainingRun::add_callbacks() {
     evaluation_ = std::make_shared<train::EvaluationCallback>(evaluation);
     trainer_.add(evaluation_);
   }
+  // Behind what may ask for the end, in front of what the others need not wait for.
+  if (agreement_) trainer_.add(std::make_shared<train::AgreementCallback>(agreement_));
   if (saves()) {
     checkpoint_ = make_checkpoint_callback(run_, state_);
     trainer_.add(checkpoint_);
   }
-  // Behind what may ask for the end.
-  if (agreement_) trainer_.add(std::make_shared<train::AgreementCallback>(agreement_, stop_));
+}
+
+train::Evaluation TrainingRun::run_validation() {
+  if (!run_.compliance) return validation_->run();
+  progress_->clear();
+  run_.compliance->begin_evaluation_in_loop(trainer_.global_step());
+  const train::Evaluation evaluation = validation_->run();
+  run_.compliance->end_evaluation(evaluation.samples, top_1_of(evaluation), trainer_.global_step());
+  return evaluation;
+}
+
+// MLPerf asks whether the training reached what it was for.
+bool TrainingRun::reached_goal() const {
+  if (run_.own.model != nullptr && run_.own.model->reached_target()) return true;
+  const double goal = run_.options.stop_at_top_1_accuracy.value_or(0);
+  if (goal == 0 || !evaluation_ || !evaluation_->last()) return false;
+  const double top_1 = top_1_of(*evaluation_->last()).value_or(0);
+  return top_1 != 0 && top_1 >= goal;
 }
 
 void TrainingRun::finish() {
@@ -293,10 +339,13 @@ void TrainingRun::finish() {
     core::log::warning("no weights were averaged: the run ended before its first step that counts");
   }
   if (benchmark_log_) benchmark_log_->close();
+  std::vector<train::StepTimes> rank_seconds;
+  if (ranks() != nullptr) rank_seconds = train::gather_times(*ranks(), share_counter_->shares().sum());
   const train::ComputeRate compute = compute_rate(run_, step_log_->images_per_second());
   if (!report_) {
     log_compute_rate(compute);
-    core::log::info("time: {}", train::time_shares_text(share_counter_->shares()));
+    core::log::info("time: {}", train::time_shares_text(share_counter_->shares().shares()));
+    if (!rank_seconds.empty()) core::log::info("{}", train::rank_times_text(rank_seconds));
     return;
   }
   train::RunSummary summary;
@@ -305,7 +354,8 @@ void TrainingRun::finish() {
   summary.seconds = step_log_->elapsed_seconds();
   summary.images_per_second = step_log_->images_per_second();
   summary.compute = compute;
-  summary.shares = share_counter_->shares();
+  summary.shares = share_counter_->shares().shares();
+  summary.rank_seconds = std::move(rank_seconds);
   summary.bad_samples = source_->bad_samples();
   summary.skipped_steps = trainer_.skipped_steps();
   summary.stopped_by = trainer_.stop_reason();
@@ -329,15 +379,20 @@ void TrainingRun::finish() {
 
 void TrainingRun::run_steps() {
   // The whole training is one epoch of the loop, also over several runs: what is saved does not tell them apart.
+  if (run_.compliance) run_.compliance->enter_loop(steps_.first);
   trainer_.train({.steps_per_epoch = steps_.end(), .starting_step = steps_.first});
+  if (run_.compliance) run_.compliance->leave_loop(trainer_.global_step());
   finish();
+  if (run_.compliance) run_.compliance->end(reached_goal());
 }
 
 RunStatistics TrainingRun::statistics() const {
   RunStatistics statistics = statistics_of(*step_log_, run_.device.ranks());
   if (statistics.num_steps > 0) statistics.last_average_loss = reported_loss();
   if (evaluation_ && evaluation_->last()) set_accuracies(*evaluation_->last(), statistics);
-  statistics.stopped_by_signal = stop_.reason() == core::StopReason::kSignal;
+  // A signal of any process ends all of them.
+  statistics.stopped_by_signal =
+      ranks() == nullptr ? stop_.reason() == core::StopReason::kSignal : trainer_.stopped_by_signal();
   return statistics;
 }
 
@@ -350,13 +405,16 @@ RunStatistics TrainingRun::run() {
   if (!own_dialect() && run_.mode() == RunMode::kTrainingAndEvaluation) {
     out_ << "Generating evaluation model\n";
   }
-  if (!run_.train_dir().empty()) resume(run_, *state_);
+  if (run_.compliance) {
+    run_.compliance->begin_training();
+    if (run_.mode() == RunMode::kTrainingAndEvaluation) run_.compliance->begin_evaluations();
+  }
+  if (!run_.train_dir().empty() || ranks() != nullptr) resume(run_, *state_);
   if (run_.options.update.sparsity) {
     const optim::SparsityOptions& sparsity = *run_.options.update.sparsity;
     log_pruning(train::prune_training(trainer_, sparsity), sparsity.algorithm);
   }
   steps_ = make_run_steps(run_, trainer_.global_step());
-  if (agreement_) agreement_->require_same_start(steps_.first);
   if (run_.device.is_chief()) {
     benchmark_log_ = open_benchmark_log(run_, run_.global_batch_size());
   }
@@ -367,7 +425,10 @@ RunStatistics TrainingRun::run() {
   if (const std::string& path = run_.options.display.graph_file; !path.empty() && run_.device.is_chief()) {
     write_graph_file(path, run_.graph, trainer_.parameters(), "GraphDef", print_);
   }
-  if (steps_.none()) return statistics();
+  if (steps_.none()) {
+    if (run_.compliance) run_.compliance->write_empty_loop(steps_.first);
+    return statistics();
+  }
   if (!own_dialect() || !saves()) {
     run_steps();
     return statistics();

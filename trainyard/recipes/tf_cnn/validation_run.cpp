@@ -7,9 +7,11 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/recipes/tf_cnn/output/step_lines.h"
+#include "trainyard/train/ranks/evaluation_sum.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -26,6 +28,8 @@ ValidationRun::ValidationRun(const PreparedRun& run, nn::ParameterSet& parameter
     : batches_(run.plan.num_eval_batches),
       display_every_(std::max<int64_t>(1, display_every)),
       shows_top_5_(run.shows_top_5()),
+      ranks_(run.device.processes),
+      shares_(run.shares_evaluation()),
       print_(std::move(print)),
       progress_(std::move(progress)),
       own_model_(run.own.model),
@@ -64,6 +68,20 @@ void ValidationRun::postprocess(train::Evaluation& evaluation) const {
   }
 }
 
+train::Evaluation ValidationRun::run_part(int64_t batches) {
+  if (ranks_ == nullptr) return evaluator_.run(*source_, batches);
+  train::Evaluation own;
+  bool stopped = false;
+  try {
+    own = evaluator_.run(*source_, batches, /*may_be_empty=*/true);
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kCancelled) throw;
+    stopped = true;
+  }
+  train::Evaluation all = train::sum_over_ranks(*ranks_, shares_ ? own : train::Evaluation(), stopped);
+  return shares_ ? all : own;
+}
+
 train::Evaluation ValidationRun::run() {
   core::settle_team();
   source_->seek({});
@@ -72,22 +90,10 @@ train::Evaluation ValidationRun::run() {
   for (int64_t done = 0; done < batches_;) {
     if (progress_) progress_(done, batches_);
     const int64_t count = std::min(display_every_, batches_ - done);
-    const train::Evaluation part = evaluator_.run(*source_, count);
-    all.samples += part.samples;
-    all.not_finite += part.not_finite;
-    all.has_accuracies = part.has_accuracies;
+    const train::Evaluation part = run_part(count);
+    train::add_samples(part, all);
     all.seconds += part.seconds;
     all.input_seconds += part.input_seconds;
-    // Running means over samples.
-    const double weight = static_cast<double>(part.samples) / static_cast<double>(all.samples);
-    all.loss += weight * (part.loss - all.loss);
-    all.top_1 += weight * (part.top_1 - all.top_1);
-    all.top_5 += weight * (part.top_5 - all.top_5);
-    all.classes.resize(part.classes.size());
-    for (size_t i = 0; i < part.classes.size(); ++i) {
-      all.classes[i].right += part.classes[i].right;
-      all.classes[i].total += part.classes[i].total;
-    }
     done += count;
     if (count == display_every_) {
       print_(evaluation_step_line(done, static_cast<double>(part.samples) / part.seconds));

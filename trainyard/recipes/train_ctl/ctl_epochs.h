@@ -33,12 +33,12 @@ struct CtlEpochsOptions {
   std::ostream* out = nullptr;
   // Returns nothing when it was stopped. None: there is nothing to validate on.
   std::function<std::optional<train::Evaluation>()> validate;
-  std::function<train::CheckpointInfo()> save;  // none: no log_dir
+  std::function<train::CheckpointInfo()> save;  // none: no log_dir, or another process saves
 };
 
 // An epoch begins at the data's first sample, so that the samples behind its last whole batch are dropped. Behind the
-// first step of a run all devices get the first one's variables. Saved: the means so far, so that a run that goes on in
-// the middle of an epoch prints those of the whole one.
+// first step of a run all devices, those of other processes included, get the first one's variables. Saved: the means
+// so far, so that a run that goes on in the middle of an epoch prints those of the whole one.
 class CtlEpochs : public train::Callback {
  public:
   CtlEpochs(train::SingleCostTrainer& trainer, CtlEpochsOptions options)

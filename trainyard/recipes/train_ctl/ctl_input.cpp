@@ -61,6 +61,8 @@ std::shared_ptr<data::BatchSource> CtlInput::training_source(const DeviceSetting
                             .num_classes = kCtlClasses,
                             .batch_size = *params.batch_size,
                             .replicas = static_cast<int>(params.devices),
+                            .first_replica = device.rank() * static_cast<int>(params.devices),
+                            .total_replicas = device.ranks() * static_cast<int>(params.devices),
                             .epoch_size = train_samples,
                             .synthetic = ctl_synthetic_samples(),
                             .label_texts = label_texts});
@@ -72,6 +74,8 @@ std::shared_ptr<data::BatchSource> CtlInput::validation_source(const DeviceSetti
                            {.dataset = validation_data,
                             .num_classes = kCtlClasses,
                             .batch_size = *params.batch_size * params.devices,
+                            .first_replica = device.rank(),
+                            .total_replicas = device.ranks(),
                             .training = false,
                             .label_texts = std::make_shared<data::LabelTexts>(),
                             .known_texts = label_texts});

@@ -16,15 +16,16 @@ constexpr int64_t kMostSteps = int64_t{1} << 53;
 
 }  // namespace
 
-CtlPlan make_ctl_plan(const TrainCtlParams& params, int64_t train_samples, int64_t validation_samples) {
+CtlPlan make_ctl_plan(const TrainCtlParams& params, int64_t train_samples, int64_t validation_samples, int ranks) {
   CtlPlan plan;
-  plan.global_batch_size = *params.batch_size * params.devices;
+  const int64_t devices = params.devices * ranks;
+  plan.global_batch_size = *params.batch_size * devices;
   plan.steps_per_epoch = train_samples / plan.global_batch_size;
   if (plan.steps_per_epoch == 0) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "batch_size is larger than the data: an epoch has no whole batch",
                        .where = params.data_dir.empty() ? "synthetic images" : params.data_dir,
-                       .expected = fmt::format("at most {} images on {} devices", train_samples, params.devices),
+                       .expected = fmt::format("at most {} images on {} devices", train_samples, devices),
                        .actual = std::to_string(plan.global_batch_size)});
   }
   plan.validates_each_epoch = params.counts_epochs();
@@ -64,6 +65,8 @@ train::SingleCostOptions ctl_trainer_options(const CtlModel& model, const TrainC
   options.seed = params.seed;
   // Each device has variables of its own, as each process of the example.
   options.variable_update = params.devices == 1 ? "parameter_server" : "replicated";
+  if (params.horovod) options.variable_update = "horovod";
+  options.ranks = device.processes;
   options.make_communicators = device.communicators();
   if (params.devices > 1) options.reduction = parallel::GradientReduction::kMean;
   optim::OptimizerOptions update{.momentum = *params.momentum};

@@ -26,8 +26,9 @@ struct CtlPlan {
   bool validates_each_epoch = false;
 };
 
-// validation_samples: 0 where there are none. Throws kInvalidArgument when an epoch has no whole batch.
-CtlPlan make_ctl_plan(const TrainCtlParams& params, int64_t train_samples, int64_t validation_samples);
+// validation_samples: 0 where there are none. `ranks`: processes that train together. Throws kInvalidArgument when an
+// epoch has no whole batch.
+CtlPlan make_ctl_plan(const TrainCtlParams& params, int64_t train_samples, int64_t validation_samples, int ranks = 1);
 
 // Returns the example's rate: 0.1 for each 256 images of a step, on a line from 0 in the first 5 epochs, times 0.1,
 // 0.01 and 0.001 behind epochs 30, 60 and 80; the step of a boundary itself still has the rate before it.

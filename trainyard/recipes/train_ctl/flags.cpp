@@ -50,6 +50,11 @@ void declare_train_ctl_flags(core::FlagTable& table) {
   table.real("loss_scale", 128.0, "with --precision=fp16").group("Run");
   table.boolean("use_xla", false, "capture a step and replay it; needs a GPU").group("Run");
   table.integer("devices", 1, "GPUs, or threads of the CPU, each with its own batch").group("Run");
+  table
+      .boolean(
+          "horovod", false,
+          "train with the other processes that mpirun, or a launcher of GPU processes, has started, one device each")
+      .group("Run");
   table.integer("seed", 1234, "of initial weights, order and augmentation").bounds(0, {}).group("Run");
   table
       .text("log_dir", std::nullopt,
@@ -93,6 +98,7 @@ TrainCtlParams read_train_ctl_params(const core::FlagValues& values) {
   params.use_xla = values.boolean("use_xla");
   if (values.given("dali_threads")) params.dali_threads = values.integer("dali_threads");
   params.devices = values.integer("devices");
+  params.horovod = values.boolean("horovod");
   params.seed = static_cast<uint64_t>(values.integer("seed"));
   return params;
 }

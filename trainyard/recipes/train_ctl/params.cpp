@@ -102,18 +102,23 @@ void TrainCtlParams::validate(int gpus) const {
           fmt::format("a number from 1 to {}", kMostDevices), std::to_string(dali_threads.value_or(0)));
   require(devices >= 1 && devices <= kMostDevices, "devices", fmt::format("a number from 1 to {}", kMostDevices),
           std::to_string(devices));
+  require(!horovod || devices == 1, "devices", "1 with horovod: each process has one", std::to_string(devices));
   require_data(!log_dir.empty(), data_dir, "log_dir");
   require_data(uses_dali(), data_dir, "dali_mode");
   require_data(!data_idx_dir.empty(), data_dir, "data_idx_dir");
   require_data(distort_color, data_dir, "distort_color");
   require(!distort_color || !uses_dali(), "distort_color", "false with dali_mode, whose pipeline changes no colours",
           "true");
-  require_directory(log_dir, "log_dir");
-  require_directory(export_dir, "export_dir");
-  require_directory(tensorboard_dir, "tensorboard_dir");
+  if (!horovod) validate_directories();
   require_gpu(precision == "fp16", gpus, "precision", "fp16", "use fp32 or bf16");
   require_gpu(dali_mode == "GPU", gpus, "dali_mode", "GPU", "use CPU or none");
   require_gpu(*use_xla, gpus, "use_xla", "true", "leave it false: steps are captured on GPUs only");
+}
+
+void TrainCtlParams::validate_directories() const {
+  require_directory(log_dir, "log_dir");
+  require_directory(export_dir, "export_dir");
+  require_directory(tensorboard_dir, "tensorboard_dir");
 }
 
 void TrainCtlParams::validate_for_prediction() const {

@@ -33,11 +33,16 @@ struct TrainCtlParams {
   // Beyond those of the example:
   std::optional<int64_t> dali_threads;  // that prepare images; unset: 4 with dali_mode, else half of the cores
   int64_t devices = 1;                  // each is what a process of the example is; on a CPU, threads
-  uint64_t seed = 1234;                 // of initial weights, order and augmentation
+  // With the other processes that mpirun (on CPUs) or a launcher of GPU processes has started, one device each, as
+  // Horovod's of the example: all train on their part of the batches, and rank 0 prints, saves and exports.
+  bool horovod = false;
+  uint64_t seed = 1234;  // of initial weights, order and augmentation
 
   // Throws kInvalidArgument, naming the parameter, for one that is missing, cannot be, or contradicts another, and for
   // a directory that is not there. `gpus`: how many this machine has; kUnsupported for what needs one.
   void validate(int gpus) const;
+  // A part of it; with horovod, of rank 0 alone, which writes there.
+  void validate_directories() const;
   // Does the same for the parameters that predict_ctl() reads.
   void validate_for_prediction() const;
 

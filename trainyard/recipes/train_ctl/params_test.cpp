@@ -141,6 +141,29 @@ TEST(TrainCtlParams, OfAPredictionAreFew) {
       "its model, got none");
 }
 
+// Each process has one device. Rank 0 alone needs directories, so that the others cannot refuse what they lack.
+TEST(TrainCtlParams, OfSeveralProcesses) {
+  EXPECT_EQ(refusal([](auto& p) { p.horovod = true, p.devices = 2; }),
+            "the parameter devices cannot be used: train_ctl: expected 1 with horovod: each process has one, got 2");
+  TrainCtlParams params = whole();
+  params.export_dir = "/no/where";
+  EXPECT_THROW(params.validate(0), core::Error);
+  params.horovod = true;
+  params.validate(0);
+  EXPECT_THROW(params.validate_directories(), core::Error);
+}
+
+TEST(CtlPlan, CountsTheDevicesOfAllProcesses) {
+  TrainCtlParams params = whole();
+  params.devices = 4;
+  const CtlPlan devices = make_ctl_plan(params, 42, 103);
+  params.devices = 1;
+  const CtlPlan processes = make_ctl_plan(params, 42, 103, 4);
+  EXPECT_EQ(processes.global_batch_size, devices.global_batch_size);
+  EXPECT_EQ(processes.steps_per_epoch, devices.steps_per_epoch);
+  EXPECT_EQ(processes.validation_steps, devices.validation_steps);
+}
+
 TEST(CtlPlan, CountsWholeBatches) {
   TrainCtlParams params = whole();
   params.devices = 2;  // 8 images a step

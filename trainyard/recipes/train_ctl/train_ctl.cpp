@@ -16,15 +16,22 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/nn/export/keras_model.h"
+#include "trainyard/parallel/processes/shared_outcome.h"
+#include "trainyard/recipes/ranks/data_digest.h"
+#include "trainyard/recipes/ranks/start_facts.h"
 #include "trainyard/recipes/run/finished_model.h"
 #include "trainyard/recipes/run/saved_run.h"
 #include "trainyard/recipes/train_ctl/ctl_input.h"
 #include "trainyard/recipes/train_ctl/ctl_plan.h"
+#include "trainyard/train/callbacks/agreement_callback.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/loop/run_devices.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 #include "trainyard/train/profile/step_trace.h"
+#include "trainyard/train/ranks/evaluation_sum.h"
+#include "trainyard/train/ranks/shared_checkpoint.h"
+#include "trainyard/train/ranks/shared_statistics.h"
 #include "trainyard/train/step/device_room.h"
 
 namespace trainyard::recipes {
@@ -43,6 +50,7 @@ DeviceSettings open_ctl_device(const TrainCtlParams& params) {
   options.use_fp16 = params.precision == "fp16";
   if (options.use_fp16) options.fp16_loss_scale = params.loss_scale;
   options.xla = *params.use_xla;
+  if (params.horovod) options.variable_update = "horovod";
   return open_device(options, {.decodes_on_gpu = params.dali_mode == "GPU"});
 }
 
@@ -73,6 +81,32 @@ void require_exportable(const nn::Graph& graph) {
   static_cast<void>(nn::to_keras_model(graph, set, {.softmax = true}));
 }
 
+// Collective.
+void require_same_start(parallel::ProcessGroup& ranks, const TrainCtlParams& params, const nn::Graph& graph,
+                        const CtlInput& input) {
+  StartFacts facts;
+  add_program_facts(facts);
+  const auto add = [&facts](const char* name, const auto& value) { facts.push_back({name, fmt::format("{}", value)}); };
+  add("batch_size", *params.batch_size);
+  add("num_iter", *params.num_iter);
+  add("iter_unit", *params.iter_unit);
+  add("momentum", *params.momentum);
+  add("precision", *params.precision);
+  add("loss_scale", *params.loss_scale);
+  add("dali_mode", params.dali_mode);
+  add("distort_color", params.distort_color);
+  add("use_xla", *params.use_xla);
+  add("seed", params.seed);
+  add("training images", input.train_samples);
+  add("validation images", input.validation_samples);
+  add_class_facts(input.classes.names, facts);
+  if (!params.data_dir.empty()) {
+    add("files of data_dir (names, sizes)", data_digest(input.settings.file_system(), params.data_dir));
+  }
+  add_graph_facts(graph, facts);
+  parallel::require_same_facts(ranks, facts);
+}
+
 class CtlTraining {
  public:
   CtlTraining(CtlModel model, const TrainCtlParams& params, DeviceSettings device, CtlInput input,
@@ -81,9 +115,11 @@ class CtlTraining {
         model_(std::move(model)),
         device_(std::move(device)),
         input_(std::move(input)),
-        plan_(make_ctl_plan(params, input_.train_samples, input_.validation_samples)),
+        plan_(make_ctl_plan(params, input_.train_samples, input_.validation_samples, device_.ranks())),
         threads_(place_threads({}, static_cast<int>(params.devices), input_.settings.input_threads)),
-        out_(console.out == nullptr ? std::cout : *console.out),
+        out_(!device_.is_chief()      ? nowhere_
+             : console.out == nullptr ? std::cout
+                                      : *console.out),
         stop_(console.stop),
         trainer_(ctl_trainer_options(model_, params, plan_, device_, threads_),
                  input_.training_source(device_, params)),
@@ -102,6 +138,9 @@ class CtlTraining {
   void train();
   std::optional<train::Evaluation> validate();
   TrainedCtl result();
+  parallel::ProcessGroup* ranks() const { return device_.processes.get(); }  // null: this process is alone
+  bool stopped() const { return ranks() == nullptr ? stop_.stop_requested() : !trainer_.stop_reason().empty(); }
+  bool saves() const { return !params_.log_dir.empty() && device_.is_chief(); }
 
   const TrainCtlParams& params_;
   CtlModel model_;
@@ -109,6 +148,7 @@ class CtlTraining {
   CtlInput input_;
   CtlPlan plan_;
   ThreadSettings threads_;
+  std::ostream nowhere_{nullptr};
   std::ostream& out_;
   core::StopToken stop_;
   std::unique_ptr<core::LockFile> lock_;  // of log_dir
@@ -128,15 +168,18 @@ void CtlTraining::add_callbacks() {
   if (plan_.validation_steps > 0) {
     epochs.validate = [this] { return validate(); };
   }
-  if (!params_.log_dir.empty()) {
+  if (saves()) {
     epochs.save = [this, store = std::make_shared<train::CheckpointStore>(params_.log_dir, kCheckpointsKept)] {
       return store->save(trainer_.global_step(), state_.options().identity, state_);
     };
   }
   epochs_ = std::make_shared<CtlEpochs>(trainer_, std::move(epochs));
   trainer_.add(epochs_);
-  if (!params_.tensorboard_dir.empty()) add_trace();
+  if (!params_.tensorboard_dir.empty() && device_.is_chief()) add_trace();
   trainer_.set_stop_token(stop_);
+  if (ranks() == nullptr) return;
+  trainer_.add(
+      std::make_shared<train::AgreementCallback>(std::make_shared<parallel::RankAgreement>(device_.processes)));
 }
 
 // Of the first step of this run.
@@ -170,8 +213,21 @@ std::optional<train::Evaluation> CtlTraining::validate() {
   }
   core::settle_team();
   validation_source_->seek({});
+  if (ranks() != nullptr) {
+    ranks()->progress("evaluation", trainer_.global_step());
+    train::take_statistics_of_first(*ranks(), trainer_.parameters());
+  }
+  train::Evaluation own;
+  bool cancelled = false;
   try {
-    return evaluator_->run(*validation_source_, plan_.validation_steps);
+    own = evaluator_->run(*validation_source_, plan_.validation_steps, /*may_be_empty=*/ranks() != nullptr);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    cancelled = true;
+  }
+  if (ranks() == nullptr) return cancelled ? std::nullopt : std::optional(own);
+  try {
+    return train::sum_over_ranks(*ranks(), own, cancelled);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCancelled) throw;
     return std::nullopt;
@@ -179,10 +235,13 @@ std::optional<train::Evaluation> CtlTraining::validate() {
 }
 
 void CtlTraining::resume() {
+  const auto resume_own = [this]() -> std::optional<train::CheckpointInfo> {
+    if (params_.log_dir.empty()) return std::nullopt;
+    lock_ = lock_run_directory(params_.log_dir);
+    return resume_run(state_, {.directory = params_.log_dir, .graph = &model_.graph, .another_run = "another log_dir"});
+  };
+  const auto restored = ranks() == nullptr ? resume_own() : train::load_shared(*ranks(), state_, resume_own);
   if (params_.log_dir.empty()) return;
-  lock_ = lock_run_directory(params_.log_dir);
-  const auto restored =
-      resume_run(state_, {.directory = params_.log_dir, .graph = &model_.graph, .another_run = "another log_dir"});
   if (restored) {
     fmt::print(out_, "Restored from {}\n", restored->path);
   } else {
@@ -197,7 +256,7 @@ void CtlTraining::train() {
                     plan_.end_step);
   }
   const int64_t whole_epochs = plan_.end_step / plan_.steps_per_epoch, rest = plan_.end_step % plan_.steps_per_epoch;
-  while (trainer_.global_step() < plan_.end_step && !stop_.stop_requested()) {
+  while (trainer_.global_step() < plan_.end_step && !stopped()) {
     const bool complete = trainer_.step_in_epoch() == plan_.steps_per_epoch;
     const int64_t epoch = trainer_.epoch() + (complete ? 1 : 0), step = complete ? 0 : trainer_.step_in_epoch();
     const bool last = epoch > whole_epochs;
@@ -213,7 +272,7 @@ TrainedCtl CtlTraining::result() {
   trained.global_step = trainer_.global_step();
   trained.means = epochs_->means();
   trained.validation = epochs_->validation();
-  trained.stopped = stop_.stop_requested();
+  trained.stopped = stopped();
   return trained;
 }
 
@@ -222,7 +281,7 @@ TrainedCtl CtlTraining::run() {
       {.name = "train_ctl", .intra_op_threads = threads_.intra_op_threads, .placement = threads_.main});
   add_callbacks();
   resume();
-  if (!params_.tensorboard_dir.empty()) {
+  if (!params_.tensorboard_dir.empty() && device_.is_chief()) {
     trainer_.monitors().add(std::make_unique<train::TensorBoardMonitor>(params_.tensorboard_dir, trainer_.global_step(),
                                                                         core::local_file_system(),
                                                                         formats::EventFileOptions{.flush_seconds = 0}));
@@ -230,9 +289,10 @@ TrainedCtl CtlTraining::run() {
   train();
   epochs_->save_rest();
   trainer_.monitors().close();
-  if (stop_.stop_requested()) out_ << "Keyboard interrupt\n";
+  if (stopped()) out_ << "Keyboard interrupt\n";
   TrainedCtl trained = result();
-  if (params_.export_dir.empty()) return trained;
+  if (ranks() != nullptr) device_.leave();
+  if (params_.export_dir.empty() || !device_.is_chief()) return trained;
   trained.export_path = params_.export_path();
   formats::write_hdf5(trained.export_path,
                       nn::to_keras_model(trained.executor->graph(), *trained.parameters, {.softmax = true}));
@@ -251,15 +311,30 @@ TrainedCtl train_ctl(const CtlModelFunction& model_function, const TrainCtlParam
   params.validate(train::gpu_count());
   CtlModel model = make_model(model_function, params);
   if (!params.export_dir.empty()) require_exportable(model.graph);
-  CtlInput input = open_ctl_input(params);
-  DeviceSettings device = open_ctl_device(params);
+  CtlInput input;
+  DeviceSettings device;
+  if (params.horovod) {
+    device = open_ctl_device(params);
+    parallel::report_what_fails(*device.processes, [&] {
+      parallel::together(*device.processes, "opening the data", [&] {
+        if (device.is_chief()) params.validate_directories();
+        input = open_ctl_input(params);
+      });
+      require_same_start(*device.processes, params, model.graph, input);
+    });
+  } else {
+    input = open_ctl_input(params);
+    device = open_ctl_device(params);
+  }
+  const std::shared_ptr<parallel::ProcessGroup> ranks = device.processes;
   const std::shared_ptr<nn::Accelerator> accelerator = device.accelerator();
   const std::shared_ptr<void> on_device = device.use();
   TrainedCtl trained;
   const auto run = [&] {
     trained = CtlTraining(std::move(model), params, std::move(device), std::move(input), console).run();
   };
-  accelerator == nullptr ? run() : train::run_or_explain(*accelerator, {}, run);
+  const auto run_on_device = [&] { accelerator == nullptr ? run() : train::run_or_explain(*accelerator, {}, run); };
+  ranks == nullptr ? run_on_device() : parallel::report_what_fails(*ranks, run_on_device);
   return trained;
 }
 

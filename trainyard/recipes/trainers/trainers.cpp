@@ -11,10 +11,14 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/parallel/processes/shared_outcome.h"
 #include "trainyard/recipes/shared/device_names.h"
+#include "trainyard/recipes/shared/device_settings.h"
+#include "trainyard/train/callbacks/agreement_callback.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/loop/run_devices.h"
+#include "trainyard/train/ranks/shared_checkpoint.h"
 
 namespace trainyard::recipes {
 
@@ -22,6 +26,49 @@ using core::Error;
 using core::ErrorCode;
 
 namespace {
+
+// Of a source that gives the batches of all processes, those of this one. Positions are those of all: another number
+// of processes goes on where these have stopped.
+class OwnBatches : public data::BatchSource {
+ public:
+  OwnBatches(std::shared_ptr<data::BatchSource> all, int first, int count)
+      : all_(std::move(all)), first_(first), count_(count) {}
+  int64_t batch_size() const override { return all_->batch_size(); }
+  int replicas() const override { return count_; }
+  std::vector<data::Batch> next() override {
+    const std::vector<data::Batch> all = all_->next();
+    if (all.empty()) return {};
+    return {all.begin() + first_, all.begin() + first_ + count_};
+  }
+  double waited_seconds() const override { return all_->waited_seconds(); }
+  void stop() override { all_->stop(); }
+  data::Position position() const override { return all_->position(); }
+  void seek(data::Position position) override { all_->seek(position); }
+  int64_t bad_samples() const override { return all_->bad_samples(); }
+  void save(core::StateWriter& writer) const override { all_->save(writer); }
+  void load(const core::StateReader& reader) override { all_->load(reader); }
+
+ private:
+  std::shared_ptr<data::BatchSource> all_;
+  int first_, count_;
+};
+
+class OwnSizedBatches : public OwnBatches, public data::SizedSource {
+ public:
+  OwnSizedBatches(const std::shared_ptr<data::BatchSource>& all, int first, int count)
+      : OwnBatches(all, first, count), sized_(dynamic_cast<const data::SizedSource&>(*all)) {}
+  int64_t batches_per_epoch() const override { return sized_.batches_per_epoch(); }
+
+ private:
+  const data::SizedSource& sized_;
+};
+
+std::shared_ptr<data::BatchSource> own_batches(const std::shared_ptr<data::BatchSource>& all, int first, int count) {
+  if (dynamic_cast<const data::SizedSource*>(all.get()) == nullptr) {
+    return std::make_shared<OwnBatches>(all, first, count);
+  }
+  return std::make_shared<OwnSizedBatches>(all, first, count);
+}
 
 // Loads weights behind what the model's own `start` does.
 std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& config) {
@@ -36,25 +83,33 @@ std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& con
   };
 }
 
-std::unique_ptr<train::Trainer> make_on_devices(const TrainConfig& config, const std::vector<std::string>& devices,
-                                                const std::string& variable_update,
-                                                std::optional<parallel::GradientReduction> reduction) {
+std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int replicas, const TrainConfig& config,
+                                        const std::string& variable_update,
+                                        std::optional<parallel::GradientReduction> reduction) {
   if (!config.data) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "a training with a model needs data",
                                               .where = "TrainConfig::data",
                                               .remedy = "set it to dealt(source), or to a function of your own"});
   }
-  const NamedDevices named = read_device_names(devices);
-  const train::RunDevices opened = train::open_devices(named.request);
   train::SingleCostOptions options = config.model;
-  options.replicas = named.replicas;
+  options.replicas = replicas;
   options.accelerators = opened.accelerators;
+  options.ranks = opened.processes;
   options.make_communicators = opened.communicators();
   options.variable_update = variable_update;
   options.reduction = reduction;
   options.start = start_with_weights(config);
   const std::shared_ptr<void> on_devices = opened.use();
-  return std::make_unique<train::SingleCostTrainer>(std::move(options), config.data(named.replicas));
+  std::shared_ptr<data::BatchSource> source = config.data(replicas * opened.ranks());
+  if (opened.ranks() > 1) source = own_batches(source, opened.rank() * replicas, replicas);
+  return std::make_unique<train::SingleCostTrainer>(std::move(options), std::move(source));
+}
+
+std::unique_ptr<train::Trainer> make_on_devices(const TrainConfig& config, const std::vector<std::string>& devices,
+                                                const std::string& variable_update,
+                                                std::optional<parallel::GradientReduction> reduction) {
+  const NamedDevices named = read_device_names(devices);
+  return make_on(train::open_devices(named.request), named.replicas, config, variable_update, reduction);
 }
 
 void require_mode(const std::string& mode, const std::vector<std::string>& devices) {
@@ -110,34 +165,73 @@ std::unique_ptr<train::Trainer> AsyncMultiGPUTrainer::make(const TrainConfig& co
   return make_on_devices(config, devices_, "asynchronous", std::nullopt);
 }
 
-std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& /*config*/) const {
-  throw Error(ErrorCode::kUnsupported,
-              {.problem = "processes of a program of one's own do not train together yet",
-               .where = "HorovodTrainer",
-               .remedy = "train in one process with SyncMultiGPUTrainerReplicated, or on GPUs with `trainyard train "
-                         "--variable_update=horovod`"});
+std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& config) const {
+  if (device_ != "cpu" && device_ != "gpu") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "no such device of a process", .expected = "cpu or gpu", .actual = device_});
+  }
+  DeviceOptions options;
+  options.gpu = device_ == "gpu";
+  options.variable_update = "horovod";
+  devices_ = std::make_shared<DeviceSettings>(open_device(options, {}));
+  return make_on(*devices_, 1, config, "horovod", parallel::GradientReduction::kMean);
+}
+
+void HorovodTrainer::leave() const {
+  if (devices_ != nullptr) std::exchange(devices_, nullptr)->leave();
 }
 
 std::unique_ptr<train::Trainer> NoOpTrainer::make(const TrainConfig& /*config*/) const {
   return std::make_unique<IdleTrainer>();
 }
 
+namespace {
+
+// Loads the config's checkpoint: of several processes rank 0 reads it.
+void begin_from_checkpoint(const TrainConfig& config, train::Trainer& trainer, parallel::ProcessGroup* ranks) {
+  const auto load = [&]() -> std::optional<train::CheckpointInfo> {
+    if (config.checkpoint.empty()) return std::nullopt;
+    const train::CheckpointInfo found = train::find_checkpoint(config.checkpoint);
+    train::load_checkpoint(found, nullptr, trainer);
+    return found;
+  };
+  ranks == nullptr ? load() : train::load_shared(*ranks, trainer, load);
+}
+
+void run_training(const TrainConfig& config, train::Trainer& trainer,
+                  const std::shared_ptr<parallel::ProcessGroup>& ranks) {
+  const int64_t steps = steps_of_epoch(config, trainer);
+  for (const auto& callback : config.callbacks) trainer.add(callback);
+  for (const auto& callback : config.extra_callbacks ? config.extra_callbacks() : default_callbacks(trainer, steps)) {
+    trainer.add(callback);
+  }
+  if (ranks != nullptr) {
+    trainer.add(std::make_shared<train::AgreementCallback>(std::make_shared<parallel::RankAgreement>(ranks)));
+  }
+  // Behind the callbacks, whose state is in it, too.
+  begin_from_checkpoint(config, trainer, ranks.get());
+  if (trainer.is_chief()) {
+    const int64_t start = trainer.global_step();
+    for (auto& monitor : config.monitors ? config.monitors(start) : default_monitors(config.run_directory, start)) {
+      trainer.monitors().add(std::move(monitor));
+    }
+  }
+  trainer.train({.steps_per_epoch = steps, .starting_epoch = config.starting_epoch, .max_epoch = config.max_epoch});
+  trainer.monitors().flush();
+}
+
+}  // namespace
+
 std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type) {
   config.validate();
   std::unique_ptr<train::Trainer> trainer = type.make(config);
-  const int64_t steps = steps_of_epoch(config, *trainer);
-  for (const auto& callback : config.callbacks) trainer->add(callback);
-  for (const auto& callback : config.extra_callbacks ? config.extra_callbacks() : default_callbacks(*trainer, steps)) {
-    trainer->add(callback);
-  }
-  // Behind the callbacks, whose state is in it, too.
-  if (!config.checkpoint.empty()) train::load_checkpoint(train::find_checkpoint(config.checkpoint), nullptr, *trainer);
-  const int64_t start = trainer->global_step();
-  for (auto& monitor : config.monitors ? config.monitors(start) : default_monitors(config.run_directory, start)) {
-    trainer->monitors().add(std::move(monitor));
-  }
-  trainer->train({.steps_per_epoch = steps, .starting_epoch = config.starting_epoch, .max_epoch = config.max_epoch});
-  trainer->monitors().flush();
+  const auto* const single_cost = dynamic_cast<const train::SingleCostTrainer*>(trainer.get());
+  const std::shared_ptr<parallel::ProcessGroup> ranks = single_cost == nullptr ? nullptr : single_cost->options().ranks;
+  const auto run = [&] {
+    run_training(config, *trainer, ranks);
+    type.leave();
+  };
+  ranks == nullptr ? run() : parallel::report_what_fails(*ranks, run);
   return trainer;
 }
 

@@ -13,6 +13,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/recipes/trainers/train_config.h"
+#include "trainyard/train/loop/run_devices.h"
 #include "trainyard/train/loop/trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -24,6 +25,8 @@ class TrainerType {
   // Makes the trainer of a config, which is valid: its towers and its source. Throws kInvalidArgument for devices that
   // cannot be used, kUnsupported for what cannot be done on them.
   virtual std::unique_ptr<train::Trainer> make(const TrainConfig& config) const = 0;
+  // Leaves the other processes behind a training, where there are any.
+  virtual void leave() const {}
 };
 
 // One device.
@@ -76,11 +79,24 @@ class AsyncMultiGPUTrainer : public TrainerType {
   std::vector<std::string> devices_;
 };
 
-// One process a device. As yet only the program starts processes that train together, on GPUs: make() throws
-// kUnsupported and says so.
+// One process a device, all started by mpirun (on CPUs) or by a launcher that sets RANK and WORLD_SIZE (on GPUs:
+// docs/howto/several_devices.md). Each applies the mean of all gradients to a copy of its own; rank 0's variables are
+// those that all begin with. Rank 0 alone loads checkpoints, gives them to the others, and has the monitors and the
+// callbacks that are for the chief (Callback::chief_only()).
+//
+// The config's data are asked for the batches of all processes, of which each takes its own: what 2 processes train on
+// is what SyncMultiGPUTrainerReplicated trains on with 2 devices.
 class HorovodTrainer : public TrainerType {
  public:
+  // "cpu", or "gpu": the one of LOCAL_RANK.
+  explicit HorovodTrainer(std::string device = "cpu") : device_(std::move(device)) {}
+  // Collective. Throws kUnsupported where the processes were not started together.
   std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
+  void leave() const override;
+
+ private:
+  std::string device_;
+  mutable std::shared_ptr<const train::RunDevices> devices_;  // of the training that goes on
 };
 
 // Steps that do nothing: for callbacks and monitors alone. It makes no tower, and neither model nor data need be there.

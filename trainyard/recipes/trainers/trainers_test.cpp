@@ -1,10 +1,13 @@
 #include "trainyard/recipes/trainers/trainers.h"
 
+#include <cstdio>
+
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
@@ -65,10 +68,9 @@ TEST(Trainers, AnAsynchronousOneTakesAStepOnEachDevice) {
 }
 
 TEST(Trainers, SayWhatTheyCannotDo) {
-  EXPECT_EQ(core::message_of([] { launch_train_with_config(tiny_config(), HorovodTrainer()); },
-                             core::ErrorCode::kUnsupported),
-            "processes of a program of one's own do not train together yet: HorovodTrainer; train in one process with "
-            "SyncMultiGPUTrainerReplicated, or on GPUs with `trainyard train --variable_update=horovod`");
+  EXPECT_EQ(core::message_of([] { launch_train_with_config(tiny_config(), HorovodTrainer("cpu:0")); },
+                             core::ErrorCode::kInvalidArgument),
+            "no such device of a process: expected cpu or gpu, got cpu:0");
   for (const char* mode : {"nccl", "hierarchical", "gpu"}) {
     const SyncMultiGPUTrainerReplicated type(kTwoCpus, {.mode = mode});
     EXPECT_EQ(
@@ -252,6 +254,28 @@ TEST(TrainConfig, HasMonitorsAndASummaryOfEachEpoch) {
   EXPECT_EQ(start, 0);
   EXPECT_FALSE(core::local_file_system().exists(config.run_directory));
 }
+
+// What each process does that mpirun has started (tests/processes/ranks_test.py): its part of what two devices of one
+// process do, bit for bit.
+void train_with_the_others(const std::string& directory) {
+  const auto with_a_thread_each = [](int devices) {
+    TrainConfig config = tiny_config(4);
+    config.model.intra_op_threads = devices;
+    config.model.kernels.convolutions = nn::ConvolutionPolicy::kByShape;  // what is measured may change bits
+    return config;
+  };
+  TrainConfig config = with_a_thread_each(1);
+  config.run_directory = core::join_path(directory, "run");
+  config.callbacks.push_back(std::make_shared<train::CheckpointCallback>(train::CheckpointStore(directory),
+                                                                         train::CheckpointCallbackOptions{}));
+  const std::unique_ptr<train::Trainer> trainer = launch_train_with_config(config, HorovodTrainer());
+  EXPECT_EQ(trainer->global_step(), 20);
+  const at::Tensor values = dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters().values();
+  EXPECT_EQ(distance(values, trained(with_a_thread_each(2), SyncMultiGPUTrainerReplicated(kTwoCpus))), 0);
+  std::printf("SAYS %s\n", trainer->is_chief() ? "chief" : "another");
+}
+const bool kTrainsWithTheOthers =
+    core::add_helper_task("TRAINYARD_HOROVOD_TRAINER_TASK", "HorovodTrainerTask.InAProcess", train_with_the_others);
 
 }  // namespace
 }  // namespace trainyard::recipes

@@ -12,6 +12,11 @@ RunStatistics statistics_of(const StepLog& steps, int64_t num_workers) {
   return statistics;
 }
 
+std::optional<double> top_1_of(const train::Evaluation& evaluation) {
+  if (!evaluation.has_accuracies) return std::nullopt;
+  return evaluation.top_1;
+}
+
 void set_accuracies(const train::Evaluation& evaluation, RunStatistics& statistics) {
   if (!evaluation.has_accuracies) return;
   statistics.top_1_accuracy = evaluation.top_1;

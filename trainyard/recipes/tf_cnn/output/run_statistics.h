@@ -27,6 +27,8 @@ struct RunStatistics {
 
 // Returns the counts and speeds of the steps that `steps` has seen, of `num_workers` workers that step together.
 RunStatistics statistics_of(const StepLog& steps, int64_t num_workers);
+// Returns the top-1 accuracy; nothing where the evaluation has none.
+std::optional<double> top_1_of(const train::Evaluation& evaluation);
 // Sets the accuracies that `evaluation` has.
 void set_accuracies(const train::Evaluation& evaluation, RunStatistics& statistics);
 

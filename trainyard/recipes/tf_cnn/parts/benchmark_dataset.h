@@ -23,8 +23,11 @@ namespace trainyard::recipes {
 // The batches that a run asks its data set for.
 struct WantedBatches {
   data::Subset subset = data::Subset::kTrain;
-  int64_t batch_size = 1;     // a replica
-  int replicas = 1;           // batches that BatchSource::next() gives at once
+  int64_t batch_size = 1;  // a replica
+  int replicas = 1;        // batches that BatchSource::next() gives at once
+  // Where several processes train together, those are replicas [first_replica, first_replica + replicas) of
+  // total_replicas, which share the samples: with the position of one process another one must go on.
+  int first_replica = 0, total_replicas = 1;
   nn::Size2d image_size = 0;  // of the model's images, pixels
   int64_t num_classes = 0;    // outputs of the model: labels are in [0, num_classes)
   uint64_t seed = 0;

@@ -43,7 +43,7 @@ struct SyntheticBatch {
   int64_t num_classes = 1;
   uint64_t seed = 0;
   int64_t batch = 0;  // of its replica, from 0
-  int replica = 0;
+  int replica = 0;    // of all, also over several processes
 };
 
 class BenchmarkModel {

@@ -212,7 +212,7 @@ TEST(TfCnnOptions, RefuseWhatWouldNotRun) {
   EXPECT_EQ(problem([](TfCnnOptions&) {}), "");
   EXPECT_NE(problem([](TfCnnOptions& o) { o.device.replicas = 0; }), "");
   EXPECT_NE(problem([](TfCnnOptions& o) { o.micro_steps = 0; }), "");
-  EXPECT_NE(problem([](TfCnnOptions& o) { o.batch_size = -1; }), "");
+  EXPECT_NE(problem([](TfCnnOptions& o) { o.batch_size = -2; }), "");  // -1: kLargestBatch, which the run finds out
   EXPECT_NE(problem([](TfCnnOptions& o) { o.eval_batch_size = -1; }), "");
   EXPECT_NE(problem([](TfCnnOptions& o) { o.display.display_every = 0; }), "");
   EXPECT_NE(problem([](TfCnnOptions& o) { o.mode = RunMode::kEvaluation; }), "");

@@ -1,4 +1,4 @@
-#include "trainyard/recipes/tf_cnn/device_name.h"
+#include "trainyard/recipes/tf_cnn/output/device_name.h"
 
 #include <fmt/format.h>
 

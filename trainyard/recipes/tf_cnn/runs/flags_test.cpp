@@ -89,6 +89,75 @@ TEST(BenchmarkFlags, PendingOnesAreListed) {
   EXPECT_TRUE(core::matches_golden(list, "trainyard/recipes/testdata/pending_flags.txt"));
 }
 
+// A value of the flag's kind that is not its default.
+std::string another_value(const FlagSpec& spec) {
+  switch (spec.kind) {
+    case core::FlagKind::kBoolean:
+      return spec.default_value == core::FlagValue(true) ? "false" : "true";
+    case core::FlagKind::kInteger:
+      return spec.default_value == core::FlagValue(int64_t{7}) ? "8" : "7";
+    case core::FlagKind::kReal:
+      return fmt::format("{}", spec.lower_bound.value_or(0) + 1.0 / 3);
+    case core::FlagKind::kText:
+      return "a: \"text\" # with \\ signs";
+    case core::FlagKind::kChoice:
+      return spec.default_value == core::FlagValue(spec.choices[0]) ? spec.choices[1] : spec.choices[0];
+    case core::FlagKind::kList:
+      return "1,2.5,3";
+  }
+  return "";
+}
+
+// Returns every value of the flag that a test can name: all choices, or one that is not the default.
+std::vector<std::string> other_values(const FlagSpec& spec) {
+  if (spec.kind == core::FlagKind::kChoice) return spec.choices;
+  std::vector<std::string> values = {another_value(spec)};
+  values.insert(values.end(), spec.words.begin(), spec.words.end());
+  return values;
+}
+
+// Returns whether the program refuses this value as one that is not built.
+bool is_refused(const FlagSpec& spec, const std::string& value) {
+  core::FlagValues values(tf_cnn_flags());
+  values.set(spec.name, value, core::FlagSource::kCommandLine);
+  try {
+    core::check_dispositions(values);
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << error.what();
+    EXPECT_NE(std::string(error.what()).find(spec.name), std::string::npos) << error.what();
+    return true;
+  }
+  return false;
+}
+
+// Of the 138 flags, with every value, these are refused and no others. The list may only lose lines.
+TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
+  const std::set<std::string> parameter_servers = {"job_name=ps",         "job_name=worker",
+                                                   "job_name=controller", "ps_hosts",
+                                                   "worker_hosts",        "controller_host",
+                                                   "task_index",          "cross_replica_sync",
+                                                   "staged_vars",         "variable_update=distributed_replicated"};
+  const std::set<std::string> other_models = {"backbone_model_path", "collect_eval_results_async"};  // ssd300
+  const std::set<std::string> eight_bit_integers = {"trt_mode=INT8"};
+  const std::set<std::string> controller = {"variable_update=distributed_all_reduce"};  // a process that drives others
+  const std::set<std::string> all_reduce_algorithms = {
+      "all_reduce_spec",           "hierarchical_copy",         "network_topology=gcp_v100",   "gradient_repacking",
+      "agg_small_grads_max_bytes", "agg_small_grads_max_group", "variable_consistency=relaxed"};
+  std::set<std::string> expected;
+  for (const auto& group : {parameter_servers, other_models, eight_bit_integers, controller, all_reduce_algorithms}) {
+    expected.insert(group.begin(), group.end());
+  }
+  std::set<std::string> refused;
+  for (const UpstreamFlag& flag : upstream_flags()) {
+    const FlagSpec& spec = *tf_cnn_flags().find(flag.name);
+    for (const std::string& value : other_values(spec)) {
+      const bool choice = spec.kind == core::FlagKind::kChoice;
+      if (is_refused(spec, value)) refused.insert(choice ? fmt::format("{}={}", spec.name, value) : spec.name);
+    }
+  }
+  EXPECT_EQ(refused, expected);
+}
+
 TEST(BenchmarkFlags, OnlyTheFlagsOfOtherRuntimesWarn) {
   const std::set<std::string> expected = {
       "timestamped_allocator", "gpu_kt_max_interval",  "gpu_kt_max_bytes", "gpu_kt_max_pending",    "sync_on_finish",
@@ -114,25 +183,6 @@ TEST(BenchmarkFlags, DialectsHaveTheSameFlagsAndOtherDefaults) {
   EXPECT_FALSE(core::parse_flags(own, {"--eval_exact=false"}).boolean("eval_exact"));
 }
 
-// A value of the flag's kind that is not its default.
-std::string another_value(const FlagSpec& spec) {
-  switch (spec.kind) {
-    case core::FlagKind::kBoolean:
-      return spec.default_value == core::FlagValue(true) ? "false" : "true";
-    case core::FlagKind::kInteger:
-      return spec.default_value == core::FlagValue(int64_t{7}) ? "8" : "7";
-    case core::FlagKind::kReal:
-      return "0.3333333333333333";
-    case core::FlagKind::kText:
-      return "a: \"text\" # with \\ signs";
-    case core::FlagKind::kChoice:
-      return spec.default_value == core::FlagValue(spec.choices[0]) ? spec.choices[1] : spec.choices[0];
-    case core::FlagKind::kList:
-      return "1,2.5,3";
-  }
-  return "";
-}
-
 TEST(BenchmarkFlags, EveryFlagSurvivesDumpAndRead) {
   const std::string path = core::join_path(::testing::TempDir(), fmt::format("all_flags_{}.yaml", ::getpid()));
   for (const FlagSpec& changed : tf_cnn_flags().all()) {
@@ -149,6 +199,19 @@ TEST(BenchmarkFlags, EveryFlagSurvivesDumpAndRead) {
       ASSERT_EQ(again.value(spec.name), values.value(spec.name)) << spec.name << " after changing " << changed.name;
     }
   }
+  core::local_file_system().remove_file(path);
+}
+
+TEST(BenchmarkFlags, AWordSurvivesDumpAndRead) {
+  const std::string path = core::join_path(::testing::TempDir(), fmt::format("word_{}.yaml", ::getpid()));
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), {"--batch_size=auto"});
+  const auto file = core::local_file_system().open_write(path);
+  file->write(core::dump_config(values, true));
+  file->close();
+  core::FlagValues again(tf_cnn_flags());
+  core::read_config_file(path, again);
+  EXPECT_TRUE(again.is_word("batch_size"));
+  EXPECT_EQ(again.value("batch_size"), core::FlagValue(std::string("auto")));
   core::local_file_system().remove_file(path);
 }
 

@@ -1,0 +1,183 @@
+// Several processes that train together: flags of `trainyard launch`, and its two modes that only it starts itself.
+#include <algorithm>
+#include <filesystem>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/cli/command.h"
+#include "trainyard/cli/command_flags.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/parallel/launch/agent.h"
+#include "trainyard/parallel/launch/keeper.h"
+#include "trainyard/parallel/launch/launch.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+
+namespace trainyard::cli {
+namespace {
+
+void declare_launch_flags(core::FlagTable& table) {
+  constexpr const char *kRanks = "Ranks", *kHosts = "Hosts", *kFailures = "Failures";
+  table.integer("ranks", 1, "how many processes").bounds(1, 4096).short_form('n').group(kRanks);
+  table.text("log_dir", "", "folder for a log of each rank: rank-0.log, ...").group(kRanks);
+  table.text("program", "", "starts this program, which may use MPI, in the place of trainyard").group(kRanks);
+  table
+      .boolean("dry_run", false,
+               "print the command lines of mpirun, for the start and for restarts with fewer ranks, and start nothing")
+      .group(kRanks);
+  table.text("hosts", "", "other hosts with their numbers of ranks, a:2,b:2, as mpirun --host").group(kHosts);
+  table.text("hostfile", "", "file with lines NAME slots=RANKS, as mpirun --hostfile").group(kHosts);
+  table
+      .text("network", "", "network that the hosts share, 10.0.0.0/24: ports listen there, not on the loopback address")
+      .group(kHosts);
+  table.integer("max_restarts", 0, "how often all ranks are started again after one has failed")
+      .bounds(0, 1000000)
+      .group(kFailures);
+  table
+      .integer("min_ranks", 0,
+               "restarts go on without the failed rank, with at least so many, at the same global batch; "
+               "0: with as many as before")
+      .bounds(0, 4096)
+      .group(kFailures);
+  table.real("start_timeout", 600, "seconds that all ranks have to start").bounds(0.1, 1e6).group(kFailures);
+  table.real("failure_timeout", 10, "seconds that the others have to end by themselves after one has failed")
+      .bounds(0, 1e6)
+      .group(kFailures);
+  table.real("stop_timeout", 600, "seconds that ranks have to save and end when SIGTERM or SIGINT asks for it")
+      .bounds(0, 1e6)
+      .group(kFailures);
+}
+
+std::string own_path() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+core::Error wrong_min_ranks(std::string problem, std::string actual, std::string remedy) {
+  return {core::ErrorCode::kInvalidArgument,
+          {.problem = std::move(problem),
+           .where = "--min_ranks",
+           .actual = std::move(actual),
+           .remedy = std::move(remedy)}};
+}
+
+// The images a rank and step that a trainyard command asks for.
+int64_t batch_size_of(const Arguments& command) {
+  const bool flags_alone = command[0].starts_with("-");
+  if (!flags_alone && command[0] != "train") {
+    throw wrong_min_ranks("only a training can go on with fewer ranks", command[0], "leave it out");
+  }
+  const auto dialect = flags_alone ? recipes::Dialect::kTfCnnBenchmarks : recipes::Dialect::kTrainyard;
+  const Arguments flags(command.begin() + (flags_alone ? 0 : 1), command.end());
+  const core::FlagValues values = core::parse_flags(recipes::tf_cnn_flags(dialect), flags);
+  const int64_t batch_size = values.is_word("batch_size") ? 0 : values.integer("batch_size");
+  if (batch_size > 0) return batch_size;
+  throw wrong_min_ranks("the batch of a rank must be known", "no number of --batch_size in the command",
+                        "add --batch_size");
+}
+
+Arguments with_batch_size(const Arguments& command, int64_t batch_size) {
+  Arguments changed;
+  for (size_t i = 0; i < command.size(); ++i) {
+    const std::string name = command[i].substr(0, command[i].find('='));
+    const bool is_batch_size = name == "--batch_size" || name == "-batch_size";
+    if (is_batch_size && name == command[i]) ++i;  // its value is the next word
+    if (!is_batch_size) changed.push_back(command[i]);
+  }
+  changed.push_back(fmt::format("--batch_size={}", batch_size));
+  return changed;
+}
+
+// What the launch starts first, and what it goes on with, from most ranks to least.
+std::vector<parallel::RankCommand> rank_commands(const core::FlagValues& values, const Arguments& command) {
+  const int ranks = static_cast<int>(values.integer("ranks"));
+  const int least = static_cast<int>(values.integer("min_ranks"));
+  const std::string program = values.text("program");
+  const auto make = [&](int count, const Arguments& arguments) {
+    parallel::RankCommand made{.ranks = count, .arguments = {program.empty() ? own_path() : program}};
+    made.arguments.insert(made.arguments.end(), arguments.begin(), arguments.end());
+    return made;
+  };
+  std::vector<parallel::RankCommand> commands{make(ranks, command)};
+  if (least == 0) return commands;
+  if (least >= ranks) {
+    throw wrong_min_ranks("there are no fewer ranks to go on with", fmt::format("{} of {}", least, ranks),
+                          "use a smaller number");
+  }
+  if (!program.empty()) {
+    for (int count = ranks - 1; count >= least; --count) commands.push_back(make(count, command));
+    return commands;
+  }
+  const int64_t batch_size = batch_size_of(command), all = batch_size * ranks;
+  std::vector<int> allowed;
+  for (int count = 1; count < ranks; ++count) {
+    if (all % count == 0) allowed.push_back(count);
+  }
+  for (auto count = allowed.rbegin(); count != allowed.rend() && *count >= least; ++count) {
+    commands.push_back(make(*count, with_batch_size(command, all / *count)));
+  }
+  if (commands.size() > 1) return commands;
+  throw wrong_min_ranks(
+      fmt::format("no number of ranks from {} to {} shares {} images a step evenly", least, ranks - 1, all),
+      fmt::format("{} ranks with --batch_size={}", ranks, batch_size),
+      fmt::format("allow {} ranks, or use another --batch_size", fmt::join(allowed, ", ")));
+}
+
+}  // namespace
+
+int run_launch(const Arguments& arguments, Console& console) {
+  core::FlagTable table;
+  declare_launch_flags(table);
+  const auto parsed = parse_command({"launch", "processes that train together, by Open MPI's mpirun", "-- COMMAND..."},
+                                    table, arguments, console);
+  if (!parsed) return kSuccess;
+  const core::FlagValues& values = parsed->values;
+  const Arguments& command = parsed->positional;
+  if (command.empty() && values.text("program").empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "there is nothing to launch",
+                       .remedy = "write the command behind --: trainyard launch -n 2 -- train ..."});
+  }
+  if (!command.empty() && values.text("program").empty() && command[0].starts_with("launch")) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a launch cannot be launched", .remedy = "leave one of them out"});
+  }
+  const parallel::LaunchOptions options{.commands = rank_commands(values, command),
+                                        .trainyard = own_path(),
+                                        .hosts = values.text("hosts"),
+                                        .host_file = values.text("hostfile"),
+                                        .network = values.text("network"),
+                                        .log_dir = values.text("log_dir"),
+                                        .max_restarts = static_cast<int>(values.integer("max_restarts")),
+                                        .start_timeout = values.real("start_timeout"),
+                                        .failure_timeout = values.real("failure_timeout"),
+                                        .stop_timeout = values.real("stop_timeout")};
+  if (values.boolean("dry_run")) {
+    console.out << parallel::launch_command_lines(options);
+    return kSuccess;
+  }
+  return parallel::launch(options, console.stop);
+}
+
+// trainyard launch-rank -- PROGRAM ARGUMENT...
+int run_launch_rank(const Arguments& arguments, Console& console) {
+  const auto end_of_flags = std::find(arguments.begin(), arguments.end(), "--");
+  parallel::run_launch_agent({end_of_flags == arguments.end() ? end_of_flags : end_of_flags + 1, arguments.end()},
+                             console.stop);
+  return kSuccess;
+}
+
+// trainyard launch-keeper FOLDER... -- COMMAND ARGUMENT...
+int run_launch_keeper(const Arguments& arguments, Console& console) {
+  const auto end_of_folders = std::find(arguments.begin(), arguments.end(), "--");
+  if (arguments.end() - end_of_folders < 2) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "this command is for `trainyard launch` itself",
+                                                          .remedy = "see trainyard launch --help"});
+  }
+  return parallel::run_launch_keeper({end_of_folders + 1, arguments.end()}, {arguments.begin(), end_of_folders},
+                                     console.stop);
+}
+
+}  // namespace trainyard::cli

@@ -1,0 +1,70 @@
+// What `trainyard launch` would start. That it does, tests/launch sees.
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/testing/cli.h"
+
+namespace trainyard::cli {
+namespace {
+
+std::string refusal_of(const Arguments& arguments) {
+  Arguments all{"launch", "--dry_run"};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  const CommandResult result = run_command(all);
+  EXPECT_EQ(result.code, kUsage) << result.out;
+  return result.err;
+}
+
+TEST(Launch, TakesTheCommandBehindTheDashesAsItIs) {
+  const CommandResult result =
+      run_command({"launch", "-n", "3", "--dry_run", "--", "train", "--model=it's", "-n", "4"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_NE(result.out.find(" -n 3 "), std::string::npos) << result.out;
+  EXPECT_TRUE(result.out.ends_with(" launch-rank -- " + std::string(std::filesystem::read_symlink("/proc/self/exe")) +
+                                   " train '--model=it'\\''s' -n 4\n"))
+      << result.out;
+}
+
+TEST(Launch, RefusesWhatMakesNoSense) {
+  EXPECT_NE(refusal_of({"-n", "2"}).find("nothing to launch"), std::string::npos);
+  EXPECT_NE(refusal_of({"-n", "2", "--", "launch", "-n", "2"}).find("cannot be launched"), std::string::npos);
+  EXPECT_NE(refusal_of({"--hosts=a:2", "--", "models"}).find("--network=10.0.0.0/24"), std::string::npos);
+  EXPECT_NE(refusal_of({"-n", "0", "--", "models"}).find("ranks"), std::string::npos);
+}
+
+TEST(Launch, FewerRanksMustShareTheBatchEvenly) {
+  const auto refused = [](const Arguments& more) {
+    Arguments arguments{"-n", "4", "--max_restarts=1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return refusal_of(arguments);
+  };
+  EXPECT_NE(refused({"--min_ranks=3", "--", "train", "--batch_size=32"})
+                .find("no number of ranks from 3 to 3 shares 128 images a step evenly: --min_ranks"),
+            std::string::npos);
+  EXPECT_NE(refused({"--min_ranks=3", "--", "train", "--batch_size=32"}).find("allow 1, 2 ranks"), std::string::npos);
+  EXPECT_NE(refused({"--min_ranks=3", "--", "train"}).find("add --batch_size"), std::string::npos);
+  EXPECT_NE(refused({"--min_ranks=4", "--", "train", "--batch_size=3"}).find("no fewer ranks"), std::string::npos);
+  EXPECT_NE(refused({"--min_ranks=1", "--", "models"}).find("only a training"), std::string::npos);
+}
+
+TEST(Launch, FewerRanksGetTheBatchesOfAll) {
+  const CommandResult result = run_command({"launch", "-n", "6", "--dry_run", "--min_ranks=2", "--max_restarts=1", "--",
+                                            "--batch_size", "4", "--model=lenet"});
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  EXPECT_EQ(count_lines(result.out, "mpirun"), 4) << result.out;
+  EXPECT_EQ(count_lines(result.out, " -n 6 .* --batch_size 4 --model=lenet$"), 1);
+  EXPECT_EQ(count_lines(result.out, " -n 4 .* --model=lenet --batch_size=6$"), 1);
+  EXPECT_EQ(count_lines(result.out, " -n 3 .* --model=lenet --batch_size=8$"), 1);
+  EXPECT_EQ(count_lines(result.out, " -n 2 .* --model=lenet --batch_size=12$"), 1);
+}
+
+TEST(Launch, ItsOwnModesAreNotForUsers) {
+  EXPECT_EQ(run_command({"launch-rank", "--", "true"}).code, kUsage);
+  EXPECT_EQ(run_command({"launch-keeper", "--"}).code, kUsage);
+  EXPECT_EQ(run_command({"--help"}).out.find("launch-"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::cli
