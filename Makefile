@@ -1,5 +1,5 @@
 # Daily work. The first commands on a new machine are ./run.sh and ./test.sh.
-.PHONY: help setup build run test check-all bench bench-kernels bench-baseline lint format fuzz mutate docs
+.PHONY: help setup build run test check-all bench bench-kernels bench-baseline lint format fuzz mutate docs package abi
 
 help: ## List what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -46,5 +46,15 @@ mutate: ## Make mistakes in the lines that changed since a commit, list those th
 	cmake --preset release
 	scripts/mutate --since=$(SINCE) --minutes=$(MINUTES)
 
-docs: build ## Write the generated documentation anew (docs/flags.md)
+docs: build ## Write the generated page anew (docs/flags.md), and the reference of the public headers into build/api
 	build/trainyard help --markdown > docs/flags.md
+	scripts/setup --docs && scripts/api_reference
+
+package: ## Make trainyard and trainyard-dev for Debian 12 and a .tar.xz of both in build/packages
+	scripts/setup --package
+	cmake --preset release && ninja -C build trainyard_program
+	cd build && cpack
+
+abi: ## Write the list of exported symbols anew (cmake/exported_symbols.txt)
+	cmake --preset release && ninja -C build trainyard
+	scripts/check_abi --update

@@ -1,4 +1,5 @@
-# The values behind trainyard/core/base/build_info.h: build_values.h when configuring, the git revision at each build.
+# The values behind trainyard/core/base/build_info.h: build_values.h and version.h when configuring, the git revision at each build.
+configure_file(${CMAKE_SOURCE_DIR}/cmake/version.h.in ${CMAKE_BINARY_DIR}/generated/trainyard/version.h)
 configure_file(${CMAKE_SOURCE_DIR}/cmake/build_values.h.in ${CMAKE_BINARY_DIR}/generated/build_values.h)
 
 find_package(Git QUIET)

@@ -5,6 +5,7 @@ set(TRAINYARD_SANITIZE "" CACHE STRING "Value of -fsanitize= for all our code, e
 set(TRAINYARD_LAST_ROOM "" CACHE STRING "Builds the rooms up to this one, without the program; empty for all")
 option(TRAINYARD_HDF5 "Write HDF5 files, by libhdf5" ON)
 set(TRAINYARD_IMAGE_FORMATS AUTO CACHE STRING "WebP, GIF, BMP and TIFF: AUTO each where its library is, ON, OFF")
+set(TRAINYARD_MPI AUTO CACHE STRING "Training in several processes on CPUs, by Open MPI: AUTO where its header is, ON, OFF")
 set(TRAINYARD_CUDA AUTO CACHE STRING "The CUDA engine: AUTO where the toolkit is, ON, OFF")
 option(TRAINYARD_TESTS "Build the tests" ON)
 option(TRAINYARD_UNITY "Compile several sources at a time, tests behind a precompiled header: less work from nothing, more after a change" OFF)

@@ -219,12 +219,13 @@ function(trainyard_library)
   add_library(trainyard SHARED ${objects})
   add_library(trainyard::trainyard ALIAS trainyard)
   target_include_directories(trainyard INTERFACE
-    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<BUILD_INTERFACE:${CMAKE_BINARY_DIR}/generated> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(trainyard INTERFACE cxx_std_20)
   target_link_libraries(trainyard PUBLIC trainyard::libtorch fmt::fmt PRIVATE ${libraries} OpenMP::OpenMP_CXX Threads::Threads)
   # Until 1.0 a minor version may change the interface, as the package's version file says, too.
   set_target_properties(trainyard PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
-    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exported.map)
+  target_link_options(trainyard PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exported.map)
 
   # What tests and benchmarks link instead: the same objects, with what the shared library hides.
   add_library(trainyard_inside INTERFACE)
