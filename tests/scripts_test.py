@@ -280,6 +280,17 @@ class ReportTests(ScriptTest):
         silent = '<testcase name="A.Q" status="notrun"><skipped message=""/></testcase>'
         self.assertIn("refused: A.Q was skipped", self.report(silent, "all needs *\n")[1])
 
+    def test_says_at_the_end_what_failed_tests_said(self):
+        told = ("[ RUN      ] B.C\nb.cpp:3: Failure\nExpected: (1) &lt; (0)\n[  FAILED  ] B.C (1 ms)\n[ RUN      ] B.D\nb.cpp:4: Failure\nno\n\n"
+                "[  FAILED  ] B.D (1 ms)\n" + "[       OK ] B.E (1 ms)\n" * 99)
+        failed = self.FAILED.replace("</testcase>", f"<system-out>{told}</system-out></testcase>")
+        other = self.FAILED.replace("A.F", "A.G").replace("</testcase>", "<system-out>first\n" + "x\n" * 29 + "last\n</system-out></testcase>")
+        code, output = self.report(failed + other, "", more=[self.OWN_FAILED])
+        self.assertEqual(code, 1)
+        lines = output.splitlines()
+        self.assertEqual(lines[3:7], [f"failed: A.F: {line}" for line in ("b.cpp:3: Failure", "Expected: (1) < (0)", "b.cpp:4: Failure", "no")])
+        self.assertEqual(lines[7:-1], ["failed: A.G: x"] * 29 + ["failed: A.G: last", "failed: B.F: x"])
+
     def test_a_skip_is_allowed_for_its_presets_only(self):
         allowed = "tsan,asan-ubsan  needs x  # why\n"
         self.assertEqual(self.report(self.SKIPPED + self.PASSED, allowed, "tsan")[0], 0)

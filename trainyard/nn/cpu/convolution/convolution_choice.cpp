@@ -346,8 +346,7 @@ void ConvolutionChoices::read() {
   std::string line;
   if (!std::getline(lines, line) || line != kFormat) return;
   while (std::getline(lines, line)) {
-    const std::optional<std::pair<std::string, Choice>> read = choice_in(line);
-    if (read) choices_[read->first] = read->second;
+    if (const auto read = choice_in(line)) choices_.insert(*read);  // what this process has used already stays
   }
 }
 
@@ -360,17 +359,19 @@ std::optional<ConvolutionChoices::Choice> ConvolutionChoices::find(const std::st
 ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& description, const Choice& choice) {
   const std::lock_guard lock(mutex_);
   // Another replica's thread may have been first.
-  const auto [kept, added] = choices_.emplace(description, choice);
-  if (!added || file_.empty()) return kept->second;
+  const auto known = choices_.find(description);
+  if (known != choices_.end()) return known->second;
   try {
     // Another process may have measured meanwhile: what it kept counts, so that all runs from now on agree.
-    if (core::local_file_system().exists(file_)) read();
+    if (!file_.empty() && core::local_file_system().exists(file_)) read();
+    const Choice& kept = choices_.emplace(description, choice).first->second;
+    if (file_.empty()) return kept;
     core::local_file_system().make_directories(core::parent_path(file_));
     core::local_file_system().write_file_atomically(file_, text());
   } catch (const core::Error& error) {
     core::log::warning("a measured convolution is not kept: {}", error.what());
   }
-  return choices_[description];
+  return choices_.emplace(description, choice).first->second;
 }
 
 std::string ConvolutionChoices::text() const {

@@ -48,6 +48,19 @@ TEST(ConvolutionChoices, TheFirstOfTwoProcessesThatMeasureHolds) {
   EXPECT_EQ(first.add("shape", kDirect).algorithm, ConvolutionAlgorithm::kWinograd);
 }
 
+// Executors of one process must agree, whatever others write meanwhile.
+TEST(ConvolutionChoices, WhatAProcessHasUsedStays) {
+  const core::TempDir temp;
+  ConvolutionChoices used(temp.file("choices.txt"));
+  used.add("shape", kWinograd);
+  core::local_file_system().remove_file(temp.file("choices.txt"));
+  ConvolutionChoices(temp.file("choices.txt")).add("shape", kDirect);
+  ConvolutionChoices(temp.file("choices.txt")).add("of another", kDirect);
+  used.add("next", kDirect);
+  EXPECT_EQ(used.find("shape")->algorithm, ConvolutionAlgorithm::kWinograd);
+  EXPECT_EQ(used.all().size(), 3U);
+}
+
 TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_EQ(ConvolutionChoices("").add("shape", kWinograd).algorithm, ConvolutionAlgorithm::kWinograd);
   const core::TempDir temp;
