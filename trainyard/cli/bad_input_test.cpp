@@ -119,8 +119,8 @@ TEST_F(BadInput, AnUnknownModelSuggestsTheNearest) {
 }
 
 TEST_F(BadInput, AFeatureThatIsNotThereYet) {
-  expect_refused(train(data_dir_, {"--staged_vars"}), {"--staged_vars", "not available yet"});
-  EXPECT_EQ(train(data_dir_, {"--staged_vars"}).code, kUsage);
+  expect_refused(train(data_dir_, {"--hierarchical_copy"}), {"--hierarchical_copy", "not available yet"});
+  EXPECT_EQ(train(data_dir_, {"--hierarchical_copy"}).code, kUsage);
 }
 
 TEST_F(BadInput, ACheckpointOfAnotherModelStays) {

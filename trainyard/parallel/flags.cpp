@@ -36,12 +36,12 @@ void declare_replica_flags(core::FlagTable& table) {
       .group(kGroup);
   table
       .choice("variable_consistency", "strong", {"strong", "relaxed"},
-              "relaxed: apply the gradients of the step before")
-      .pending_value("relaxed", "gradients that are one step late")
+              "relaxed: each update applies the gradients of the step before, and the first one none")
       .group(kGroup);
-  table.boolean("staged_vars", false, "fetch the variables of the next step while one runs; one step late")
-      .group(kGroup)
-      .pending("staged variables");
+  table
+      .boolean("staged_vars", false,
+               "replicas compute with the values of one update before, of variable_update=parameter_server; on the CPU")
+      .group(kGroup);
 }
 
 void declare_all_reduce_flags(core::FlagTable& table) {

@@ -1,5 +1,6 @@
 #include "trainyard/optim/optimizers/host_update.h"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
 #include <variant>
@@ -24,7 +25,8 @@ class HostStep {
         fields_(state.tensor()),
         values_(optimizer.parameters().values().mutable_data_ptr<T>()),
         gradients_(gradients.mutable_data_ptr<T>()) {
-    for (size_t s = 0; s < optimizer.slots().size(); ++s) {
+    slot_count_ = std::min(optimizer.slots().size(), kMostSlots);
+    for (size_t s = 0; s < slot_count_; ++s) {
       slots_[s] = optimizer.slots()[s].values.template mutable_data_ptr<T>();
     }
   }
@@ -47,7 +49,7 @@ class HostStep {
                       .learning_rate = static_cast<T>(rate * rate_factor),
                       .keep = static_cast<T>(1 - rate * decay),
                       .decay = static_cast<T>(decay)};
-    for (size_t s = 0; s < optimizer_.slots().size(); ++s) part.slots[s] = slots_[s] + begin;
+    for (size_t s = 0; s < slot_count_; ++s) part.slots[s] = slots_[s] + begin;
     return part;
   }
 
@@ -77,6 +79,7 @@ class HostStep {
   T* values_;
   T* gradients_;
   T* slots_[kMostSlots] = {};
+  size_t slot_count_ = 0;
 };
 
 template <typename T, typename Formula>
@@ -173,6 +176,15 @@ void measure_as(const Optimizer& optimizer, const StepState& state, const at::Te
   });
 }
 
+template <typename T>
+void exchange_as(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients, at::Tensor& delayed) {
+  if (HostStep<T>(optimizer, state, gradients).skipped()) return;
+  T *const now = gradients.mutable_data_ptr<T>(), *const before = delayed.mutable_data_ptr<T>();
+  for_each_part(optimizer, [&](const SegmentPart& part, size_t) {
+    std::swap_ranges(now + part.begin, now + part.begin + part.count, before + part.begin);
+  });
+}
+
 bool is_double(const Optimizer& optimizer) {
   return optimizer.parameters().values().scalar_type() == at::kDouble;
 }
@@ -189,6 +201,12 @@ void update_on_host(const Optimizer& optimizer, const StepState& state, const at
                     AnyFormula formula) {
   is_double(optimizer) ? update_as<double>(optimizer, state, gradients, formula)
                        : update_as<float>(optimizer, state, gradients, formula);
+}
+
+void exchange_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
+                      at::Tensor& delayed) {
+  is_double(optimizer) ? exchange_as<double>(optimizer, state, gradients, delayed)
+                       : exchange_as<float>(optimizer, state, gradients, delayed);
 }
 
 void complete_on_host(const Optimizer& optimizer, const StepState& state) {

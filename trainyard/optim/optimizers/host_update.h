@@ -33,5 +33,10 @@ void measure_on_host(const Optimizer& optimizer, const StepState& state, const a
 void update_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
                     AnyFormula formula);
 
+// Exchanges the gradients of all that trains for those in `delayed`, of the same form. A step with found_inf touches
+// nothing.
+void exchange_on_host(const Optimizer& optimizer, const StepState& state, const at::Tensor& gradients,
+                      at::Tensor& delayed);
+
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

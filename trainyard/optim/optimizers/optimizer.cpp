@@ -4,18 +4,28 @@
 #include <map>
 #include <utility>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/optim/optimizers/complete_gradients.h"
+#include "trainyard/optim/optimizers/host_update.h"
 
 namespace trainyard::optim {
 
 using core::Error;
 using core::ErrorCode;
+
+namespace {
+
+constexpr const char* kDelayedGradient = "delayed_gradient";
+
+}  // namespace
 
 OptimizerRegistry& optimizers() {
   static OptimizerRegistry registry("optimizer");
@@ -49,6 +59,7 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, Dec
   if (!options_.groups.empty()) require_host_memory("groups of parameters");
   if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
   set_groups();
+  if (options_.delayed) slots_.push_back({kDelayedGradient, at::zeros_like(values)});
 }
 
 template <typename Visit>
@@ -132,6 +143,7 @@ void Optimizer::apply(const StepState& state, const at::Tensor& gradients) {
                  .expected = fmt::format("{} x {}", values.numel(), at::toString(values.scalar_type())),
                  .actual = fmt::format("{} x {}", gradients.numel(), at::toString(gradients.scalar_type()))});
   }
+  if (options_.delayed) delay(state, gradients);
   if (norm_clipper_ != nullptr && !gradients_complete_) clip(state, gradients);
   update(state, gradients);
   gradients_complete_ = false;
@@ -147,6 +159,27 @@ void Optimizer::clip(const StepState& state, const at::Tensor& gradients) {
     require_host_memory("clipping by norm of gradients that lie elsewhere than their parameters'");
   }
   complete_gradients(state);
+}
+
+void Optimizer::delay(const StepState& state, const at::Tensor& gradients) {
+  if (!gradients.is_same(parameters_->gradients())) {
+    throw Error(ErrorCode::kUnsupported,
+                {.problem = "gradients that lie elsewhere than their parameters' cannot be delayed",
+                 .where = "OptimizerOptions::delayed",
+                 .remedy = "let replicas exchange their gradients, by another variable update"});
+  }
+  if (!gradients_complete_) complete_gradients(state);
+  at::Tensor delayed = slots_.back().values;
+  if (device_ == nullptr) return exchange_on_host(*this, state, gradients, delayed);
+  // Without a look at the device: a skipped update must not keep what made it so.
+  const at::Tensor skipped = state.tensor()[StepState::kFoundInf] != 0, now = gradients.clone();
+  for (const size_t i : own_) {
+    const nn::Segment& segment = parameters_->segments()[i];
+    const auto part = [&segment](const at::Tensor& all) { return all.narrow(0, segment.offset, segment.count); };
+    if (!trainable(i)) continue;
+    part(gradients).copy_(part(delayed));
+    part(delayed).copy_(at::where(skipped, part(delayed), part(now)));
+  }
 }
 
 void Optimizer::complete_gradients(const StepState& state) {
@@ -189,8 +222,8 @@ void Optimizer::set_hyperparameter(std::string_view name, double value) {
 }
 
 at::Tensor Optimizer::add_slot(std::string name, double initial) {
-  slots_.push_back({std::move(name), at::full_like(parameters_->values(), initial)});
-  return slots_.back().values;
+  const auto behind = slots_.end() - (options_.delayed ? 1 : 0);
+  return slots_.insert(behind, {std::move(name), at::full_like(parameters_->values(), initial)})->values;
 }
 
 void Optimizer::count_updates() {

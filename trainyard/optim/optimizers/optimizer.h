@@ -128,6 +128,7 @@ class Optimizer : public core::Stateful {
     std::string name;   // "momentum"
     at::Tensor values;  // [total], dtype of the parameters
   };
+  // The formula's come first; behind them is "delayed_gradient", with OptimizerOptions::delayed.
   const std::vector<Slot>& slots() const { return slots_; }
   // Updates in the place of the CPU's loops; null on the CPU.
   const DeviceKernels* device() const { return device_; }
@@ -168,6 +169,8 @@ class Optimizer : public core::Stateful {
   void for_each(const std::string& pattern, Visit visit) const;
   // Measures gradients for clipping by norm; on a device, which has no factors in its pass, clips them in place.
   void clip(const StepState& state, const at::Tensor& gradients);
+  // Completes the gradients and exchanges them for those of the update before.
+  void delay(const StepState& state, const at::Tensor& gradients);
   void set_groups();
   void set_regularizers();
   double OptimizerOptions::*field_of(std::string_view name) const;

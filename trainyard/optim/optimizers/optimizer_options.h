@@ -53,7 +53,10 @@ struct OptimizerOptions {
   std::vector<std::string> parameters{};
   std::vector<RegularizationTerm> regularization{};  // beside weight_decay; terms add up where several name a parameter
   std::optional<NormClip> norm_clip{};               // before gradient_clip
-  void validate() const;                             // throws kInvalidArgument
+  // Applies the complete gradients of the update before; the first update, zeros (Langford et al., "Slow learners are
+  // fast", 2009, with a delay of one). They are the slot "delayed_gradient". A skipped update leaves them as they are.
+  bool delayed = false;
+  void validate() const;  // throws kInvalidArgument
 };
 
 }  // namespace trainyard::optim

@@ -107,6 +107,8 @@ class VariableUpdate : public core::Stateful {
 // The modes:
 //
 //   parameter_server   one copy of the values; gradients are averaged
+//   staged_parameter_server
+//                      parameter_server whose replicas read the values of one update before
 //   replicated         a copy each; gradients are summed, as in tf_cnn_benchmarks
 //   independent        a copy each, no exchange; the others' copies are saved behind "replica/<r>/"
 //   horovod            one replica a process, a copy each; gradients are averaged

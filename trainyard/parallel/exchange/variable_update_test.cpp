@@ -154,7 +154,9 @@ TEST_P(AnyUpdateTest, AllReplicasStartAsReplica0) {
   auto update = make_update(GetParam(), options_for(2));
   EXPECT_NE(first_value(update->parameters(0)), 0.0);
   EXPECT_TRUE(update->parameters(0).values().equal(update->parameters(1).values()));
-  EXPECT_EQ(&update->saved_parameters(), &update->parameters(0));
+  const bool apart = GetParam() == "staged_parameter_server";  // replicas read older values
+  EXPECT_EQ(&update->saved_parameters() == &update->parameters(0), !apart);
+  EXPECT_TRUE(update->saved_parameters().values().equal(update->parameters(0).values()));
 }
 
 TEST_P(AnyUpdateTest, EachReplicaHasItsOwnGradientsAndBuffers) {
@@ -206,8 +208,80 @@ TEST_P(AnyUpdateTest, SavedNamesDoNotDependOnTheNumberOfReplicas) {
   EXPECT_NE(first_value(more->parameters(2)), 0.0) << "a state of one replica starts three";
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AnyUpdateTest, testing::Values("parameter_server", "replicated", "independent"),
+INSTANTIATE_TEST_SUITE_P(All, AnyUpdateTest,
+                         testing::Values("parameter_server", "staged_parameter_server", "replicated", "independent"),
                          [](const auto& tested) { return tested.param; });
+
+// Gradients and their regularization are those at the values of one update before: run_steps() computes them from what
+// replicas read.
+TEST(StagedParameterServer, AppliesGradientsAtTheValuesOfOneUpdateBefore) {
+  for (const int replicas : {1, 3}) {
+    auto update = make_update("staged_parameter_server", options_for(replicas, "momentum", 0.125));
+    double w = first_value(update->parameters(0)), read = w, v = 0;
+    for (int step = 0; step < 5; ++step) {
+      EXPECT_NEAR(first_value(update->parameters(replicas - 1)), read, 1e-12) << step;
+      run_steps(*update, replicas, step, step + 1);
+      const double gradient = 0.5 * read + 0.25 * (replicas - 1) / 2 + step + 0.125 * read;
+      v = 0.9 * v + gradient;
+      read = w;
+      w -= 0.1 * v;
+      EXPECT_NEAR(first_value(update->saved_parameters()), w, 1e-12) << step << " of " << replicas;
+    }
+  }
+}
+
+TEST(StagedParameterServer, SavesTheServersValuesAndGoesOnFromAnyState) {
+  auto update = make_update("staged_parameter_server", options_for(2));
+  run_steps(*update, 2, 0, 3);
+  EXPECT_FALSE(update->saved_parameters().values().equal(update->parameters(0).values()));
+  core::MemoryState saved;
+  update->save(saved);
+  const at::Tensor weight = update->saved_parameters().value({0});
+  EXPECT_TRUE(saved.tensor("model/fc.weight").equal(weight));
+  auto plain = make_update("parameter_server", options_for(2));
+  plain->load(saved);
+  EXPECT_TRUE(plain->parameters(1).value({0}).equal(weight));
+  core::MemoryState of_plain;
+  plain->save(of_plain);
+  update->load(of_plain);
+  EXPECT_TRUE(update->parameters(1).value({0}).equal(weight)) << "a state without staged values";
+  EXPECT_EQ(update->optimizer_bytes(), 2 * plain->optimizer_bytes()) << "the server's values count";
+}
+
+TEST(StagedParameterServer, ASkippedUpdateChangesNothing) {
+  auto update = make_update("staged_parameter_server", options_for(1));
+  run_steps(*update, 1, 0, 2);
+  const at::Tensor read = update->parameters(0).values().clone(), server = update->saved_parameters().values().clone();
+  optim::StepState state;
+  state.write({.learning_rate = 0.1, .found_inf = true});
+  set_gradients(update->parameters(0), 0, 2);
+  update->optimizer(0)->complete_gradients(state);
+  update->update(0, state);
+  EXPECT_TRUE(update->parameters(0).values().equal(read));
+  EXPECT_TRUE(update->saved_parameters().values().equal(server));
+  EXPECT_FALSE(update->optimizer(0)->gradients_complete()) << "those of the next step are not";
+}
+
+TEST(StagedParameterServer, GivesChangedValuesAndMasksToAll) {
+  auto update = make_update("staged_parameter_server", options_for(2));
+  run_steps(*update, 2, 0, 2);
+  update->parameters(0).buffer(0).fill_(3);
+  update->change_values([](nn::ParameterSet& set) { set.set_mask({0}, set.value({0}).gt(0)); });
+  EXPECT_TRUE(update->parameters(1).values().equal(update->saved_parameters().values()));
+  run_steps(*update, 2, 2, 4);
+  EXPECT_FALSE(update->saved_parameters()
+                   .value({0})
+                   .masked_select(update->parameters(0).mask({0}).logical_not())
+                   .any()
+                   .item<bool>());
+  EXPECT_EQ(update->saved_parameters().buffer(0).min().item<double>(), 3) << "statistics are replica 0's";
+}
+
+TEST(StagedParameterServer, RefusesWhatItCannot) {
+  VariableUpdateOptions options = options_for(1);
+  options.make_optimizers.push_back(options.make_optimizers[0]);
+  EXPECT_EQ(core::code_of([&] { make_update("staged_parameter_server", options); }), core::ErrorCode::kUnsupported);
+}
 
 TEST(IndependentUpdate, ReplicasGoTheirOwnWays) {
   auto update = make_update("independent", options_for(2));

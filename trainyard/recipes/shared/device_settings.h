@@ -55,9 +55,10 @@ struct DeviceOptions {
   std::string max_cpu_isa = "auto";  // that the process must have begun with: "avx2", "avx512"
 
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
-  bool sync_batch_norm = false;                      // batch norms see the batches of all replicas; on the CPU
-  std::string horovod_device;                        // "gpu", "cpu", or empty
-  std::string horovod_reduce = "average";            // "sum"
+  bool staged_vars = false;                // of parameter_server: replicas read the values of one update before
+  bool sync_batch_norm = false;            // batch norms see the batches of all replicas; on the CPU
+  std::string horovod_device;              // "gpu", "cpu", or empty
+  std::string horovod_reduce = "average";  // "sum"
   // Of several processes. Unset: what parallel::RankDeadlines says.
   std::optional<double> rank_deadline, rank_start_deadline;  // seconds
   std::string listen_address;                                // parallel::ProcessGroupOptions says what it is

@@ -56,6 +56,7 @@ struct UpdateOptions {
   std::optional<double> gradient_clip;
   std::optional<double> clip_norm, clip_global_norm, adaptive_clip;  // one of the three at most
   std::string clip_rule = "tensorflow";                              // "pytorch"
+  bool delayed = false;  // each update applies the gradients of the step before
   double label_smoothing = 0;
   double sam_rho = 0;                       // 0: no sharpness-aware minimization
   std::string gradient_reduction = "auto";  // "sum", "mean"

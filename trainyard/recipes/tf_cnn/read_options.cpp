@@ -48,6 +48,7 @@ UpdateOptions read_update(const core::FlagValues& values) {
   options.clip_global_norm = values.optional_real("clip_global_norm");
   options.adaptive_clip = values.optional_real("adaptive_clip");
   options.clip_rule = values.text("clip_rule");
+  options.delayed = values.text("variable_consistency") == "relaxed";
   options.label_smoothing = values.real("label_smoothing");
   options.gradient_reduction = values.text("gradient_reduction");
   options.sam_rho = values.real("sam_rho");

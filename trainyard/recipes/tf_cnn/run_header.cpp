@@ -66,6 +66,7 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
                 {"", fmt::format("{} batches per prepocessing group", run.options.steps.batch_group_size)});
   }
   if (run.options.device.variable_update == "replicated") rows.emplace_back("AllReduce:", "None");
+  if (run.options.device.staged_vars) rows.emplace_back("Staged vars:", "True");
   if (horovod) {
     rows.emplace_back("Horovod on:", horovod_device);
     const std::string overriding = run.options.update.gradient_reduction;

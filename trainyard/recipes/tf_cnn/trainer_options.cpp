@@ -73,6 +73,7 @@ optim::OptimizerOptions optimizer_options(const PreparedRun& run) {
   update.decoupled_decay = asked.decoupled_weight_decay;
   update.gradient_clip = asked.gradient_clip;
   update.norm_clip = norm_clip_of(run);
+  update.delayed = asked.delayed;
   update.validate();
   return update;
 }
@@ -141,7 +142,8 @@ train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
   options.placement = run.threads.replica;
   options.seed = run.input.seed;
   options.start = make_start(run);
-  options.variable_update = run.options.device.variable_update;
+  options.variable_update =
+      run.options.device.staged_vars ? "staged_parameter_server" : run.options.device.variable_update;
   options.ranks = run.device.processes;
   options.make_communicators = run.device.communicators();
   options.reduction = reduction_of(run.options);

@@ -134,6 +134,20 @@ void SingleCostOptions::validate() const {
     require(losses.insert(cost.loss).second && (costs.empty() || !cost.loss.empty()), "the loss of a cost",
             "a name that no other cost has", fmt::format("'{}'", cost.loss));
   }
+  if (variable_update == "staged_parameter_server") {
+    const char* const what = !accelerators.empty() ? "accelerators"
+                             : sharpness_aware     ? "sharpness-aware minimization"
+                             : variables_as        ? "variables of 16 bits"
+                             : average             ? "averaged weights"
+                             : costs.size() > 1    ? "several costs"
+                                                   : nullptr;
+    if (what != nullptr) {
+      throw Error(ErrorCode::kUnsupported, {.problem = "staged variables are not built for this training yet",
+                                            .expected = "a training without " + std::string(what),
+                                            .actual = what,
+                                            .remedy = "use parameter_server: leave out --staged_vars"});
+    }
+  }
   if (hooks.update_pre && variable_update == "asynchronous") {
     throw Error(ErrorCode::kUnsupported, {.problem = "update_pre is not called where a server applies gradients",
                                           .expected = "replicas that exchange gradients",

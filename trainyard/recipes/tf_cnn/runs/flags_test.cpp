@@ -132,17 +132,16 @@ bool is_refused(const FlagSpec& spec, const std::string& value) {
 
 // Of the 138 flags, with every value, these are refused and no others. The list may only lose lines.
 TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
-  const std::set<std::string> parameter_servers = {"job_name=ps",         "job_name=worker",
-                                                   "job_name=controller", "ps_hosts",
-                                                   "worker_hosts",        "controller_host",
-                                                   "task_index",          "cross_replica_sync",
-                                                   "staged_vars",         "variable_update=distributed_replicated"};
+  const std::set<std::string> parameter_servers = {
+      "job_name=ps", "job_name=worker",    "job_name=controller",
+      "ps_hosts",    "worker_hosts",       "controller_host",
+      "task_index",  "cross_replica_sync", "variable_update=distributed_replicated"};
   const std::set<std::string> other_models = {"backbone_model_path", "collect_eval_results_async"};  // ssd300
   const std::set<std::string> eight_bit_integers = {"trt_mode=INT8"};
   const std::set<std::string> controller = {"variable_update=distributed_all_reduce"};  // a process that drives others
-  const std::set<std::string> all_reduce_algorithms = {
-      "all_reduce_spec",           "hierarchical_copy",         "network_topology=gcp_v100",   "gradient_repacking",
-      "agg_small_grads_max_bytes", "agg_small_grads_max_group", "variable_consistency=relaxed"};
+  const std::set<std::string> all_reduce_algorithms = {"all_reduce_spec",           "hierarchical_copy",
+                                                       "network_topology=gcp_v100", "gradient_repacking",
+                                                       "agg_small_grads_max_bytes", "agg_small_grads_max_group"};
   std::set<std::string> expected;
   for (const auto& group : {parameter_servers, other_models, eight_bit_integers, controller, all_reduce_algorithms}) {
     expected.insert(group.begin(), group.end());
