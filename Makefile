@@ -46,8 +46,9 @@ mutate: ## Make mistakes in the lines that changed since a commit, list those th
 	cmake --preset release
 	scripts/mutate --since=$(SINCE) --minutes=$(MINUTES)
 
-docs: build ## Write the generated page anew (docs/flags.md), and the reference of the public headers into build/api
+docs: build ## Write the generated pages anew (docs/flags.md, docs/api.md), and the reference of the public headers into build/api
 	build/trainyard help --markdown > docs/flags.md
+	scripts/api_index
 	scripts/setup --docs && scripts/api_reference
 
 package: ## Make trainyard and trainyard-dev for Debian 12 and a .tar.xz of both in build/packages
@@ -55,6 +56,6 @@ package: ## Make trainyard and trainyard-dev for Debian 12 and a .tar.xz of both
 	cmake --preset release && ninja -C build trainyard_program
 	cd build && cpack
 
-abi: ## Write the list of exported symbols anew (cmake/exported_symbols.txt)
+abi: ## Write the lists of exported symbols and of public headers' declarations anew
 	cmake --preset release && ninja -C build trainyard
 	scripts/check_abi --update

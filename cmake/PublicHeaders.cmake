@@ -8,11 +8,11 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/base/error.h
   trainyard/core/base/export.h
   trainyard/core/base/host_device.h
-  trainyard/core/base/memory_state.h
   trainyard/core/base/named_tensors.h
   trainyard/core/base/progress.h
   trainyard/core/base/registry.h
   trainyard/core/base/stateful.h
+  trainyard/core/base/wrong_type.h
   trainyard/core/files/file_system.h
   trainyard/core/files/listing_cache.h
   trainyard/core/flags/flags.h
@@ -21,7 +21,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/system/cpu_topology.h
   trainyard/core/system/system_files.h
   trainyard/core/threads/affinity.h
-  trainyard/core/threads/parallel.h
   trainyard/core/threads/signal_watcher.h
   trainyard/core/threads/stop_token.h
   trainyard/core/threads/thread.h
@@ -38,23 +37,14 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/formats/tensors/tensor_file.h
   trainyard/formats/tensors/torch_state_dict.h
   trainyard/data/augment/augment_ops.h
-  trainyard/data/augment/augmentation.h
   trainyard/data/augment/auto_augment.h
   trainyard/data/augment/crop.h
-  trainyard/data/augment/input_preset.h
   trainyard/data/augment/mixing.h
   trainyard/data/augment/random_erasing.h
   trainyard/data/augment/transform.h
   trainyard/data/base/kept_vector.h
   trainyard/data/base/stage_times.h
-  trainyard/data/cache/cached_dataset.h
-  trainyard/data/cache/dataset_around.h
-  trainyard/data/cache/decoded_dataset.h
-  trainyard/data/cache/decoded_store.h
-  trainyard/data/cache/record_memory.h
   trainyard/data/codecs/decode.h
-  trainyard/data/codecs/jpeg.h
-  trainyard/data/codecs/png.h
   trainyard/data/codecs/png_writer.h
   trainyard/data/datasets/class_list.h
   trainyard/data/datasets/dataset.h
@@ -88,9 +78,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/sources/source_around.h
   trainyard/data/sources/switched_source.h
   trainyard/data/sources/tensor_source.h
-  trainyard/data/tools/convert_dataset.h
-  trainyard/data/tools/index_shards.h
-  trainyard/data/tools/verify_dataset.h
   trainyard/nn/execution/accelerator.h
   trainyard/nn/execution/device_memory.h
   trainyard/nn/execution/device_trace.h
@@ -99,10 +86,8 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/execution/kernel_choices.h
   trainyard/nn/execution/libtorch_convolution.h
   trainyard/nn/execution/loss.h
-  trainyard/nn/execution/node_cost.h
   trainyard/nn/execution/node_observer.h
   trainyard/nn/execution/parameter_set.h
-  trainyard/nn/export/exported_tensor.h
   trainyard/nn/export/keras_model.h
   trainyard/nn/export/keras_weights.h
   trainyard/nn/export/onnx_model.h
@@ -115,13 +100,9 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/graph/ops.h
   trainyard/nn/import/keras_import.h
   trainyard/models/registry/model_registry.h
-  trainyard/models/registry/reference_recipe.h
   trainyard/optim/averages/weight_average.h
   trainyard/optim/hyperparameters.h
-  trainyard/optim/optimizers/host_update.h
-  trainyard/optim/optimizers/layer_regularization.h
   trainyard/optim/optimizers/norm_clip.h
-  trainyard/optim/optimizers/norm_clipper.h
   trainyard/optim/optimizers/optimizer.h
   trainyard/optim/optimizers/optimizer_options.h
   trainyard/optim/optimizers/regularization_loss.h
@@ -132,20 +113,11 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/optim/schedules/learning_rate.h
   trainyard/optim/sparsity/mask_algorithm.h
   trainyard/optim/sparsity/prune.h
-  trainyard/optim/step/any_formula.h
-  trainyard/optim/step/device_kernels.h
-  trainyard/optim/step/formulas.h
-  trainyard/optim/step/segment_part.h
-  trainyard/optim/step/segment_parts.h
   trainyard/optim/step/step_state.h
-  trainyard/parallel/exchange/asynchronous.h
-  trainyard/parallel/exchange/local_variable_update.h
   trainyard/parallel/exchange/variable_update.h
-  trainyard/parallel/nccl/device_communicator.h
   trainyard/parallel/processes/liveness.h
   trainyard/parallel/processes/process_group.h
   trainyard/parallel/processes/process_rank.h
-  trainyard/parallel/threads/thread_communicator.h
   trainyard/train/callbacks/callback_wrappers.h
   trainyard/train/callbacks/checkpoint_callback.h
   trainyard/train/callbacks/dump_tensors.h
@@ -155,11 +127,8 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/callbacks/progress_callback.h
   trainyard/train/callbacks/progress_line.h
   trainyard/train/callbacks/progress_trackers.h
-  trainyard/train/callbacks/recording_callback.h
   trainyard/train/callbacks/run_record.h
-  trainyard/train/callbacks/run_summary.h
   trainyard/train/callbacks/savers.h
-  trainyard/train/callbacks/step_accuracies.h
   trainyard/train/callbacks/step_guards.h
   trainyard/train/callbacks/summary_callback.h
   trainyard/train/checkpoint/best_checkpoint.h
@@ -170,7 +139,6 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/checkpoint/weights.h
   trainyard/train/loop/callback.h
   trainyard/train/loop/evaluator.h
-  trainyard/train/loop/forward_trainer.h
   trainyard/train/loop/local_steps.h
   trainyard/train/loop/metric.h
   trainyard/train/loop/metrics.h
@@ -188,11 +156,9 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/monitors/monitor.h
   trainyard/train/monitors/scalar_printer.h
   trainyard/train/monitors/tensorboard_monitor.h
-  trainyard/train/profile/layer_report.h
   trainyard/train/profile/step_recorder.h
   trainyard/train/profile/step_trace.h
   trainyard/train/step/on_nan.h
-  trainyard/train/step/replica_threads.h
   trainyard/train/tower/classifier_loss.h
   trainyard/train/tower/distillation.h
   trainyard/train/tower/graph_tower.h
@@ -219,18 +185,12 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/recipes/tf_cnn/benchmark_cnn.h
   trainyard/recipes/tf_cnn/dialect.h
   trainyard/recipes/tf_cnn/options.h
-  trainyard/recipes/tf_cnn/output/displayed_steps.h
   trainyard/recipes/tf_cnn/output/run_statistics.h
-  trainyard/recipes/tf_cnn/output/step_lines.h
-  trainyard/recipes/tf_cnn/output/step_log.h
   trainyard/recipes/tf_cnn/parts/benchmark_dataset.h
   trainyard/recipes/tf_cnn/parts/benchmark_model.h
-  trainyard/recipes/tf_cnn/read_options.h
   trainyard/recipes/tf_cnn/schedules/learning_rate_options.h
-  trainyard/recipes/tools/predict.h
-  trainyard/recipes/train_ctl/ctl_epochs.h
+  trainyard/recipes/train_ctl/ctl_means.h
   trainyard/recipes/train_ctl/ctl_model.h
-  trainyard/recipes/train_ctl/ctl_plan.h
   trainyard/recipes/train_ctl/params.h
   trainyard/recipes/train_ctl/train_ctl.h
   trainyard/recipes/trainers/train_config.h

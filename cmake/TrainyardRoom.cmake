@@ -102,7 +102,8 @@ function(trainyard_room)
   if(TRAINYARD_TESTS AND ROOM_TESTS)
     set(program trainyard_${ROOM_NAME}_test)
     add_executable(${program} ${ROOM_TESTS})
-    target_compile_options(${program} PRIVATE -O1)
+    # A test of an error calls functions for what they throw alone.
+    target_compile_options(${program} PRIVATE -O1 -Wno-unused-result)
     target_link_libraries(${program} PRIVATE ${testing} trainyard_inside trainyard_settings ${ROOM_LIBRARIES} ${ROOM_TEST_LIBRARIES}
       GTest::gmock GTest::gtest GTest::gtest_main)
     # Tests run in the source folder. It is compiled in as ".", not by its full name, so that checkouts share compilations.
@@ -153,6 +154,7 @@ function(trainyard_fuzz room source)
     return()
   endif()
   target_compile_definitions(${program} PRIVATE TRAINYARD_SOURCE_DIR=".")  # as for tests, whose helpers they share
+  target_compile_options(${program} PRIVATE -Wno-unused-result)              # as for tests
   target_link_libraries(${program} PRIVATE trainyard_inside trainyard_settings ${ROOM_LIBRARIES})
 endfunction()
 

@@ -183,6 +183,109 @@ class CheckDefinitions(ScriptTest):
             self.assertEqual(self.check(first, second)[0], 0, second)
 
 
+class PublicHeaders(ScriptTest):
+    """Scripts that look at the public headers of the tree in which they stand."""
+
+    HEADER = "trainyard/core/base/clock.h"
+
+    def declare(self, text, head="// Clocks: they tell the time.\n"):
+        self.write("cmake/PublicHeaders.cmake", f"set(TRAINYARD_PUBLIC_HEADERS\n  {self.HEADER})\n")
+        self.write(self.HEADER, f"{head}#pragma once\nnamespace trainyard::core {{\n{text}\n}}\n")
+
+    def run_here(self, name, *arguments):
+        self.write(f"scripts/{name}", (SCRIPTS / name).read_text())
+        return run_python(self.root / "scripts" / name, *arguments)
+
+
+class CheckPublic(PublicHeaders):
+    def test_refuses_a_member_without_an_initializer(self):
+        for member in ("int rate;", "std::string name;  // of the clock", "std::function<void(int, int)> ticks;", "double a, b;",
+                       "const std::vector<std::pair<int, int>> marks;"):
+            self.declare(f"struct ClockOptions {{\n  int first = 0;\n  {member}\n}};")
+            code, output = self.run_here("check_public")
+            self.assertEqual(code, 1, member)
+            self.assertIn(f"{self.HEADER}:6: ", output)
+            self.assertEqual(self.run_here("check_public", "--fix")[0], 0)
+            self.assertEqual(self.run_here("check_public"), (0, ""), (self.root / self.HEADER).read_text())
+
+    def test_writes_initializers_behind_names_and_nowhere_else(self):
+        self.declare("struct ClockOptions {\n  std::map<int, int> a, b;  // first, last;\n};")
+        self.run_here("check_public", "--fix")
+        self.assertIn("  std::map<int, int> a{}, b{};  // first, last;\n", (self.root / self.HEADER).read_text())
+
+    def test_refuses_a_result_that_can_be_ignored(self):
+        for function in ("int now();", "  std::vector<int> marks() const;", "virtual bool runs() const = 0;"):
+            self.declare(f"// Returns what the clock says.\n{function}")
+            code, output = self.run_here("check_public")
+            self.assertEqual(code, 1, function)
+            self.assertIn(f"{self.HEADER}:5: ", output)
+
+    def test_accepts_what_needs_neither(self):
+        for text in ("struct A {\n  std::ostream& out;\n  int f() const;\n  using B = int;\n  int c{};\n};", "class A {\n  int value_;\n};",
+                     "// Returns the clock.\n[[nodiscard]] int now();", "// Returns the clock.\nClock& clock();", "// Starts it.\nbool start();",
+                     "// Returns when it has stopped.\nvoid wait();"):
+            self.declare(text)
+            self.assertEqual(self.run_here("check_public"), (0, ""), text)
+
+    def test_refuses_a_header_that_does_not_stand_alone(self):
+        for text, code in (("inline int now() { return 0; }", 0), ("inline std::string now() { return {}; }", 1)):
+            self.declare(text)
+            self.assertEqual(self.run_here("check_public", "--alone", "c++", f"-I{self.root}")[0], code, text)
+
+
+class CheckAbiOfHeaders(PublicHeaders):
+    BEFORE = "struct Clock {\n  int rate = 0;  // Hz\n};"
+
+    def difference(self, text):
+        """What the check says where `text` has come into the place of BEFORE."""
+        self.declare(self.BEFORE)
+        self.write("cmake/public_declarations.txt", "")
+        digest = self.run_here("check_abi", "--headers")[1].splitlines()[0].removeprefix("+ ")
+        self.write("cmake/public_declarations.txt", digest + "\n")
+        self.assertEqual(self.run_here("check_abi", "--headers"), (0, ""))
+        self.declare(text, head="// Another comment.\n")
+        return self.run_here("check_abi", "--headers")
+
+    def test_refuses_what_no_symbol_shows(self):
+        for text in ("struct Clock {\n  long rate = 0;\n};", "struct Clock {\n  int rate = 1;\n};", "struct Clock {\n  int rate = 0;\n  int drift = 0;\n};",
+                     "enum Clock { kRate };", 'struct Clock {\n  const char* rate = "//";\n};'):
+            code, output = self.difference(text)
+            self.assertEqual(code, 1, text)
+            self.assertRegex(output, rf"- {self.HEADER} \w+\n\+ {self.HEADER} \w+\ncheck_abi: 1 headers .* are gone or changed, 1 are new")
+
+    def test_accepts_other_comments_and_spaces(self):
+        self.assertEqual(self.difference("struct Clock\n{\n\tint rate=0; // ticks a second\n};"), (0, ""))
+
+    def test_refuses_a_header_that_is_gone(self):
+        self.declare(self.BEFORE)
+        self.write("cmake/public_declarations.txt", "trainyard/core/base/gone.h 0123456789abcdef\n")
+        self.assertIn("- trainyard/core/base/gone.h ", self.run_here("check_abi", "--headers")[1])
+
+
+class ApiIndex(PublicHeaders):
+    def page(self, text, **head):
+        self.declare(text, **head)
+        (self.root / "docs").mkdir(exist_ok=True)
+        self.assertEqual(self.run_here("api_index"), (0, ""))
+        return (self.root / "docs" / "api.md").read_text()
+
+    def test_says_what_each_type_is(self):
+        page = self.page("// Tells the time. Any thread.\nclass Clock {\n};\n\nstruct ClockOptions {\n};\n// Once <a day>:\nstruct Alarm {\n};")
+        self.assertIn("| `Clock` | Tells the time. | [`base/clock.h`](../trainyard/core/base/clock.h) |", page)
+        self.assertIn("| `Alarm` | Once &lt;a day>. |", page)
+        self.assertNotIn("ClockOptions", page)
+
+    def test_takes_the_headers_words_where_a_type_has_none(self):
+        for text, name in (("// One thread at a time.\nclass Clock {\n};", "Clock"), ("[[nodiscard]] int now();", "now()"), ("#define CLOCK 1", "CLOCK")):
+            self.assertIn(f"| `{name}` | Clocks: they tell the time. |", self.page(text))
+
+    def test_knows_whether_the_page_is_up_to_date(self):
+        self.page("// Tells the time.\nclass Clock {\n};")
+        self.assertEqual(self.run_here("api_index", "--check"), (0, ""))
+        self.declare("// Shows the time.\nclass Clock {\n};")
+        self.assertEqual(self.run_here("api_index", "--check")[0], 1)
+
+
 class CheckHeaderTrap(ScriptTest):
     def check(self, flags):
         for name in ("wheel/ATen/ATen.h", "wheel/oneapi/dnnl/dnnl.h", "links/ATen/ATen.h"):

@@ -54,7 +54,7 @@ struct Rig {
     return loss.detach();
   }
   std::shared_ptr<Accelerator> gpu = open_accelerator("cuda", {});
-  std::shared_ptr<void> using_it = gpu->use();
+  AcceleratorScope using_it = gpu->use();
   ParameterSet set;
   GradientSink sink;
   std::unique_ptr<Executor> run;

@@ -16,10 +16,10 @@ namespace trainyard::cli {
 // What a command talks to. Results go to `out`; messages for people go to the log (stderr).
 struct Console {
   std::ostream& out;
-  core::StopToken stop;  // asked by SIGINT and SIGTERM
+  core::StopToken stop = core::StopSource().token();  // asked by SIGINT and SIGTERM
   // Starts the program again with "NAME=value" in its environment; returns when that is not possible. Libraries read
   // some settings only when they are loaded. None: the process is somebody else's.
-  std::function<void(const std::string& setting)> restart_with;
+  std::function<void(const std::string& setting)> restart_with{};
 };
 
 using Arguments = std::vector<std::string>;

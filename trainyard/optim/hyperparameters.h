@@ -27,7 +27,7 @@ class Hyperparameters : public core::Stateful {
  public:
   // Which values one may have; ends included.
   struct Range {
-    double least, most;
+    double least{}, most{};
   };
   static const Range kAnyFinite;
 
@@ -60,7 +60,7 @@ class Hyperparameters : public core::Stateful {
 
  private:
   struct Entry {
-    LearningRate schedule;
+    LearningRate schedule{};
     Range range{};
     double value = 0;
     bool by_hand = false;

@@ -10,27 +10,27 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 struct LibraryVersion {
-  std::string_view name;
-  std::string_view version;  // of the headers that were compiled against
+  std::string_view name{};
+  std::string_view version{};  // of the headers that were compiled against
 };
 
 // A part that can be left out when building.
 struct OptionalPart {
-  std::string_view name;
+  std::string_view name{};
   bool built_in = false;
-  std::string_view how_to_get;  // what to install or to configure
+  std::string_view how_to_get{};  // what to install or to configure
 };
 
 // All texts live as long as the program.
 struct BuildInfo {
-  std::string_view version;          // "0.1.0"
-  std::string_view git_revision;     // "4f2a91c", "4f2a91c+" with uncommitted changes, "unknown" outside of a clone
-  std::string_view compiler;         // "GNU 12.2.0"
-  std::string_view build_type;       // "Release" or "Dev"
-  std::string_view instruction_set;  // -march of all code but the kernels chosen at run time: "x86-64-v3"
-  std::string_view sanitizers;       // "" for none
-  std::vector<LibraryVersion> libraries;
-  std::vector<OptionalPart> optional_parts;
+  std::string_view version{};          // "0.1.0"
+  std::string_view git_revision{};     // "4f2a91c", "4f2a91c+" with uncommitted changes, "unknown" outside of a clone
+  std::string_view compiler{};         // "GNU 12.2.0"
+  std::string_view build_type{};       // "Release" or "Dev"
+  std::string_view instruction_set{};  // -march of all code but the kernels chosen at run time: "x86-64-v3"
+  std::string_view sanitizers{};       // "" for none
+  std::vector<LibraryVersion> libraries{};
+  std::vector<OptionalPart> optional_parts{};
 };
 
 // Returns what this library was built from and with. Any thread may call it.

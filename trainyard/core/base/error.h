@@ -37,18 +37,18 @@ enum class ErrorCode {
 };
 
 // Returns the code's name in snake_case, as it is printed and as tests compare it: "invalid_argument", "not_found", ...
-std::string_view error_code_name(ErrorCode code);
+[[nodiscard]] std::string_view error_code_name(ErrorCode code);
 
 // Returns the exit code of a process that this error ends: 2 for kInvalidArgument and kUnsupported, else 1.
-int exit_code(ErrorCode code);
+[[nodiscard]] int exit_code(ErrorCode code);
 
 // The parts of a message, in the order in which they are read. Only `problem` must be given.
 struct ErrorDetail {
-  std::string problem;   // what went wrong
-  std::string where;     // file, shard and offset; flag; rank and step
-  std::string expected;  // what should have been there
-  std::string actual;    // what was there
-  std::string remedy;    // what to do
+  std::string problem{};   // what went wrong
+  std::string where{};     // file, shard and offset; flag; rank and step
+  std::string expected{};  // what should have been there
+  std::string actual{};    // what was there
+  std::string remedy{};    // what to do
 };
 
 class Error : public std::runtime_error {
@@ -63,7 +63,7 @@ class Error : public std::runtime_error {
 
   // Returns the same error with `where` put in front of the place that it names: "epoch 3: " + where. Callers on the
   // way up add what they know.
-  Error in(std::string_view where) const;
+  [[nodiscard]] Error in(std::string_view where) const;
 
  private:
   ErrorCode code_;
@@ -72,11 +72,15 @@ class Error : public std::runtime_error {
 
 // Returns the error of a system call that has just failed: kNoSpace for ENOSPC, EDQUOT and ENOMEM, kNotFound for
 // ENOENT, else kIo. `operation` is a verb phrase ("write checkpoint tensor file"), `path` is the file.
-Error system_error(int error_number, std::string_view operation, std::string_view path);
+[[nodiscard]] Error system_error(int error_number, std::string_view operation, std::string_view path);
 
 // Holds a value, or the error that explains why there is none. For failures that are expected, such as a bad sample.
+//
+//   core::Result<Image> image = decode(bytes);
+//   if (!image.ok()) return image.error();
+//   show(image.value());
 template <typename T>
-class Result {
+class [[nodiscard]] Result {
  public:
   Result(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
   Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
@@ -96,6 +100,25 @@ class Result {
 
  private:
   std::optional<T> value_;
+  std::optional<Error> error_;
+};
+
+// The result of an operation that makes no value: success, which is what {} stands for, or an error.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+
+  bool ok() const { return !error_.has_value(); }
+  const Error& error() const { return *error_; }
+
+  // Throws the error when there is one.
+  void value() const {
+    if (error_) throw *error_;
+  }
+
+ private:
   std::optional<Error> error_;
 };
 

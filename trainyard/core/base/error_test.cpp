@@ -4,6 +4,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <type_traits>
 
 #include <gtest/gtest.h>
 
@@ -83,6 +84,26 @@ TEST(ResultTest, HoldsAValueOrThrowsItsError) {
   EXPECT_EQ(bad.error().code(), ErrorCode::kCorruptData);
   EXPECT_THROW(bad.value(), Error);
   EXPECT_THROW(std::move(bad).value(), Error);
+}
+
+TEST(ResultTest, OfNoValueIsSuccessOrThrowsItsError) {
+  const auto check = [](bool good) -> Result<void> {
+    if (good) return {};
+    return Error(ErrorCode::kCorruptData, "no image");
+  };
+  const Result<void> good = check(true);
+  EXPECT_TRUE(good.ok());
+  EXPECT_NO_THROW(good.value());
+
+  const Result<void> bad = check(false);
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.error().code(), ErrorCode::kCorruptData);
+  EXPECT_THROW(bad.value(), Error);
+}
+
+// A truth value would read as an answer: of "is the image good?" or of "did the check run?".
+TEST(ResultTest, OfNoValueIsNotMadeFromATruthValue) {
+  EXPECT_FALSE((std::is_convertible_v<bool, Result<void>>));
 }
 
 }  // namespace

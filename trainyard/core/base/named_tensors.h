@@ -21,8 +21,8 @@ namespace trainyard::core {
 class NamedTensors {
  public:
   struct Entry {
-    std::string name;
-    at::Tensor tensor;
+    std::string name{};
+    at::Tensor tensor{};
   };
 
   NamedTensors() = default;
@@ -37,7 +37,7 @@ class NamedTensors {
 
   bool has(std::string_view name) const { return find(name) != nullptr; }
   // Returns null where there is none of that name.
-  const at::Tensor* find(std::string_view name) const;
+  [[nodiscard]] const at::Tensor* find(std::string_view name) const;
   // Throws kNotFound, which says what names there are.
   const at::Tensor& operator[](std::string_view name) const;
   // Puts a tensor in the place of the one of that name, or behind all others. Throws kInvalidArgument for an empty

@@ -25,12 +25,12 @@ class ProgressBar {
   void clear();
 
   // Returns true when stderr is a terminal that can erase a line: TERM is set, and not to "dumb".
-  static bool stderr_is_terminal();
+  [[nodiscard]] static bool stderr_is_terminal();
   // Erases the bar that is on the screen, if there is one. The log calls it before it writes to stderr; the bar comes
   // back with its next draw. Any thread may call it.
   static void erase_drawn();
   // Returns the line as drawn for `width` columns, without control characters: "train  42% [=====>      ] 84/200 note".
-  std::string line(size_t width) const;
+  [[nodiscard]] std::string line(size_t width) const;
 
  private:
   bool draws_now();

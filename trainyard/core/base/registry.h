@@ -11,6 +11,7 @@
 // An unknown name is an error that lists the known ones and the nearest.
 #pragma once
 
+#include <concepts>
 #include <map>
 #include <mutex>
 #include <string>
@@ -21,15 +22,16 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
+#include "trainyard/core/base/wrong_type.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns the known name with the smallest edit distance to `name`, or "" when none is near enough to be meant.
-std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
+[[nodiscard]] std::string nearest_name(std::string_view name, const std::vector<std::string>& known);
 
 // Returns a kNotFound error: "unknown KIND 'name'; did you mean 'nearest'? known: a, b, c".
-Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
+[[nodiscard]] Error unknown_name(std::string_view kind, std::string_view name, const std::vector<std::string>& known);
 
 // Thread-safe. Entries live as long as the registry.
 template <typename Entry>
@@ -57,7 +59,7 @@ class Registry {
     throw unknown_name(kind_, name, names());
   }
   // Returns all names, sorted.
-  std::vector<std::string> names() const {
+  [[nodiscard]] std::vector<std::string> names() const {
     std::lock_guard lock(mutex_);
     std::vector<std::string> result;
     for (const auto& [name, entry] : entries_) result.push_back(name);
@@ -76,6 +78,12 @@ class Registration {
  public:
   Registration(Registry<Entry>& registry, const std::string& name, std::type_identity_t<Entry> entry) {
     registry.add(name, std::move(entry));
+  }
+  template <typename Wrong>
+  requires(!std::convertible_to<Wrong, Entry>) Registration(Registry<Entry>&, const std::string&, Wrong&&) {
+    static_assert(kRightType<Wrong>,
+                  "core::Registration: the last argument is not what this registry keeps, which is the Entry named "
+                  "above: a function must take and return just what it says");
   }
 };
 

@@ -33,11 +33,11 @@ class StateReader {
 
   virtual bool has(const std::string& name) const = 0;
   // Returns the names of all entries that begin with `prefix`, sorted.
-  virtual std::vector<std::string> names(std::string_view prefix = "") const = 0;
+  [[nodiscard]] virtual std::vector<std::string> names(std::string_view prefix = "") const = 0;
   // Copies the entry into `destination`, which must have the saved shape and dtype.
   virtual void tensor(const std::string& name, at::Tensor& destination) const = 0;
   // Returns a new CPU tensor of the saved shape and dtype.
-  virtual at::Tensor tensor(const std::string& name) const = 0;
+  [[nodiscard]] virtual at::Tensor tensor(const std::string& name) const = 0;
   virtual int64_t integer(const std::string& name) const = 0;
   virtual double real(const std::string& name) const = 0;
   virtual std::string text(const std::string& name) const = 0;

@@ -26,7 +26,7 @@ class ReadableFile {
 
   virtual const std::string& path() const = 0;
   // Returns how many bytes the file had when it was opened.
-  virtual uint64_t size() const = 0;
+  [[nodiscard]] virtual uint64_t size() const = 0;
   // Fills `out` from `offset`. Throws kCorruptData when the file ends before that, so an allocation made for `out`
   // must already have been checked against size().
   virtual void read_at(uint64_t offset, std::span<std::byte> out) const = 0;
@@ -75,7 +75,7 @@ class FileSystem {
   virtual bool exists(const std::string& path) = 0;
   virtual FileInfo info(const std::string& path) = 0;
   // Returns the names, not paths, in a directory, sorted.
-  virtual std::vector<std::string> list(const std::string& directory) = 0;
+  [[nodiscard]] virtual std::vector<std::string> list(const std::string& directory) = 0;
   // Makes the directory and its parents. An existing one is no error.
   virtual void make_directories(const std::string& path) = 0;
   // Renames `from` to `to`, which is replaced if it is a file; a directory must not exist there. Atomic on one file
@@ -88,7 +88,7 @@ class FileSystem {
   virtual void sync_directory(const std::string& directory) = 0;
 
   // Returns the whole file. Throws kCorruptData, before allocating, when it is larger than `limit_bytes`.
-  std::string read_file(const std::string& path, uint64_t limit_bytes = uint64_t{1} << 30);
+  [[nodiscard]] std::string read_file(const std::string& path, uint64_t limit_bytes = uint64_t{1} << 30);
   // Writes the whole file so that it is there durably and whole, or not at all: under a temporary name, sync, rename,
   // sync of the directory.
   void write_file_atomically(const std::string& path, std::string_view content);
@@ -97,14 +97,14 @@ class FileSystem {
 // Returns the machine's files. The object lives as long as the program.
 FileSystem& local_file_system();
 // Returns the machine's files through the given system calls, which must outlive it: for tests that make calls fail.
-std::unique_ptr<FileSystem> make_file_system(SystemCalls& system);
+[[nodiscard]] std::unique_ptr<FileSystem> make_file_system(SystemCalls& system);
 
 // Returns "a/b" for "a" and "b", and `name` alone when it is absolute or `directory` is empty.
-std::string join_path(std::string_view directory, std::string_view name);
+[[nodiscard]] std::string join_path(std::string_view directory, std::string_view name);
 // Returns the part before the last '/', and "." when there is none.
-std::string parent_path(std::string_view path);
+[[nodiscard]] std::string parent_path(std::string_view path);
 // Returns the part after the last '/'.
-std::string base_name(std::string_view path);
+[[nodiscard]] std::string base_name(std::string_view path);
 
 }  // namespace trainyard::core
 TRAINYARD_EXPORT_END

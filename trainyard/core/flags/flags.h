@@ -37,25 +37,26 @@ enum class Disposition {
 };
 std::string_view disposition_name(Disposition disposition);
 // Returns "boolean", "integer", "float", "string", "enum" or "list".
-std::string_view flag_kind_name(FlagKind kind);
+[[nodiscard]] std::string_view flag_kind_name(FlagKind kind);
 
 // A value; std::monostate means that it is not set (Python's None).
 using FlagValue = std::variant<std::monostate, bool, int64_t, double, std::string, std::vector<std::string>>;
 
 struct FlagSpec {
-  std::string name;
+  std::string name{};
   FlagKind kind = FlagKind::kText;
   FlagValue default_value{};
-  std::optional<double> lower_bound, upper_bound;  // inclusive
-  std::vector<std::string> choices;  // of kChoice; of a pending kText: what is built
-  std::vector<std::string> words;                     // that an integer may be instead of a number: "auto"
-  std::map<std::string, std::string> pending_values;  // values that are not built yet -> what is missing
-  std::string group_name;
-  std::string help;
+  std::optional<double> lower_bound{}, upper_bound{};   // inclusive
+  std::vector<std::string> choices{};                   // of kChoice; of a pending kText: what is built
+  std::vector<std::string> words{};                     // that an integer may be instead of a number: "auto"
+  std::map<std::string, std::string> pending_values{};  // values that are not built yet -> what is missing
+  std::string group_name{};
+  std::string help{};
   Disposition disposition = Disposition::kImplemented;
-  std::string note;                // of the disposition
-  std::optional<char> short_name;  // "-b 32", "-b=32" and "-b32" are then "--batch_size=32"
-  std::string automatic_rule;  // when set: what the program does while the flag is not given, whatever its default says
+  std::string note{};                // of the disposition
+  std::optional<char> short_name{};  // "-b 32", "-b=32" and "-b32" are then "--batch_size=32"
+  std::string
+      automatic_rule{};  // when set: what the program does while the flag is not given, whatever its default says
 
   FlagSpec& group(std::string value);
   FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
@@ -97,10 +98,10 @@ class FlagTable {
 
   const FlagSpec* find(std::string_view name) const;
   // Returns the flag of this short form; null: there is none. Throws kInternal where there are two.
-  const FlagSpec* find_short(char letter) const;
+  [[nodiscard]] const FlagSpec* find_short(char letter) const;
   const std::deque<FlagSpec>& all() const { return flags_; }
   // Returns all names, in the order of declaration.
-  std::vector<std::string> names() const;
+  [[nodiscard]] std::vector<std::string> names() const;
 
  private:
   FlagSpec& add(FlagSpec spec);
@@ -129,12 +130,12 @@ class FlagValues {
   const FlagValue& value(std::string_view name) const;
 
   // Returns true when the command line, a file or the program has set the flag, to whatever value.
-  bool given(std::string_view name) const { return source(name) != FlagSource::kDefault; }
+  [[nodiscard]] bool given(std::string_view name) const { return source(name) != FlagSource::kDefault; }
   FlagSource source(std::string_view name) const;
   // Returns true when an integer is one of its words, which value() then holds as text, instead of a number.
-  bool is_word(std::string_view name) const;
+  [[nodiscard]] bool is_word(std::string_view name) const;
   // Returns true when the flag is set to something other than its default.
-  bool changed(std::string_view name) const;
+  [[nodiscard]] bool changed(std::string_view name) const;
 
   // Parses `text` as the flag's kind, checks bounds and choices, and sets the flag. A value from a weaker source than
   // the one that stands (a file after the command line) is ignored. Throws kInvalidArgument with the texts of
@@ -148,7 +149,7 @@ class FlagValues {
 
  private:
   struct Slot {
-    FlagValue value;
+    FlagValue value{};
     FlagSource source = FlagSource::kDefault;
   };
   const Slot& slot(std::string_view name) const;
@@ -178,17 +179,17 @@ void read_config_file(const std::string& path, FlagValues& values);
 
 // Returns all values, or only those that were given, as YAML that read_config_file() accepts and that gives the same
 // values again. Values that are unset or automatic are written as comments; `config` and `dump_config` are left out.
-std::string dump_config(const FlagValues& values, bool only_given = false);
+[[nodiscard]] std::string dump_config(const FlagValues& values, bool only_given = false);
 
 // Throws kUnsupported for the first flag whose value asks for something pending or later (its default never does).
 // Returns one warning for each kWarned flag that is given.
 std::vector<std::string> check_dispositions(const FlagValues& values);
 
 // Returns the help by groups, for a terminal of `width` columns.
-std::string help_text(const FlagTable& table, size_t width = 100);
+[[nodiscard]] std::string help_text(const FlagTable& table, size_t width = 100);
 // Another table of the same flags. help_markdown() names its defaults beside the first table's where they differ.
 struct OtherDefaults {
-  std::string command;  // "trainyard train"
+  std::string command{};  // "trainyard train"
   const FlagTable* table = nullptr;
 };
 std::string help_markdown(const FlagTable& table, const OtherDefaults& other = {});

@@ -36,7 +36,7 @@ using CpuMemory = std::unique_ptr<void, void (*)(void*)>;
 // Returns zeros, aligned to 64 bytes, from this allocator or, where it is not installed, from malloc. Unlike at::zeros
 // it touches no page that is new: the pages of a large tensor come when they are first used, on the threads that use
 // them, or never. Throws kNoSpace.
-CpuMemory zeroed_cpu_memory(size_t bytes);
+[[nodiscard]] CpuMemory zeroed_cpu_memory(size_t bytes);
 
 CpuAllocatorStatistics cpu_allocator_statistics();
 void reset_cpu_allocator_peaks();

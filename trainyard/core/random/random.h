@@ -18,11 +18,11 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns one Philox 4x32 block with ten rounds.
-std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
+[[nodiscard]] std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // Returns the 64-bit FNV-1a hash of `text`: the identity of a name in streams and files. It never changes, because
 // checkpoints depend on it. `before` is the hash of what comes before the text.
-uint64_t stable_hash(std::string_view text, uint64_t before = 0xCBF29CE484222325);
+[[nodiscard]] uint64_t stable_hash(std::string_view text, uint64_t before = 0xCBF29CE484222325);
 
 // A stream of random numbers. Not thread-safe: make one where it is used, construction is cheap.
 class RandomStream {
@@ -33,19 +33,19 @@ class RandomStream {
   uint32_t next_u32();
   uint64_t next_u64();
   // Returns a number in [0, 1) with 24 random bits.
-  float uniform();
+  [[nodiscard]] float uniform();
   // Returns a number in [low, high).
-  float uniform(float low, float high);
+  [[nodiscard]] float uniform(float low, float high);
   // Returns a number in [0, 1) with 53 random bits.
-  double uniform_double();
+  [[nodiscard]] double uniform_double();
   // Returns a number in [0, n), without modulo bias (Lemire 2019). Throws kInvalidArgument when n is 0.
-  uint64_t below(uint64_t n);
+  [[nodiscard]] uint64_t below(uint64_t n);
   bool coin() { return (next_u32() & 1) != 0; }
   // Returns a normal number with mean 0 and standard deviation 1 (Box-Muller).
-  float normal();
+  [[nodiscard]] float normal();
   // Returns a normal number that is drawn again while it is outside two standard deviations (TensorFlow's
   // truncated_normal).
-  float truncated_normal();
+  [[nodiscard]] float truncated_normal();
   // Each fills out[0] to out[count - 1] with what as many calls of its single form would return, ten times as fast.
   void next_u32s(uint32_t* out, int64_t count);
   void uniforms(float low, float high, float* out, int64_t count);

@@ -28,21 +28,21 @@ struct CpuPosition {
 };
 
 // Returns the positions of these CPUs, in their order. Packages, cores and threads are numbered among these CPUs alone.
-std::vector<CpuPosition> cpu_positions(const CpuList& cpus, const ReadText& read = read_system_file);
+[[nodiscard]] std::vector<CpuPosition> cpu_positions(const CpuList& cpus, const ReadText& read = read_system_file);
 
 struct NumaNode {
   int number = 0;
-  CpuList cpus;
+  CpuList cpus{};
 };
 
 // Returns the nodes that have any of these CPUs, by number, each with those of them that it has. Where the system has
 // no nodes, all CPUs are in node 0.
-std::vector<NumaNode> numa_nodes(const CpuList& cpus, const ReadText& read = read_system_file);
+[[nodiscard]] std::vector<NumaNode> numa_nodes(const CpuList& cpus, const ReadText& read = read_system_file);
 
 // Returns the CPUs that the calling thread may use.
-CpuList allowed_cpus();
+[[nodiscard]] CpuList allowed_cpus();
 // Returns all CPUs that are online.
-CpuList online_cpus(const ReadText& read = read_system_file);
+[[nodiscard]] CpuList online_cpus(const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core
 TRAINYARD_EXPORT_END

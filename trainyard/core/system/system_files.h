@@ -19,10 +19,10 @@ using ReadText = std::function<std::optional<std::string>(const std::string& pat
 std::optional<std::string> read_system_file(const std::string& path);
 
 // Returns the value behind "key : value" or "key: value" in the text of a file under /proc, and "" when there is none.
-std::string proc_value(std::string_view text, std::string_view key);
+[[nodiscard]] std::string proc_value(std::string_view text, std::string_view key);
 
 // Returns a line of /proc/meminfo ("MemTotal", "MemAvailable") in bytes, and 0 when the system does not say.
-uint64_t memory_info_bytes(std::string_view key, const ReadText& read = read_system_file);
+[[nodiscard]] uint64_t memory_info_bytes(std::string_view key, const ReadText& read = read_system_file);
 
 }  // namespace trainyard::core
 TRAINYARD_EXPORT_END

@@ -29,8 +29,8 @@ struct Affinity {
   Granularity granularity = Granularity::kCore;
   int permute = 0, offset = 0;
   bool verbose = false;
-  bool respect = true;          // only CPUs that the process may use
-  std::vector<CpuList> places;  // of kExplicit: proclist, in its order
+  bool respect = true;            // only CPUs that the process may use
+  std::vector<CpuList> places{};  // of kExplicit: proclist, in its order
 };
 
 // Reads a text of this language. Throws kInvalidArgument with what was expected.
@@ -39,7 +39,7 @@ Affinity parse_affinity(std::string_view text);
 // Returns the CPUs for each thread of a team, in the threads' order. A team with more threads begins at the front
 // again. Empty for kNone: threads run anywhere. Throws kInvalidArgument when proclist names a CPU that is not among the
 // positions.
-std::vector<CpuList> affinity_places(const Affinity& affinity, const std::vector<CpuPosition>& positions);
+[[nodiscard]] std::vector<CpuList> affinity_places(const Affinity& affinity, const std::vector<CpuPosition>& positions);
 
 }  // namespace trainyard::core
 TRAINYARD_EXPORT_END

@@ -29,7 +29,7 @@ namespace trainyard::core {
 inline constexpr int kExitStoppedBySignal = 75;
 
 // Returns "SIGTERM", or "signal 99" for a signal without a name.
-std::string signal_name(int signal);
+[[nodiscard]] std::string signal_name(int signal);
 
 class SignalWatcher {
  public:

@@ -20,16 +20,16 @@ namespace trainyard::core {
 
 // Where a thread and the OpenMP teams that it starts run.
 struct ThreadPlacement {
-  CpuList cpus;  // of the thread; empty: all CPUs of `places`, or any CPU without places
+  CpuList cpus{};  // of the thread; empty: all CPUs of `places`, or any CPU without places
   // Member i of a team runs on places[i], and from the front again when there are more members. Empty: members run
   // where the thread is. The thread itself is member 0 but keeps all its CPUs: gcc's runtime replaces members after a
   // smaller team has run, and new ones begin where the thread may be.
-  std::vector<CpuList> places;
-  std::optional<int> memory_node;  // NUMA node that new memory comes from while it has any
+  std::vector<CpuList> places{};
+  std::optional<int> memory_node{};  // NUMA node that new memory comes from while it has any
 };
 
 struct ThreadOptions {
-  std::string name;             // as the system shows it, 15 characters at most
+  std::string name{};           // as the system shows it, 15 characters at most
   int intra_op_threads = 1;     // ATen and OpenMP teams started from this thread
   ThreadPlacement placement{};  // default: anywhere, also when the starting thread was placed by us
   bool flush_to_zero = true;    // denormals cost 100 times a normal operation and carry nothing in training
@@ -66,7 +66,7 @@ class Thread {
 };
 
 // Returns how many cores this process may use, by affinity and cgroup quota: at least 1.
-int available_cores();
+[[nodiscard]] int available_cores();
 
 }  // namespace trainyard::core
 TRAINYARD_EXPORT_END

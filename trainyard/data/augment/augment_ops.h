@@ -15,7 +15,7 @@ namespace trainyard::data {
 // An image as three planes. `pixels` is uint8 [3, height, width], RGB.
 struct PlanarImage {
   int height = 0, width = 0;
-  KeptVector<uint8_t> pixels;
+  KeptVector<uint8_t> pixels{};
 
   int64_t plane() const { return int64_t{height} * width; }
 };

@@ -32,7 +32,7 @@ struct AutoAugmentOptions {
 
 // Returns the magnitude of an operation at bin [0, kMagnitudeBins), before a sign is drawn, and 0 for operations that
 // have none. `image` is the size of which the translations of kRand are parts.
-float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize image);
+[[nodiscard]] float magnitude_of(AutoAugmentPolicy policy, AugmentOp op, int bin, ImageSize image);
 
 // Draws the operations that one image goes through.
 std::vector<AugmentStep> draw_steps(const AutoAugmentOptions& options, ImageSize image, core::RandomStream& random);

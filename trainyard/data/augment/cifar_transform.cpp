@@ -39,7 +39,7 @@ class CifarTransform : public Transform {
 
   ImageSize size() const override { return {height_, width_}; }
 
-  core::Result<bool> apply(const Record& record, const SampleKey& key, void* pixels) const override {
+  core::Result<void> apply(const Record& record, const SampleKey& key, void* pixels) const override {
     auto* const out = static_cast<float*>(pixels);
     auto decoded = record_image(record, {}, {.exif_orientation = options_.exif_orientation});
     if (!decoded.ok()) return decoded.error();
@@ -62,7 +62,7 @@ class CifarTransform : public Transform {
     apply_auto_augment(options_, key, out);
     options_.normalization.apply(out, int64_t{height_} * width_);
     apply_random_erasing(options_, key, out);
-    return true;
+    return {};
   }
 
  private:

@@ -32,8 +32,8 @@ struct CropOptions {
 };
 
 // Returns a random window inside the image, which must not be empty.
-CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
-                       core::RandomStream& random);
+[[nodiscard]] CropWindow sample_crop(ImageSize image, const std::vector<Box>& boxes, const CropOptions& options,
+                                     core::RandomStream& random);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -36,7 +36,7 @@ class ImagenetTransform : public Transform {
 
   ImageSize size() const override { return target_; }
 
-  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+  core::Result<void> apply(const Record& record, const SampleKey& key, void* image) const override {
     auto* const out = static_cast<float*>(image);
     auto result = options_.training ? train(record, key, out) : evaluate(record, key, out);
     if (!result.ok()) return result;
@@ -50,7 +50,7 @@ class ImagenetTransform : public Transform {
   int64_t pixels() const { return options_.height * options_.width; }
 
   // Both fill float [3, height, width], normalized or in [0, 255].
-  core::Result<bool> train(const Record& record, const SampleKey& key, float* out) const {
+  core::Result<void> train(const Record& record, const SampleKey& key, float* out) const {
     core::RandomStream random = ImagenetSampling::stream(key);
     auto size = record_image_size(record, options_.exif_orientation);
     if (!size.ok()) return size.error();
@@ -64,10 +64,10 @@ class ImagenetTransform : public Transform {
       if (!done.ok()) return done;
     }
     if (options_.distortions) distort(key.batch_position, random, out);
-    return true;
+    return {};
   }
 
-  core::Result<bool> evaluate(const Record& record, const SampleKey& key, float* out) const {
+  core::Result<void> evaluate(const Record& record, const SampleKey& key, float* out) const {
     if (!sampling_.scales()) {
       auto size = record_image_size(record, options_.exif_orientation);
       if (!size.ok()) return size.error();
@@ -77,7 +77,7 @@ class ImagenetTransform : public Transform {
     if (!image.ok()) return image.error();
     const ImageSampling sampling = sampling_.evaluation({image.value().pixels.height, image.value().pixels.width}, key);
     resize(image.value().pixels.part(sampling.part), sampling.size, sampling.window, sampling.resize, out);
-    return true;
+    return {};
   }
 
   // Decoding of what is then scaled to `size`; {0, 0}: to no fixed size.
@@ -93,14 +93,14 @@ class ImagenetTransform : public Transform {
     return RecordImage{image.value().owner, image.value().pixels.part(crop)};
   }
 
-  core::Result<bool> cut_centre(const Record& record, const CropWindow& crop, bool mirror, float* out) const {
+  core::Result<void> cut_centre(const Record& record, const CropWindow& crop, bool mirror, float* out) const {
     const int top = crop.y + centred_start(crop.height, target_.height);
     const int left = crop.x + centred_start(crop.width, target_.width);
     const CropWindow inside = part_inside(top, left, target_, crop);
     auto image = part(record, inside, {});
     if (!image.ok()) return image.error();
     copy_window(image.value().pixels, top - inside.y, left - inside.x, target_, mirror, out);
-    return true;
+    return {};
   }
 
   void distort(int64_t batch_position, core::RandomStream& random, float* out) const {

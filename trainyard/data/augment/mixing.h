@@ -36,7 +36,7 @@ struct Mix {
 
 // Returns the stream from which the mix of a pair is drawn. (epoch, offset) is the place of the pair's first sample in
 // the order of the samples, so that the draw does not depend on threads, replicas, batch sizes, or where a run began.
-core::RandomStream mixing_stream(uint64_t seed, int64_t epoch, int64_t offset);
+[[nodiscard]] core::RandomStream mixing_stream(uint64_t seed, int64_t epoch, int64_t offset);
 
 // Draws whether and how a pair is mixed: the share of mixup from Beta(alpha, alpha); for CutMix the area of a box from
 // it, and a centre from all pixels. The share of CutMix is that of the pixels which the clipped box leaves.
@@ -44,7 +44,7 @@ Mix draw_mix(const MixOptions& options, ImageSize image, core::RandomStream& ran
 
 // Returns CutMix' box around (centre_y, centre_x): sqrt(1 - share) of the image's sides, rounded as torchvision rounds,
 // and clipped at its borders.
-CropWindow cutmix_box(double share, int centre_y, int centre_x, ImageSize image);
+[[nodiscard]] CropWindow cutmix_box(double share, int centre_y, int centre_x, ImageSize image);
 
 // Mixes two images of this form and size in place: mixup makes share * own + (1 - share) * other of both, CutMix
 // exchanges their boxes. Throws kUnsupported for mixup of anything but float, for channels last, and for images that

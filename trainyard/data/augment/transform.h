@@ -71,9 +71,9 @@ class Transform {
   virtual ImageForm form() const { return {}; }
   // Returns the size of the images that it makes. A pipeline must have room for just that size, or apply() would write
   // into its neighbours.
-  virtual ImageSize size() const = 0;
+  [[nodiscard]] virtual ImageSize size() const = 0;
   // Fills `out`, an image of this form. An image that cannot be decoded is an error that says where it is.
-  virtual core::Result<bool> apply(const Record& record, const SampleKey& key, void* out) const = 0;
+  virtual core::Result<void> apply(const Record& record, const SampleKey& key, void* out) const = 0;
 };
 
 // Transforms by the name of the data set: "imagenet", "cifar10", "shapes".

@@ -43,7 +43,7 @@ class StageTimer {
 };
 
 // Returns what the calling thread's timers have counted since the last call; of timers that are alive, up to now.
-StageSeconds take_stage_seconds();
+[[nodiscard]] StageSeconds take_stage_seconds();
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -95,7 +95,7 @@ bool holds_all_rows(const Header& header, size_t bytes) {
   return header.pixels_at + row * (header.size.height - 1) + last_row <= static_cast<int64_t>(bytes);
 }
 
-core::Result<bool> fill_pixels(std::span<const std::byte> bytes, const Header& header, uint8_t* pixels) {
+core::Result<void> fill_pixels(std::span<const std::byte> bytes, const Header& header, uint8_t* pixels) {
   int width = 0, height = 0, channels = 0;
   const std::unique_ptr<stbi_uc, void (*)(void*)> decoded(
       stbi_load_from_memory(reinterpret_cast<const stbi_uc*>(bytes.data()), static_cast<int>(bytes.size()), &width,
@@ -107,7 +107,7 @@ core::Result<bool> fill_pixels(std::span<const std::byte> bytes, const Header& h
   }
   if (ImageSize{height, width} != header.size) return bmp_error("its size is not its header's");
   std::copy_n(decoded.get(), int64_t{3} * height * width, pixels);
-  return true;
+  return {};
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace trainyard::data {
 
 // Returns the size that the header says. kCorruptData where the file is empty, of no known format, or has a broken
 // header; kUnsupported for a format that this build cannot read.
-core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
+[[nodiscard]] core::Result<ImageSize> read_image_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // Decodes the image, or `crop` of it, as decode_jpeg() and its fellows do (image_formats.h).
 core::Result<Image> decode_image(std::span<const std::byte> bytes, const std::optional<CropWindow>& crop = {},

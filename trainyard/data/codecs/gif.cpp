@@ -48,7 +48,7 @@ class Reader {
   explicit Reader(std::span<const std::byte> bytes) : source_{bytes} {}
 
   // Reads up to the first frame; an error where there is none.
-  core::Result<bool> open() {
+  core::Result<void> open() {
     int error = 0;
     file_.reset(DGifOpen(&source_, read_from, &error));
     if (!file_) return gif_error(text_of(error));
@@ -63,7 +63,7 @@ class Reader {
     const GifImageDesc& frame = file_->Image;
     if (frame.Width <= 0 || frame.Height <= 0 || frame.Left < 0 || frame.Top < 0)
       return gif_error("its frame is empty");
-    return true;
+    return {};
   }
 
   ImageSize size() const {
@@ -71,7 +71,7 @@ class Reader {
     return {std::max(file_->SHeight, frame.Top + frame.Height), std::max(file_->SWidth, frame.Left + frame.Width)};
   }
 
-  core::Result<bool> fill(uint8_t* pixels) {
+  core::Result<void> fill(uint8_t* pixels) {
     const ImageSize all = size();
     const GifImageDesc& frame = file_->Image;
     const auto colours = palette();
@@ -87,7 +87,7 @@ class Reader {
         for (const GifPixelType index : line) out = std::copy_n(colours[index].data(), 3, out);
       }
     }
-    return true;
+    return {};
   }
 
  private:

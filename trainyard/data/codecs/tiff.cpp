@@ -133,7 +133,7 @@ int orientation_of(TIFF* file) {
 }
 
 // Those that strangers' files may ask for: the others are rare, and their decoders have a history of faults.
-core::Result<bool> check_kind(TIFF* file) {
+core::Result<void> check_kind(TIFF* file) {
   switch (const auto compression = tag<uint16_t>(file, TIFFTAG_COMPRESSION)) {
     case COMPRESSION_NONE:
     case COMPRESSION_CCITTRLE:
@@ -156,7 +156,7 @@ core::Result<bool> check_kind(TIFF* file) {
   if (const auto bits = tag<uint16_t>(file, TIFFTAG_BITSPERSAMPLE); bits > 16) {
     return tiff_error(fmt::format("{} bits a sample", bits));
   }
-  return true;
+  return {};
 }
 
 enum class Alpha { kNone, kApart, kMultiplied };
@@ -189,7 +189,7 @@ struct RgbaImage : TIFFRGBAImage {
   bool begun = false;
 };
 
-core::Result<bool> fill_pixels(TIFF* file, const Source& source, ImageSize size, uint8_t* pixels) {
+core::Result<void> fill_pixels(TIFF* file, const Source& source, ImageSize size, uint8_t* pixels) {
   const Alpha alpha = settle_alpha(file);
   TIFFSetField(file, TIFFTAG_ORIENTATION, static_cast<int>(ORIENTATION_TOPLEFT));  // turned later, as all formats are
   char message[1024] = "";
@@ -213,7 +213,7 @@ core::Result<bool> fill_pixels(TIFF* file, const Source& source, ImageSize size,
     pixels[1] = divides ? divided(TIFFGetG(pixel), a) : static_cast<uint8_t>(TIFFGetG(pixel));
     pixels[2] = divides ? divided(TIFFGetB(pixel), a) : static_cast<uint8_t>(TIFFGetB(pixel));
   }
-  return true;
+  return {};
 }
 
 }  // namespace

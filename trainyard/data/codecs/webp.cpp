@@ -60,7 +60,7 @@ struct Frame : WebPIterator {
   bool found;
 };
 
-core::Result<bool> fill_first_frame(const WebPDemuxer& demuxer, ImageSize canvas, uint8_t* pixels) {
+core::Result<void> fill_first_frame(const WebPDemuxer& demuxer, ImageSize canvas, uint8_t* pixels) {
   const Frame frame(demuxer);
   if (!frame.found || frame.complete == 0) return webp_error("its first frame is not complete");
   if (frame.x_offset < 0 || frame.y_offset < 0 || frame.width > canvas.width - frame.x_offset ||
@@ -80,7 +80,7 @@ core::Result<bool> fill_first_frame(const WebPDemuxer& demuxer, ImageSize canvas
   if (WebPDecodeRGBInto(frame.fragment.bytes, frame.fragment.size, pixels + begin, bytes - begin, stride) == nullptr) {
     return webp_error("its pixels are truncated or damaged");
   }
-  return true;
+  return {};
 }
 
 }  // namespace

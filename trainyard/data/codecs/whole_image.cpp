@@ -6,7 +6,7 @@ namespace trainyard::data {
 
 core::Result<Image> decode_whole(const WholeImage& image, const std::optional<CropWindow>& crop,
                                  const DecodeLimits& limits,
-                                 const std::function<core::Result<bool>(uint8_t* pixels)>& fill) {
+                                 const std::function<core::Result<void>(uint8_t* pixels)>& fill) {
   if (auto checked = check_size(image.stored, limits); !checked.ok()) return checked.error();
   if (crop) {
     auto checked = check_inside(*crop, oriented_size(image.stored, image.orientation));

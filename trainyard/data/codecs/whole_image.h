@@ -22,7 +22,7 @@ struct WholeImage {
 // what `fill` returns.
 core::Result<Image> decode_whole(const WholeImage& image, const std::optional<CropWindow>& crop,
                                  const DecodeLimits& limits,
-                                 const std::function<core::Result<bool>(uint8_t* pixels)>& fill);
+                                 const std::function<core::Result<void>(uint8_t* pixels)>& fill);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

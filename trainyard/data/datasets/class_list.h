@@ -20,32 +20,32 @@ OnUnknownClass on_unknown_class(const std::string& name);
 
 // The classes that a model was or will be trained on.
 struct KnownClasses {
-  std::vector<std::string> names;  // by label from 0; empty: a data set's own names number its labels
-  std::string origin;              // who says so, for messages: "out/run1/model.ckpt-500"
+  std::vector<std::string> names{};  // by label from 0; empty: a data set's own names number its labels
+  std::string origin{};              // who says so, for messages: "out/run1/model.ckpt-500"
   OnUnknownClass on_unknown = OnUnknownClass::kFail;
 };
 
 // Returns the label of each of the different `names`, found in `where`, or -1 for one that is unknown and skipped.
 // Throws kInvalidArgument with the unknown ones and what is known, unless they are skipped. A line says how many known
 // classes are not among the names.
-std::vector<int64_t> labels_of_classes(std::span<const std::string> names, const KnownClasses& known,
-                                       const std::string& where);
+[[nodiscard]] std::vector<int64_t> labels_of_classes(std::span<const std::string> names, const KnownClasses& known,
+                                                     const std::string& where);
 
 // Returns the name for a line of text: control characters as \n or \x1b, and only the beginning of a very long one.
-std::string printable_class(std::string_view name);
+[[nodiscard]] std::string printable_class(std::string_view name);
 // Returns printable_class() in quotes.
-std::string quoted_class(std::string_view name);
+[[nodiscard]] std::string quoted_class(std::string_view name);
 // Returns the first five, and how many there are: "'cat', 'dog', ... (12 in all)".
-std::string quoted_classes(std::span<const std::string> names);
+[[nodiscard]] std::string quoted_classes(std::span<const std::string> names);
 
 // Returns how `now` differs from `before`: "renamed: 'cat' is now 'felis'; added: 'fox'; removed: 'dog'", or an empty
 // text. A name at the same place of lists of equal length counts as renamed.
-std::string class_difference(std::span<const std::string> before, std::span<const std::string> now);
+[[nodiscard]] std::string class_difference(std::span<const std::string> before, std::span<const std::string> now);
 
 // Returns the names as one text: one name a line, with \n and \\ for line breaks and backslashes in it.
-std::string encode_class_names(std::span<const std::string> names);
+[[nodiscard]] std::string encode_class_names(std::span<const std::string> names);
 // Returns the names of such a text.
-std::vector<std::string> decode_class_names(std::string_view text);
+[[nodiscard]] std::vector<std::string> decode_class_names(std::string_view text);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -31,13 +31,13 @@ enum class Encoding { kJpeg, kPng, kRawChw, kDecoded };  // kRawChw: uint8 [3, H
 
 struct Record {
   Encoding encoding = Encoding::kJpeg;
-  std::vector<std::byte> bytes;
-  std::shared_ptr<const Image> image;  // of kDecoded only
-  int height = 0, width = 0;           // of kRawChw only
-  int64_t label = 0;                   // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
-  std::vector<Box> boxes;
-  std::string label_text;  // what the record itself calls its class; empty: nothing
-  std::string where;       // "train-00000-of-00002 at offset 512", for messages
+  std::vector<std::byte> bytes{};
+  std::shared_ptr<const Image> image{};  // of kDecoded only
+  int height = 0, width = 0;             // of kRawChw only
+  int64_t label = 0;                     // as the data set counts (ImageNet TFRecords: 1..1000, 0 is background)
+  std::vector<Box> boxes{};
+  std::string label_text{};  // what the record itself calls its class; empty: nothing
+  std::string where{};       // "train-00000-of-00002 at offset 512", for messages
 };
 
 // A numbered set of samples. Many threads may call read() at once.
@@ -46,22 +46,22 @@ class Dataset {
   virtual ~Dataset() = default;
   virtual int64_t size() const = 0;
   // Returns the bytes of sample `index` in [0, size()). A bad record is a Result error that says where it is.
-  virtual core::Result<Record> read(int64_t index) const = 0;
+  [[nodiscard]] virtual core::Result<Record> read(int64_t index) const = 0;
   // Returns how many labels there are: they are in [0, label_count()).
-  virtual int64_t label_count() const = 0;
+  [[nodiscard]] virtual int64_t label_count() const = 0;
   // Returns the label of the first class: 1 where 0 stands for the background.
-  virtual int64_t first_label() const { return 0; }
+  [[nodiscard]] virtual int64_t first_label() const { return 0; }
   // Returns the names of the labels; empty where the set has none.
-  virtual std::vector<std::string> label_names() const { return {}; }
+  [[nodiscard]] virtual std::vector<std::string> label_names() const { return {}; }
 };
 
 struct DatasetOptions {
-  std::string directory;            // or shards by name: dataset_form.h
-  std::vector<std::string> shards;  // only these of the directory's shards; empty: all of the subset
+  std::string directory{};            // or shards by name: dataset_form.h
+  std::vector<std::string> shards{};  // only these of the directory's shards; empty: all of the subset
   Subset subset = Subset::kTrain;
   // The folder of TFRecords' index files. Where it is empty, they are looked for in DIR/idx, then in DIR. A data set of
   // another form refuses one (kInvalidArgument).
-  std::string index_directory;
+  std::string index_directory{};
   bool use_index = true;   // false: find the records by reading the shards
   KnownClasses classes{};  // number the labels of class folders and of labels that are words
   core::FileSystem* files = &core::local_file_system();

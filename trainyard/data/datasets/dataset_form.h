@@ -23,15 +23,15 @@ namespace trainyard::data {
 
 // The labels of a data set in TFRecords, which its name decides.
 struct Labels {
-  int64_t count = 0;               // labels are in [0, count)
-  std::vector<std::string> names;  // may be empty
-  int64_t first = 0;               // of the first class; 1: 0 is background
+  int64_t count = 0;                 // labels are in [0, count)
+  std::vector<std::string> names{};  // may be empty
+  int64_t first = 0;                 // of the first class; 1: 0 is background
 };
 
 // Return what the TFRecords of a data set look like: the word in front of -*-of-* in their names ("train", "validation"
 // or, for CIFAR-10, "test"), and the label of the first class.
-std::string_view tfrecord_prefix(std::string_view dataset, Subset subset);
-int64_t tfrecord_first_label(std::string_view dataset);
+[[nodiscard]] [[nodiscard]] std::string_view tfrecord_prefix(std::string_view dataset, Subset subset);
+[[nodiscard]] [[nodiscard]] int64_t tfrecord_first_label(std::string_view dataset);
 
 // Returns the names of CIFAR-10's labels 0 to 9.
 const std::vector<std::string>& cifar10_class_names();
@@ -40,26 +40,27 @@ enum class Form { kTfRecords, kWebDataset, kClassFolders };
 
 struct StoredImages {
   Form form = Form::kTfRecords;
-  std::vector<std::string> paths;  // the shards, sorted; or the one folder that holds the class folders
+  std::vector<std::string> paths{};  // the shards, sorted; or the one folder that holds the class folders
 };
 
 // Returns the directory or the files that `data` names, shards of either subset: what a glob or braces stand for, else
 // `data` itself. Throws kInvalidArgument for malformed braces.
-std::vector<std::string> paths_named(core::FileSystem& files, const std::string& data);
+[[nodiscard]] std::vector<std::string> paths_named(core::FileSystem& files, const std::string& data);
 
 // Returns what is there of the subset, looking in the order above; `options.shards` where there are any. `prefix` is
 // that of the set's TFRecords. Throws NoSuchSubset, in tf_cnn_benchmarks' words, with what the directory holds instead,
 // and kNotFound where there is no directory; `other_forms` says what else it might have held.
-StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
-                                std::string_view other_forms = "");
+[[nodiscard]] StoredImages find_stored_images(const DatasetOptions& options, std::string_view prefix,
+                                              std::string_view other_forms = "");
 
 // Returns the folders of `directory` whose name is a word for the subset, as far as they are there: DIR/train; or
 // DIR/validation, DIR/val, DIR/test. The first is the one that is read.
-std::vector<std::string> subset_folders(core::FileSystem& files, const std::string& directory, Subset subset);
+[[nodiscard]] std::vector<std::string> subset_folders(core::FileSystem& files, const std::string& directory,
+                                                      Subset subset);
 
 // Returns true for class folders that are read whichever subset is asked for, because `options.directory` has no folder
 // of a subset: an image is in both then.
-bool subsets_are_one(const DatasetOptions& options, std::string_view prefix);
+[[nodiscard]] bool subsets_are_one(const DatasetOptions& options, std::string_view prefix);
 
 // Throws kNotFound where `directory` names nothing that is there: no directory, no file, no glob and no braces.
 void require_data(core::FileSystem& files, const std::string& directory);
@@ -75,11 +76,11 @@ std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::
 // Returns the names that number the labels of a data set's training images, where these are class folders or WebDataset
 // shards. Empty where labels are numbers, or where there are no training images. Throws what open_stored_images()
 // throws.
-std::vector<std::string> training_class_names(const std::string& name, DatasetOptions options);
+[[nodiscard]] std::vector<std::string> training_class_names(const std::string& name, DatasetOptions options);
 
 // Returns the paths that "a-{000..146}.tar" or "{train,val}.tar" stands for, and the text itself where it has no
 // braces. Throws kInvalidArgument for braces that do not close and for more than a million paths.
-std::vector<std::string> expand_braces(const std::string& text);
+[[nodiscard]] std::vector<std::string> expand_braces(const std::string& text);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -15,17 +15,17 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns true when the path leads to a directory; false for a link that leads nowhere.
-bool is_directory(core::FileSystem& files, const std::string& path);
+[[nodiscard]] bool is_directory(core::FileSystem& files, const std::string& path);
 
 // Throws kInvalidArgument where `path` lies too deep below the folder that is listed: a link may lead back to its
 // folder.
 void refuse_depth(const std::string& path, int depth);
 
 // Returns the names of the folders in `directory`, sorted, without hidden ones.
-std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory);
+[[nodiscard]] std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory);
 
 // Returns true when the folder holds a folder with an image in it.
-bool holds_class_folders(core::FileSystem& files, const std::string& directory);
+[[nodiscard]] bool holds_class_folders(core::FileSystem& files, const std::string& directory);
 
 class FolderDataset : public Dataset {
  public:
@@ -37,19 +37,19 @@ class FolderDataset : public Dataset {
   // Throws errors of the operating system: a file that has gone since the start is no bad sample.
   core::Result<Record> read(int64_t index) const override;
   // Returns the label of sample `index` without reading its file.
-  int64_t label(int64_t index) const { return folders_[places_[index].folder].label; }
+  [[nodiscard]] int64_t label(int64_t index) const { return folders_[places_[index].folder].label; }
   int64_t label_count() const override { return static_cast<int64_t>(classes_.size()); }
   std::vector<std::string> label_names() const override { return classes_; }
 
  private:
   struct Folder {
-    std::string path;
-    uint32_t label;
+    std::string path{};
+    uint32_t label{};
   };
   struct Place {
-    uint32_t folder;
-    uint32_t name_length;
-    uint64_t name_begin;  // in names_
+    uint32_t folder{};
+    uint32_t name_length{};
+    uint64_t name_begin{};  // in names_
   };
   void add(const std::string& path, const std::vector<std::string>& images, int64_t label);
   std::string path_of(const Place& place) const;

@@ -30,7 +30,7 @@ class LabelTexts {
   void set_complete();
 
   // Returns what was said of the label; empty where nothing was.
-  std::string text_of(int64_t label) const;
+  [[nodiscard]] std::string text_of(int64_t label) const;
   std::map<int64_t, std::string> all() const;
 
   // Saves the texts as "label_texts", where there are any that are not those of set_names().
@@ -43,7 +43,7 @@ class LabelTexts {
 
  private:
   struct Said {
-    std::string text, where;
+    std::string text{}, where{};
   };
 
   mutable std::mutex mutex_;  // of all below

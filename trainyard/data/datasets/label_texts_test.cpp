@@ -90,9 +90,9 @@ class Told : public Dataset {
 class Zeros : public Transform {
  public:
   ImageSize size() const override { return {1, 1}; }
-  core::Result<bool> apply(const Record&, const SampleKey&, void* image) const override {
+  core::Result<void> apply(const Record&, const SampleKey&, void* image) const override {
     std::memset(image, 0, 3 * sizeof(float));
-    return true;
+    return {};
   }
 };
 

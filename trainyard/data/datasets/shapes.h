@@ -41,7 +41,7 @@ const std::vector<std::string>& shape_names();
 // Draws image `index` of a subset: a pure function of its arguments, the same on every machine.
 Image draw_shape(uint64_t seed, Subset subset, int64_t index, int size, const ShapesDifficulty& difficulty = {});
 // Returns its label: index modulo the number of shapes.
-int64_t shape_label(int64_t index);
+[[nodiscard]] int64_t shape_label(int64_t index);
 
 // Writes the data set to `directory`, which must not exist or must be empty. All of it appears at once, or nothing.
 // Throws kInvalidArgument when something else is there.

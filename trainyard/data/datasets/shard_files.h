@@ -33,16 +33,16 @@ class ShardFiles {
 
   // Returns the file, which stays open as long as the result is held. Throws kCorruptData when the file has changed
   // since it was added, else what opening it throws. It never returns another file's bytes.
-  std::shared_ptr<const core::ReadableFile> open(size_t shard) const;
+  [[nodiscard]] std::shared_ptr<const core::ReadableFile> open(size_t shard) const;
 
  private:
   struct Shard {
-    std::string path;
-    core::FileInfo info;
+    std::string path{};
+    core::FileInfo info{};
   };
   struct Entry {
-    size_t shard;
-    std::shared_ptr<const core::ReadableFile> file;
+    size_t shard{};
+    std::shared_ptr<const core::ReadableFile> file{};
   };
 
   core::FileSystem& files_;

@@ -36,16 +36,16 @@ class TfRecordDataset : public Dataset {
 
  private:
   struct Shard {
-    std::string index_path;  // empty: there is no index file
-    bool kept = false;       // by an earlier run, not the user's
+    std::string index_path{};  // empty: there is no index file
+    bool kept = false;         // by an earlier run, not the user's
     size_t records = 0;
     int64_t first = 0;  // index of its first record
     mutable std::once_flag indexed;
     mutable formats::RecordIndex index;
   };
   struct Place {
-    size_t shard;
-    formats::RecordSpan span;
+    size_t shard{};
+    formats::RecordSpan span{};
   };
   void count_records(const DatasetOptions& options, size_t shard);
   void warn_of_missing_indexes(const DatasetOptions& options) const;

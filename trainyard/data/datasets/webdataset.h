@@ -44,7 +44,7 @@ class WebDataset : public Dataset {
   struct Sample {
     uint32_t shard = 0;
     bool json = false;  // the label
-    Part image, label;
+    Part image{}, label{};
   };
   static std::vector<Sample> group(const std::vector<formats::TarMember>& members, uint32_t shard);
   bool labels_are_names() const;

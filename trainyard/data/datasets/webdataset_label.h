@@ -13,7 +13,7 @@ namespace trainyard::data {
 struct WebLabel {
   bool is_number = false;
   int64_t number = 0;
-  std::string name;  // the class's; beside a number maybe empty
+  std::string name{};  // the class's; beside a number maybe empty
 };
 
 // Reads KEY.cls: a whole number, or any other text is a name; blanks around it do not count. Empty is an error.

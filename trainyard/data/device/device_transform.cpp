@@ -45,18 +45,18 @@ class DeviceTransform : public Transform {
 
   ImageSize size() const override { return {static_cast<int>(options_.height), static_cast<int>(options_.width)}; }
 
-  core::Result<bool> apply(const Record& record, const SampleKey& key, void* out) const override {
+  core::Result<void> apply(const Record& record, const SampleKey& key, void* out) const override {
     auto size = record_image_size(record);
     if (!size.ok()) return size.error();
     core::RandomStream random = ImagenetSampling::stream(key);
     const ImageSampling sampling = options_.training ? sampling_.training(size.value(), record, key, random)
                                                      : sampling_.evaluation(size.value(), key);
     PixelSampling pixels = pixel_sampling(sampling);
-    if (on_device(record, size.value(), sampling.part, pixels, out)) return true;
+    if (on_device(record, size.value(), sampling.part, pixels, out)) return {};
     auto image = record_image(record, sampling.part);
     if (!image.ok()) return image.error();
     device_->sample_pixels(image.value().pixels, pixels, out);
-    return true;
+    return {};
   }
 
  private:

@@ -27,19 +27,19 @@ Image copy_of(const ImageView& view) {
   return image;
 }
 
-core::Result<bool> check_size(ImageSize size, const DecodeLimits& limits) {
+core::Result<void> check_size(ImageSize size, const DecodeLimits& limits) {
   const int64_t pixels = int64_t{size.height} * size.width;
-  if (pixels <= limits.max_pixels) return true;
+  if (pixels <= limits.max_pixels) return {};
   return Error(ErrorCode::kCorruptData, {.problem = "image too large",
                                          .expected = fmt::format("at most {} pixels", limits.max_pixels),
                                          .actual = fmt::format("{} x {} in its header", size.width, size.height),
                                          .remedy = "remove the image from the data set"});
 }
 
-core::Result<bool> check_inside(const CropWindow& crop, ImageSize size) {
+core::Result<void> check_inside(const CropWindow& crop, ImageSize size) {
   const bool inside = crop.y >= 0 && crop.x >= 0 && crop.height > 0 && crop.width > 0 &&
                       crop.height <= size.height - crop.y && crop.width <= size.width - crop.x;
-  if (inside) return true;
+  if (inside) return {};
   return Error(ErrorCode::kCorruptData,
                {.problem = "crop is not inside the image",
                 .expected = fmt::format("inside {} x {}", size.width, size.height),

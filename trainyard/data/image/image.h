@@ -25,7 +25,7 @@ struct CropWindow {
 
 struct Image {
   int height = 0, width = 0;
-  KeptVector<uint8_t> pixels;  // [height, width, 3] RGB
+  KeptVector<uint8_t> pixels{};  // [height, width, 3] RGB
 };
 
 // Pixels of an image or of a part of one, whose owner must outlive it.
@@ -38,14 +38,14 @@ struct ImageView {
   ImageView(const Image& image)  // NOLINT(google-explicit-constructor): an image is the view of all of it
       : height(image.height), width(image.width), pixels(image.pixels.data()), stride(ptrdiff_t{3} * image.width) {}
   // Returns the part `crop`, which must be inside.
-  ImageView part(const CropWindow& crop) const;
+  [[nodiscard]] ImageView part(const CropWindow& crop) const;
 };
 
 // Images come from strangers: their size is checked before any memory is taken for pixels.
 struct DecodeLimits {
   int64_t max_pixels = 178'956'970;  // height x width of the whole image; 512 MiB as RGB
   // Called with the bytes of the pixels before they are allocated. It refuses by throwing.
-  std::function<void(int64_t bytes)> before_allocation;
+  std::function<void(int64_t bytes)> before_allocation{};
 };
 
 // How an image file is decoded.
@@ -60,12 +60,12 @@ struct DecodeOptions {
 };
 
 // Returns a copy of the pixels.
-Image copy_of(const ImageView& view);
+[[nodiscard]] Image copy_of(const ImageView& view);
 
 // Returns kCorruptData "image too large" when the image has more pixels than the limit.
-core::Result<bool> check_size(ImageSize size, const DecodeLimits& limits);
+[[nodiscard]] core::Result<void> check_size(ImageSize size, const DecodeLimits& limits);
 // Returns kCorruptData when the window is empty or not inside an image of this size.
-core::Result<bool> check_inside(const CropWindow& crop, ImageSize size);
+[[nodiscard]] core::Result<void> check_inside(const CropWindow& crop, ImageSize size);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

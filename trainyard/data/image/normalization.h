@@ -23,11 +23,11 @@ struct Normalization {
   Rgb shift = {-1, -1, -1};
 
   // Returns pixel / 127.5 - 1, which is in [-1, 1].
-  static Normalization symmetric() { return {}; }
+  [[nodiscard]] static Normalization symmetric() { return {}; }
   // Returns pixel - mean.
-  static Normalization minus_mean(const Rgb& mean);
+  [[nodiscard]] static Normalization minus_mean(const Rgb& mean);
   // Returns (pixel - mean) / standard_deviation. Throws kInvalidArgument when a deviation is not above 0.
-  static Normalization standardized(const Rgb& mean, const Rgb& standard_deviation);
+  [[nodiscard]] static Normalization standardized(const Rgb& mean, const Rgb& standard_deviation);
 
   bool operator==(const Normalization&) const = default;
 

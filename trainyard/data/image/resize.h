@@ -25,7 +25,7 @@ namespace trainyard::data {
 enum class ResizeMethod { kNearest, kBilinear, kBicubic, kArea };
 
 // Returns the method called "nearest", "bilinear", "bicubic" or "area". Throws kInvalidArgument with the known names.
-ResizeMethod resize_method(std::string_view name);
+[[nodiscard]] ResizeMethod resize_method(std::string_view name);
 
 struct ResizeOptions {
   ResizeMethod method = ResizeMethod::kBilinear;

@@ -29,7 +29,7 @@ namespace trainyard::data {
 
 enum class OnBadSample { kFail, kSkip, kSubstitute };
 // Returns the policy called "fail", "skip" or "substitute", as --on_bad_sample takes them. Throws kNotFound.
-OnBadSample on_bad_sample(std::string_view name);
+[[nodiscard]] OnBadSample on_bad_sample(std::string_view name);
 
 struct BadSampleOptions {
   OnBadSample policy = OnBadSample::kFail;
@@ -37,7 +37,7 @@ struct BadSampleOptions {
   void validate() const;   // throws kInvalidArgument
   // Returns the budget in samples, rounded down, but at least one: sets of under 10,000 samples could skip none
   // otherwise. A budget of 0 is 0 samples.
-  int64_t allowed(int64_t dataset_size) const;
+  [[nodiscard]] int64_t allowed(int64_t dataset_size) const;
 };
 
 // A sample and why it is bad, with file and offset.
@@ -47,7 +47,7 @@ struct BadSample {
 };
 
 // Returns the error that ends a run at its first bad sample: `bad`, with what a user can do about it.
-core::Error failure_of(const core::Error& bad);
+[[nodiscard]] core::Error failure_of(const core::Error& bad);
 
 // What is tried in the place of a bad sample, one after the other.
 class StandIns {
@@ -59,7 +59,7 @@ class StandIns {
 
   // Returns the next sample to try. Its augmentation has a seed of its own: the sample also comes at its own place, and
   // should not come twice alike.
-  SampleKey next();
+  [[nodiscard]] SampleKey next();
 
  private:
   OnBadSample policy_;

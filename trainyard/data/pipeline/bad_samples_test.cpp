@@ -42,13 +42,13 @@ class SpoiledNumbers : public Dataset {
 class StreamTransform : public Transform {
  public:
   ImageSize size() const override { return {1, 1}; }
-  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+  core::Result<void> apply(const Record& record, const SampleKey& key, void* image) const override {
     auto* const out = static_cast<float*>(image);
     if (record.height < 0) return SpoiledNumbers::spoiled(record.where);
     core::RandomStream random(key.seed, "augment", {static_cast<uint64_t>(key.epoch)});
     std::fill(out, out + 3, static_cast<float>(record.label));
     out[2] = random.uniform();
-    return true;
+    return {};
   }
 };
 

@@ -33,7 +33,7 @@ struct Batch {
   const at::Tensor& labels() const { return tensors["labels"]; }
   // Returns the extent of the first tensor's first dimension, which is how many samples there are where the batch is
   // one of samples; 1 where that tensor is a scalar, 0 where there is none.
-  int64_t samples() const;
+  [[nodiscard]] int64_t samples() const;
 };
 
 // A source of batches. One thread at a time may call next() and the Stateful methods, any thread stop().
@@ -48,18 +48,18 @@ class BatchSource : public core::Stateful {
   virtual std::vector<Batch> next() = 0;
 
   // Returns the seconds that next() has waited for input so far.
-  virtual double waited_seconds() const = 0;
+  [[nodiscard]] virtual double waited_seconds() const = 0;
 
   // Wakes next(), ends and joins all workers. May be called twice.
   virtual void stop() = 0;
 
   // Returns the position after the last batch that next() returned.
-  virtual Position position() const = 0;
+  [[nodiscard]] virtual Position position() const = 0;
   // Makes next() go on at `position`. Batches made ahead are thrown away.
   virtual void seek(Position position) = 0;
 
   // Returns how many different samples of the batches so far were bad and were skipped or replaced.
-  virtual int64_t bad_samples() const { return 0; }
+  [[nodiscard]] virtual int64_t bad_samples() const { return 0; }
 
   void save(core::StateWriter& writer) const override;  // "epoch", "offset"
   void load(const core::StateReader& reader) override;

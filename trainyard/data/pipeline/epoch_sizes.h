@@ -28,7 +28,7 @@ std::vector<EpochSize> parse_epoch_sizes(std::string_view text);
 
 // Returns a transform for each size, all of `options` but for the size, made by `make`: for
 // PipelineOptions::transforms_by_epoch.
-std::vector<EpochTransform> transforms_of(
+[[nodiscard]] std::vector<EpochTransform> transforms_of(
     const std::vector<EpochSize>& sizes, const TransformOptions& options,
     const std::function<std::shared_ptr<const Transform>(const TransformOptions&)>& make);
 

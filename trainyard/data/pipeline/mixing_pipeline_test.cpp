@@ -43,11 +43,11 @@ class DrawnTransform : public Transform {
   explicit DrawnTransform(int side, at::ScalarType dtype = at::kFloat) : side_(side), form_{.dtype = dtype} {}
   ImageForm form() const override { return form_; }
   ImageSize size() const override { return {side_, side_}; }
-  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+  core::Result<void> apply(const Record& record, const SampleKey& key, void* image) const override {
     core::RandomStream random(key.seed, "drawn", {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
     auto* const out = static_cast<float*>(image);
     for (int i = 0; i < 3 * side_ * side_; ++i) out[i] = static_cast<float>(record.label) + random.uniform();
-    return true;
+    return {};
   }
 
  private:

@@ -37,7 +37,7 @@ namespace trainyard::data {
 // Images of another size from an epoch on.
 struct EpochTransform {
   int64_t from_epoch = 0;
-  std::shared_ptr<const Transform> transform;
+  std::shared_ptr<const Transform> transform{};
 };
 
 struct PipelineOptions {
@@ -64,19 +64,19 @@ struct PipelineOptions {
   // Takes down what the records of the batches call their classes, and compares it with `known_texts`: what is known
   // from other data, such as that of the training in an evaluation. next() throws kInvalidArgument where they
   // contradict. Null: nothing is taken down, or compared.
-  std::shared_ptr<LabelTexts> label_texts;
-  std::shared_ptr<const LabelTexts> known_texts;
+  std::shared_ptr<LabelTexts> label_texts{};
+  std::shared_ptr<const LabelTexts> known_texts{};
   BadSampleOptions bad_samples{};
   // Makes the memory of batches; without it the program's caching allocator does. Worker threads call it.
-  std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate;
+  std::function<at::Tensor(at::IntArrayRef sizes, at::ScalarType dtype)> allocate{};
   void validate() const;  // throws kInvalidArgument
 };
 
 // What the worker threads have done so far.
 struct PipelineStatistics {
-  StageSeconds seconds;  // all threads together
-  int64_t samples = 0;   // made, those ahead of the consumer included
-  int64_t bytes = 0;     // encoded, read for them
+  StageSeconds seconds{};  // all threads together
+  int64_t samples = 0;     // made, those ahead of the consumer included
+  int64_t bytes = 0;       // encoded, read for them
 };
 
 // Batches of a data set, made ahead by threads, which start with the first next(); so a seek() before it costs nothing.

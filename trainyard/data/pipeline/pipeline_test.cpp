@@ -50,12 +50,12 @@ class NumberDataset : public Dataset {
 class KeyTransform : public Transform {
  public:
   ImageSize size() const override { return {2, 2}; }
-  core::Result<bool> apply(const Record& record, const SampleKey& key, void* image) const override {
+  core::Result<void> apply(const Record& record, const SampleKey& key, void* image) const override {
     auto* const out = static_cast<float*>(image);
     const float values[] = {static_cast<float>(record.label), static_cast<float>(key.epoch),
                             static_cast<float>(key.sample), static_cast<float>(key.batch_position)};
     for (int i = 0; i < 12; ++i) out[i] = values[i % 4];
-    return true;
+    return {};
   }
 };
 

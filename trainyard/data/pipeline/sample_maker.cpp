@@ -32,7 +32,7 @@ void SampleMaker::make(BatchSlot& slot) {
 
 // The sample that belongs into the slot, or what takes the place of a bad one.
 void SampleMaker::make_anew(BatchSlot& slot) {
-  core::Result<bool> made = make_sample(slot.key, slot);
+  core::Result<void> made = make_sample(slot.key, slot);
   if (made.ok()) return;
   const OnBadSample policy = options_.bad_samples.policy;
   if (policy == OnBadSample::kFail) throw failure_of(made.error());
@@ -56,7 +56,7 @@ void SampleMaker::make_anew(BatchSlot& slot) {
 }
 
 // A bad sample is an error, what else goes wrong is thrown.
-core::Result<bool> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slot) {
+core::Result<void> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slot) {
   core::Result<Record> read = [&] {
     const StageTimer timer(Stage::kRead);
     return dataset_->read(key.sample);
@@ -73,7 +73,7 @@ core::Result<bool> SampleMaker::make_sample(const SampleKey& key, BatchSlot& slo
                                            .remedy = "use the number of classes that the data set was made for"});
   }
   const StageTimer timer(Stage::kAugment);
-  core::Result<bool> applied = slot.transform->apply(record, key, slot.image);
+  core::Result<void> applied = slot.transform->apply(record, key, slot.image);
   if (applied.ok() && !record.label_text.empty()) {
     slot.label_text = std::move(record.label_text);
     slot.where = std::move(record.where);

@@ -37,7 +37,7 @@ class SampleMaker {
 
  private:
   void make_anew(BatchSlot& slot);
-  core::Result<bool> make_sample(const SampleKey& key, BatchSlot& slot);
+  core::Result<void> make_sample(const SampleKey& key, BatchSlot& slot);
 
   const std::shared_ptr<const Dataset> dataset_;
   const SampleMakerOptions options_;

@@ -21,7 +21,7 @@ struct OrderOptions {
 };
 
 // Returns the index of the k-th sample for k in [0, size): 8 bytes each (10 MB for ImageNet).
-std::vector<int64_t> epoch_order(int64_t size, const OrderOptions& options, uint64_t seed, int64_t epoch);
+[[nodiscard]] std::vector<int64_t> epoch_order(int64_t size, const OrderOptions& options, uint64_t seed, int64_t epoch);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

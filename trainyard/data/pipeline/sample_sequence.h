@@ -32,11 +32,11 @@ class SampleSequence {
       : size_(size), order_(order), seed_(seed), repeats_(repeats) {}
 
   // Returns the same place with an offset in [0, size). Throws kInvalidArgument when there is no such place.
-  Position normalized(Position position) const;
+  [[nodiscard]] Position normalized(Position position) const;
   // Returns the place `count` samples further.
-  Position advanced(Position position, int64_t count) const;
+  [[nodiscard]] Position advanced(Position position, int64_t count) const;
   // Returns the index in the data set of the sample at a normalized place.
-  int64_t sample_at(Position position) { return repeated_sample_at(position).sample; }
+  [[nodiscard]] int64_t sample_at(Position position) { return repeated_sample_at(position).sample; }
   RepeatedSample repeated_sample_at(Position position);
 
  private:

@@ -17,7 +17,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct TensorForm {
-  std::string name;
+  std::string name{};
   at::ScalarType dtype = at::kFloat;
   std::vector<int64_t> shape{};  // -1: any extent
 };
@@ -31,7 +31,8 @@ void check_batch(const Batch& batch, const BatchForm& form, const std::string& w
 
 // Returns a source with the batches, positions and saved state of `source`, whose next() checks every batch. A batch
 // that holds no tensors at all passes: sources that do not repeat end with such ones.
-std::shared_ptr<BatchSource> checked(std::shared_ptr<BatchSource> source, BatchForm form, std::string name);
+[[nodiscard]] std::shared_ptr<BatchSource> checked(std::shared_ptr<BatchSource> source, BatchForm form,
+                                                   std::string name);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -6,12 +6,14 @@
 //   }, {.replicas = 2, .batch_size = 16});
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/sized_source.h"
 
@@ -38,6 +40,12 @@ class FunctionSource : public BatchSource, public SizedSource {
  public:
   // `make` is called on the thread that calls next(), for one replica after the other.
   FunctionSource(MakeBatch make, const FunctionSourceOptions& options);
+  template <typename Wrong>
+  requires(!std::convertible_to<Wrong, MakeBatch>) FunctionSource(Wrong&&, const FunctionSourceOptions&) {
+    static_assert(core::kRightType<Wrong>,
+                  "FunctionSource takes a function of const data::BatchPlace& that returns core::NamedTensors, such as "
+                  "{{\"images\", images}, {\"labels\", labels}}");
+  }
 
   int64_t batch_size() const override { return options_.batch_size; }
   int replicas() const override { return options_.replicas; }

@@ -12,6 +12,7 @@
 // thrown away: it must make the same ones. Where that is too slow, let FunctionSource or TensorSource find the place.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -20,6 +21,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/named_tensors.h"
+#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/pipeline/batch_source.h"
 
@@ -49,6 +51,13 @@ struct GeneratorSourceOptions {
 class GeneratorSource : public BatchSource {
  public:
   GeneratorSource(MakeGenerator make, const GeneratorSourceOptions& options);
+  template <typename Wrong>
+  requires(!std::convertible_to<Wrong, MakeGenerator>) GeneratorSource(Wrong&&, const GeneratorSourceOptions& options)
+      : GeneratorSource(MakeGenerator(), options) {
+    static_assert(core::kRightType<Wrong>,
+                  "GeneratorSource takes a function of (int64_t epoch, const core::StopToken&) that returns a "
+                  "data::Generator, which returns std::optional<core::NamedTensors>");
+  }
   ~GeneratorSource() override;
 
   int64_t batch_size() const override;

@@ -14,7 +14,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct MixedPart {
-  std::shared_ptr<BatchSource> source;
+  std::shared_ptr<BatchSource> source{};
   double weight = 1;  // its share of the batches, beside the others' weights
 };
 
@@ -41,7 +41,7 @@ class MixedSource : public CombinedSource {
  private:
   std::vector<Batch> next_batches() override;
   // Returns the source in whose share of the weights of those not ended `fraction` of [0, 1) lies.
-  size_t drawn(double fraction) const;
+  [[nodiscard]] size_t drawn(double fraction) const;
 
   std::vector<double> weights_;
   MixedSourceOptions options_;

@@ -12,7 +12,7 @@ namespace trainyard::data {
 // Returns a source with the batches, positions and saved state of `source`. Where its next() cannot read (kIo,
 // kNotFound, kCorruptData), a warning says so, and the batch is made once more from the same position; what that
 // throws is thrown.
-std::shared_ptr<BatchSource> retried(std::shared_ptr<BatchSource> source);
+[[nodiscard]] std::shared_ptr<BatchSource> retried(std::shared_ptr<BatchSource> source);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -12,7 +12,7 @@ class SizedSource {
  public:
   virtual ~SizedSource() = default;
   // Returns how often next() gives full batches in an epoch, at least 1; 0: an epoch has no end.
-  virtual int64_t batches_per_epoch() const = 0;
+  [[nodiscard]] virtual int64_t batches_per_epoch() const = 0;
 };
 
 }  // namespace trainyard::data

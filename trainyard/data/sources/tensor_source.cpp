@@ -113,7 +113,7 @@ Position TensorSource::of_next_batch(Position position) const {
 }
 
 void TensorSource::seek(Position position) {
-  sequence_.normalized(position);  // throws where there is no such place
+  static_cast<void>(sequence_.normalized(position));  // throws where there is no such place
   position_ = of_next_batch(position);
 }
 

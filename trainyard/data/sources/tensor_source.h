@@ -22,7 +22,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // Returns the rows `samples` of each tensor, in that order: new memory on the tensor's device.
-core::NamedTensors select_samples(const core::NamedTensors& tensors, const std::vector<int64_t>& samples);
+[[nodiscard]] core::NamedTensors select_samples(const core::NamedTensors& tensors, const std::vector<int64_t>& samples);
 
 // Makes one replica's batch of the samples that were drawn for it: pairs, triplets, tensors without a batch dimension,
 // or what the samples' numbers are names for. `random` is a function of the seed and of the first sample's place, so
@@ -65,7 +65,7 @@ class TensorSource : public BatchSource, public SizedSource {
 
  private:
   // Returns the place of the next batch: with `repeat`, the next epoch's first where this one has none left.
-  Position of_next_batch(Position position) const;
+  [[nodiscard]] Position of_next_batch(Position position) const;
   core::NamedTensors make(int64_t first, int64_t count);
 
   core::NamedTensors tensors_;

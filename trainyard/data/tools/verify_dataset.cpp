@@ -52,7 +52,9 @@ class Verifier {
       if (stored.form != Form::kClassFolders) return;
       const KnownClasses known{training_class_names(options_.name, validation), "the training images"};
       if (known.names.empty()) return;
-      labels_of_classes(folders_in(*validation.files, stored.paths.front()), known, stored.paths.front());
+      // Throws where they differ.
+      static_cast<void>(
+          labels_of_classes(folders_in(*validation.files, stored.paths.front()), known, stored.paths.front()));
     } catch (const NoSuchSubset&) {
       return;
     } catch (const Error& error) {

@@ -19,7 +19,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::formats {
 
 struct TarMember {
-  std::string name;     // with its folders, as stored
+  std::string name{};   // with its folders, as stored
   uint64_t offset = 0;  // of its bytes in the archive
   uint64_t size = 0;    // bytes
   bool operator==(const TarMember&) const = default;
@@ -29,7 +29,7 @@ struct TarMember {
 // file and long names. Every checksum is checked, and every size against the archive's. An archive may end without its
 // two blocks of zeros. Throws kCorruptData with path and offset where the file is no tar archive, is damaged or
 // truncated, or holds sparse files.
-std::vector<TarMember> index_tar(const core::ReadableFile& file);
+[[nodiscard]] std::vector<TarMember> index_tar(const core::ReadableFile& file);
 
 // Checks that the header of a file of `size` bytes still stands before `offset`. Archives have no checksum of their
 // contents, and one that was written anew while it is read would give the bytes of another file. Throws kCorruptData.

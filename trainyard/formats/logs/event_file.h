@@ -32,8 +32,8 @@ struct Histogram {
   double sum = 0;
   double sum_squares = 0;
   // Bucket i counts the values in [bucket_limits[i - 1], bucket_limits[i]); the first begins at minus infinity.
-  std::vector<double> bucket_limits;
-  std::vector<double> buckets;
+  std::vector<double> bucket_limits{};
+  std::vector<double> buckets{};
 
   bool operator==(const Histogram&) const = default;
 };
@@ -45,7 +45,7 @@ class HistogramCounter {
   HistogramCounter();
   void add(double value);
   // Returns what was counted, without the empty buckets at both ends.
-  Histogram histogram() const;
+  [[nodiscard]] Histogram histogram() const;
 
  private:
   Histogram totals_;  // without buckets
@@ -53,29 +53,29 @@ class HistogramCounter {
 };
 
 // Returns the histogram of `values`, as HistogramCounter counts them.
-Histogram make_histogram(std::span<const float> values);
+[[nodiscard]] Histogram make_histogram(std::span<const float> values);
 
 // A picture as a compressed file.
 struct EncodedImage {
-  int height = 0;    // pixels
-  int width = 0;     // pixels
-  int channels = 0;  // 1 gray, 3 RGB, 4 RGBA
-  std::string data;  // PNG or JPEG
+  int height = 0;      // pixels
+  int width = 0;       // pixels
+  int channels = 0;    // 1 gray, 3 RGB, 4 RGBA
+  std::string data{};  // PNG or JPEG
 
   bool operator==(const EncodedImage&) const = default;
 };
 
 // What TensorBoard's text plugin shows, as Markdown.
 struct SummaryText {
-  std::string markdown;  // UTF-8
+  std::string markdown{};  // UTF-8
 
   bool operator==(const SummaryText&) const = default;
 };
 
 struct SummaryValue {
-  std::string tag;
+  std::string tag{};
   // monostate: of a kind that is not read
-  std::variant<std::monostate, float, Histogram, EncodedImage, SummaryText> value;
+  std::variant<std::monostate, float, Histogram, EncodedImage, SummaryText> value{};
 
   bool operator==(const SummaryValue&) const = default;
 };
@@ -83,8 +83,8 @@ struct SummaryValue {
 struct Event {
   double wall_time = 0;  // seconds since the epoch; 0: the writer puts the present time
   int64_t step = 0;
-  std::vector<SummaryValue> values;
-  std::string file_version;  // only in the first event of a file
+  std::vector<SummaryValue> values{};
+  std::string file_version{};  // only in the first event of a file
   // True says that a run begins or resumes at `step`: TensorBoard then drops what earlier files of the directory say of
   // this step and later ones.
   bool session_start = false;
@@ -93,17 +93,17 @@ struct Event {
 };
 
 // Returns the message of an event.
-std::string encode_event(const Event& event);
+[[nodiscard]] std::string encode_event(const Event& event);
 // Returns the event of a message, or kCorruptData when the bytes are none.
-core::Result<Event> decode_event(std::string_view encoded);
+[[nodiscard]] core::Result<Event> decode_event(std::string_view encoded);
 
 struct EventFileOptions {
   // Seconds after which a written event becomes visible to other processes, when another one is written.
   double flush_seconds = 30;
   // Seconds since the epoch. Default: the system's clock.
-  std::function<double()> clock;
+  std::function<double()> clock{};
   // Part of the file's name. Default: the machine's name.
-  std::string hostname;
+  std::string hostname{};
 
   void validate() const;  // throws kInvalidArgument
 };
@@ -135,7 +135,7 @@ class EventFileReader {
   explicit EventFileReader(const core::ReadableFile& file) : file_(file), records_(file) {}
 
   // Returns the next event, or nothing at the end. Throws kCorruptData with path and offset.
-  std::optional<Event> next();
+  [[nodiscard]] std::optional<Event> next();
 
  private:
   const core::ReadableFile& file_;

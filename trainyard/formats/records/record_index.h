@@ -29,7 +29,7 @@ class RecordIndex {
     return {begin, ends_[record] - begin - kTfRecordFrameBytes};
   }
   // Returns the size of the file that is indexed.
-  uint64_t file_size() const { return ends_.empty() ? 0 : ends_.back(); }
+  [[nodiscard]] uint64_t file_size() const { return ends_.empty() ? 0 : ends_.back(); }
 
  private:
   friend RecordIndex parse_record_index(std::string_view text);
@@ -49,7 +49,7 @@ struct RecordIndexSummary {
 RecordIndexSummary summarize_record_index(std::string_view text);
 
 // Returns the lines, each with a line break, as tfrecord2idx writes them.
-std::string format_record_index(const RecordIndex& index);
+[[nodiscard]] std::string format_record_index(const RecordIndex& index);
 
 }  // namespace trainyard::formats
 TRAINYARD_EXPORT_END

@@ -39,7 +39,7 @@ class ExampleView {
   static core::Result<ExampleView> parse(std::string_view record);
 
   // Returns true when there is such a feature, of whatever kind and length.
-  bool has(std::string_view name) const { return find(name) != nullptr; }
+  [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
 
   // Each returns the one value of a feature, or kCorruptData when the feature is absent, of another kind, malformed, or
   // not of length 1.
@@ -55,9 +55,9 @@ class ExampleView {
  private:
   enum class Kind : uint8_t { kNone, kBytes, kFloat, kInt64 };
   struct Feature {
-    std::string_view name;
+    std::string_view name{};
     Kind kind = Kind::kNone;
-    std::string_view list;  // the encoded BytesList, FloatList or Int64List
+    std::string_view list{};  // the encoded BytesList, FloatList or Int64List
   };
 
   const Feature* find(std::string_view name) const;
@@ -76,7 +76,7 @@ class ExampleBuilder {
   void add_floats(std::string_view name, std::span<const float> values);
 
   // Returns the encoded message.
-  std::string build() const;
+  [[nodiscard]] std::string build() const;
 
  private:
   void add_feature(std::string_view name, uint32_t kind_field, std::string_view encoded_list);

@@ -35,16 +35,16 @@ struct RecordSpan {
 
 // Returns the checksum as TFRecord stores it: rotated and offset, so that a checksum of data that itself holds
 // checksums stays a good one.
-uint32_t masked_crc32c(std::string_view data);
+[[nodiscard]] uint32_t masked_crc32c(std::string_view data);
 
 // Returns all records of the file. It hops from length to length and reads 12 bytes a record; the checksums of the
 // lengths are checked, those of the data are not. Throws kCorruptData with path and offset. Nothing behind a broken
 // length can be found.
-std::vector<RecordSpan> index_tfrecord(const core::ReadableFile& file);
+[[nodiscard]] std::vector<RecordSpan> index_tfrecord(const core::ReadableFile& file);
 
 // Returns the length of the data of the record at `offset`, which must be before the end of the file. Checks the
 // length's checksum, and that the record ends within the file. Throws kCorruptData with path and offset.
-uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset);
+[[nodiscard]] uint64_t read_tfrecord_length(const core::ReadableFile& file, uint64_t offset);
 
 // Reads the data of one record into `buffer`, which only grows, so reuse it. The result is valid until the buffer
 // changes. Both checksums are checked, and the span is compared with the file's size before memory is taken. Returns a
@@ -62,7 +62,7 @@ class TfRecordReader {
   bool next(std::string& record);
 
   // Returns the offset of the record that next() will read.
-  uint64_t offset() const { return offset_; }
+  [[nodiscard]] uint64_t offset() const { return offset_; }
 
  private:
   const core::ReadableFile& file_;

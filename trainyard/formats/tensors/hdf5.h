@@ -26,29 +26,29 @@ namespace trainyard::formats {
 using Hdf5Attribute = std::variant<std::string, std::vector<std::string>>;
 
 struct Hdf5Dataset {
-  std::string name;  // "fc/kernel" lies in a group "fc"
-  std::vector<int64_t> shape;
-  std::function<std::vector<float>()> values;  // as many as the product of the shape, in C order; called when written
+  std::string name{};  // "fc/kernel" lies in a group "fc"
+  std::vector<int64_t> shape{};
+  std::function<std::vector<float>()> values{};  // as many as the product of the shape, in C order; called when written
 };
 
 struct Hdf5Group {
-  std::string name;
-  std::vector<std::pair<std::string, Hdf5Attribute>> attributes;
-  std::vector<Hdf5Dataset> datasets;
-  std::vector<Hdf5Group> groups;
+  std::string name{};
+  std::vector<std::pair<std::string, Hdf5Attribute>> attributes{};
+  std::vector<Hdf5Dataset> datasets{};
+  std::vector<Hdf5Group> groups{};
 };
 
 // Returns the content of the file. The same tree gives the same bytes. Any thread may call it, but only one at a time,
 // because libhdf5 has state of its own. Throws kInvalidArgument for numbers that do not fit their shape, and kInternal
 // with libhdf5's message for what it refuses: names that come twice, arrays of texts of more than 64 KiB.
-std::string encode_hdf5(const Hdf5Group& root);
+[[nodiscard]] std::string encode_hdf5(const Hdf5Group& root);
 
 // Writes encode_hdf5() into a file, whole or not at all.
 void write_hdf5(const std::string& path, const Hdf5Group& root, core::FileSystem& files = core::local_file_system());
 
 struct Hdf5Floats {
-  std::vector<int64_t> shape;
-  std::vector<float> values;  // in C order
+  std::vector<int64_t> shape{};
+  std::vector<float> values{};  // in C order
 };
 
 // A file that is open for reading. libhdf5 has state of its own, so calls of all files wait for each other. Paths of
@@ -65,8 +65,10 @@ class Hdf5File {
   bool has(const std::string& object) const;
   // Return an attribute of a group: a text, and an array of texts. Without one of that name they return nothing. Throw
   // kCorruptData for an attribute of another type, or one that cannot be read.
-  std::optional<std::string> text(const std::string& group, const std::string& attribute) const;
-  std::optional<std::vector<std::string>> texts(const std::string& group, const std::string& attribute) const;
+  [[nodiscard]] [[nodiscard]] std::optional<std::string> text(const std::string& group,
+                                                              const std::string& attribute) const;
+  [[nodiscard]] [[nodiscard]] std::optional<std::vector<std::string>> texts(const std::string& group,
+                                                                            const std::string& attribute) const;
   // Reads a dataset of numbers, converted to float32. Throws kNotFound when there is none of that name, kCorruptData
   // for one that cannot be read, that holds no numbers, or that says it is larger than the file can be.
   Hdf5Floats read(const std::string& dataset) const;

@@ -22,9 +22,9 @@ enum class NpyType : uint8_t { kUint8, kInt64, kFloat32, kFloat64 };
 
 // Return the type's name as NumPy prints it ("float32"), its code as files have it ("<f4"), and the bytes of one
 // element.
-std::string_view npy_type_name(NpyType type);
-std::string_view npy_type_code(NpyType type);
-size_t npy_type_bytes(NpyType type);
+[[nodiscard]] [[nodiscard]] std::string_view npy_type_name(NpyType type);
+[[nodiscard]] [[nodiscard]] std::string_view npy_type_code(NpyType type);
+[[nodiscard]] [[nodiscard]] size_t npy_type_bytes(NpyType type);
 
 template <typename T>
 constexpr NpyType npy_type_of() {
@@ -39,8 +39,8 @@ constexpr NpyType npy_type_of() {
 // An array in C order: the last index runs fastest.
 struct NpyArray {
   NpyType type = NpyType::kFloat32;
-  std::vector<int64_t> shape;    // none: a single number
-  std::vector<std::byte> bytes;  // the product of the shape times npy_type_bytes(type)
+  std::vector<int64_t> shape{};    // none: a single number
+  std::vector<std::byte> bytes{};  // the product of the shape times npy_type_bytes(type)
 
   // Returns the elements. Throws kInvalidArgument when they are of another type.
   template <typename T>
@@ -64,7 +64,7 @@ template <typename T>
 std::string encode_npy(std::span<const int64_t> shape, std::span<const T> values);
 
 // Returns what stands before the elements; its length is a multiple of 64 bytes.
-std::string encode_npy_header(NpyType type, std::span<const int64_t> shape, size_t count);
+[[nodiscard]] std::string encode_npy_header(NpyType type, std::span<const int64_t> shape, size_t count);
 
 template <typename T>
 std::string encode_npy(std::span<const int64_t> shape, std::span<const T> values) {

@@ -18,14 +18,14 @@ namespace trainyard::formats {
 // Returns what the header tells, in the order of places in the file. Throws kCorruptData, naming the file and the
 // tensor, where the header is longer than the file or nested, a name comes twice, a type is unknown, or tensors
 // overlap, leave gaps or end behind the file. `metadata`, where it is not null, gets the texts of "__metadata__".
-std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file,
-                                                  std::map<std::string, std::string>* metadata = nullptr);
+[[nodiscard]] std::vector<StoredTensor> read_safetensors_header(const core::ReadableFile& file,
+                                                                std::map<std::string, std::string>* metadata = nullptr);
 
 // One tensor to write. `values` has the product of `shape` elements.
 struct FloatTensor {
-  std::string name;
-  std::vector<int64_t> shape;
-  std::span<const float> values;
+  std::string name{};
+  std::vector<int64_t> shape{};
+  std::span<const float> values{};
 };
 
 // Writes float32 tensors in the order given; the file is there whole or not at all. `metadata` holds texts by name;

@@ -35,11 +35,11 @@ std::string_view tensor_type_name(TensorType type);  // "float32", as PyTorch pr
 size_t tensor_type_bytes(TensorType type);           // of one element
 
 struct StoredTensor {
-  std::string name;
+  std::string name{};
   TensorType type = TensorType::kFloat32;
-  std::vector<int64_t> shape;    // none: a single number
-  std::vector<int64_t> strides;  // elements from one index to the next, none negative; as long as the shape
-  uint64_t offset = 0;           // of the first element in the file, bytes
+  std::vector<int64_t> shape{};    // none: a single number
+  std::vector<int64_t> strides{};  // elements from one index to the next, none negative; as long as the shape
+  uint64_t offset = 0;             // of the first element in the file, bytes
 
   int64_t count() const;  // elements
 };
@@ -49,13 +49,13 @@ struct StoredTensor {
 inline constexpr size_t kMaxDimensions = 64;
 
 // Returns "float32 [64, 3, 7, 7]".
-std::string describe(const StoredTensor& tensor);
+[[nodiscard]] std::string describe(const StoredTensor& tensor);
 
 // Returns where an error is, for its message: "resnet50.pth, tensor 'fc.weight'". Without a tensor, the file alone.
-std::string tensor_place(const std::string& path, std::string_view tensor);
+[[nodiscard]] std::string tensor_place(const std::string& path, std::string_view tensor);
 
 // Returns the strides of an array in C order.
-std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
+[[nodiscard]] std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
 
 // The tensors of a file, which have been found to lie inside of it. Any thread.
 class TensorFile {
@@ -71,7 +71,7 @@ class TensorFile {
 
   // Returns the elements in C order, as float32. 16-bit types are exact; integers are as far as float32 holds them;
   // float64 is rounded.
-  std::vector<float> read_floats(const StoredTensor& tensor) const;
+  [[nodiscard]] std::vector<float> read_floats(const StoredTensor& tensor) const;
 
  private:
   std::unique_ptr<core::ReadableFile> file_;

@@ -14,12 +14,12 @@ namespace trainyard::formats {
 
 // Returns true when the file is a zip archive, or a pickle as PyTorch wrote them before 1.6, which
 // read_torch_state_dict() refuses.
-bool looks_like_torch(const core::ReadableFile& file);
+[[nodiscard]] bool looks_like_torch(const core::ReadableFile& file);
 
 // Returns the tensors of the state dict: the file's value, or that under "state_dict", "model_state_dict" or "model" of
 // a training checkpoint. Entries that are no tensors are left out. Throws kCorruptData naming the file, the instruction
 // or the tensor, and kUnsupported for files from before 1.6.
-std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file);
+[[nodiscard]] std::vector<StoredTensor> read_torch_state_dict(const core::ReadableFile& file);
 
 }  // namespace trainyard::formats
 TRAINYARD_EXPORT_END

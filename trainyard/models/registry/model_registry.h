@@ -26,10 +26,10 @@ namespace trainyard::models {
 enum class DatasetFamily { kImagenet, kCifar10 };
 
 // Returns "imagenet" or "cifar10".
-std::string_view family_name(DatasetFamily family);
+[[nodiscard]] std::string_view family_name(DatasetFamily family);
 
 struct DatasetInfo {
-  std::string_view name;
+  std::string_view name{};
   DatasetFamily family = DatasetFamily::kImagenet;
   int64_t benchmark_classes = 0;  // as tf_cnn_benchmarks counts them: with a class 0 for the background
   int64_t num_classes = 0;        // without
@@ -59,33 +59,33 @@ struct ModelOptions {
   std::optional<double> stochastic_depth{}, dropout{}, batch_norm_decay{};
 
   // Returns the shape of one image, [3, height, width].
-  nn::Shape image_shape() const { return {3, image_size.height, image_size.width}; }
+  [[nodiscard]] nn::Shape image_shape() const { return {3, image_size.height, image_size.width}; }
 };
 
 // Returns "160x192": height, then width, as --image_size takes them.
-std::string image_size_text(nn::Size2d size);
+[[nodiscard]] std::string image_size_text(nn::Size2d size);
 
 // How a model's own learning rate falls, where the user gives none: epochs and factors of the first rate.
 struct DefaultSchedule {
   double learning_rate = 0.005;
   int64_t batch_size = 0;  // that the rate is for, scaled linearly with the global batch; 0: any, not scaled
   double warmup_epochs = 0;
-  std::vector<double> boundary_epochs;  // empty: constant
-  std::vector<double> factors;          // of learning_rate, one more than boundaries
+  std::vector<double> boundary_epochs{};  // empty: constant
+  std::vector<double> factors{};          // of learning_rate, one more than boundaries
 };
 
 struct ModelInfo {
-  std::string name;
+  std::string name{};
   DatasetFamily family = DatasetFamily::kImagenet;
-  std::string equals;               // the network elsewhere that this is: "torchvision resnet18"; empty: none
+  std::string equals{};             // the network elsewhere that this is: "torchvision resnet18"; empty: none
   int64_t image_size = 224;         // height and width where the options name none
   int64_t image_size_multiple = 1;  // what height and width must be multiples of
   int64_t default_batch_size = 32;  // per device
-  DefaultSchedule schedule;
+  DefaultSchedule schedule{};
   // How names begin of what published weights have beside this network: auxiliary classifiers, which are built where
   // ModelOptions::auxiliary_heads asks for them.
-  std::vector<std::string> auxiliary;
-  std::function<nn::Graph(const ModelOptions&)> build;
+  std::vector<std::string> auxiliary{};
+  std::function<nn::Graph(const ModelOptions&)> build{};
 };
 
 // Adds a model. Throws kInvalidArgument: `Model "NAME" is already registered for dataset "DATASET"`.
@@ -102,7 +102,7 @@ struct ModelRegistration {
 // kUnsupported for models of tf_cnn_benchmarks that classify no images.
 const ModelInfo& find_model(const std::string& name, std::string_view dataset);
 // Returns all names, sorted.
-std::vector<std::string> model_names(DatasetFamily family);
+[[nodiscard]] std::vector<std::string> model_names(DatasetFamily family);
 
 // Finds a model and builds its graph. Throws as find_model() does, and kInvalidArgument for options that the model
 // cannot have; for an image size it names those that the model can have.
@@ -110,7 +110,7 @@ nn::Graph build_model(const std::string& name, std::string_view dataset, const M
 
 // Returns the smallest height and width of a square image that the model can have, in pixels. Builds its graph a few
 // times to find out.
-int64_t smallest_image_side(const ModelInfo& info);
+[[nodiscard]] int64_t smallest_image_side(const ModelInfo& info);
 
 }  // namespace trainyard::models
 TRAINYARD_EXPORT_END

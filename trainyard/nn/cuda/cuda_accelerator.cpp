@@ -95,7 +95,7 @@ class CudaAccelerator : public Accelerator {
     core::cuda::check_cuda(cudaGetDeviceProperties(&properties, device_.index()), "name of the GPU");
     return properties.name;
   }
-  std::shared_ptr<void> use() override { return std::make_shared<c10::cuda::CUDAStreamGuard>(stream().unwrap()); }
+  AcceleratorScope use() override { return AcceleratorScope::by<c10::cuda::CUDAStreamGuard>(stream().unwrap()); }
   void wait() override { stream().synchronize(); }
   bool idle() override { return stream().query(); }
 

@@ -25,18 +25,10 @@ void AcceleratorOptions::validate() const {
   }
 }
 
-std::shared_ptr<void> use_all(std::span<const std::shared_ptr<Accelerator>> accelerators) {
-  if (accelerators.empty()) return nullptr;
-  // What was current before comes back in the opposite order.
-  struct Uses {
-    ~Uses() {
-      while (!each.empty()) each.pop_back();
-    }
-    std::vector<std::shared_ptr<void>> each;
-  };
-  auto uses = std::make_shared<Uses>();
-  for (size_t i = accelerators.size(); i-- > 0;) uses->each.push_back(accelerators[i]->use());
-  return uses;
+AcceleratorScope use_all(std::span<const std::shared_ptr<Accelerator>> accelerators) {
+  AcceleratorScope all;
+  for (size_t i = accelerators.size(); i-- > 0;) all.add(accelerators[i]->use());
+  return all;
 }
 
 AcceleratorRegistry& accelerators() {

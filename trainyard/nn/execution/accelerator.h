@@ -11,6 +11,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
@@ -61,6 +63,54 @@ struct AcceleratorOptions {
   void validate() const;         // throws kInvalidArgument
 };
 
+// Makes the calling thread's work go to devices as long as it lives. It ends on the thread that it began on, and what
+// was current before comes back. One that is made without anything stands for the CPU and changes nothing.
+class [[nodiscard]] AcceleratorScope {
+ public:
+  AcceleratorScope() = default;
+  ~AcceleratorScope() { end(); }
+  AcceleratorScope(AcceleratorScope&& other) noexcept : guards_(std::move(other.guards_)) {}
+  AcceleratorScope& operator=(AcceleratorScope&& other) noexcept {
+    if (this != &other) {
+      end();
+      guards_ = std::move(other.guards_);
+    }
+    return *this;
+  }
+  AcceleratorScope(const AcceleratorScope&) = delete;
+  AcceleratorScope& operator=(const AcceleratorScope&) = delete;
+
+  // Makes a Guard of `arguments`, whose destructor ends the use. For who writes an Accelerator.
+  template <typename Guard, typename... Arguments>
+  static AcceleratorScope by(Arguments&&... arguments) {
+    AcceleratorScope use;
+    use.guards_.push_back(std::make_unique<HeldGuard<Guard>>(std::forward<Arguments>(arguments)...));
+    return use;
+  }
+  // Adds another use, which ends before those that this one has.
+  void add(AcceleratorScope other) {
+    for (auto& guard : other.guards_) guards_.push_back(std::move(guard));
+    other.guards_.clear();
+  }
+  // Returns whether the thread's work goes to a device.
+  [[nodiscard]] bool active() const { return !guards_.empty(); }
+
+ private:
+  struct Held {
+    virtual ~Held() = default;
+  };
+  template <typename Guard>
+  struct HeldGuard : Held {
+    template <typename... Arguments>
+    explicit HeldGuard(Arguments&&... arguments) : guard(std::forward<Arguments>(arguments)...) {}
+    Guard guard{};
+  };
+  void end() {
+    while (!guards_.empty()) guards_.pop_back();
+  }
+  std::vector<std::unique_ptr<Held>> guards_;
+};
+
 // A device. All work that threads hand over while they use() it runs one piece behind the other. Any thread.
 class Accelerator {
  public:
@@ -68,12 +118,12 @@ class Accelerator {
   virtual c10::Device device() const = 0;
   virtual std::string name() const = 0;  // "NVIDIA H200"
 
-  // Makes the calling thread's work go here as long as the result lives, which must be let go of on the same thread.
-  virtual std::shared_ptr<void> use() = 0;
+  // Makes the calling thread's work go here as long as the result lives.
+  virtual AcceleratorScope use() = 0;
   // Blocks until all work that was handed over is done.
   virtual void wait() = 0;
   // Returns true when no work is left to be done.
-  virtual bool idle() { return true; }
+  [[nodiscard]] virtual bool idle() { return true; }
   // Marks the end of a step and blocks until the step before the last one is done, so that the calling thread never
   // gets further ahead of the device.
   virtual void end_step() = 0;
@@ -81,7 +131,7 @@ class Accelerator {
   virtual std::unique_ptr<Mark> make_mark() = 0;
   // Returns memory of the host that the device reads by itself, not initialised. Any thread may call it, also one that
   // does not use() the device.
-  virtual at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) = 0;
+  [[nodiscard]] virtual at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) = 0;
   // Fills `target`, a tensor on the device, with `host` of the same shape and dtype, in the lane of copies. Does not
   // wait. pinned() memory that is let go of meanwhile is given out again only when it has been read. Other memory is
   // read before this returns.
@@ -110,18 +160,18 @@ class Accelerator {
 };
 
 // Makes the calling thread's work for each of them go there as long as the result lives. The first one is the current
-// one. Returns null for none.
-std::shared_ptr<void> use_all(std::span<const std::shared_ptr<Accelerator>> accelerators);
+// one.
+AcceleratorScope use_all(std::span<const std::shared_ptr<Accelerator>> accelerators);
 
 struct AcceleratorKind {
-  std::function<int()> count;  // of devices; 0 without a driver
-  std::function<std::shared_ptr<Accelerator>(const AcceleratorOptions&)> open;
+  std::function<int()> count{};  // of devices; 0 without a driver
+  std::function<std::shared_ptr<Accelerator>(const AcceleratorOptions&)> open{};
 };
 using AcceleratorRegistry = core::Registry<AcceleratorKind>;
 AcceleratorRegistry& accelerators();  // "cuda" where it is built in
 
 // Returns how many devices of a kind there are, and 0 for a kind that is not built in.
-int accelerator_count(const std::string& kind);
+[[nodiscard]] int accelerator_count(const std::string& kind);
 // Opens a device. Throws kUnsupported when the kind is not built in or the machine has no such device, and
 // kInvalidArgument for an index that it does not have.
 std::shared_ptr<Accelerator> open_accelerator(const std::string& kind, const AcceleratorOptions& options);

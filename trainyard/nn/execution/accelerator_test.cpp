@@ -1,6 +1,10 @@
 #include "trainyard/nn/execution/accelerator.h"
 
 #include <cmath>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -49,6 +53,43 @@ TEST(Accelerator, AnIndexBeyondTheDevicesIsRefused) {
   open_accelerator("fake", {.index = 1});
   EXPECT_EQ(opened, 1);
   EXPECT_THROW(open_accelerator("fake", {.index = 2}), core::Error);
+}
+
+// Notes its number when it ends.
+class Noting {
+ public:
+  Noting(std::vector<int>& ended, int number) : ended_(&ended), number_(number) {}
+  ~Noting() { ended_->push_back(number_); }
+  Noting(const Noting&) = delete;
+  Noting& operator=(const Noting&) = delete;
+
+ private:
+  std::vector<int>* ended_;
+  int number_;
+};
+
+TEST(AcceleratorScope, EndsWithTheLastOwnerAndInTheOppositeOrder) {
+  static_assert(!std::is_copy_constructible_v<AcceleratorScope>);
+  std::vector<int> ended;
+  {
+    AcceleratorScope all;
+    EXPECT_FALSE(all.active());
+    all.add(AcceleratorScope::by<Noting>(ended, 1));
+    all.add(AcceleratorScope::by<Noting>(ended, 2));
+    const AcceleratorScope moved = std::move(all);
+    EXPECT_TRUE(moved.active());
+    EXPECT_TRUE(ended.empty());
+  }
+  EXPECT_EQ(ended, (std::vector<int>{2, 1}));
+}
+
+TEST(AcceleratorScope, AnotherOneInItsPlaceEndsTheFirst) {
+  std::vector<int> ended;
+  AcceleratorScope scope = AcceleratorScope::by<Noting>(ended, 1);
+  scope = AcceleratorScope::by<Noting>(ended, 2);
+  EXPECT_EQ(ended, std::vector<int>{1});
+  scope = {};
+  EXPECT_EQ(ended, (std::vector<int>{1, 2}));
 }
 
 }  // namespace

@@ -31,20 +31,20 @@ struct DeviceActivity {
   enum class Kind { kKernel, kCopy, kFill, kSpan };  // kSpan: all that a span has run, where no more is known
 
   Kind kind = Kind::kKernel;
-  std::string name;    // "batch_norm_forward<half>", "copy pinned to device"
+  std::string name{};  // "batch_norm_forward<half>", "copy pinned to device"
   int64_t device = 0;  // its index
   int64_t stream = 0;
-  TraceClock::time_point begin, end;
-  uint64_t span = 0;                                  // that handed it over; 0: none
-  std::optional<TraceClock::time_point> handed_over;  // when the host did so, where that is known
-  std::array<int64_t, 3> grid{}, block{};             // of kernels
-  int64_t registers = 0, shared_bytes = 0;            // of kernels: a thread's, a block's
-  int64_t bytes = 0;                                  // of copies and fills
+  TraceClock::time_point begin{}, end{};
+  uint64_t span = 0;                                    // that handed it over; 0: none
+  std::optional<TraceClock::time_point> handed_over{};  // when the host did so, where that is known
+  std::array<int64_t, 3> grid{}, block{};               // of kernels
+  int64_t registers = 0, shared_bytes = 0;              // of kernels: a thread's, a block's
+  int64_t bytes = 0;                                    // of copies and fills
 };
 
 struct DeviceRecords {
-  std::vector<DeviceActivity> activities;  // in the order of their begins
-  int64_t lost = 0;                        // how many more there were, for which there was no room
+  std::vector<DeviceActivity> activities{};  // in the order of their begins
+  int64_t lost = 0;                          // how many more there were, for which there was no room
 };
 
 // Traces from when it is made until it ends. Any thread may call its methods.
@@ -52,7 +52,7 @@ class DeviceTracer {
  public:
   virtual ~DeviceTracer() = default;
   // Returns how times are taken, for people: "CUPTI".
-  virtual std::string method() const = 0;
+  [[nodiscard]] virtual std::string method() const = 0;
   // Begins a span: what the calling thread hands over until it calls end_span() belongs to it, or to the innermost of
   // spans inside each other. Returns the span's number, which is positive and no other's in this process.
   virtual uint64_t begin_span() = 0;
@@ -78,7 +78,7 @@ class ActivityJoin {
   void lose(int64_t activities) { lost_ += activities; }
 
   // Returns all of it, and forgets it.
-  DeviceRecords take();
+  [[nodiscard]] DeviceRecords take();
 
  private:
   bool full() const { return calls_.size() + spans_.size() + activities_.size() >= limit_; }
@@ -106,12 +106,12 @@ class SpanMarks {
 
   // Returns the activities. `passed` says when the device was at each mark and, as its last element, at the end of all.
   // Work in no span is left out. Forgets the marks, but not which spans are open.
-  DeviceRecords take(const std::vector<TraceClock::time_point>& passed, int64_t device, int64_t stream);
+  [[nodiscard]] DeviceRecords take(const std::vector<TraceClock::time_point>& passed, int64_t device, int64_t stream);
 
  private:
   struct Mark {
-    uint64_t span;  // from here on; 0: none
-    TraceClock::time_point handed_over;
+    uint64_t span{};  // from here on; 0: none
+    TraceClock::time_point handed_over{};
   };
   void mark(const std::vector<uint64_t>& open);
 
@@ -124,7 +124,7 @@ class SpanMarks {
 // Returns a kernel's symbol as people read it: demangled, without return type, parameters and namespaces, cut after 96
 // bytes: "vectorized_elementwise_kernel<4, CUDAFunctor_add<Half>, array<char*, 3ul> >". A text that is no C++ symbol is
 // only cut.
-std::string kernel_name(std::string_view symbol);
+[[nodiscard]] std::string kernel_name(std::string_view symbol);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

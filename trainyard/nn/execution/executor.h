@@ -57,8 +57,8 @@ enum class Recomputation { kNone, kElementwise, kBlocks };
 struct KernelOptions {
   ConvolutionPolicy convolutions = ConvolutionPolicy::kAuto;
   Recomputation recomputation = Recomputation::kNone;
-  Fusions fusions{};                       // which layers may run as one
-  std::shared_ptr<KernelChoices> choices;  // the run's, which come before measuring and rules; null: not kept
+  Fusions fusions{};                         // which layers may run as one
+  std::shared_ptr<KernelChoices> choices{};  // the run's, which come before measuring and rules; null: not kept
 };
 
 // What a layer may know about where it is built. Variables come from parameter() and buffer(), never from elsewhere.
@@ -72,7 +72,7 @@ struct BuildContext {
   bool frozen = false;
   KernelOptions kernels{};
   int replica = 0;
-  std::string name_prefix;  // in front of every name: "generator/"
+  std::string name_prefix{};  // in front of every name: "generator/"
   ParameterSet* parameters = nullptr;
   GradientSink* gradients = nullptr;  // null: no gradients are wanted
   // In training: where batch norms meet those of the other replicas. Null: each normalizes its own batch. CPU only.
@@ -132,7 +132,7 @@ class Executor {
   Executor(Graph graph, BuildContext context) : graph_(std::move(graph)), context_(std::move(context)) {}
   NodeObserver* observer() const { return observer_; }
   // Returns the inputs in the order of Graph::inputs(). Throws as run() does.
-  std::vector<at::Tensor> checked_inputs(const core::NamedTensors& inputs) const;
+  [[nodiscard]] std::vector<at::Tensor> checked_inputs(const core::NamedTensors& inputs) const;
   void require_allocated() const;  // of the parameter set; throws kInvalidArgument
   // Throws kUnsupported where a parameter is frozen in training. For executors that cannot leave gradients out;
   // `executor` is their name for people.
@@ -153,7 +153,7 @@ using ExecutorRegistry = core::Registry<ExecutorFactory>;
 ExecutorRegistry& executors();
 
 // Returns the name for which "auto" stands.
-std::string fastest_executor(at::Device device, at::ScalarType dtype);
+[[nodiscard]] std::string fastest_executor(at::Device device, at::ScalarType dtype);
 
 // Makes an executor by name: "reference", "cpu", "cuda" where it is built in, or "auto" for the fastest one that
 // computes in the context's dtype on its device. Throws kNotFound for an unknown name.

@@ -25,13 +25,13 @@ class KernelChoices : public core::Stateful {
  public:
   // Returns the kernel that was chosen for `what`. Both are one line of text without tabs, such as ("float 32x64x56x56
   // ... forward", "winograd").
-  std::optional<std::string> find(const std::string& what) const;
+  [[nodiscard]] std::optional<std::string> find(const std::string& what) const;
   // Adds a choice and returns the one that holds: an earlier one stays.
   std::string add(const std::string& what, const std::string& kernel);
   std::map<std::string, std::string> all() const;
 
   // Returns a number that grows when choices were replaced: what was compiled before then is stale.
-  uint64_t version() const;
+  [[nodiscard]] uint64_t version() const;
 
   // Saves a text "choices", and nothing where there are none. Loading replaces all of them; a state without the text
   // leaves none. Throws kCorruptData for a text that is no list of choices.

@@ -22,21 +22,22 @@ namespace trainyard::nn {
 // 1x1 kernel, a stride, no padding and fewer than 16 input channels in a group. The answer does not depend on
 // processor, layout or dtype, so that all machines go the same way. `padding` is the rows and columns added at each
 // side.
-bool libtorch_may_compute(const Convolution& op, int64_t in_channels, std::array<int64_t, 2> padding);
+[[nodiscard]] bool libtorch_may_compute(const Convolution& op, int64_t in_channels, std::array<int64_t, 2> padding);
 
 // Returns at::convolution of x [N, C, H, W] with weight [out, C / groups, height, width] and bias [out] (undefined for
 // none), with autograd where that is on. What LibTorch may not compute on a CPU is computed without a stride, on the
 // pixels that the stride leaves, which gives the same sums. `op` gives stride, dilation and groups.
-at::Tensor libtorch_convolution(const Convolution& op, std::array<int64_t, 2> padding, const at::Tensor& x,
-                                const at::Tensor& weight, const at::Tensor& bias);
+[[nodiscard]] at::Tensor libtorch_convolution(const Convolution& op, std::array<int64_t, 2> padding,
+                                              const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 struct ConvolutionGradients {
-  at::Tensor input, weight;  // undefined where nobody wants them
+  at::Tensor input{}, weight{};  // undefined where nobody wants them
 };
 // Returns the gradients of the same convolution for `output_gradient` [N, out, H', W'].
-ConvolutionGradients libtorch_convolution_backward(const Convolution& op, std::array<int64_t, 2> padding,
-                                                   const at::Tensor& output_gradient, const at::Tensor& x,
-                                                   const at::Tensor& weight, bool wants_input, bool wants_weight);
+[[nodiscard]] ConvolutionGradients libtorch_convolution_backward(const Convolution& op, std::array<int64_t, 2> padding,
+                                                                 const at::Tensor& output_gradient, const at::Tensor& x,
+                                                                 const at::Tensor& weight, bool wants_input,
+                                                                 bool wants_weight);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

@@ -19,22 +19,23 @@ struct CrossEntropyOptions {
 // logits is [N, classes] of any float type, labels is [N] int64 in [0, classes). Throws kInvalidArgument for shapes and
 // dtypes that do not fit. Labels out of range are found on the CPU only, since elsewhere that would wait for the
 // device: call check_labels() before they are moved.
-at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
-                                 const CrossEntropyOptions& options = {});
+[[nodiscard]] at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                               const CrossEntropyOptions& options = {});
 
 // Returns the same for targets that are mixtures of two labels, as mixup and CutMix make them: `shares` [N], of any
 // float type, is the first label's part of the target, in [0, 1], and other_labels [N] int64 has the rest. Smoothing
 // then takes its part of the whole target, as PyTorch's cross_entropy does of class probabilities. No dense targets are
 // made. Throws as softmax_cross_entropy() does; shares out of range are found on the CPU only.
-at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
-                                       const at::Tensor& other_labels, const at::Tensor& shares,
-                                       const CrossEntropyOptions& options = {});
+[[nodiscard]] at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
+                                                     const at::Tensor& other_labels, const at::Tensor& shares,
+                                                     const CrossEntropyOptions& options = {});
 
 // Returns the distance of a student's logits from a teacher's, both [N, classes]: the mean over the batch of T^2
 // KL(softmax(teacher / T) || softmax(student / T)), T = temperature > 0; a scalar, at least fp32, under autograd for
 // the student. Hinton, Vinyals, Dean, "Distilling the knowledge in a neural network", 2015, section 2; T^2 keeps the
 // size of the gradients whatever T is. Throws kInvalidArgument for shapes that differ and other temperatures.
-at::Tensor distillation_loss(const at::Tensor& logits, const at::Tensor& teacher_logits, double temperature);
+[[nodiscard]] at::Tensor distillation_loss(const at::Tensor& logits, const at::Tensor& teacher_logits,
+                                           double temperature);
 
 // Throws kInvalidArgument for the first of labels, [N] int64 on the CPU, that is not in [0, classes).
 void check_labels(const at::Tensor& labels, int64_t classes);
@@ -42,9 +43,9 @@ void check_labels(const at::Tensor& labels, int64_t classes);
 // Returns how many samples have their label among the k largest logits, as an int64 scalar. As in TensorFlow's
 // in_top_k, a label is in when fewer than k classes have a strictly larger logit, so all that tie at the k-th place are
 // in. A sample with a logit that is not finite has none in.
-at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
+[[nodiscard]] at::Tensor top_k_correct(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
 // Returns which samples these are, as bool [N].
-at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
+[[nodiscard]] at::Tensor top_k_hits(const at::Tensor& logits, const at::Tensor& labels, int64_t k);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

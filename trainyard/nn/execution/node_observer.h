@@ -22,15 +22,15 @@ struct NodeRun {
   enum class Phase { kForward, kBackward };
   using Clock = std::chrono::steady_clock;
 
-  std::span<const int> nodes;  // ids in the executor's graph; several for a fused unit, none for work that serves no
-                               // node alone (packing all weights)
+  std::span<const int> nodes{};  // ids in the executor's graph; several for a fused unit, none for work that serves no
+                                 // node alone (packing all weights)
   Phase phase = Phase::kForward;
-  std::string_view kernel;  // for people: "convolution 3x3 winograd"
+  std::string_view kernel{};  // for people: "convolution 3x3 winograd"
   // Wall time on the calling thread. On a device that runs behind that thread, the time of the hand-over only.
-  Clock::time_point begin, end;
+  Clock::time_point begin{}, end{};
   // Set where the executor knows them. Bytes are those moved between memory and caches, at least. Flops are those of
   // the layer's definition (multiply-accumulates times two), however few a clever kernel needs.
-  std::optional<int64_t> bytes, flops;
+  std::optional<int64_t> bytes{}, flops{};
 };
 
 class NodeObserver {

@@ -38,7 +38,7 @@ struct ParameterId {
 
 struct Segment {
   ParameterId id{};
-  ParameterSpec spec;
+  ParameterSpec spec{};
   int64_t offset = 0;  // elements, in values() and gradients()
   int64_t count = 0;   // elements
 };
@@ -54,9 +54,9 @@ class ParameterSet : public core::Stateful {
   // Returns a set that shares the values of `other`, which is allocated, and has gradients and buffers of its own;
   // buffers, and which parameters are trainable, start as copies. For a replica of a parameter server, or an evaluation
   // that must not touch training's statistics.
-  static ParameterSet sharing_values(ParameterSet& other);
+  [[nodiscard]] static ParameterSet sharing_values(ParameterSet& other);
   // Returns a set with the same declarations and its own copies of everything.
-  ParameterSet clone() const;
+  [[nodiscard]] ParameterSet clone() const;
 
   ParameterSet(ParameterSet&&) noexcept;
   ParameterSet& operator=(ParameterSet&&) noexcept;
@@ -84,7 +84,7 @@ class ParameterSet : public core::Stateful {
   std::optional<ParameterId> find(std::string_view name) const;
   // Returns the parameters that `pattern` names (core::matches_pattern), by offset. Throws kNotFound when there is
   // none. After allocate().
-  std::vector<ParameterId> matching(const std::string& pattern) const;
+  [[nodiscard]] std::vector<ParameterId> matching(const std::string& pattern) const;
   at::Tensor value(ParameterId id) const;              // view, parameter's shape
   at::Tensor gradient(ParameterId id) const;           // view, parameter's shape
   at::Tensor values() const { return values_; }        // [total] dtype
@@ -101,7 +101,7 @@ class ParameterSet : public core::Stateful {
 
   // Returns a number that grows with every change of values. Caches (packed weights, bf16 copies) are keyed by it.
   // There is one count for all sets that share values. Any thread.
-  uint64_t version() const { return version_->load(); }
+  [[nodiscard]] uint64_t version() const { return version_->load(); }
   void values_changed() { version_->fetch_add(1); }
 
   // Says whether a parameter trains, as all do at first. Executors in training mode obey from their next forward on: a
@@ -113,7 +113,7 @@ class ParameterSet : public core::Stateful {
   bool trainable(ParameterId id) const { return trainable_.at(static_cast<size_t>(id.index)); }
   bool all_trainable() const { return frozen_count_ == 0; }
   // Returns a number that grows with each change that set_trainable() makes. Executors key plans by it.
-  uint64_t trainable_version() const { return trainable_version_; }
+  [[nodiscard]] uint64_t trainable_version() const { return trainable_version_; }
 
   // Holds elements of a parameter at zero, as pruning does: where `mask` is 0 the value is 0 from now on, and after
   // each update of an optimizer. mask: [parameter's shape], bool or numbers that are 0 or 1; undefined takes the mask
@@ -122,7 +122,7 @@ class ParameterSet : public core::Stateful {
   // memory. Call it after allocate(), between steps only, while no other thread uses the set.
   void set_mask(ParameterId id, const at::Tensor& mask);
   // Returns [parameter's shape] bool, false where the value is held at zero; undefined without a mask.
-  at::Tensor mask(ParameterId id) const;
+  [[nodiscard]] at::Tensor mask(ParameterId id) const;
   // Writes the zeros of the parameter's mask, if it has one, once more: for who has changed values.
   void apply_mask(ParameterId id);
 
@@ -133,8 +133,8 @@ class ParameterSet : public core::Stateful {
 
  private:
   struct Buffer {
-    BufferSpec spec;
-    at::Tensor value;  // before allocate(): what was provided, if anything
+    BufferSpec spec{};
+    at::Tensor value{};  // before allocate(): what was provided, if anything
   };
   ParameterSet clone_declarations_and_buffers() const;
   void apply_masks();

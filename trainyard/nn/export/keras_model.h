@@ -22,7 +22,8 @@ struct KerasModelOptions {
 // long as the result lives; the set is allocated and has what the graph needs. Throws kUnsupported, which names the
 // node, for what has no counterpart: foreign modules, layers of transformers, local response normalization, pooling at
 // borders that Keras counts in another way.
-formats::Hdf5Group to_keras_model(const Graph& graph, const ParameterSet& set, const KerasModelOptions& options = {});
+[[nodiscard]] formats::Hdf5Group to_keras_model(const Graph& graph, const ParameterSet& set,
+                                                const KerasModelOptions& options = {});
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

@@ -21,9 +21,9 @@ namespace trainyard::nn {
 // Returns the weights in that layout. Borrows the numbers of `set` for as long as the result lives; the set is
 // allocated and has what the graph needs. Throws kUnsupported for a foreign module, kNotFound for a set of another
 // graph.
-formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
+[[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
 // Returns the same, of the nodes with these ids in this order.
-formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes);
+[[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes);
 
 // Fills the weights of the nodes with these ids, in this order, from the layers with weights in `group` of the file,
 // the n-th from the n-th, as Keras does. Throws kCorruptData for other counts or shapes.
@@ -33,9 +33,10 @@ void load_keras(const Graph& graph, ParameterSet& set, const std::vector<int>& n
 // Returns the ids of all nodes in the order that Keras gives the layers of a functional model: by the longest way to
 // the output, farthest first; those of the same length as a walk from the output finds them, first inputs first
 // (keras/src/ops/function.py, map_graph).
-std::vector<int> keras_order(const Graph& graph);
+[[nodiscard]] std::vector<int> keras_order(const Graph& graph);
 // Returns the same for layers whose inputs, by index and smaller than their own, are `inputs`.
-std::vector<int> keras_order(const std::vector<std::vector<int>>& inputs, const std::vector<int>& outputs);
+[[nodiscard]] std::vector<int> keras_order(const std::vector<std::vector<int>>& inputs,
+                                           const std::vector<int>& outputs);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

@@ -13,6 +13,7 @@
 // outside of its memory. nn/execution/libtorch_convolution.h says why, and has a way around it to call in forward().
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
 #include <span>
@@ -51,6 +52,18 @@ class ForeignModule {
 // `inputs` tensors, one for each input of the node, and returns one.
 template <size_t inputs = 1, typename Make>
 Foreign foreign_op(Make make, const std::vector<int64_t>& output_shape, const std::string& description) {
+  using Module = decltype(make());
+  static_assert(std::convertible_to<Module, std::shared_ptr<torch::nn::Module>>,
+                "foreign_op() takes a function that returns a std::shared_ptr to a class that derives publicly from "
+                "torch::nn::Module");
+  static_assert(
+      []<size_t... index>(std::index_sequence<index...>) {
+        return requires(Module module, std::span<const at::Tensor> x) {
+          { module->forward(x[index]...) } -> std::convertible_to<at::Tensor>;
+        };
+      }(std::make_index_sequence<inputs>()),
+      "foreign_op<inputs>(): the module's forward() is public, takes that many tensors and returns one; inputs is 1 "
+      "unless it is given");
   return {.description = description,
           .make =
               [make] {

@@ -24,11 +24,11 @@ struct Fusions {
 
   bool operator==(const Fusions&) const = default;
   // Returns that nothing may join.
-  static Fusions none() { return {false, false, false, false, false, false}; }
+  [[nodiscard]] static Fusions none() { return {false, false, false, false, false, false}; }
 };
 
 struct Unit {
-  std::vector<int> nodes;  // in graph order; the unit runs where its last node stands
+  std::vector<int> nodes{};  // in graph order; the unit runs where its last node stands
   int head() const { return nodes.front(); }
   int tail() const { return nodes.back(); }
   int norm = -1;        // of a convolution whose batch norm is folded into it
@@ -39,7 +39,7 @@ struct Unit {
 };
 
 // Returns all nodes but the inputs, each in one unit, ordered by tail.
-std::vector<Unit> fuse(const Graph& graph, bool frozen = false, const Fusions& allowed = {});
+[[nodiscard]] std::vector<Unit> fuse(const Graph& graph, bool frozen = false, const Fusions& allowed = {});
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

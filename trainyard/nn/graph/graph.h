@@ -32,65 +32,65 @@ using Shape = std::vector<int64_t>;         // logical: without the batch
 std::string to_string(const Shape& shape);  // "[3, 224, 224]"
 
 struct ParameterSpec {
-  std::string name;  // full: "conv1.weight"
+  std::string name{};  // full: "conv1.weight"
   Shape shape{};
   Initializer init{};
   bool decay = true;  // takes part in weight decay
 };
 
 struct BufferSpec {
-  std::string name;
+  std::string name{};
   Shape shape{};
   Initializer init{};
 };
 
 struct Node {
   int id = 0;  // index in Graph::nodes
-  std::string name;
-  Op op;
-  std::vector<int> inputs;  // ids, all smaller than id
-  Shape shape;              // of the output
-  std::vector<ParameterSpec> parameters;
-  std::vector<BufferSpec> buffers;
+  std::string name{};
+  Op op{};
+  std::vector<int> inputs{};  // ids, all smaller than id
+  Shape shape{};              // of the output
+  std::vector<ParameterSpec> parameters{};
+  std::vector<BufferSpec> buffers{};
 
   // Returns "convolution", "batch_norm", ...
-  std::string_view kind() const;
+  [[nodiscard]] std::string_view kind() const;
   // Returns the attributes for people: "64 x 7x7 / 2, pad 3".
-  std::string description() const;
+  [[nodiscard]] std::string description() const;
 };
 
 // A value that a graph gives.
 struct GraphOutput {
-  std::string name;
+  std::string name{};
   int node = 0;              // id
   double loss_weight = 1.0;  // of this output's loss in the cost of a training step
 };
 
 struct Graph {
-  std::string name;
-  std::vector<Node> nodes;           // nodes[0] is the first input
-  std::vector<GraphOutput> outputs;  // the main one first: the logits, shape [classes]
+  std::string name{};
+  std::vector<Node> nodes{};           // nodes[0] is the first input
+  std::vector<GraphOutput> outputs{};  // the main one first: the logits, shape [classes]
 
   // Returns the id of the main output's node.
-  int output() const { return outputs.front().node; }
+  [[nodiscard]] int output() const { return outputs.front().node; }
   const Shape& output_shape() const { return nodes[static_cast<size_t>(output())].shape; }
   bool is_output(int node_id) const;
   // Returns the ids of the inputs, in the order of nodes.
-  std::vector<int> inputs() const;
+  [[nodiscard]] std::vector<int> inputs() const;
   const Shape& input_shape() const { return nodes.front().shape; }  // of the first input
   const Node& node(std::string_view node_name) const;               // throws kNotFound with the nearest name
   // Returns how many elements all parameters have, except those of foreign modules, which only a ParameterSet knows.
-  int64_t parameter_count() const;
+  [[nodiscard]] int64_t parameter_count() const;
   // Returns the multiply-accumulates, times two, of convolutions, linear layers and attention: forward, one sample.
-  int64_t forward_flops() const;
+  [[nodiscard]] int64_t forward_flops() const;
 };
 
 // Returns the graph of the main output alone, for inference, evaluation and export: without the nodes and the inputs
 // that only other outputs need. Names stay, those of parameters among them; ids are counted anew.
-Graph main_output_graph(const Graph& graph);
+[[nodiscard]] Graph main_output_graph(const Graph& graph);
 
 // Returns the multiply-accumulates, times two, of one node: forward, one sample; 0 for other operations.
-int64_t forward_flops(const Graph& graph, const Node& node);
+[[nodiscard]] int64_t forward_flops(const Graph& graph, const Node& node);
 int64_t parameter_count(const Node& node);
 
 // Builds a graph. Nodes are checked as they are added: names are unique, shapes fit. Errors are kInvalidArgument and
@@ -98,20 +98,20 @@ int64_t parameter_count(const Node& node);
 class GraphBuilder {
  public:
   struct Options {
-    Shape image;  // [C, H, W]
-    std::string name;
-    BatchNorm batch_norm;          // defaults of batch_norm(name, x)
+    Shape image{};  // [C, H, W]
+    std::string name{};
+    BatchNorm batch_norm{};        // defaults of batch_norm(name, x)
     std::string input = "images";  // the name of the first input
   };
   explicit GraphBuilder(Options options);
 
   // The handle of a node's output.
   struct Value {
-    int id;
+    int id{};
   };
 
   // Returns the first input, whose node is called "input".
-  Value input() const { return {0}; }
+  [[nodiscard]] Value input() const { return {0}; }
   // Adds another input, and a node of its name. `shape` is [C, H, W] or any other without the batch.
   Value input(std::string name, Shape shape);
   Value convolution(std::string name, Value x, Convolution op);
@@ -166,7 +166,8 @@ class GraphBuilder {
 void infer_node(Node& node, const std::vector<Shape>& inputs);
 
 // Returns the padding in pixels, with kSame resolved for an image of height x width.
-Padding resolve_padding(const Padding& padding, Size2d image, Size2d kernel, Size2d stride, Size2d dilation = {});
+[[nodiscard]] Padding resolve_padding(const Padding& padding, Size2d image, Size2d kernel, Size2d stride,
+                                      Size2d dilation = {});
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

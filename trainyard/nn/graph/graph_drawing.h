@@ -10,11 +10,11 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the drawing in Graphviz' language, for `dot -Tpdf`.
-std::string graph_dot(const Graph& graph);
+[[nodiscard]] std::string graph_dot(const Graph& graph);
 
 // Returns a picture, without Graphviz. Nodes stand below each other in the order in which they run. Arrows that pass
 // nodes by run beside them, each in the nearest lane that is free.
-std::string graph_svg(const Graph& graph);
+[[nodiscard]] std::string graph_svg(const Graph& graph);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

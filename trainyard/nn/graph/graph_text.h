@@ -20,7 +20,7 @@ namespace trainyard::nn {
 
 // Returns the text: the graph's name, all nodes in the order in which they run, with what they read, their shapes
 // without the batch, parameters and buffers, and the outputs. It ends with a line break.
-std::string graph_text(const Graph& graph);
+[[nodiscard]] std::string graph_text(const Graph& graph);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

@@ -59,14 +59,14 @@ struct Convolution {
   };
 
   int64_t out_channels = 0;
-  Size2d kernel;
-  Size2d stride;
-  Padding padding;
-  Size2d dilation;
+  Size2d kernel{};
+  Size2d stride{};
+  Padding padding{};
+  Size2d dilation{};
   int64_t groups = 1;
   bool bias = false;
   Initializer weight_init = Initializer::he_normal();
-  Initializer bias_init;
+  Initializer bias_init{};
   Form form = Form::kConvolution;
 };
 
@@ -80,15 +80,15 @@ struct Convolution {
 // weight's initializer is counted as torch.nn.init does, as that of the convolution.
 struct TransposedConvolution {
   int64_t out_channels = 0;
-  Size2d kernel;
-  Size2d stride;
+  Size2d kernel{};
+  Size2d stride{};
   Size2d padding = 0;
   Size2d output_padding = 0;
-  Size2d dilation;
+  Size2d dilation{};
   int64_t groups = 1;
   bool bias = false;
   Initializer weight_init = Initializer::he_normal();
-  Initializer bias_init;
+  Initializer bias_init{};
 };
 
 // [C, H, W] -> [C, factor * H, factor * W].
@@ -137,9 +137,9 @@ struct Activation {
 struct Pool {
   enum class Kind { kMax, kAverage };
   Kind kind = Kind::kMax;
-  Size2d kernel;
-  Size2d stride;
-  Padding padding;
+  Size2d kernel{};
+  Size2d stride{};
+  Padding padding{};
   bool ceil_mode = false;
   bool count_padding = false;
 };
@@ -150,7 +150,7 @@ struct GlobalAveragePool {};
 // [C, H, W] -> [C, size]: the mean over rows floor(i * H / height) to ceil((i + 1) * H / height), columns alike;
 // windows overlap where the extents do not divide, and repeat pixels where the image is the smaller one.
 struct AdaptiveAveragePool {
-  Size2d size;
+  Size2d size{};
 };
 
 // [F] -> [out_features]: y = W x + b. Parameters: weight [out_features, F], bias [out_features].
@@ -158,7 +158,7 @@ struct Linear {
   int64_t out_features = 0;
   bool bias = true;
   Initializer weight_init = Initializer::he_uniform();
-  Initializer bias_init;
+  Initializer bias_init{};
 };
 
 // [C, H, W] -> [C * H * W], channels outermost.
@@ -216,7 +216,7 @@ struct LocalResponseNorm {
 // [C, H, W] -> [C, 1 + H * W, 1]: a learned token in front of the pixels, row by row (Dosovitskiy et al., "An image is
 // worth 16x16 words", 2021). The parameter [1, 1, C], outside weight decay, has the node's name.
 struct ClassToken {
-  Initializer init;
+  Initializer init{};
 };
 
 // [C, T, 1]: a learned vector is added to each token. The parameter [1, T, C], outside weight decay, has the node's
@@ -248,11 +248,11 @@ struct PatchMerge {};
 // A foreign module: any torch::nn::Module whose forward maps one tensor [N, input...], or several, to one of
 // [N, output...]. It trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
-  std::string description;
+  std::string description{};
   // Called once an executor, on the thread that builds it (nn/graph/foreign_module.h wraps a torch::nn::Module).
-  std::function<std::shared_ptr<class ForeignModule>()> make;
-  std::vector<int64_t> output_shape;  // logical
-  size_t input_count = 1;             // how many tensors its forward takes
+  std::function<std::shared_ptr<class ForeignModule>()> make{};
+  std::vector<int64_t> output_shape{};  // logical
+  size_t input_count = 1;               // how many tensors its forward takes
 };
 
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,

@@ -19,9 +19,9 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 struct KerasModel {
-  Graph graph;             // images [C, H, W]; gives logits where `softmax` is set. Nodes have the layers' names
-  bool softmax = false;    // the model of the file gives probabilities
-  std::vector<int> nodes;  // those that have weights, in the order in which the file has them
+  Graph graph{};             // images [C, H, W]; gives logits where `softmax` is set. Nodes have the layers' names
+  bool softmax = false;      // the model of the file gives probabilities
+  std::vector<int> nodes{};  // those that have weights, in the order in which the file has them
 };
 
 // Reads the network: functional models of one input and one output, of layers that graphs have (docs/formats/hdf5.md).

@@ -54,7 +54,7 @@ class WeightAverage : public core::Stateful {
   void after_step(int64_t step, bool skipped);
 
   // Returns how often the average was updated.
-  int64_t updates() const { return updates_; }
+  [[nodiscard]] int64_t updates() const { return updates_; }
   const WeightAverageOptions& options() const { return options_; }
 
   // Returns the averaged weights as they are to be read now: with the masks of the training's set, and where the
@@ -71,7 +71,7 @@ class WeightAverage : public core::Stateful {
 
  private:
   // Returns by which part of the way the average moves towards the weights, for its next update.
-  double next_weight() const;
+  [[nodiscard]] double next_weight() const;
   void move(double weight);
 
   WeightAverageOptions options_;

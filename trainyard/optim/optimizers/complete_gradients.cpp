@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 
+#include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
 namespace trainyard::optim {

@@ -8,7 +8,10 @@
 
 #include "trainyard/optim/optimizers/complete_gradients.h"
 #include "trainyard/optim/optimizers/host_update.h"
+#include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 namespace trainyard::optim {
 namespace {

@@ -11,7 +11,9 @@
 #include "trainyard/optim/cpu/kernels.h"
 #include "trainyard/optim/optimizers/complete_gradients.h"
 #include "trainyard/optim/optimizers/flat_update.h"
+#include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 namespace trainyard::optim {
 namespace {

@@ -44,9 +44,9 @@ struct NormClip {
 };
 
 // Returns the factor of gradients with this norm, for kParameter and kGlobal.
-double clip_factor(const NormClip& clip, double norm);
+[[nodiscard]] double clip_factor(const NormClip& clip, double norm);
 // Returns the factor of a unit's gradient, for kAdaptive.
-double adaptive_clip_factor(double bound, double gradient_norm, double weight_norm);
+[[nodiscard]] double adaptive_clip_factor(double bound, double gradient_norm, double weight_norm);
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -15,6 +16,9 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/optim/optimizers/complete_gradients.h"
 #include "trainyard/optim/optimizers/host_update.h"
+#include "trainyard/optim/optimizers/norm_clipper.h"
+#include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 namespace trainyard::optim {
 
@@ -54,13 +58,15 @@ Optimizer::Optimizer(nn::ParameterSet& parameters, OptimizerOptions options, Dec
   for (size_t i = 0; i < owned_.size(); ++i) {
     if (owned_[i]) own_.push_back(i);
   }
-  parts_ = segment_part_table(own_segments(), values.device());
+  parts_ = std::make_unique<SegmentPartTable>(segment_part_table(own_segments(), values.device()));
   if (options_.norm_clip) norm_clipper_ = std::make_unique<NormClipper>(*options_.norm_clip, parameters);
   if (!options_.groups.empty()) require_host_memory("groups of parameters");
   if (!options_.regularization.empty()) require_host_memory("terms of regularization beside weight decay");
   set_groups();
   if (options_.delayed) slots_.push_back({kDelayedGradient, at::zeros_like(values)});
 }
+
+Optimizer::~Optimizer() = default;
 
 template <typename Visit>
 void Optimizer::for_each(const std::string& pattern, Visit visit) const {

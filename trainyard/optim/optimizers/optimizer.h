@@ -27,10 +27,14 @@
 // `trainyard help` prints: optimizer_formulas() (formula_optimizer.h).
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -38,20 +42,22 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/base/stateful.h"
+#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/nn/execution/parameter_set.h"
-#include "trainyard/optim/optimizers/norm_clipper.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
-#include "trainyard/optim/step/device_kernels.h"
-#include "trainyard/optim/step/segment_parts.h"
 #include "trainyard/optim/step/step_state.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
+class DeviceKernels;
+class NormClipper;
+struct SegmentPartTable;
+
 // An optimizer, bound to one allocated set. One thread at a time.
 class Optimizer : public core::Stateful {
  public:
-  ~Optimizer() override = default;
+  ~Optimizer() override;
   // Computes values() from gradients() and `state`, writes the zeros of masks, and calls values_changed().
   void apply(const StepState& state) { apply(state, parameters_->gradients()); }
   // Does the same with the gradients of another set of the same declarations, in the same memory: [total], dtype of
@@ -64,7 +70,7 @@ class Optimizer : public core::Stateful {
   // At most once for the gradients of a backward. load() forgets it.
   void complete_gradients(const StepState& state);
   // Returns true from complete_gradients() to the end of the next apply().
-  bool gradients_complete() const { return gradients_complete_; }
+  [[nodiscard]] bool gradients_complete() const { return gradients_complete_; }
 
   nn::ParameterSet& parameters() const { return *parameters_; }
   const OptimizerOptions& options() const { return options_; }
@@ -72,19 +78,19 @@ class Optimizer : public core::Stateful {
   // Returns the names of those members of OptimizerOptions that the optimizer reads and that may change between steps:
   // "weight_decay", and "momentum", "dampening", "mean_square_decay", "beta1", "beta2" and "epsilon" where its formula
   // has them.
-  virtual std::vector<std::string> hyperparameter_names() const { return {"weight_decay"}; }
+  [[nodiscard]] virtual std::vector<std::string> hyperparameter_names() const { return {"weight_decay"}; }
   // Throw kNotFound for a name that is not among them; the second, kInvalidArgument for a value that cannot be.
   double hyperparameter(std::string_view name) const;
   void set_hyperparameter(std::string_view name, double value);
 
   // Returns whether the segment of this index in parameters().segments() is one that OptimizerOptions::parameters name.
-  bool owns(size_t segment) const { return owned_[segment]; }
+  [[nodiscard]] bool owns(size_t segment) const { return owned_[segment]; }
   // Return those segments, by offset, and their places in parameters().segments().
-  std::vector<nn::Segment> own_segments() const;
+  [[nodiscard]] std::vector<nn::Segment> own_segments() const;
   const std::vector<size_t>& own() const { return own_; }
   // Return what counts for a segment: whether it is updated at all (owned, and ParameterSet::set_trainable; its slots
   // rest, too), the factor of the learning rate, and the coefficient of sum(w^2) / 2, 0 where the segment has no decay.
-  bool trainable(size_t segment) const {
+  [[nodiscard]] [[nodiscard]] bool trainable(size_t segment) const {
     return owned_[segment] && parameters_->trainable(parameters_->segments()[segment].id);
   }
   double rate_factor(size_t segment) const { return rate_factors_[segment]; }
@@ -97,22 +103,24 @@ class Optimizer : public core::Stateful {
   };
   DecayForm decay_form() const { return decay_form_; }
   // Returns the weight decay that the update itself makes for a segment; 0 where g holds it.
-  double update_decay(size_t segment) const;
+  [[nodiscard]] double update_decay(size_t segment) const;
   // Returns whether the optimizer gives a segment a rate by norms, where its formula does so at all.
-  bool adapts(size_t segment) const { return options_.adapt_undecayed || parameters_->segments()[segment].spec.decay; }
+  [[nodiscard]] bool adapts(size_t segment) const {
+    return options_.adapt_undecayed || parameters_->segments()[segment].spec.decay;
+  }
 
   // One term of the regularization, weight decay among them.
   struct Regularizer {
-    std::string name;  // "weight_decay", or the term's
+    std::string name{};  // "weight_decay", or the term's
     RegularizationKind kind = RegularizationKind::kL2Half;
-    std::vector<double> coefficients;  // by segment; 0 where the term does not apply
+    std::vector<double> coefficients{};  // by segment; 0 where the term does not apply
   };
   // Returns the terms of the loss: weight decay, where a parameter has some and it is not decoupled, then the terms of
   // the options in their order.
   const std::vector<Regularizer>& regularizers() const { return regularizers_; }
   // Return what g holds of the regularization for a segment: l2_rate * w + l1_rate * sign(w).
-  double l2_rate(size_t segment) const { return l2_rates_[segment]; }
-  double l1_rate(size_t segment) const { return l1_rates_[segment]; }
+  [[nodiscard]] double l2_rate(size_t segment) const { return l2_rates_[segment]; }
+  [[nodiscard]] double l1_rate(size_t segment) const { return l1_rates_[segment]; }
 
   // Sets by how much the reduction multiplies the regularization, which is a part of the loss: gradients that are
   // summed over n replicas hold it n times. 1 at first.
@@ -120,13 +128,13 @@ class Optimizer : public core::Stateful {
   double weight_decay_factor() const { return weight_decay_factor_; }
 
   // Returns what clips gradients by their norm; null without OptimizerOptions::norm_clip.
-  const NormClipper* norm_clipper() const { return norm_clipper_.get(); }
+  [[nodiscard]] const NormClipper* norm_clipper() const { return norm_clipper_.get(); }
 
   // Numbers that an optimizer keeps for every element of values(), in the same flat form. Those of segments that it
   // does not own stay as they begin.
   struct Slot {
-    std::string name;   // "momentum"
-    at::Tensor values;  // [total], dtype of the parameters
+    std::string name{};   // "momentum"
+    at::Tensor values{};  // [total], dtype of the parameters
   };
   // The formula's come first; behind them is "delayed_gradient", with OptimizerOptions::delayed.
   const std::vector<Slot>& slots() const { return slots_; }
@@ -134,7 +142,7 @@ class Optimizer : public core::Stateful {
   const DeviceKernels* device() const { return device_; }
   // What is updated at a time, by a block of a GPU or by a thread: parts of the segments that are owned, where the
   // parameters lie. SegmentPart::segment is a place in own().
-  const SegmentPartTable& parts() const { return parts_; }
+  const SegmentPartTable& parts() const { return *parts_; }
   // Returns how many updates were not skipped: [2] float64 where the parameters lie, an UpdateCount. Undefined for
   // optimizers that do not count.
   const at::Tensor& update_count() const { return update_count_; }
@@ -190,7 +198,31 @@ class Optimizer : public core::Stateful {
   std::vector<Slot> slots_;
   at::Tensor update_count_;
   const DeviceKernels* device_ = nullptr;
-  SegmentPartTable parts_;
+  std::unique_ptr<const SegmentPartTable> parts_;
+};
+
+// Makes an optimizer for an allocated set, once for each set that is updated. Empty: nobody has said how.
+class MakeOptimizer : public std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&)> {
+ public:
+  using Function = std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&)>;
+  MakeOptimizer() = default;
+  MakeOptimizer(std::nullptr_t) {}  // NOLINT(google-explicit-constructor)
+  template <typename Make>
+  requires(!std::derived_from<std::remove_cvref_t<Make>, MakeOptimizer>) MakeOptimizer(Make&& make)  // NOLINT
+      : Function(checked(std::forward<Make>(make))) {}
+
+ private:
+  template <typename Make>
+  static Function checked(Make&& make) {
+    if constexpr (std::convertible_to<Make, Function>) {
+      return std::forward<Make>(make);
+    } else {
+      static_assert(core::kRightType<Make>,
+                    "make_optimizer is a function of nn::ParameterSet& that returns std::unique_ptr<optim::Optimizer>, "
+                    "as optim::optimizers().get(\"momentum\")(set, {}) does");
+      return {};
+    }
+  }
 };
 
 using OptimizerFactory = std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&, const OptimizerOptions&)>;

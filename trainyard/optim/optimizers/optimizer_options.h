@@ -14,9 +14,9 @@ namespace trainyard::optim {
 // Parameters that are updated in another way than the rest. Patterns of names are those of core::matches_pattern: "*"
 // stands for any characters, "layer1.*".
 struct ParameterGroup {
-  std::string pattern;
-  double rate_factor = 1.0;            // times the learning rate; 0 leaves values as they are, with their decay
-  std::optional<double> weight_decay;  // in the place of OptimizerOptions', for all that the pattern names
+  std::string pattern{};
+  double rate_factor = 1.0;              // times the learning rate; 0 leaves values as they are, with their decay
+  std::optional<double> weight_decay{};  // in the place of OptimizerOptions', for all that the pattern names
 };
 
 enum class RegularizationKind {
@@ -27,8 +27,8 @@ enum class RegularizationKind {
 
 // A term of the loss that depends on parameters alone. Optimizers add its gradient in their pass over the parameters.
 struct RegularizationTerm {
-  std::string name;     // under which it is reported; "weight_decay" is OptimizerOptions'
-  std::string pattern;  // of the parameters, whether their spec decays or not
+  std::string name{};     // under which it is reported; "weight_decay" is OptimizerOptions'
+  std::string pattern{};  // of the parameters, whether their spec decays or not
   RegularizationKind kind = RegularizationKind::kL2;
   double coefficient = 0.0;  // c
 };
@@ -47,8 +47,8 @@ struct OptimizerOptions {
   bool adapt_undecayed = false;      // of lars and lamb: whether parameters that do not decay have a rate of their own
   double weight_decay = 0.0;         // coefficient of sum(w^2) / 2 in the loss,
   bool decoupled_decay = false;      // or of w in the update, beside a loss without it: w -= lr * weight_decay * w
-  std::optional<double> gradient_clip;   // by value
-  std::vector<ParameterGroup> groups{};  // the last one whose pattern names a parameter counts for it
+  std::optional<double> gradient_clip{};  // by value
+  std::vector<ParameterGroup> groups{};   // the last one whose pattern names a parameter counts for it
   // Patterns of the parameters that it updates; empty: all. It leaves all others alone and keeps no slots for them.
   std::vector<std::string> parameters{};
   std::vector<RegularizationTerm> regularization{};  // beside weight_decay; terms add up where several name a parameter

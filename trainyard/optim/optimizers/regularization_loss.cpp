@@ -9,6 +9,9 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include "trainyard/optim/step/device_kernels.h"
+#include "trainyard/optim/step/segment_parts.h"
+
 namespace trainyard::optim {
 namespace {
 
@@ -50,7 +53,8 @@ double factor_of(RegularizationKind kind) {
 
 RegularizationLoss::RegularizationLoss(const Optimizer& optimizer, const nn::ParameterSet& values)
     : parameters_(&values),
-      parts_(segment_part_table(optimizer.own_segments(), values.values().device())),
+      parts_(
+          std::make_shared<SegmentPartTable>(segment_part_table(optimizer.own_segments(), values.values().device()))),
       device_(optimizer.device()) {
   const std::vector<nn::Segment>& segments = parameters_->segments();
   for (const Optimizer::Regularizer& regularizer : optimizer.regularizers()) {
@@ -59,8 +63,8 @@ RegularizationLoss::RegularizationLoss(const Optimizer& optimizer, const nn::Par
       term.coefficients = {optimizer.options().weight_decay};
       continue;
     }
-    for (int p = 0; p < parts_.count; ++p) {
-      const int64_t begin = parts_.data()[p].begin;
+    for (int p = 0; p < parts_->count; ++p) {
+      const int64_t begin = parts_->data()[p].begin;
       const auto behind = std::partition_point(segments.begin(), segments.end(),
                                                [begin](const nn::Segment& segment) { return segment.offset <= begin; });
       term.coefficients.push_back(regularizer.coefficients[static_cast<size_t>(behind - segments.begin()) - 1]);
@@ -75,11 +79,11 @@ std::vector<double> RegularizationLoss::on_host() const {
     });
   };
   const at::Tensor values = parameters_->values();
-  const auto count = static_cast<size_t>(parts_.count);
+  const auto count = static_cast<size_t>(parts_->count);
   std::vector<double> squares(count), absolutes(count);
-  at::parallel_for(0, parts_.count, 16, [&](int64_t first, int64_t last) {
+  at::parallel_for(0, parts_->count, 16, [&](int64_t first, int64_t last) {
     for (auto p = static_cast<size_t>(first); p < static_cast<size_t>(last); ++p) {
-      const SegmentPart& part = parts_.data()[p];
+      const SegmentPart& part = parts_->data()[p];
       if (applies(false, p)) squares[p] = sum_of(values, part, kSquare);
       if (applies(true, p)) absolutes[p] = sum_of(values, part, kAbsolute);
     }
@@ -98,7 +102,7 @@ std::vector<std::pair<std::string, at::Tensor>> RegularizationLoss::by_term() co
   std::vector<std::pair<std::string, at::Tensor>> all;
   if (device_ != nullptr) {
     for (const Term& term : terms_) {
-      all.emplace_back(term.name, device_->sum_of_decayed_squares(parameters_->values(), parts_)
+      all.emplace_back(term.name, device_->sum_of_decayed_squares(parameters_->values(), *parts_)
                                       .mul_(term.coefficients[0] * factor_of(term.kind)));
     }
     return all;

@@ -5,6 +5,7 @@
 //   for (const auto& [name, value] : loss.by_term()) ...    // {"weight_decay", [] float64}, ...
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,8 +15,6 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/optim/step/device_kernels.h"
-#include "trainyard/optim/step/segment_parts.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
@@ -29,21 +28,21 @@ class RegularizationLoss {
 
   // Return the sum of all terms, and each under its name, of the values as they are: [] float64 on their device. The
   // same bits on any number of threads.
-  at::Tensor operator()() const;
-  std::vector<std::pair<std::string, at::Tensor>> by_term() const;
+  [[nodiscard]] [[nodiscard]] at::Tensor operator()() const;
+  [[nodiscard]] [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> by_term() const;
 
  private:
   struct Term {
-    std::string name;
+    std::string name{};
     RegularizationKind kind = RegularizationKind::kL2Half;
     // By part, 0 where the term does not apply. On a device, which knows from its parts where there is some: one.
-    std::vector<double> coefficients;
+    std::vector<double> coefficients{};
   };
   std::vector<double> on_host() const;  // by term
 
   const nn::ParameterSet* parameters_;
   std::vector<Term> terms_;
-  SegmentPartTable parts_;
+  std::shared_ptr<const SegmentPartTable> parts_;
   const DeviceKernels* device_;  // null on the CPU
 };
 

@@ -9,6 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/optim/optimizers/flat_update.h"
 #include "trainyard/optim/optimizers/host_update.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 namespace trainyard::optim {
 namespace {

@@ -41,13 +41,14 @@ struct LossScale {
 inline constexpr double kLossScaleFloor = 1.0;
 
 // Returns `scale` times `factor` as a float, or `scale` where that is infinite or has lost bits.
-TRAINYARD_HOST_DEVICE inline double scaled_loss_scale(double scale, double factor) {
+[[nodiscard]] TRAINYARD_HOST_DEVICE inline double scaled_loss_scale(double scale, double factor) {
   const double product = static_cast<double>(static_cast<float>(scale * factor));
   return product >= static_cast<double>(FLT_MIN) && product <= static_cast<double>(FLT_MAX) ? product : scale;
 }
 
 // Returns the loss scale after a step. `found_inf` says that one of its gradients was not finite.
-TRAINYARD_HOST_DEVICE inline LossScale next_loss_scale(LossScale now, bool found_inf, const LossScaleSteps& rule) {
+[[nodiscard]] TRAINYARD_HOST_DEVICE inline LossScale next_loss_scale(LossScale now, bool found_inf,
+                                                                     const LossScaleSteps& rule) {
   if (!found_inf) {
     now.bad_steps = 0;
     now.skips_at_floor = 0;

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/finite.h"
 
 namespace trainyard::optim {

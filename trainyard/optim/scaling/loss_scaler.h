@@ -14,11 +14,12 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/optim/scaling/loss_scale_rule.h"
-#include "trainyard/optim/step/device_kernels.h"
 #include "trainyard/optim/step/step_state.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
+
+class DeviceKernels;
 
 // Whose automatic scale it is. A step with an infinite gradient is skipped in all of them; Paddle itself would set its
 // gradients to zero and let momentum and weight decay move the weights.
@@ -32,16 +33,16 @@ enum class LossScaleRule {
   kPaddle,
 };
 // Returns the rule called "tensorflow", "torch" or "paddle". Throws kInvalidArgument for another name.
-LossScaleRule loss_scale_rule_from_name(std::string_view name);
+[[nodiscard]] LossScaleRule loss_scale_rule_from_name(std::string_view name);
 
 struct LossScalerOptions {
-  std::optional<double> scale;  // to begin with; unset: the rule's
-  bool automatic = false;       // moves by the rule; else it stays, and infinite gradients go unseen
+  std::optional<double> scale{};  // to begin with; unset: the rule's
+  bool automatic = false;         // moves by the rule; else it stays, and infinite gradients go unseen
   LossScaleRule rule = LossScaleRule::kTensorFlow;
   // The rule's numbers where they are unset. raise_after of kTensorFlow counts the clean steps before the one that
   // raises the scale, as --fp16_inc_loss_scale_every_n does.
-  std::optional<int64_t> raise_after, lower_after;
-  std::optional<double> raise_factor, lower_factor;
+  std::optional<int64_t> raise_after{}, lower_after{};
+  std::optional<double> raise_factor{}, lower_factor{};
   // How many skipped steps in a row, each under a scale of at most 1, end a training: its gradients overflow by
   // themselves then. 0: none do.
   int64_t most_skips_at_floor = 100;
@@ -58,7 +59,7 @@ class LossScaler : public core::Stateful {
   explicit LossScaler(const LossScalerOptions& options, at::Device device = at::kCPU);
 
   // Returns the scale of this step: [] double.
-  at::Tensor scale() const;
+  [[nodiscard]] at::Tensor scale() const;
   // [] double: steps without overflow since the scale last moved.
   at::Tensor clean_steps() const;
   // [] double: skipped steps in a row up to the last one, each under a scale of at most 1.

@@ -14,10 +14,10 @@ namespace trainyard::optim {
 // All of these throw kInvalidArgument for rates that are negative or not finite, and for lengths below one step.
 
 // Returns rate * factor^(step / decay_steps), but not less than `minimum`. TensorFlow's ExponentialDecay.
-LearningRate exponential(double rate, int64_t decay_steps, double factor, double minimum = 0);
+[[nodiscard]] LearningRate exponential(double rate, int64_t decay_steps, double factor, double minimum = 0);
 // Returns rate * factor^floor(step / decay_steps), but not less than `minimum`. The same with staircase=True; PyTorch's
 // StepLR.
-LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum);
+[[nodiscard]] LearningRate exponential_staircase(double rate, int64_t decay_steps, double factor, double minimum);
 
 // TensorFlow's PolynomialDecay: (rate - end) * (1 - step / steps)^power + end. PyTorch's PolynomialLR has an end of 0.
 struct PolynomialDecay {
@@ -43,7 +43,7 @@ struct CosineRestarts {
 };
 LearningRate cosine_restarts(const CosineRestarts& restarts);
 // Returns the steps before `end` with which a period begins, without step 0; at most `most` of them.
-std::vector<int64_t> restart_steps(const CosineRestarts& restarts, int64_t end, size_t most);
+[[nodiscard]] std::vector<int64_t> restart_steps(const CosineRestarts& restarts, int64_t end, size_t most);
 
 // One cycle (Smith and Topin, "Super-convergence", 2018), as PyTorch's OneCycleLR computes it: the rate rises from
 // rate / start_divisor to `rate`, and falls to rate / (start_divisor * end_divisor) at the last step. The momentum goes
@@ -60,9 +60,9 @@ struct OneCycle {
 };
 LearningRate one_cycle(const OneCycle& cycle);
 // Returns the momentum that goes with it: a schedule of an optimizer's "momentum" or "beta1".
-Schedule one_cycle_momentum(const OneCycle& cycle);
+[[nodiscard]] Schedule one_cycle_momentum(const OneCycle& cycle);
 // Returns the first steps behind the one where a phase ends, before `steps`.
-std::vector<int64_t> one_cycle_boundaries(const OneCycle& cycle);
+[[nodiscard]] std::vector<int64_t> one_cycle_boundaries(const OneCycle& cycle);
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

@@ -20,33 +20,33 @@ using LearningRate = Schedule;
 
 // Returns int(batches_per_epoch * epochs), the steps of so many epochs; 4e18, more than any run has, where there are
 // more.
-int64_t whole_steps(double batches_per_epoch, double epochs);
+[[nodiscard]] int64_t whole_steps(double batches_per_epoch, double epochs);
 
 LearningRate constant(double rate);
 
 // Returns rates[i] until and including boundaries[i]. Boundaries ascend; there is one more rate than boundaries.
-LearningRate piecewise(std::vector<int64_t> boundaries, std::vector<double> rates);
+[[nodiscard]] LearningRate piecewise(std::vector<int64_t> boundaries, std::vector<double> rates);
 
 // Rates that change at whole epochs, as tf_cnn_benchmarks takes them.
 struct PiecewiseEpochs {
-  std::vector<int64_t> boundary_epochs;  // ascending
-  std::vector<double> rates;             // one more than boundaries
+  std::vector<int64_t> boundary_epochs{};  // ascending
+  std::vector<double> rates{};             // one more than boundaries
 };
 // Reads tf_cnn_benchmarks' "LR0;E1;LR1;...;En;LRn". Throws kInvalidArgument with the texts of tf_cnn_benchmarks.
 PiecewiseEpochs parse_piecewise(std::string_view schedule);
 // Returns the schedule in steps, with boundaries at int(E * batches_per_epoch) - 1. Throws kInvalidArgument.
-LearningRate piecewise(const PiecewiseEpochs& schedule, double batches_per_epoch);
+[[nodiscard]] LearningRate piecewise(const PiecewiseEpochs& schedule, double batches_per_epoch);
 
 // A rate that falls at epochs, as models prescribe it.
 struct EpochSchedule {
-  double rate = 0;                      // after the warm-up, times the first factor
-  std::vector<double> boundary_epochs;  // ascending
-  std::vector<double> factors;          // of `rate`, one more than boundaries; both empty: constant
-  double warmup_epochs = 0;             // linear, from 0
+  double rate = 0;                        // after the warm-up, times the first factor
+  std::vector<double> boundary_epochs{};  // ascending
+  std::vector<double> factors{};          // of `rate`, one more than boundaries; both empty: constant
+  double warmup_epochs = 0;               // linear, from 0
 };
 // Returns the schedule in steps. A boundary falls on step int(epoch * batches_per_epoch), which still has the rate
 // before it.
-LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch);
+[[nodiscard]] LearningRate by_epochs(const EpochSchedule& schedule, double batches_per_epoch);
 
 // How a rate grows with the global batch.
 enum class BatchScaling {
@@ -55,8 +55,8 @@ enum class BatchScaling {
 };
 // Returns base_rate times global_batch_size / base_batch_size, or its square root, divided by the number of replicas
 // whose gradients an update sums instead of averaging them.
-double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size, int summed_replicas = 1,
-                   BatchScaling scaling = BatchScaling::kLinear);
+[[nodiscard]] double scaled_rate(double base_rate, int64_t base_batch_size, int64_t global_batch_size,
+                                 int summed_replicas = 1, BatchScaling scaling = BatchScaling::kLinear);
 
 // Replaces the schedule while step < warmup_steps: the rate rises there on a line from `start` at step 0 to `initial`,
 // which it would reach at warmup_steps. Paddle's LinearWarmup and tf_cnn_benchmarks' warm-up.
@@ -65,7 +65,7 @@ LearningRate with_warmup(LearningRate schedule, double initial, int64_t warmup_s
 // at warmup_steps. PyTorch's LinearLR, chained with the schedule.
 LearningRate times_warmup(LearningRate schedule, int64_t warmup_steps, double start_factor = 0);
 // Returns the schedule as it is `steps` later: its value at 0 until then. For what begins after a warm-up.
-LearningRate delayed(LearningRate schedule, int64_t steps);
+[[nodiscard]] LearningRate delayed(LearningRate schedule, int64_t steps);
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

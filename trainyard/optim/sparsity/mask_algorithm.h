@@ -43,17 +43,17 @@ std::string_view mask_algorithm_name(MaskAlgorithm algorithm);
 MaskAlgorithm mask_algorithm_from_name(std::string_view name);
 
 // Returns true for weights that have fours: two or four dimensions, and at least four inputs.
-bool can_be_sparse(at::IntArrayRef shape);
+[[nodiscard]] bool can_be_sparse(at::IntArrayRef shape);
 
 // Returns [shape of weight] bool, true where a weight stays; all true where can_be_sparse() is false. weight: [K, C, R,
 // S] or [out, in], float or double, in the host's memory. Among equal magnitudes the later one stays, as with a stable
 // sort (NumPy's, on which Paddle's code rests, is not stable on processors with AVX-512); among equal sums the pattern
 // that Paddle tries first. The same on any number of threads. Throws kInvalidArgument for a tensor of another form and
 // for one with NaN or infinity.
-at::Tensor sparsity_mask(const at::Tensor& weight, MaskAlgorithm algorithm);
+[[nodiscard]] at::Tensor sparsity_mask(const at::Tensor& weight, MaskAlgorithm algorithm);
 
 // Returns true when no four has more than two that are not zero. weight: as for sparsity_mask(), with can_be_sparse().
-bool is_two_of_four(const at::Tensor& weight);
+[[nodiscard]] bool is_two_of_four(const at::Tensor& weight);
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

@@ -25,7 +25,7 @@ struct SparsityOptions {
   MaskAlgorithm algorithm = MaskAlgorithm::kMask1d;
   // Patterns (core::matches_pattern) of layers that stay dense, by the name of the layer or of its weight: "fc",
   // "layer4.*". Unset: the layer that makes the main output, which is the "fc" that Paddle's ResNet program leaves out.
-  std::optional<std::vector<std::string>> exclude;
+  std::optional<std::vector<std::string>> exclude{};
 };
 
 enum class SparsityTreatment {
@@ -34,23 +34,23 @@ enum class SparsityTreatment {
   kFewInputs,  // stays dense because it has fewer than four inputs
 };
 // Returns "sparse", "excluded", "few inputs".
-std::string_view treatment_name(SparsityTreatment treatment);
+[[nodiscard]] std::string_view treatment_name(SparsityTreatment treatment);
 
 // A convolution or linear layer.
 struct SparseLayer {
-  std::string layer;      // the node's name
-  std::string parameter;  // its weight's
-  nn::Shape shape;        // of the weight
+  std::string layer{};      // the node's name
+  std::string parameter{};  // its weight's
+  nn::Shape shape{};        // of the weight
   SparsityTreatment treatment = SparsityTreatment::kSparse;
 };
 
 // Returns the convolutions and linear layers of the graph, in its order. Throws kInvalidArgument, with the nearest
 // name, for a pattern that names none of them.
-std::vector<SparseLayer> sparse_layers(const nn::Graph& graph,
-                                       const std::optional<std::vector<std::string>>& exclude = {});
+[[nodiscard]] std::vector<SparseLayer> sparse_layers(const nn::Graph& graph,
+                                                     const std::optional<std::vector<std::string>>& exclude = {});
 
 struct LayerSparsity {
-  SparseLayer layer;
+  SparseLayer layer{};
   double density = 1;        // the share of elements that are not zero
   bool two_of_four = false;  // no four has more than two elements that are not zero
   bool masked = false;       // it has a mask
@@ -70,7 +70,7 @@ std::vector<LayerSparsity> prune(nn::ParameterSet& parameters, const std::vector
                                  MaskAlgorithm algorithm);
 
 // Returns true when a parameter of the set has a mask, of whatever origin.
-bool has_masks(const nn::ParameterSet& parameters);
+[[nodiscard]] bool has_masks(const nn::ParameterSet& parameters);
 
 }  // namespace trainyard::optim
 TRAINYARD_EXPORT_END

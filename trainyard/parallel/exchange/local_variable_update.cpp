@@ -59,8 +59,8 @@ void LocalVariableUpdate::make_communicators() {
   }
 }
 
-std::shared_ptr<void> LocalVariableUpdate::use(int replica) const {
-  return one_memory() ? nullptr : options_.accelerators[static_cast<size_t>(replica)]->use();
+nn::AcceleratorScope LocalVariableUpdate::use(int replica) const {
+  return one_memory() ? nn::AcceleratorScope() : options_.accelerators[static_cast<size_t>(replica)]->use();
 }
 
 int64_t LocalVariableUpdate::slot_bytes(const optim::Optimizer& optimizer) {
@@ -105,7 +105,7 @@ int64_t LocalVariableUpdate::optimizer_bytes() const {
 }
 
 void LocalVariableUpdate::allocate() {
-  const std::shared_ptr<void> on_devices = nn::use_all(options_.accelerators);
+  const nn::AcceleratorScope on_devices = nn::use_all(options_.accelerators);
   nn::ParameterSet& first = parameters(0);
   first.allocate();
   first.initialize(options_.seed);
@@ -118,13 +118,13 @@ void LocalVariableUpdate::allocate() {
                    .expected = fmt::format("{} parameters and {} buffers", first.size(), first.buffer_count()),
                    .actual = fmt::format("{} and {}", parameters(r).size(), parameters(r).buffer_count())});
     }
-    const std::shared_ptr<void> on_device = use(r);
+    const nn::AcceleratorScope on_device = use(r);
     allocate_from(first, parameters(r));
   }
   const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
   for (int r = 0; r < replicas(); ++r) {
     if (!has_own_optimizers(r)) continue;
-    const std::shared_ptr<void> on_device = use(r);
+    const nn::AcceleratorScope on_device = use(r);
     at(r).optimizers = make_optimizers(parameters(r));
     for (const auto& optimizer : at(r).optimizers) {
       if (summed) optimizer->set_weight_decay_factor(at(r).communicator->size());
@@ -164,7 +164,7 @@ void LocalVariableUpdate::broadcast_values(int replica) {
 
 void LocalVariableUpdate::on_every_replica(const std::function<void(int, core::Communicator&)>& operation) {
   const auto run = [&](int replica) {
-    const std::shared_ptr<void> on_device = use(replica);
+    const nn::AcceleratorScope on_device = use(replica);
     communicate(replica, [&](core::Communicator& communicator) { operation(replica, communicator); });
   };
   std::vector<core::Thread> others;
@@ -236,7 +236,7 @@ void LocalVariableUpdate::broadcast_masks(core::Communicator& communicator, nn::
 void LocalVariableUpdate::change_values(const std::function<void(nn::ParameterSet&)>& change) {
   const void* const first = parameters(0).values().const_data_ptr();
   for (int r = 0; r < replicas(); ++r) {
-    const std::shared_ptr<void> on_device = use(r);
+    const nn::AcceleratorScope on_device = use(r);
     nn::ParameterSet& set = parameters(r);
     if (r > 0 && set.values().const_data_ptr() == first) continue;
     change(set);
@@ -252,7 +252,7 @@ void LocalVariableUpdate::broadcast() {
   }
   const nn::ParameterSet& first = parameters(0);
   for (int r = 1; r < replicas(); ++r) {
-    const std::shared_ptr<void> on_device = use(r);
+    const nn::AcceleratorScope on_device = use(r);
     nn::ParameterSet& set = parameters(r);
     if (set.values().const_data_ptr() == first.values().const_data_ptr()) {  // then only statistics are its own
       for (int b = 0; b < static_cast<int>(set.buffer_count()); ++b) set.buffer(b).copy_(first.buffer(b));
@@ -298,14 +298,14 @@ void LocalVariableUpdate::abort(const Error& error) {
 }
 
 void LocalVariableUpdate::save_replica(int replica, core::StateWriter& writer) const {
-  const std::shared_ptr<void> on_device = use(replica);
+  const nn::AcceleratorScope on_device = use(replica);
   core::ScopedWriter model(writer, "model/"), optimizer(writer, "optimizer/");
   at(replica).parameters.save(model);
   for (const auto& each : at(replica).optimizers) each->save(optimizer);
 }
 
 void LocalVariableUpdate::load_replica(int replica, const core::StateReader& reader) {
-  const std::shared_ptr<void> on_device = use(replica);
+  const nn::AcceleratorScope on_device = use(replica);
   require_masks_on_host(at(replica).parameters, reader);
   at(replica).parameters.load(core::ScopedReader(reader, "model/"));
   for (const auto& each : at(replica).optimizers) each->load(core::ScopedReader(reader, "optimizer/"));

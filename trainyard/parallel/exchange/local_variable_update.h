@@ -75,7 +75,7 @@ class LocalVariableUpdate : public VariableUpdate {
   };
   Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }
   // Makes the calling thread's work go to the replica's device as long as the result lives.
-  std::shared_ptr<void> use(int replica) const;
+  nn::AcceleratorScope use(int replica) const;
   void make_communicators();
   // Gives slots and counts of updates of rank 0's replica 0 to all replicas here.
   void broadcast_slots();

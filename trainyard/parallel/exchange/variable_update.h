@@ -34,15 +34,15 @@ struct VariableUpdateOptions {
   int replicas = 1;                      // local ones, each on a thread of its own
   nn::ParameterSetOptions parameters{};  // without accelerators: their device, too
   // Where each replica's parameters lie. Empty: all in one memory, that of parameters.device.
-  std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
+  std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};
   // Makes one communicator for each replica here, between these replicas and, in modes with several processes, with
   // those of the others. Called where gradients are exchanged. None: make_thread_communicators(replicas).
-  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
+  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
   // Make the optimizers, which share no parameter. Most trainings have one: {make}.
-  std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> make_optimizers;
-  std::optional<GradientReduction> reduction;  // overrides the mode's own
+  std::vector<std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)>> make_optimizers{};
+  std::optional<GradientReduction> reduction{};  // overrides the mode's own
   uint64_t seed = 0;
-  std::function<void(nn::ParameterSet&)> start;                   // changes initial values before others get them
+  std::function<void(nn::ParameterSet&)> start{};                 // changes initial values before others get them
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others
   void validate() const;                                          // throws kInvalidArgument
 };
@@ -86,17 +86,17 @@ class VariableUpdate : public core::Stateful {
   virtual nn::ParameterSet& saved_parameters() { return parameters(0); }
   // Returns the optimizer, by its index in make_optimizers, that updates parameters(replica); null where another
   // replica's does. After allocate().
-  virtual optim::Optimizer* optimizer(int replica, int index = 0) const = 0;
+  [[nodiscard]] virtual optim::Optimizer* optimizer(int replica, int index = 0) const = 0;
   // Returns the bytes of the slots of all optimizers here.
-  virtual int64_t optimizer_bytes() const = 0;
+  [[nodiscard]] virtual int64_t optimizer_bytes() const = 0;
   // Returns how gradients are reduced, and kMean where they are not.
-  virtual GradientReduction reduction() const = 0;
+  [[nodiscard]] virtual GradientReduction reduction() const = 0;
 
   // Wakes the replicas that wait for one that failed.
   virtual void abort(const core::Error& error) = 0;
 
   // Returns the seconds that `replica` has spent waiting for others and moving gradients.
-  virtual double communication_seconds(int replica) const = 0;
+  [[nodiscard]] virtual double communication_seconds(int replica) const = 0;
 
   // Saves "model/<parameter or buffer>" and "optimizer/<slot>", of all optimizers, of replica 0. Loading gives them to
   // every replica. Throws kUnsupported for masks that would have to be kept on a device.

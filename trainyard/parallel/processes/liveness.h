@@ -28,7 +28,7 @@ struct Activity {
 };
 
 // Returns "step 17, all-reduce", and the operation alone before the first step.
-std::string described(const Activity& activity);
+[[nodiscard]] std::string described(const Activity& activity);
 
 // How long ranks wait for each other: before the first step of the slowest of them, and from then on.
 struct RankDeadlines {
@@ -37,7 +37,7 @@ struct RankDeadlines {
 };
 
 // Returns how often a rank says what it does.
-std::chrono::milliseconds heart_beat(const RankDeadlines& deadlines);
+[[nodiscard]] std::chrono::milliseconds heart_beat(const RankDeadlines& deadlines);
 
 // The error of a rank that has died; all ranks get the same.
 core::Error rank_died(int rank, const Activity& last);
@@ -57,13 +57,13 @@ class Liveness {
   void heard(int rank, const Activity& activity, Time now);
   const Activity& last(int rank) const { return ranks_.at(static_cast<size_t>(rank)).activity; }
   // Returns why the ranks cannot go on, if so: kTimeout that names those who have never come, else kPeerFailed.
-  std::optional<core::Error> judge(Time now) const;
+  [[nodiscard]] std::optional<core::Error> judge(Time now) const;
 
  private:
   struct Rank {
     bool came = false;
-    Activity activity;
-    Time heard, waits_since;
+    Activity activity{};
+    Time heard{}, waits_since{};
   };
   std::optional<core::Error> never_came(Time now) const;
   std::optional<core::Error> frozen(Time now) const;

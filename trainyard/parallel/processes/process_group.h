@@ -69,7 +69,7 @@ class ProcessGroup {
   // Ends what the others wait for, with this error. The first error stays.
   void report(const core::Error& error);
   // Returns why the group has failed.
-  std::optional<core::Error> reported();
+  [[nodiscard]] std::optional<core::Error> reported();
 
   // Says what this process does from now on: what the others read when it stops there. `step` below 0: the first step
   // has not begun, and the start's deadline counts. Short, as the group's thread shows it (`top -H`): "at all-reduce".

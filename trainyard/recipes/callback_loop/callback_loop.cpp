@@ -56,7 +56,7 @@ std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector
                  .actual = fmt::format("{} steps, {} on {}", steps, options.batch_size, named.replicas)});
   }
   const train::RunDevices opened = train::open_devices(named.request);
-  const std::shared_ptr<void> on_devices = opened.use();
+  const nn::AcceleratorScope on_devices = opened.use();
   const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), named.replicas);
   const auto source = dealt_batches(replicas->callbacks(), options.batch_size / named.replicas, named.replicas);
 

@@ -39,8 +39,8 @@ enum class UpdateScope {
 struct Options {
   int64_t batch_size = 8;  // of all devices together, a multiple of their number
   double learning_rate = 0.01;
-  std::string ckpt_path;     // the folder of checkpoints; empty: none
-  std::string summary_path;  // the folder of TensorBoard's event files; empty: none
+  std::string ckpt_path{};     // the folder of checkpoints; empty: none
+  std::string summary_path{};  // the folder of TensorBoard's event files; empty: none
   UpdateScope update_scope = UpdateScope::kGlobal;
   uint64_t seed = 0;      // of initial values and of random numbers in the model
   void validate() const;  // throws kInvalidArgument

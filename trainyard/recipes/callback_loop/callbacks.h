@@ -39,7 +39,7 @@ using Tensors = std::vector<at::Tensor>;
 // Things with parameters, made once a replica. models.h makes them of graphs and of torch::nn modules.
 struct Model {
   // Returns the output for an input; in training, under autograd.
-  std::function<Tensors(const Tensors& input, const train::TowerInput& step)> call;
+  std::function<Tensors(const Tensors& input, const train::TowerInput& step)> call{};
   // Returns the sum of the losses that depend on parameters alone, [] under autograd. None: there are no such losses.
   std::function<at::Tensor()> regularization{};
 };
@@ -62,8 +62,8 @@ class LearningRate {
 };
 
 struct GradPreResult {
-  at::Tensor loss_per_batch;  // as a Loss returns it
-  at::Tensor extra_loss{};    // [], does not depend on the batch; undefined: none
+  at::Tensor loss_per_batch{};  // as a Loss returns it
+  at::Tensor extra_loss{};      // [], does not depend on the batch; undefined: none
   // Patterns (core::matches_pattern) of the parameters that this step updates; nothing: all that are not frozen. All
   // others keep their bits, and so do their slots. The same on all replicas; on the CPU only. Each such step plans the
   // next forward anew: what never trains is better frozen (SingleCostTrainer::set_trainable).
@@ -71,8 +71,8 @@ struct GradPreResult {
 };
 
 struct UpdatePreResult {
-  core::NamedTensors update_gradients;   // what the optimizer gets; a parameter that is left out keeps its bits
-  core::NamedTensors display_gradients;  // what every_steps and at_step see under that name
+  core::NamedTensors update_gradients{};   // what the optimizer gets; a parameter that is left out keeps its bits
+  core::NamedTensors display_gradients{};  // what every_steps and at_step see under that name
 };
 
 // What every_steps and at_step get, of one replica. References are valid during the call, and their tensors want no
@@ -100,7 +100,7 @@ struct StepInput {
 
 struct CheckpointInput {
   const std::string& ckpt_path;
-  int64_t step;  // done so far
+  int64_t step{};  // done so far
   LearningRate& lr;
   const optim::Optimizer& optimizer;
   const Model& train_model;
@@ -108,21 +108,21 @@ struct CheckpointInput {
   train::SingleCostTrainer& trainer;  // saves all of the above; its parameters() are those of model and loss alone
 };
 struct Checkpoints {
-  std::shared_ptr<core::Stateful> ckpt;
-  std::shared_ptr<CheckpointManager> manager;
+  std::shared_ptr<core::Stateful> ckpt{};
+  std::shared_ptr<CheckpointManager> manager{};
 };
 
 struct Callbacks {
   // By N: called where the step is a multiple of N, the smallest N first; and once, at step N, after those.
-  std::map<int64_t, std::function<void(const StepInput& in)>> every_steps;
-  std::map<int64_t, std::function<void(const StepInput& in)>> at_step;
-  std::function<Dataset(int64_t per_replica_batch_size)> create_dataset;
-  std::function<Dataset(Dataset dataset, int64_t per_replica_batch_size)> make_batches;
-  std::function<Model(train::TowerContext& context)> create_model;
-  std::function<Loss(train::TowerContext& context)> create_loss;
-  std::function<std::unique_ptr<optim::Optimizer>(double lr, nn::ParameterSet& parameters)> create_opt;
-  std::function<Checkpoints(const CheckpointInput& in)> create_ckpt;
-  std::function<Tensors(const core::NamedTensors& batch, double lr)> input_pre;
+  std::map<int64_t, std::function<void(const StepInput& in)>> every_steps{};
+  std::map<int64_t, std::function<void(const StepInput& in)>> at_step{};
+  std::function<Dataset(int64_t per_replica_batch_size)> create_dataset{};
+  std::function<Dataset(Dataset dataset, int64_t per_replica_batch_size)> make_batches{};
+  std::function<Model(train::TowerContext& context)> create_model{};
+  std::function<Loss(train::TowerContext& context)> create_loss{};
+  std::function<std::unique_ptr<optim::Optimizer>(double lr, nn::ParameterSet& parameters)> create_opt{};
+  std::function<Checkpoints(const CheckpointInput& in)> create_ckpt{};
+  std::function<Tensors(const core::NamedTensors& batch, double lr)> input_pre{};
   std::function<Tensors(const Tensors& output, const core::NamedTensors& batch, const Model& train_model, double lr)>
       loss_pre;
   std::function<GradPreResult(const at::Tensor& loss, const Tensors& output, const core::NamedTensors& batch,
@@ -151,13 +151,13 @@ struct Callbacks {
 //   update_pre    replaces NaN by 0, which is displayed; then clips by a global norm of 10
 //
 // create_dataset, create_model and create_loss have none and must be given.
-Callbacks standard_callbacks(std::ostream& out = std::cout);
+[[nodiscard]] Callbacks standard_callbacks(std::ostream& out = std::cout);
 
 // Returns the gradients with 0 in the place of NaN. Those without NaN are the same tensors.
-core::NamedTensors without_nan(const core::NamedTensors& gradients);
+[[nodiscard]] core::NamedTensors without_nan(const core::NamedTensors& gradients);
 // Returns the gradients times norm / max(norm, the root of the sum of all squares), as tf.clip_by_global_norm does.
 // With one that is not finite all become NaN, as there.
-core::NamedTensors clip_by_global_norm(const core::NamedTensors& gradients, double norm);
+[[nodiscard]] core::NamedTensors clip_by_global_norm(const core::NamedTensors& gradients, double norm);
 
 }  // namespace trainyard::recipes::callback_loop
 TRAINYARD_EXPORT_END

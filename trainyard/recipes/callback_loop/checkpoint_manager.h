@@ -26,7 +26,7 @@ class CheckpointManager {
   // Loads the newest checkpoint and returns it; nothing where there is none. Throws as train::load_checkpoint() does.
   std::optional<train::CheckpointInfo> restore();
   // Returns the newest checkpoint.
-  std::optional<train::CheckpointInfo> latest() const;
+  [[nodiscard]] std::optional<train::CheckpointInfo> latest() const;
 
  private:
   std::string directory_;

@@ -16,17 +16,18 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes::callback_loop {
 
 struct GraphModelOptions {
-  std::string prefix;  // in front of all names of parameters: "generator/"
+  std::string prefix{};  // in front of all names of parameters: "generator/"
   // The regularization is this times the sum of the squares of all parameters whose spec decays, as Keras' l2 is.
   double l2 = 0;
 };
 
 // Returns a model that runs the graph: one input [N, C, H, W], one output, the logits.
-Model graph_model(train::TowerContext& context, const nn::Graph& graph, const GraphModelOptions& options = {});
+[[nodiscard]] Model graph_model(train::TowerContext& context, const nn::Graph& graph,
+                                const GraphModelOptions& options = {});
 
 struct ModuleShapes {
   int64_t channels = 3, height = 0, width = 0;  // of one sample of the input
-  std::vector<int64_t> output;                  // of one sample's
+  std::vector<int64_t> output{};                // of one sample's
 };
 
 // Returns a model that runs a torch::nn module: make() returns std::shared_ptr<M>, a new module each time, and
@@ -40,7 +41,7 @@ Model module_model(train::TowerContext& context, Make make, const ModuleShapes& 
 }
 
 // Returns a loss without parameters: a function of the first two of its arguments, the output and the target.
-Loss loss_of(std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)> function);
+[[nodiscard]] Loss loss_of(std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)> function);
 
 }  // namespace trainyard::recipes::callback_loop
 TRAINYARD_EXPORT_END

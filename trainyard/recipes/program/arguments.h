@@ -32,11 +32,11 @@ struct Arguments {
   bool benchmark = false;
   int64_t benchmark_steps = 100, benchmark_warmup_steps = 100;
   std::string model_prefix = "resnet_50_paddle";
-  std::optional<std::string> from_pretrained_params, from_checkpoint;
-  std::optional<std::string> last_epoch_of_checkpoint;  // "auto" or a number
+  std::optional<std::string> from_pretrained_params{}, from_checkpoint{};
+  std::optional<std::string> last_epoch_of_checkpoint{};  // "auto" or a number
   bool show_config = true;
   bool enable_cpu_affinity = true;
-  std::vector<std::string> places;  // device_names.h; empty: the first GPU, or the CPU. Each is a trainer of its own
+  std::vector<std::string> places{};  // device_names.h; empty: the first GPU, or the CPU. Each is a trainer of its own
 
   // Mixed precision and sparsity.
   bool amp = false;
@@ -79,14 +79,14 @@ struct Arguments {
 
   // What settle() finds out.
   int64_t start_epoch = 0;
-  std::string checkpoint_dir;      // of from_checkpoint, a directory with a checkpoint; empty: there is none
-  std::string pretrained_weights;  // of from_pretrained_params, a file or a directory with a checkpoint
+  std::string checkpoint_dir{};      // of from_checkpoint, a directory with a checkpoint; empty: there is none
+  std::string pretrained_weights{};  // of from_pretrained_params, a file or a directory with a checkpoint
 
   int64_t trainers() const { return std::ssize(places); }
   bool trains() const { return run_scope != RunScope::kEvalOnly; }
   bool evaluates() const { return run_scope != RunScope::kTrainOnly; }
   // Returns the model's name in the zoo.
-  std::string model_name() const;
+  [[nodiscard]] std::string model_name() const;
 };
 
 // Checks the options, warns of those that change nothing beside the others, looks for what to begin with, and decides
@@ -95,7 +95,7 @@ struct Arguments {
 void settle(Arguments& args);
 
 // Returns where a training saves the checkpoint of an epoch: "<output_dir>/<model_arch_name>/<epoch>/<model_prefix>".
-std::string checkpoint_directory(const Arguments& args, int64_t epoch);
+[[nodiscard]] std::string checkpoint_directory(const Arguments& args, int64_t epoch);
 
 }  // namespace trainyard::recipes::program
 TRAINYARD_EXPORT_END

@@ -33,7 +33,7 @@ class AverageMeter {
   double sum() const { return sum_; }
   int64_t count() const { return count_; }
   // Returns the sum as text, with the postfix: "12.34567 s,".
-  std::string total() const { return fmt::format(fmt::runtime("{:" + format_ + "}{}"), sum_, postfix_); }
+  [[nodiscard]] std::string total() const { return fmt::format(fmt::runtime("{:" + format_ + "}{}"), sum_, postfix_); }
 
  private:
   std::string name_, format_, postfix_;

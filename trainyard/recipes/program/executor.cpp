@@ -282,8 +282,11 @@ int64_t Executor::steps_per_epoch() const {
 }
 
 void Executor::train_steps(const train::LoopOptions& steps, const OnStep& on_step) {
-  hook_->on_step = on_step;
-  const std::shared_ptr<void> forget(nullptr, [this](void*) { hook_->on_step = {}; });
+  struct Hooked {  // the trainer keeps the hook, which must not call a function of the caller's later
+    ~Hooked() { on_step = {}; }
+    OnStep& on_step;
+  };
+  const Hooked hooked{hook_->on_step = on_step};
   trainer_->train(steps);
 }
 

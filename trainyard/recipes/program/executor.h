@@ -65,7 +65,7 @@ class Executor {
   void train(const Program& program, std::shared_ptr<data::BatchSource> source, const train::LoopOptions& steps,
              const OnStep& on_step);
   // Returns the steps of the epoch that train() has run last, in this run or in the one that was loaded; 0: none.
-  int64_t steps_per_epoch() const;
+  [[nodiscard]] int64_t steps_per_epoch() const;
   // Return what runs the program, for saving, looking inside and measuring. Throw as run() does.
   train::SingleCostTrainer& trainer(const Program& program);
   train::Evaluator& evaluator(const Program& program);
@@ -81,7 +81,7 @@ class Executor {
   ExecutorOptions options_;
   int places_ = 1;
   DeviceSettings device_;
-  std::shared_ptr<void> on_devices_;  // as long as this lives, the thread's work goes there
+  nn::AcceleratorScope on_devices_;  // as long as this lives, the thread's work goes there
   std::optional<core::StopToken> stop_;
   std::shared_ptr<Program::Body> startup_;  // that has run
   std::shared_ptr<data::SwitchedSource> source_;

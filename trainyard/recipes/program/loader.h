@@ -45,8 +45,8 @@ class Loader {
 // image is in one; the last one goes on with images of the next epoch. An evaluation takes every image once, the last
 // batch is shorter. `known` are the classes of the training, which number the labels of an evaluation. Throws what
 // opening the data throws.
-Loader build_dataloader(const Arguments& args, Mode mode, const DeviceSettings& device = {},
-                        const ClassNames& known = {});
+[[nodiscard]] Loader build_dataloader(const Arguments& args, Mode mode, const DeviceSettings& device = {},
+                                      const ClassNames& known = {});
 
 }  // namespace trainyard::recipes::program
 TRAINYARD_EXPORT_END

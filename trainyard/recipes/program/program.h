@@ -32,23 +32,23 @@ namespace trainyard::recipes::program {
 
 // A value of a program.
 struct Variable {
-  std::string name;
-  std::vector<int64_t> shape;  // -1: any extent
+  std::string name{};
+  std::vector<int64_t> shape{};  // -1: any extent
   at::ScalarType dtype = at::kFloat;
 };
 
 using Feeds = std::vector<Variable>;
 // Returns "data", float32 [-1] + image_shape, and "label", int64 [-1, 1].
-Feeds create_feeds(const std::vector<int64_t>& image_shape);
+[[nodiscard]] Feeds create_feeds(const std::vector<int64_t>& image_shape);
 
 struct Fetch {
-  Variable variable;
-  std::optional<AverageMeter> meter;
+  Variable variable{};
+  std::optional<AverageMeter> meter{};
 };
 // What a run of a program gives, in this order, with a meter for what is averaged over an epoch. Copies have meters of
 // their own.
 struct Fetchs {
-  std::vector<Fetch> all;
+  std::vector<Fetch> all{};
   double label_smoothing = 0;  // of "loss"
   // Throws kNotFound with the nearest name.
   Fetch& operator[](const std::string& name);
@@ -58,8 +58,8 @@ struct Fetchs {
 // class that each sample is taken for, without a meter. The training's loss is cross-entropy with targets smoothed by
 // `label_smoothing`, of which each class gets an equal share; that of an evaluation is not smoothed. Throws
 // kInvalidArgument for an `out` of another shape or without a feed "label".
-Fetchs create_fetchs(const Variable& out, const Feeds& feeds, int64_t class_num, double label_smoothing = 0,
-                     Mode mode = Mode::kTrain);
+[[nodiscard]] Fetchs create_fetchs(const Variable& out, const Feeds& feeds, int64_t class_num,
+                                   double label_smoothing = 0, Mode mode = Mode::kTrain);
 
 // Which operations are one pass over memory.
 struct Strategy {
@@ -69,7 +69,7 @@ struct Strategy {
   bool fuse_resunit = false;              // convolution + batch norm + add + activation, forward and back
   // Returns the name of the executor (nn::executors()) that does so. One plan fuses all of it; the other runs layer
   // after layer.
-  std::string executor() const {
+  [[nodiscard]] std::string executor() const {
     return fuse_bn_act_ops || fuse_elewise_add_act_ops || fuse_bn_add_act_ops || fuse_resunit ? "auto" : "reference";
   }
 };
@@ -93,12 +93,12 @@ class LrScheduler {
 // Returns a linear warm-up from warmup_start_lr over warmup_epochs, then a cosine to 0 at the last step, at the first
 // step of args.start_epoch. The rate is args.lr times the number of trainers. The warm-up ends with the training at the
 // latest; without anything behind it the rate stays.
-std::shared_ptr<LrScheduler> build_lr_scheduler(const Arguments& args, int64_t step_each_epoch);
+[[nodiscard]] std::shared_ptr<LrScheduler> build_lr_scheduler(const Arguments& args, int64_t step_each_epoch);
 
 struct Optimizer {
   std::string name = "momentum";  // of optim::optimizers(): v = m v + g + weight_decay w; w -= lr v
   optim::OptimizerOptions options{};
-  std::shared_ptr<LrScheduler> learning_rate;
+  std::shared_ptr<LrScheduler> learning_rate{};
   // What dist_optimizer() adds.
   bool amp = false;
   optim::LossScalerOptions loss_scale{};  // with amp
@@ -108,13 +108,13 @@ Optimizer build_optimizer(const Arguments& args, std::shared_ptr<LrScheduler> le
 // Returns the optimizer with 16-bit floats and Paddle's loss scale, where the arguments ask for them, and the strategy
 // of a training. Gradients are averaged over the executor's places, and a weight that was pruned keeps its zeros,
 // whatever the arguments say.
-Optimizer dist_optimizer(const Arguments& args, Optimizer optimizer);
+[[nodiscard]] Optimizer dist_optimizer(const Arguments& args, Optimizer optimizer);
 
 // A program is a handle: copies are the same program.
 class Program {
  public:
   struct Body {
-    std::string name;
+    std::string name{};
     bool is_train = false;
     nn::Graph graph{};  // no nodes: it was not built
     Feeds feeds{};
@@ -122,13 +122,13 @@ class Program {
     bool nhwc = false;       // of the feed "data"
     int64_t zeros = 0;       // channels of "data" behind those of the graph, which hold zeros
     int64_t batch_size = 0;  // a place
-    std::string excluded;    // from pruning: the layer that gives the logits
+    std::string excluded{};  // from pruning: the layer that gives the logits
     std::optional<Optimizer> optimizer{};
     bool amp = false;
     std::optional<Strategy> strategy{};  // none: it was not compiled
     std::weak_ptr<Body> startup{};       // that initializes its parameters, and holds this
     std::string startup_name{};
-    std::vector<std::shared_ptr<Body>> mains;  // of a startup program: what it initializes
+    std::vector<std::shared_ptr<Body>> mains{};  // of a startup program: what it initializes
   };
 
   explicit Program(std::string name) : body_(std::make_shared<Body>()) { body_->name = std::move(name); }
@@ -136,7 +136,7 @@ class Program {
   bool is_startup() const { return !body_->mains.empty(); }
   bool built() const { return !body_->graph.nodes.empty(); }
   // Returns a program of its own that computes the same, without the optimizer.
-  Program clone(bool for_test = true) const;
+  [[nodiscard]] Program clone(bool for_test = true) const;
   const std::shared_ptr<Body>& body() const { return body_; }
   bool operator==(const Program&) const = default;
 
@@ -145,10 +145,10 @@ class Program {
 };
 
 struct Built {
-  Fetchs fetchs;
-  std::shared_ptr<LrScheduler> lr_scheduler;  // null in an evaluation program
-  Feeds feeds;
-  std::optional<Optimizer> optimizer;  // none in an evaluation program
+  Fetchs fetchs{};
+  std::shared_ptr<LrScheduler> lr_scheduler{};  // null in an evaluation program
+  Feeds feeds{};
+  std::optional<Optimizer> optimizer{};  // none in an evaluation program
 };
 // Builds feeds, model, fetches and, for a training, the optimizer into main_prog, whose parameters startup_prog will
 // initialize. Throws kInvalidArgument for a program that was built before, and for a second training program.
@@ -160,8 +160,8 @@ Built build(const Arguments& args, nn::Graph network, Program& main_prog, Progra
 
 // Returns the program with operators fused: it gives the same, faster. Throws kInvalidArgument for a program that was
 // not built, and for a loss_name that it does not have.
-Program compile_prog(const Arguments& args, const Program& program, const std::string& loss_name = "",
-                     bool is_train = true);
+[[nodiscard]] Program compile_prog(const Arguments& args, const Program& program, const std::string& loss_name = "",
+                                   bool is_train = true);
 
 }  // namespace trainyard::recipes::program
 TRAINYARD_EXPORT_END

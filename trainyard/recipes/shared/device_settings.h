@@ -21,28 +21,28 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct DeviceOptions {
-  std::optional<bool> gpu;                // unset: a GPU if there is one
-  int64_t replicas = 1;                   // devices of this process; on the CPU: threads
-  std::vector<int> gpu_indices;           // one a replica; empty: the first ones. With horovod also one a process
-  std::optional<bool> parameters_on_gpu;  // unset: where the replicas are
+  std::optional<bool> gpu{};                // unset: a GPU if there is one
+  int64_t replicas = 1;                     // devices of this process; on the CPU: threads
+  std::vector<int> gpu_indices{};           // one a replica; empty: the first ones. With horovod also one a process
+  std::optional<bool> parameters_on_gpu{};  // unset: where the replicas are
 
   // How much of a GPU's memory is taken, and when: what nn::AcceleratorOptions says of the same names.
   double gpu_memory_fraction = 0;
-  std::optional<bool> allow_growth, use_unified_memory;
+  std::optional<bool> allow_growth{}, use_unified_memory{};
   bool tf32 = false;
   // Flags of TensorFlow's threads of a GPU that were given: refused without a GPU, without an effect on one.
-  std::vector<std::string> gpu_thread_flags;
+  std::vector<std::string> gpu_thread_flags{};
 
   bool use_bf16 = false, use_fp16 = false;
-  bool fp16_vars = false;                 // with one of them: parameters and slots are such numbers, too
-  std::optional<double> fp16_loss_scale;  // with use_fp16; unset: the rule's; 1: none, unless it moves
+  bool fp16_vars = false;                   // with one of them: parameters and slots are such numbers, too
+  std::optional<double> fp16_loss_scale{};  // with use_fp16; unset: the rule's; 1: none, unless it moves
   bool fp16_automatic_loss_scale = false;
   std::string loss_scale_rule = "tensorflow";  // "torch", "paddle"
   // How an automatic scale moves. What is unset is as the rule has it.
-  std::optional<int64_t> fp16_raise_loss_scale_after;  // steps without overflow
-  std::optional<double> loss_scale_raise_factor, loss_scale_lower_factor;
-  std::optional<int64_t> loss_scale_lower_after;  // overflows in a row
-  std::optional<int64_t> loss_scale_most_skips;   // unset: 100
+  std::optional<int64_t> fp16_raise_loss_scale_after{};  // steps without overflow
+  std::optional<double> loss_scale_raise_factor{}, loss_scale_lower_factor{};
+  std::optional<int64_t> loss_scale_lower_after{};  // overflows in a row
+  std::optional<int64_t> loss_scale_most_skips{};   // unset: 100
 
   bool xla = false, xla_compile = false;  // each of them captures the step
 
@@ -50,19 +50,19 @@ struct DeviceOptions {
   std::string conv_algorithm = "auto";  // of the CPU: "direct", "winograd"
   bool winograd = true;                 // the CPU may choose it
   std::string recompute = "none";       // of the CPU: "elementwise", "blocks"
-  KernelSwitches switches;
+  KernelSwitches switches{};
   bool deterministic = false;
   std::string max_cpu_isa = "auto";  // that the process must have begun with: "avx2", "avx512"
 
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
   bool staged_vars = false;                // of parameter_server: replicas read the values of one update before
   bool sync_batch_norm = false;            // batch norms see the batches of all replicas; on the CPU
-  std::string horovod_device;              // "gpu", "cpu", or empty
+  std::string horovod_device{};            // "gpu", "cpu", or empty
   std::string horovod_reduce = "average";  // "sum"
   // Of several processes. Unset: what parallel::RankDeadlines says.
-  std::optional<double> rank_deadline, rank_start_deadline;  // seconds
-  std::string listen_address;                                // parallel::ProcessGroupOptions says what it is
-  bool log_all_ranks = false;                                // ranks behind the first log what is below warnings, too
+  std::optional<double> rank_deadline{}, rank_start_deadline{};  // seconds
+  std::string listen_address{};                                  // parallel::ProcessGroupOptions says what it is
+  bool log_all_ranks = false;  // ranks behind the first log what is below warnings, too
 
   bool captures_steps() const { return xla || xla_compile; }
   bool many_processes() const { return variable_update == "horovod" || variable_update == "collective_all_reduce"; }
@@ -77,10 +77,10 @@ struct DeviceUse {
 
 // What the options come to, before any device is opened.
 struct DevicePlan {
-  train::DeviceRequest request;
+  train::DeviceRequest request{};
   bool capture_steps = false;
-  std::optional<optim::LossScalerOptions> loss_scale;  // with 16-bit floats that need one
-  std::optional<at::ScalarType> variables_as;          // of parameters and slots, where those are 16-bit floats, too
+  std::optional<optim::LossScalerOptions> loss_scale{};  // with 16-bit floats that need one
+  std::optional<at::ScalarType> variables_as{};          // of parameters and slots, where those are 16-bit floats, too
 };
 
 // Decides by the number of GPUs that this machine has, and, with many processes, by which of its processes this is.
@@ -89,11 +89,11 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
 
 struct DeviceSettings : train::RunDevices {
   bool capture_steps = false;
-  std::optional<optim::LossScalerOptions> loss_scale;
-  std::optional<at::ScalarType> variables_as;
+  std::optional<optim::LossScalerOptions> loss_scale{};
+  std::optional<at::ScalarType> variables_as{};
   at::ScalarType dtype = at::kFloat;  // of activations
-  std::string executor;               // a name of nn::executors()
-  nn::KernelOptions kernels;
+  std::string executor{};             // a name of nn::executors()
+  nn::KernelOptions kernels{};
 };
 
 // Throws kInvalidArgument where a launcher has started several processes, and each would train, or evaluate, as if it

@@ -16,11 +16,11 @@ namespace trainyard::recipes {
 
 // How an evaluation makes its images. A value that is not set leaves what the preprocessor, or the training, has.
 struct EvaluationImageOptions {
-  std::optional<std::string> resize_method;  // "bilinear", ...: data::TransformOptions::resize_method
-  std::optional<bool> resize_antialias, resize_half_pixel_centers;
-  std::optional<int64_t> eval_resize_size;   // pixels
-  std::optional<std::string> normalization;  // "symmetric", "mean", "mean_std"
-  std::optional<data::Rgb> image_mean, image_std;
+  std::optional<std::string> resize_method{};  // "bilinear", ...: data::TransformOptions::resize_method
+  std::optional<bool> resize_antialias{}, resize_half_pixel_centers{};
+  std::optional<int64_t> eval_resize_size{};   // pixels
+  std::optional<std::string> normalization{};  // "symmetric", "mean", "mean_std"
+  std::optional<data::Rgb> image_mean{}, image_std{};
 
   // Throws kInvalidArgument for an option that changes nothing on this data set: images of CIFAR-10 and shapes have one
   // way of being resized.
@@ -35,26 +35,26 @@ struct ImageOptions : EvaluationImageOptions {
   };
 
   std::string input_preprocessor = "default";  // a name of data::input_presets()
-  std::optional<data::CropMethod> random_crop;
-  std::optional<Range> random_crop_area, random_crop_aspect_ratio;
-  std::optional<int> random_crop_attempts;
-  std::optional<float> min_object_covered;  // unset: 0.1
-  std::optional<bool> distortions;
-  std::optional<bool> distort_color_in_yiq;
+  std::optional<data::CropMethod> random_crop{};
+  std::optional<Range> random_crop_area{}, random_crop_aspect_ratio{};
+  std::optional<int> random_crop_attempts{};
+  std::optional<float> min_object_covered{};  // unset: 0.1
+  std::optional<bool> distortions{};
+  std::optional<bool> distort_color_in_yiq{};
   bool fuse_decode_and_crop = true;
-  std::optional<bool> scaled_decode;
+  std::optional<bool> scaled_decode{};
   bool exif_orientation = false;
   data::AutoAugmentPolicy auto_augment = data::AutoAugmentPolicy::kNone;
-  std::optional<int> rand_augment_num_ops, rand_augment_magnitude;  // unset: 2 and 9
+  std::optional<int> rand_augment_num_ops{}, rand_augment_magnitude{};  // unset: 2 and 9
   bool auto_augment_bilinear = false;
-  std::optional<data::Rgb> auto_augment_fill;
+  std::optional<data::Rgb> auto_augment_fill{};
   float random_erasing = 0;  // probability
   bool random_erasing_noise = false;
   bool ml_perf = false;  // MLPerf's input: no bounding boxes, and the mean is subtracted unless normalization is set
 
   // Returns the options of the data set's transform, for images of `image_size`. Throws kInvalidArgument: a value out
   // of range, one that the data set's transform has no use for, two that contradict each other.
-  data::TransformOptions transform(const std::string& dataset, nn::Size2d image_size) const;
+  [[nodiscard]] data::TransformOptions transform(const std::string& dataset, nn::Size2d image_size) const;
 };
 
 // Saves the part of `options` that evaluation depends on, the size of the images (image_size.h) included.

@@ -21,50 +21,50 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct InputOptions {
-  std::string data_name;  // "imagenet", "cifar10", "shapes"; empty: what data_dir holds (dataset_choice.h)
-  std::string data_dir;   // or shards by name; empty: synthetic images
-  std::string data_index_dir;
+  std::string data_name{};  // "imagenet", "cifar10", "shapes"; empty: what data_dir holds (dataset_choice.h)
+  std::string data_dir{};   // or shards by name; empty: synthetic images
+  std::string data_index_dir{};
   uint64_t seed = 1234;
-  std::optional<int> threads;  // unset: half of the cores
-  ImageOptions images;
-  data::BadSampleOptions bad_samples;
+  std::optional<int> threads{};  // unset: half of the cores
+  ImageOptions images{};
+  data::BadSampleOptions bad_samples{};
   data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
-  int64_t batches_ahead = 1;                  // kept ready, of all devices together; 0: none but the one in the making
-  int64_t shuffle_buffer = 10000;             // samples; 0: all
-  bool cache_records = false;                 // in memory, as they are stored
-  std::optional<int64_t> record_cache_bytes;  // with cache_records; unset: half of the memory that is free
+  int64_t batches_ahead = 1;       // kept ready, of all devices together; 0: none but the one in the making
+  int64_t shuffle_buffer = 10000;  // samples; 0: all
+  bool cache_records = false;      // in memory, as they are stored
+  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: half of the memory that is free
   bool repeat_cached_sample = false;
   int64_t decoded_cache_bytes = 0;  // of memory, for decoded images
-  std::string decoded_cache_dir;    // for decoded images in files; empty: none
+  std::string decoded_cache_dir{};  // for decoded images in files; empty: none
   bool decode_on_gpu = false;       // data/device/device_transform.h
   // Evaluations do not read the next three.
-  data::MixOptions mix;
+  data::MixOptions mix{};
   int64_t repeated_augmentation = 1;
-  std::vector<data::EpochSize> epoch_sizes;  // the last one is the model's; empty: one size
+  std::vector<data::EpochSize> epoch_sizes{};  // the last one is the model's; empty: one size
 };
 
 struct InputSettings {
-  std::string dataset;   // "imagenet", "cifar10", "shapes"
-  std::string data_dir;  // empty: synthetic images
-  std::string data_index_dir;
+  std::string dataset{};   // "imagenet", "cifar10", "shapes"
+  std::string data_dir{};  // empty: synthetic images
+  std::string data_index_dir{};
   uint64_t seed = 0;
   int input_threads = 1;
-  data::TransformOptions transform;
-  data::BadSampleOptions bad_samples;
+  data::TransformOptions transform{};
+  data::BadSampleOptions bad_samples{};
   data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
   int64_t prefetch_batches = 1;  // of all devices together, the one in the making included
   int64_t shuffle_buffer = 10000;
   bool repeat_cached_sample = false;
   int64_t record_cache_bytes = 0;   // of memory; 0: no cache
   int64_t decoded_cache_bytes = 0;  // of memory
-  std::string decoded_cache_dir;
+  std::string decoded_cache_dir{};
   bool decode_on_gpu = false;  // data/device_transform.h
   // Evaluations do not read the next three.
-  data::MixOptions mix;
+  data::MixOptions mix{};
   int64_t repeated_augmentation = 1;
-  std::vector<data::EpochSize> epoch_sizes;
+  std::vector<data::EpochSize> epoch_sizes{};
   // Lists data_dir for those that open it; null: each asks the machine. Data sets keep it to read their files.
-  std::shared_ptr<core::ListingCache> files;
+  std::shared_ptr<core::ListingCache> files{};
 
   core::FileSystem& file_system() const {
     if (files) return *files;
@@ -76,8 +76,8 @@ struct InputSettings {
 // Returns what `options` come to for a data set, images of `image_size` and so many replicas. Looks at the
 // memory that is free and at where folders lie; opens nothing. Throws kInvalidArgument and kUnsupported for what does
 // not go together.
-InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
-                           int replicas);
+[[nodiscard]] InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
+                                         int replicas);
 
 // Opens the data set in data_dir, behind the caches that are asked for. Throws what a data set's constructor does, and
 // kInvalidArgument for a cache of other data. The names of `classes`, if there are any, number the labels.
@@ -85,7 +85,7 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
                                                   const data::KnownClasses& classes = {});
 
 // Returns the options of a pipeline but for batch sizes, replicas and transforms_by_epoch, which are the caller's.
-data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);
+[[nodiscard]] data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

@@ -24,7 +24,7 @@ enum class ExistingRun {
 std::optional<ExistingRun> parse_existing_run(std::string_view text);
 
 // Returns true when the directory holds a checkpoint or another file that a training writes there.
-bool holds_run(const std::string& directory, core::FileSystem& files = core::local_file_system());
+[[nodiscard]] bool holds_run(const std::string& directory, core::FileSystem& files = core::local_file_system());
 
 // Does as `existing` says where the directory holds a run, and returns the directory for the new run. Other directories
 // are left as they are. Says in the log what it has done. Throws kInvalidArgument when another process trains there
@@ -34,7 +34,7 @@ std::string settle_existing_run(const std::string& directory, ExistingRun existi
                                 core::FileSystem& files = core::local_file_system());
 
 // Returns true when standard input and output are terminals, on which somebody can be asked.
-bool can_ask();
+[[nodiscard]] bool can_ask();
 
 // Asks on the terminal, by one key without Enter: k, b, d or n. Throws kCancelled for q, the end of the input, and when
 // `stop` is asked for meanwhile.

@@ -16,9 +16,9 @@ namespace trainyard::recipes {
 struct ThreadOptions {
   int intra_op_threads = 0;  // all replicas together; 0: all cores
   bool use_numa_affinity = false;
-  std::optional<core::Affinity> affinity;    // unset: nobody asked for places
-  bool print = false;                        // log the settings at the start
-  std::optional<int64_t> spin_milliseconds;  // that idle threads of a team spin; unset: as the environment says
+  std::optional<core::Affinity> affinity{};    // unset: nobody asked for places
+  bool print = false;                          // log the settings at the start
+  std::optional<int64_t> spin_milliseconds{};  // that idle threads of a team spin; unset: as the environment says
 };
 
 struct ThreadSettings {
@@ -26,10 +26,10 @@ struct ThreadSettings {
   int intra_op_threads = 1;  // all replicas together
   int input_threads = 1;
   bool use_numa_affinity = false;
-  std::optional<core::Affinity> affinity;      // none: nobody asked for places
-  bool print = false;                          // the settings at the start
-  std::vector<core::ThreadPlacement> replica;  // of each replica
-  core::ThreadPlacement main;                  // of the thread that evaluates and runs forward passes, with its team
+  std::optional<core::Affinity> affinity{};      // none: nobody asked for places
+  bool print = false;                            // the settings at the start
+  std::vector<core::ThreadPlacement> replica{};  // of each replica
+  core::ThreadPlacement main{};                  // of the thread that evaluates and runs forward passes, with its team
 
   // Lines for the log: counts, spinning, places, nodes.
   std::vector<std::string> lines() const;
@@ -37,7 +37,7 @@ struct ThreadSettings {
 
 // Returns the GOMP_SPINCOUNT of spin_milliseconds: 100,000 turns a millisecond, the estimate that gcc's runtime makes
 // for its own defaults. libgomp reads it when it is loaded and never again.
-std::optional<std::string> wanted_spin_count(const ThreadOptions& options);
+[[nodiscard]] std::optional<std::string> wanted_spin_count(const ThreadOptions& options);
 
 // Places the threads on this machine. `replicas` share the threads evenly. With use_numa_affinity replica r is on node
 // r modulo their number, and intra_op_threads shrinks to the CPUs of the nodes that are used; a machine with one node

@@ -22,29 +22,29 @@ namespace trainyard::recipes {
 // A checkpoint or a file of weights that was opened: what it says of itself can be looked at before the model is made.
 // Stays valid when a training that runs removes the checkpoint. One thread at a time.
 struct OpenedModel : SavedClasses {
-  std::shared_ptr<const core::StateReader> reader;     // of a checkpoint; null: it is a file of weights
-  std::shared_ptr<const formats::TensorFile> weights;  // null: it is a checkpoint
-  nn::Size2d image_size = 0;                           // of the images it was trained on; 0: it does not say
+  std::shared_ptr<const core::StateReader> reader{};     // of a checkpoint; null: it is a file of weights
+  std::shared_ptr<const formats::TensorFile> weights{};  // null: it is a checkpoint
+  nn::Size2d image_size = 0;                             // of the images it was trained on; 0: it does not say
 };
 
 struct TrainedModel {
-  train::CheckpointInfo checkpoint;  // of a file of weights: its path, and step 0
-  train::CheckpointIdentity identity;
-  ClassNames classes;                    // without names where the training had none
-  std::vector<std::string> label_names;  // by output, an empty one for none; may be shorter than the outputs
-  data::TransformOptions input;          // of evaluation
-  std::unique_ptr<nn::ParameterSet> parameters;
-  std::unique_ptr<nn::Executor> executor;  // in inference mode, bound to `parameters`
+  train::CheckpointInfo checkpoint{};  // of a file of weights: its path, and step 0
+  train::CheckpointIdentity identity{};
+  ClassNames classes{};                    // without names where the training had none
+  std::vector<std::string> label_names{};  // by output, an empty one for none; may be shorter than the outputs
+  data::TransformOptions input{};          // of evaluation
+  std::unique_ptr<nn::ParameterSet> parameters{};
+  std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters`
 };
 
 struct TrainedModelOptions {
   // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth).
   // Where a file's metadata do not say it (model_metadata.h), it needs `model`, has no names, and its images are made
   // as tf_cnn_benchmarks makes them where the input is not adjusted.
-  std::string path;
+  std::string path{};
   // Those that the caller expects, or empty: any checkpoint; imagenet for weights. Another one is an error that names
   // both.
-  std::string model, dataset;
+  std::string model{}, dataset{};
   int64_t num_classes = 0;  // of weights; 0: the data set's
   // Height and width of the images. 0 means the size that the model was trained with, or the model's own where nothing
   // tells that. Position embeddings are interpolated for another size; all other weights must have the shapes that the
@@ -67,7 +67,7 @@ struct TrainedModelOptions {
 OpenedModel open_model(const TrainedModelOptions& options);
 
 // Returns what an open checkpoint says of itself.
-OpenedModel opened_model(train::OpenedCheckpoint checkpoint);
+[[nodiscard]] OpenedModel opened_model(train::OpenedCheckpoint checkpoint);
 
 // Makes the model and loads what was opened. Throws kInvalidArgument for weights without a model, or of another one,
 // another number of classes or images of another size.

@@ -19,14 +19,14 @@ struct KernelSwitches {
   // false: batch norms run by themselves. Kernels that keep their numbers at hand are those which cuDNN can join with
   // an addition and an activation (CUDNN_BATCHNORM_SPATIAL_PERSISTENT), and ours join them, too.
   bool batchnorm_persistent = true;
-  std::string rewriter_config;  // empty: none
+  std::string rewriter_config{};  // empty: none
 };
 
 // What a text of the form "name: VALUE", with spaces, commas or line breaks between its entries, asks for.
 struct RewriterConfig {
-  nn::Fusions fusions;
-  std::optional<nn::Recomputation> recomputation;  // unset: it says nothing of memory
-  std::vector<std::string> warnings;               // of what it asks for in vain, one sentence each
+  nn::Fusions fusions{};
+  std::optional<nn::Recomputation> recomputation{};  // unset: it says nothing of memory
+  std::vector<std::string> warnings{};               // of what it asks for in vain, one sentence each
 };
 
 // Reads the text. Names are those of TensorFlow's RewriterConfig, and those of nn::Fusions for a single fusion; values
@@ -39,7 +39,7 @@ struct RewriterConfig {
 RewriterConfig parse_rewriter_config(const std::string& text);
 
 // Returns what the switches allow, with the warnings of rewriter_config. Throws as parse_rewriter_config() does.
-RewriterConfig settle_switches(const KernelSwitches& switches);
+[[nodiscard]] RewriterConfig settle_switches(const KernelSwitches& switches);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

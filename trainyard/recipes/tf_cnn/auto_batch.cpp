@@ -162,7 +162,7 @@ class BatchBytes {
 }  // namespace
 
 int64_t find_batch_size(const PreparedRun& run) {
-  const std::shared_ptr<void> on_device = run.device.use();
+  const nn::AcceleratorScope on_device = run.device.use();
   const Budget budget = budget_of(run);
   BatchBytes bytes(run);
   const train::FoundBatch found =

@@ -35,7 +35,7 @@ RunStatistics run_mode(PreparedRun& run, std::ostream& out, const core::StopToke
 }
 
 RunStatistics run_prepared(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
-  const std::shared_ptr<void> on_device = run.device.use();
+  const nn::AcceleratorScope on_device = run.device.use();
   if (!run.own_dialect()) {
     // Its lines do not say so.
     core::log::info("Trainyard {} ({})", core::build_info().version, core::build_info().git_revision);

@@ -36,7 +36,7 @@ namespace trainyard::recipes {
 
 enum class RunMode { kTraining, kEvaluation, kTrainingAndEvaluation, kForwardOnly };
 // Returns tf_cnn_benchmarks' name of the mode: "training", "training + evaluation", ...
-std::string_view run_mode_name(RunMode mode);
+[[nodiscard]] std::string_view run_mode_name(RunMode mode);
 
 // TfCnnOptions::batch_size that the run finds out itself.
 inline constexpr int64_t kLargestBatch = -1;
@@ -53,40 +53,40 @@ struct UpdateOptions {
   bool adapt_undecayed = false;
   bool decoupled_weight_decay = false;
   double weight_decay = 4e-5;
-  std::optional<double> gradient_clip;
-  std::optional<double> clip_norm, clip_global_norm, adaptive_clip;  // one of the three at most
-  std::string clip_rule = "tensorflow";                              // "pytorch"
+  std::optional<double> gradient_clip{};
+  std::optional<double> clip_norm{}, clip_global_norm{}, adaptive_clip{};  // one of the three at most
+  std::string clip_rule = "tensorflow";                                    // "pytorch"
   bool delayed = false;  // each update applies the gradients of the step before
   double label_smoothing = 0;
   double sam_rho = 0;                       // 0: no sharpness-aware minimization
   std::string gradient_reduction = "auto";  // "sum", "mean"
   train::OnNan on_nan = train::OnNan::kIgnore;
-  std::optional<optim::SparsityOptions> sparsity;  // set: --asp
+  std::optional<optim::SparsityOptions> sparsity{};  // set: --asp
 };
 
 // A second set of weights that follows those that train; at most one of the two kinds.
 struct AverageOptions {
-  std::optional<double> ema_decay;
+  std::optional<double> ema_decay{};
   bool ema_warmup = false;
-  std::optional<double> swa_start_epoch;
-  std::optional<int64_t> average_every;           // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
-  bool averaged_weights = true;                   // false: evaluations take the last weights
-  std::optional<int64_t> recalibrate_batch_norm;  // batches; unset: 200 with swa_start_epoch, otherwise none
+  std::optional<double> swa_start_epoch{};
+  std::optional<int64_t> average_every{};           // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
+  bool averaged_weights = true;                     // false: evaluations take the last weights
+  std::optional<int64_t> recalibrate_batch_norm{};  // batches; unset: 200 with swa_start_epoch, otherwise none
 };
 
 // A teacher, whose outputs are learned beside the labels (train/tower/distillation.h).
 struct TeacherOptions {
-  std::string from;   // a file of weights, a checkpoint or a train directory; empty: no teacher
-  std::string model;  // empty: what `from` says
-  train::DistillationOptions loss;
+  std::string from{};   // a file of weights, a checkpoint or a train directory; empty: no teacher
+  std::string model{};  // empty: what `from` says
+  train::DistillationOptions loss{};
 };
 
 struct SavingOptions {
-  std::string train_dir;  // empty: nothing is saved
+  std::string train_dir{};  // empty: nothing is saved
   // What becomes of a run that train_dir holds. None: somebody is asked on a terminal, and elsewhere it is kept.
   std::optional<ExistingRun> existing_run = ExistingRun::kKeep;
   int64_t save_model_secs = 0;
-  std::optional<int64_t> save_model_steps;
+  std::optional<int64_t> save_model_steps{};
   int64_t max_ckpts_to_keep = 5;
   std::string keep_best = "none";  // "top_1", "loss"
   bool ignore_damaged_checkpoints = false;
@@ -94,15 +94,15 @@ struct SavingOptions {
 
 struct DisplayOptions {
   int64_t display_every = 10;
-  std::optional<double> display_perf_ewma;
+  std::optional<double> display_perf_ewma{};
   bool print_training_accuracy = false;
   std::string loss_type_to_report = "total_loss";  // "base_loss"
   std::string progress = "auto";                   // "on", "off"
   int64_t summary_verbosity = 0;
-  std::optional<int64_t> save_summaries_steps;  // unset: none, in `trainyard train` the steps that are displayed
-  std::string benchmark_log_dir, benchmark_test_id;
-  std::string trace_file, tfprof_file;  // empty: none
-  std::string graph_file, partitioned_graph_file_prefix;
+  std::optional<int64_t> save_summaries_steps{};  // unset: none, in `trainyard train` the steps that are displayed
+  std::string benchmark_log_dir{}, benchmark_test_id{};
+  std::string trace_file{}, tfprof_file{};  // empty: none
+  std::string graph_file{}, partitioned_graph_file_prefix{};
   bool use_chrome_trace_format = true;
   bool ml_perf_compliance_logging = false;  // lines of mlperf/compliance_log.h, on stderr
 };
@@ -110,49 +110,50 @@ struct DisplayOptions {
 // The flags, for files that tell of a run. Empty where the options were filled by hand.
 struct FlagRecord {
   decltype(train::RunRecord::flags) all;
-  std::vector<std::pair<std::string, std::string>> given;  // names and values as text
+  std::vector<std::pair<std::string, std::string>> given{};  // names and values as text
 };
 
 struct TfCnnOptions {
   Dialect dialect = Dialect::kTfCnnBenchmarks;
   RunMode mode = RunMode::kTraining;
   std::string model = "trivial";
-  std::optional<int64_t> num_classes;                                 // outputs; unset: as many as the data name
-  bool auxiliary_heads = false;                                       // of the model, in training
-  std::optional<double> stochastic_depth, dropout, batch_norm_decay;  // unset: the model's own
+  std::optional<int64_t> num_classes{};                                     // outputs; unset: as many as the data name
+  bool auxiliary_heads = false;                                             // of the model, in training
+  std::optional<double> stochastic_depth{}, dropout{}, batch_norm_decay{};  // unset: the model's own
   nn::Size2d image_size = 0;  // of the model's images, pixels; 0: the checkpoint's, else the model's own
-  std::string weights;        // a file to start from, or a checkpoint or file to evaluate; empty: none
+  std::string weights{};      // a file to start from, or a checkpoint or file to evaluate; empty: none
   // A device; 0: the model's. kLargestBatch: as many as there is memory for, by train::search_largest_batch().
   int64_t batch_size = 0;
-  std::optional<int64_t> batch_memory_bytes;  // with kLargestBatch, over all devices; unset: train::usual_memory_budget
-  int64_t eval_batch_size = 0;                // a device; 0: batch_size
+  std::optional<int64_t>
+      batch_memory_bytes{};     // with kLargestBatch, over all devices; unset: train::usual_memory_budget
+  int64_t eval_batch_size = 0;  // a device; 0: batch_size
   int micro_steps = 1;
   std::string data_format = "NCHW";  // what is printed; both are the same here
 
-  InputOptions input;
-  DeviceOptions device;
-  ThreadOptions threads;
+  InputOptions input{};
+  DeviceOptions device{};
+  ThreadOptions threads{};
   // Batch sizes and numbers of examples are filled in by the run.
-  train::StepPlanOptions steps;
-  LearningRateOptions learning_rate;
-  std::string plot_schedule;  // a file: the learning rate is drawn there, and nothing is trained; empty: training
-  UpdateOptions update;
-  AverageOptions average;
-  TeacherOptions distillation;
-  SavingOptions saving;
-  DisplayOptions display;
+  train::StepPlanOptions steps{};
+  LearningRateOptions learning_rate{};
+  std::string plot_schedule{};  // a file: the learning rate is drawn there, and nothing is trained; empty: training
+  UpdateOptions update{};
+  AverageOptions average{};
+  TeacherOptions distillation{};
+  SavingOptions saving{};
+  DisplayOptions display{};
 
-  std::optional<bool> eval_exact;       // unset: the dialect's
-  int64_t eval_interval_secs = 0;       // 0: one evaluation
-  std::optional<std::string> eval_dir;  // unset: an evaluation writes no summaries
-  std::optional<double> stop_at_top_1_accuracy;
+  std::optional<bool> eval_exact{};       // unset: the dialect's
+  int64_t eval_interval_secs = 0;         // 0: one evaluation
+  std::optional<std::string> eval_dir{};  // unset: an evaluation writes no summaries
+  std::optional<double> stop_at_top_1_accuracy{};
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: as device says.
-  std::string trt_mode;
+  std::string trt_mode{};
   int64_t trt_max_workspace_size_bytes = int64_t{4} << 30;  // with trt_mode: of activations and scratch, a device
 
-  FlagRecord flags;
-  std::vector<std::string> warnings;  // logged when the run begins
+  FlagRecord flags{};
+  std::vector<std::string> warnings{};  // logged when the run begins
 
   // Throws kInvalidArgument for a member that is out of its range and for modes that need what is not set.
   void validate() const;

@@ -33,11 +33,11 @@ class DecodeOnly : public data::Transform {
  public:
   explicit DecodeOnly(data::ImageSize size) : size_(size) {}
   data::ImageSize size() const override { return size_; }
-  core::Result<bool> apply(const data::Record& record, const data::SampleKey&, void*) const override {
-    if (record.encoding == data::Encoding::kRawChw || record.encoding == data::Encoding::kDecoded) return true;
+  core::Result<void> apply(const data::Record& record, const data::SampleKey&, void*) const override {
+    if (record.encoding == data::Encoding::kRawChw || record.encoding == data::Encoding::kDecoded) return {};
     const auto image = data::decode_image(record.bytes);
     if (!image.ok()) return image.error().in(record.where);
-    return true;
+    return {};
   }
 
  private:

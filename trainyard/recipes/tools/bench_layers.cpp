@@ -81,7 +81,7 @@ train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
       .batch_size = batch_size, .height = image.height, .width = image.width, .classes = classes});
   const train::RunDevices devices = open(options.device);
   const std::shared_ptr<nn::Accelerator> accelerator = devices.accelerator();
-  const std::shared_ptr<void> on_device = devices.use();
+  const nn::AcceleratorScope on_device = devices.use();
   if (options.dtype == at::kHalf && accelerator == nullptr) {
     throw core::Error(core::ErrorCode::kUnsupported,
                       {.problem = "half precision needs a GPU", .remedy = "use bfloat16 or float on the CPU"});

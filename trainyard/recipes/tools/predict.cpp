@@ -45,7 +45,7 @@ std::optional<core::Error> load_image(const std::string& path, const data::Trans
     const auto bytes = std::as_bytes(std::span(content));
     record.bytes.assign(bytes.begin(), bytes.end());
     record.where = path;
-    const core::Result<bool> made = transform.apply(record, {}, out);
+    const core::Result<void> made = transform.apply(record, {}, out);
     if (made.ok()) return std::nullopt;
     return made.error();
   } catch (const core::Error& error) {

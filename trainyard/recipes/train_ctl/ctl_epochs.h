@@ -11,6 +11,7 @@
 #include <string>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/recipes/train_ctl/ctl_means.h"
 #include "trainyard/recipes/train_ctl/ctl_plan.h"
 #include "trainyard/train/callbacks/step_accuracies.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
@@ -20,12 +21,6 @@
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
-
-// Means over the steps of an epoch.
-struct CtlMeans {
-  int64_t steps = 0;
-  double loss = 0, top_1 = 0, top_5 = 0;  // loss: with the regularization
-};
 
 struct CtlEpochsOptions {
   CtlPlan plan;

@@ -328,7 +328,7 @@ TrainedCtl train_ctl(const CtlModelFunction& model_function, const TrainCtlParam
   }
   const std::shared_ptr<parallel::ProcessGroup> ranks = device.processes;
   const std::shared_ptr<nn::Accelerator> accelerator = device.accelerator();
-  const std::shared_ptr<void> on_device = device.use();
+  const nn::AcceleratorScope on_device = device.use();
   TrainedCtl trained;
   const auto run = [&] {
     trained = CtlTraining(std::move(model), params, std::move(device), std::move(input), console).run();

@@ -17,9 +17,10 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/recipes/shared/trained_model.h"
-#include "trainyard/recipes/train_ctl/ctl_epochs.h"
+#include "trainyard/recipes/train_ctl/ctl_means.h"
 #include "trainyard/recipes/train_ctl/ctl_model.h"
 #include "trainyard/recipes/train_ctl/params.h"
+#include "trainyard/train/loop/evaluator.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
@@ -32,13 +33,13 @@ struct CtlConsole {
 // The model in the host's memory, ready for evaluation (train/loop/evaluator.h), prediction and export.
 struct TrainedCtl : TrainedModel {
   // Returns the probabilities [N, classes] of images [N, 3, H, W] that were made as `input` says.
-  at::Tensor predict(const at::Tensor& images);
+  [[nodiscard]] at::Tensor predict(const at::Tensor& images);
 
   int64_t global_step = 0;
-  CtlMeans means;                               // of the last epoch
-  std::optional<train::Evaluation> validation;  // of the last epoch, where there was one
-  bool stopped = false;                         // by CtlConsole::stop
-  std::string export_path;                      // empty: nothing was exported
+  CtlMeans means{};                               // of the last epoch
+  std::optional<train::Evaluation> validation{};  // of the last epoch, where there was one
+  bool stopped = false;                           // by CtlConsole::stop
+  std::string export_path{};                      // empty: nothing was exported
 };
 
 // Trains, or goes on from the newest checkpoint in params.log_dir. Throws what TrainCtlParams::validate() throws,

@@ -31,7 +31,7 @@ namespace trainyard::recipes {
 using MakeData = std::function<std::shared_ptr<data::BatchSource>(int devices)>;
 // Returns data that give each device the source's next batch in turn (data/sources/dealt_source.h): nothing is split,
 // so that a step's batch is that of the source times the number of devices.
-MakeData dealt(std::shared_ptr<data::BatchSource> source);
+[[nodiscard]] MakeData dealt(std::shared_ptr<data::BatchSource> source);
 
 // Makes monitors for a run that begins or goes on at a global step.
 using MakeMonitors = std::function<std::vector<std::unique_ptr<train::Monitor>>(int64_t start_step)>;
@@ -41,18 +41,18 @@ struct TrainConfig {
   // Tower or graph, loss, optimizer, learning rate, numbers. Leave out what is about devices: replicas, accelerators,
   // variable_update, reduction, make_communicators. Trainers without a cost take none of it.
   train::SingleCostOptions model{};
-  MakeData data;
-  std::vector<std::shared_ptr<train::Callback>> callbacks;
+  MakeData data{};
+  std::vector<std::shared_ptr<train::Callback>> callbacks{};
   // Added behind `callbacks`; none: default_callbacks().
   MakeCallbacks extra_callbacks{};
   // None: default_monitors(run_directory).
   MakeMonitors monitors{};
-  std::string run_directory;  // of the default monitors, and where AutoResumeTrainConfig looks; empty: none
+  std::string run_directory{};  // of the default monitors, and where AutoResumeTrainConfig looks; empty: none
 
   // How to begin, at most one of these. Weights: a file of parameters alone (formats/tensors/tensor_file.h). A
   // checkpoint, or a directory whose newest one is meant: all that was saved. Its epoch is not taken over:
   // starting_epoch counts.
-  std::string weights, checkpoint;
+  std::string weights{}, checkpoint{};
   int64_t starting_epoch = 1;  // inclusive, as max_epoch is
   // 0: as many as the data have batches in an epoch, whatever the number of devices, where their source knows that
   // (data/sources/sized_source.h).
@@ -73,10 +73,12 @@ struct AutoResumeTrainConfig : TrainConfig {
 
 // Returns a line of progress on a terminal, and for a training with a cost a summary of learning rate, loss and speed
 // once an epoch, with the moving average of the loss.
-std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer, int64_t steps_per_epoch);
+[[nodiscard]] std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer,
+                                                                              int64_t steps_per_epoch);
 // Returns a printer of each epoch's scalars, and monitors that write into the directory, if there is one: TensorBoard's
 // event files, metrics.jsonl and stats.json.
-std::vector<std::unique_ptr<train::Monitor>> default_monitors(const std::string& run_directory, int64_t start_step);
+[[nodiscard]] std::vector<std::unique_ptr<train::Monitor>> default_monitors(const std::string& run_directory,
+                                                                            int64_t start_step);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

@@ -99,7 +99,7 @@ std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int rep
   options.variable_update = variable_update;
   options.reduction = reduction;
   options.start = start_with_weights(config);
-  const std::shared_ptr<void> on_devices = opened.use();
+  const nn::AcceleratorScope on_devices = opened.use();
   std::shared_ptr<data::BatchSource> source = config.data(replicas * opened.ranks());
   if (opened.ranks() > 1) source = own_batches(source, opened.rank() * replicas, replicas);
   return std::make_unique<train::SingleCostTrainer>(std::move(options), std::move(source));

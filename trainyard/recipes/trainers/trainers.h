@@ -52,7 +52,7 @@ class SyncMultiGPUTrainerParameterServer : public TrainerType {
 struct ReplicatedOptions {
   bool average = true;  // the gradients of all devices; else they are summed
   // Through what gradients are exchanged. Empty: cpu on CPUs, nccl on GPUs, which are what there is so far.
-  std::string mode;  // "nccl", "hierarchical", "cpu", "gpu"
+  std::string mode{};  // "nccl", "hierarchical", "cpu", "gpu"
 };
 
 // A copy of the parameters on each device, to which it applies the gradients of all.

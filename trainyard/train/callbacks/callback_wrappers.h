@@ -81,7 +81,7 @@ class ConditionalCallback : public CallbackWrapper {
  protected:
   using CallbackWrapper::CallbackWrapper;
   // Returns whether the hook `event` is called.
-  virtual bool enabled(Trainer& trainer, Event event) = 0;
+  [[nodiscard]] virtual bool enabled(Trainer& trainer, Event event) = 0;
 
  private:
   bool in_step_ = false;

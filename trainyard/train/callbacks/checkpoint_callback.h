@@ -22,10 +22,10 @@ struct CheckpointCallbackOptions {
   int64_t warmup_steps = 0;    // only for the count
   bool over_all_runs = false;  // count the steps of all runs instead: the global step
   bool save_at_end = true;
-  bool non_finite_is_error = true;              // else one warning each time that NonFiniteState keeps it from saving
-  std::shared_ptr<const core::Stateful> state;  // what is saved; default: the trainer
-  std::function<double()> clock;                // seconds; default: a steady clock
-  void validate() const;                        // throws kInvalidArgument
+  bool non_finite_is_error = true;                // else one warning each time that NonFiniteState keeps it from saving
+  std::shared_ptr<const core::Stateful> state{};  // what is saved; default: the trainer
+  std::function<double()> clock{};                // seconds; default: a steady clock
+  void validate() const;                          // throws kInvalidArgument
 };
 
 // Saves the trainer's state. Add it last, so that what other callbacks save is their state after the step. When a step

@@ -35,24 +35,24 @@ class EvaluationListener {
 
 struct EvaluationCallbackOptions {
   // Evaluates the model as it is now.
-  std::function<Evaluation()> evaluate;
+  std::function<Evaluation()> evaluate{};
   // Whether to evaluate when so many steps after the warm-up are done, 1 or more (StepPlan::evaluate_after). None: only
   // at the end. It is not asked after the last step.
-  std::function<bool(int64_t steps_done)> due;
+  std::function<bool(int64_t steps_done)> due{};
   bool at_end = true;  // of a run that was neither stopped nor failed
 
   // Returns why the training ends behind this evaluation, in words for its stop_reason(); nothing: it goes on. None: it
   // always goes on. Not asked behind the last evaluation.
-  std::function<std::optional<std::string>(const Evaluation&)> goal;
+  std::function<std::optional<std::string>(const Evaluation&)> goal{};
 
   int64_t warmup_steps = 0;
   bool over_all_runs = false;  // `due` is asked with the global step instead
   int64_t batch_size = 0;      // for the epoch of each row, as SummaryOptions
   int64_t examples_per_epoch = 0;
-  std::shared_ptr<EvaluationListener> listener;  // null: nobody listens
+  std::shared_ptr<EvaluationListener> listener{};  // null: nobody listens
   // Called behind the listener's on_result(), when the monitors have what was measured.
-  std::function<void(const Evaluation&, int64_t global_step)> on_evaluation;
-  std::function<double()> wall_clock;  // seconds since the Unix epoch; default: the system's clock
+  std::function<void(const Evaluation&, int64_t global_step)> on_evaluation{};
+  std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
 
   void validate() const;  // throws kInvalidArgument
 };
@@ -73,7 +73,7 @@ class EvaluationCallback : public Callback {
   const std::optional<Evaluation>& last() const { return last_; }
 
  private:
-  // Returns false when the evaluation was stopped.
+  // Evaluates, and returns false when it was stopped.
   bool evaluate(Trainer& trainer);
 
   EvaluationCallbackOptions options_;

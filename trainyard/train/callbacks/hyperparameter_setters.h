@@ -35,7 +35,7 @@ class HyperParamSetter : public Callback {
 
   // Returns what to set now, nothing to leave it. Epochs that are complete: trainer.epoch() after an epoch, 0 before
   // the first.
-  virtual std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) = 0;
+  [[nodiscard]] virtual std::optional<double> value_to_set(Trainer& trainer, int64_t epochs_done) = 0;
   void set(Trainer& trainer, int64_t epochs_done);
   const std::string& parameter() const { return parameter_; }
 
@@ -52,8 +52,8 @@ enum class ScheduleInterpolation { kNone, kLinear };
 class ScheduledHyperParamSetter : public HyperParamSetter {
  public:
   struct Entry {
-    int64_t point;  // epochs or global steps that are done
-    double value;
+    int64_t point{};  // epochs or global steps that are done
+    double value{};
   };
   // Throws kInvalidArgument for no entries, negative points, and points that do not ascend.
   ScheduledHyperParamSetter(const std::string& parameter, std::vector<Entry> schedule,
@@ -69,7 +69,7 @@ class ScheduledHyperParamSetter : public HyperParamSetter {
 
  private:
   // Returns what is due when `point` is reached.
-  std::optional<double> due_at(int64_t point) const;
+  [[nodiscard]] std::optional<double> due_at(int64_t point) const;
 
   std::vector<Entry> schedule_;
   ScheduleUnit unit_;
@@ -114,8 +114,8 @@ class StatMonitorParamSetter : public HyperParamSetter {
  public:
   enum class Better { kLower, kHigher };
   struct Options {
-    std::string statistic;  // a name of MonitorSet::history(): "eval/loss"
-    std::function<double(double value)> function;
+    std::string statistic{};  // a name of MonitorSet::history(): "eval/loss"
+    std::function<double(double value)> function{};
     double threshold = 0;
     int64_t last_k = 1;
     Better better = Better::kLower;

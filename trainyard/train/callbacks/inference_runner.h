@@ -24,17 +24,17 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct InferenceSet {
-  std::string name;  // the phase of its values, "val"
-  std::shared_ptr<data::BatchSource> source;
-  std::vector<std::shared_ptr<Metric>> metrics;
+  std::string name{};  // the phase of its values, "val"
+  std::shared_ptr<data::BatchSource> source{};
+  std::vector<std::shared_ptr<Metric>> metrics{};
   int64_t batches = 0;  // 0: until the source ends
 };
 
 struct InferenceOptions {
   // Where each rank has a part of the sets; all ranks then have the callback and get the same results.
   core::Communicator* ranks = nullptr;
-  std::function<void()> before;        // called in front of the sets: waits for the trainer's device
-  std::function<double()> wall_clock;  // seconds since the Unix epoch; default: the system's clock
+  std::function<void()> before{};        // called in front of the sets: waits for the trainer's device
+  std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
 };
 
 // Each set begins anew with the source's first sample. A set whose evaluation was stopped (kCancelled) writes nothing.

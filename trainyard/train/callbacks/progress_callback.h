@@ -18,10 +18,10 @@ namespace trainyard::train {
 struct ProgressOptions {
   std::string model = "training";
   bool enabled = core::ProgressBar::stderr_is_terminal();
-  int64_t batch_size = 0;                 // images a step, over all workers; 0: no speed is shown
-  int64_t examples_per_epoch = 0;         // 0: no epochs are shown
-  std::function<double()> learning_rate;  // of the last step; none: it is not shown
-  std::function<double()> clock;          // seconds; default: a steady clock
+  int64_t batch_size = 0;                   // images a step, over all workers; 0: no speed is shown
+  int64_t examples_per_epoch = 0;           // 0: no epochs are shown
+  std::function<double()> learning_rate{};  // of the last step; none: it is not shown
+  std::function<double()> clock{};          // seconds; default: a steady clock
 };
 
 class ProgressCallback : public Callback {

@@ -15,22 +15,22 @@ namespace trainyard::train {
 
 // What is not known is left out of the line.
 struct RunProgress {
-  std::string model;
+  std::string model{};
   int64_t step = 0, steps = 0;  // updates done, and of the whole training
   int64_t epoch = 0,
           epochs =
               0;  // the pass over the data that the last step was in, from 1, and how many there will be; 0: not known
-  std::optional<double> images_per_second, loss, learning_rate, seconds_left;
-  std::string doing;  // "evaluating 12/40" in the place of speed, loss, rate and time
+  std::optional<double> images_per_second{}, loss{}, learning_rate{}, seconds_left{};
+  std::string doing{};  // "evaluating 12/40" in the place of speed, loss, rate and time
 };
 
 std::string progress_line(const RunProgress& progress);
 
 // Returns the pass over the data, from 1, in which step `step` (from 1) begins.
-int64_t epoch_of_step(int64_t step, int64_t batch_size, int64_t examples_per_epoch);
+[[nodiscard]] int64_t epoch_of_step(int64_t step, int64_t batch_size, int64_t examples_per_epoch);
 
 // Returns "1:23" or "1:02:03".
-std::string duration_text(double seconds);
+[[nodiscard]] std::string duration_text(double seconds);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -18,18 +18,18 @@ enum class RunStatus { kRunning, kFinished, kStopped, kFailed };
 std::string_view run_status_name(RunStatus status);  // "running", ...
 
 struct RunRecord {
-  std::string command;                                         // "trainyard train"
-  std::vector<std::pair<std::string, core::FlagValue>> flags;  // all of them, as they count
-  std::vector<std::string> given_flags;                        // those that the command line or a file gave
+  std::string command{};                                         // "trainyard train"
+  std::vector<std::pair<std::string, core::FlagValue>> flags{};  // all of them, as they count
+  std::vector<std::string> given_flags{};                        // those that the command line or a file gave
   // What the program chose where flags left it open: {"batch_size", "64"}, {"executor", "cpu"}.
-  std::vector<std::pair<std::string, std::string>> choices;
-  std::string data_dir;     // as a full path; empty: synthetic images
-  std::string data_digest;  // of the files' names, sizes and times (data::identity_of_files); empty: not known
+  std::vector<std::pair<std::string, std::string>> choices{};
+  std::string data_dir{};     // as a full path; empty: synthetic images
+  std::string data_digest{};  // of the files' names, sizes and times (data::identity_of_files); empty: not known
   int64_t num_classes = 0, train_examples = 0, validation_examples = 0;
   uint64_t seed = 0;
-  std::string instruction_set;    // of the kernels that were chosen
-  std::vector<std::string> gpus;  // names
-  double started_at = 0;          // seconds since the Unix epoch
+  std::string instruction_set{};    // of the kernels that were chosen
+  std::vector<std::string> gpus{};  // names
+  double started_at = 0;            // seconds since the Unix epoch
 };
 
 }  // namespace trainyard::train

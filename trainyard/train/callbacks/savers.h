@@ -20,7 +20,7 @@ namespace trainyard::train {
 
 struct SaverOptions {
   CheckpointIdentity identity{};
-  std::shared_ptr<const core::Stateful> state;  // what is saved; default: the trainer
+  std::shared_ptr<const core::Stateful> state{};  // what is saved; default: the trainer
 };
 
 // Saves a checkpoint after each epoch, or as a PeriodicTrigger says. The store says how many are kept.
@@ -48,7 +48,7 @@ class BestSaver : public Callback {
   void trigger(Trainer& trainer) override;
 
   // Returns the best of all runs, nothing before the first.
-  std::optional<BestCheckpoint> best() const;
+  [[nodiscard]] std::optional<BestCheckpoint> best() const;
 
  protected:
   BestSaver(std::string name, BestBy by, CheckpointStore store, SaverOptions options);

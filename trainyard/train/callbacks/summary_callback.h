@@ -27,16 +27,16 @@ enum class SummaryHistograms {
 struct SummaryOptions {
   int64_t every_steps = 0;  // where (local step + 1) is a multiple, warm-up included; 0: off
   // Chooses the steps by how many are done over all runs. None: every_steps does.
-  std::function<bool(int64_t global_step)> due;
+  std::function<bool(int64_t global_step)> due{};
   int64_t batch_size = 0;          // images a step, over all workers
   int64_t examples_per_epoch = 0;  // for the epoch of each row; 0: the epoch is what the trainer counts
   int64_t warmup_steps = 0;
   // The values of a row, in this order. They are read when a summary is written: {"learning_rate", ...}, {"total_loss",
   // ...}, {"loss_scale", ...}.
-  std::vector<std::pair<std::string, std::function<double(const StepView&)>>> values;
+  std::vector<std::pair<std::string, std::function<double(const StepView&)>>> values{};
   // For trainers whose steps have gradients.
   SummaryHistograms histograms = SummaryHistograms::kNone;
-  std::function<double()> wall_clock;  // seconds since the Unix epoch; default: the system's clock
+  std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
 
   void validate() const;  // throws kInvalidArgument
 };
@@ -63,9 +63,9 @@ class SummaryCallback : public Callback {
 };
 
 // Returns seconds since the Unix epoch.
-double system_wall_clock();
+[[nodiscard]] double system_wall_clock();
 // Returns the passes over the data at a global step.
-double epoch_of(const Trainer& trainer, int64_t batch_size, int64_t examples_per_epoch);
+[[nodiscard]] double epoch_of(const Trainer& trainer, int64_t batch_size, int64_t examples_per_epoch);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -23,22 +23,22 @@ enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
 
 // What a checkpoint is the best by: the highest or the lowest of the values of that name.
 struct BestBy {
-  std::string name;
+  std::string name{};
   bool lowest = false;
 };
 // Returns {"top_1_accuracy"} or {"loss", true}.
-BestBy best_by(BestMetric metric);
+[[nodiscard]] BestBy best_by(BestMetric metric);
 
 struct BestCheckpoint {
-  CheckpointInfo info;
-  std::string metric;
+  CheckpointInfo info{};
+  std::string metric{};
   double value = 0;
 };
 
 struct BestKeeperOptions {
   BestBy by = best_by(BestMetric::kTop1);
   CheckpointIdentity identity{};
-  std::shared_ptr<const core::Stateful> state;  // what is saved
+  std::shared_ptr<const core::Stateful> state{};  // what is saved
 };
 
 class BestKeeper {

@@ -27,14 +27,14 @@ namespace trainyard::train {
 enum class CheckpointPurpose;
 
 struct CheckpointInfo {
-  std::string path;  // <train_dir>/model.ckpt-<step>
+  std::string path{};  // <train_dir>/model.ckpt-<step>
   int64_t global_step = 0;
 };
 
 // What the model is, as facts in the manifest that are checked on load: {"model", "resnet20"}.
 struct CheckpointIdentity {
-  std::string model;
-  std::string dataset;
+  std::string model{};
+  std::string dataset{};
   int64_t num_classes = 0;
 };
 
@@ -63,9 +63,9 @@ class CheckpointStore {
 
   // Returns the intact checkpoints by step, oldest first, judged by manifest and lengths (list_checkpoints() has the
   // damaged ones, too). Returns none where there is no such directory.
-  std::vector<CheckpointInfo> list() const;
+  [[nodiscard]] std::vector<CheckpointInfo> list() const;
   // Returns the newest one. Throws kCorruptData when a damaged one is not older than the newest intact one.
-  std::optional<CheckpointInfo> latest() const;
+  [[nodiscard]] std::optional<CheckpointInfo> latest() const;
 
   // Renames a damaged checkpoint to "<name>.damaged-<process>-<number>", where nothing takes it for a checkpoint and
   // nothing removes it. Returns the new path.
@@ -102,9 +102,9 @@ enum class DamagedCheckpoints {
 };
 
 struct OpenedCheckpoint {
-  CheckpointInfo info;
-  CheckpointIdentity identity;
-  std::unique_ptr<core::StateReader> reader;
+  CheckpointInfo info{};
+  CheckpointIdentity identity{};
+  std::unique_ptr<core::StateReader> reader{};
 };
 
 // Does find_checkpoint() and open_checkpoint() in one, beside a training that saves and removes checkpoints meanwhile.

@@ -33,9 +33,9 @@ inline constexpr size_t kMaxDimensions = 16;
 inline constexpr std::string_view kTensorFileHeader{"TRAINYRD\x01\x00\x00\x00\x10\x00\x00\x00", 16};
 
 struct TensorEntry {
-  std::string name;
+  std::string name{};
   at::ScalarType dtype = at::kFloat;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape{};
   uint64_t offset = 0;  // bytes, in the tensor file
   uint64_t bytes = 0;
   uint32_t checksum = 0;  // CRC32C of the bytes
@@ -45,30 +45,31 @@ using ManifestValue = std::variant<int64_t, double, std::string>;
 
 struct Manifest {
   int64_t global_step = 0;
-  CheckpointIdentity identity;
+  CheckpointIdentity identity{};
   uint64_t tensor_file_bytes = kTensorFileHeader.size();
-  std::vector<TensorEntry> tensors;  // by offset
-  std::map<std::string, ManifestValue> values;
+  std::vector<TensorEntry> tensors{};  // by offset
+  std::map<std::string, ManifestValue> values{};
 };
 
 std::string encode_manifest(const Manifest& manifest);
 
 // Returns true when the text is complete and unchanged, by its checksum alone.
-bool manifest_is_intact(std::string_view text);
+[[nodiscard]] bool manifest_is_intact(std::string_view text);
 
 // Checks the checksum, then every type and bound: sizes against shapes (with overflow), places against each other and
 // the file, names. `path` is for the messages. Throws kCorruptData, or kUnsupported for another version.
 Manifest decode_manifest(std::string_view text, const std::string& path);
 
 // Returns "float32", "int64", ... Throws kUnsupported for types that checkpoints do not hold.
-std::string_view dtype_name(at::ScalarType dtype);
+[[nodiscard]] std::string_view dtype_name(at::ScalarType dtype);
 // Returns "float32 [64, 3, 7, 7]".
-std::string describe_tensor(at::ScalarType dtype, const std::vector<int64_t>& shape);
+[[nodiscard]] std::string describe_tensor(at::ScalarType dtype, const std::vector<int64_t>& shape);
 
 // Returns a kCorruptData error: "damaged checkpoint: <problem>", and what to do about it.
-core::Error damaged_checkpoint(std::string problem, std::string where, std::string expected, std::string actual);
+[[nodiscard]] core::Error damaged_checkpoint(std::string problem, std::string where, std::string expected,
+                                             std::string actual);
 // Returns true when an error is one of these.
-bool is_damage(const core::Error& error);
+[[nodiscard]] bool is_damage(const core::Error& error);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -28,9 +28,9 @@ class CheckpointReader : public core::StateReader {
 
   const Manifest& manifest() const { return manifest_; }
   // Returns "float32 [10, 64]", "integer", "real" or "text".
-  std::string describe(const std::string& name) const;
+  [[nodiscard]] std::string describe(const std::string& name) const;
   // Returns the names that nobody has read so far, sorted.
-  std::vector<std::string> unread() const;
+  [[nodiscard]] std::vector<std::string> unread() const;
 
   bool has(const std::string& name) const override {
     return tensors_.contains(name) || manifest_.values.contains(name);

@@ -49,7 +49,7 @@ void CheckpointWriter::tensor(const std::string& name, const at::Tensor& value) 
                        .expected = fmt::format("a dense tensor of at most {} dimensions", kMaxDimensions),
                        .actual = value.defined() ? "another" : "an undefined one"});
   }
-  dtype_name(value.scalar_type());  // throws for a type that is not held
+  static_cast<void>(dtype_name(value.scalar_type()));  // throws for a type that is not held
   const at::Tensor plain = value.detach().cpu().contiguous();
   const std::span bytes(static_cast<const std::byte*>(plain.const_data_ptr()), plain.nbytes());
   TensorEntry entry{.name = name,

@@ -16,9 +16,9 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct LoadedWeights {
-  int64_t tensors = 0;            // that were loaded
-  int64_t file_classes = 0;       // of the file's head, where that is left out; else 0
-  std::vector<std::string> head;  // names of the tensors that keep what they were initialized with
+  int64_t tensors = 0;              // that were loaded
+  int64_t file_classes = 0;         // of the file's head, where that is left out; else 0
+  std::vector<std::string> head{};  // names of the tensors that keep what they were initialized with
 };
 
 // Copies the file's tensors of any number type into `set`, which is allocated and initialized. Names and shapes must be

@@ -54,33 +54,33 @@ struct StepTimes {
 };
 
 struct ReplicaView {
-  data::Batch batch;                       // of the last micro-step; without tensors where the step has none
-  core::NamedTensors outputs;              // of the last micro-step, detached, the main one first: "logits" of a graph
-  core::NamedTensors losses;               // [] each, mean over micro-steps, without regularization, the cost first
+  data::Batch batch{};                     // of the last micro-step; without tensors where the step has none
+  core::NamedTensors outputs{};            // of the last micro-step, detached, the main one first: "logits" of a graph
+  core::NamedTensors losses{};             // [] each, mean over micro-steps, without regularization, the cost first
   nn::ParameterSet* parameters = nullptr;  // values after the update, gradients as reduced
   // [] double: those gradients times this are what the optimizer has used. Undefined without a loss scale, where it
   // is 1.
-  at::Tensor inverse_loss_scale;
+  at::Tensor inverse_loss_scale{};
 
   // Return the first of them; an undefined tensor where there is none.
-  at::Tensor output() const { return outputs.empty() ? at::Tensor() : outputs.begin()->tensor; }
-  at::Tensor loss() const { return losses.empty() ? at::Tensor() : losses.begin()->tensor; }
+  [[nodiscard]] at::Tensor output() const { return outputs.empty() ? at::Tensor() : outputs.begin()->tensor; }
+  [[nodiscard]] at::Tensor loss() const { return losses.empty() ? at::Tensor() : losses.begin()->tensor; }
   // Returns the reduced gradient of a parameter, without the loss scale, in its shape; of several costs that of the
   // last. The regularization's part is in it where the training has a hook update_pre. Throws kNotFound.
-  at::Tensor gradient(std::string_view parameter) const;
+  [[nodiscard]] at::Tensor gradient(std::string_view parameter) const;
 };
 
 // Valid during the call that gets it.
 struct StepView {
   int64_t global_step = 0;  // of the step that ran, from 0
-  StepTimes times;
-  std::vector<ReplicaView> replicas;  // empty for trainers without replicas
+  StepTimes times{};
+  std::vector<ReplicaView> replicas{};  // empty for trainers without replicas
 };
 
 class Callback : public core::Stateful {
  public:
   // Returns the callback's name, which is unique in a trainer and the prefix of its saved state.
-  virtual std::string name() const = 0;
+  [[nodiscard]] virtual std::string name() const = 0;
   // Only on the chief (rank 0).
   virtual bool chief_only() const { return false; }
 

@@ -10,6 +10,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/train/step/replica_threads.h"
 
 namespace trainyard::train {
 
@@ -40,6 +41,10 @@ bool counts_classes(const EvaluatorOptions& options, const at::Tensor& output, c
 }
 
 }  // namespace
+
+Evaluator::~Evaluator() = default;
+Evaluator::Evaluator(Evaluator&&) noexcept = default;
+Evaluator& Evaluator::operator=(Evaluator&&) noexcept = default;
 
 Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
     : options_(std::move(options)), device_(at::kCPU) {

@@ -25,10 +25,11 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/loop/metric.h"
-#include "trainyard/train/step/replica_threads.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
+
+class ReplicaThreads;
 
 // Samples of one class.
 struct ClassCount {
@@ -41,15 +42,15 @@ struct Evaluation {
   bool shows_top_5 = true;      // as Accuracies
   bool has_accuracies = true;   // false: there was only a loss; top_1, top_5 and classes say nothing
   int64_t samples = 0;
-  int64_t not_finite = 0;           // samples with an output that is not: none of them counts as right
-  std::vector<ClassCount> classes;  // by output of the model; their sums are top_1 * samples and samples
+  int64_t not_finite = 0;             // samples with an output that is not: none of them counts as right
+  std::vector<ClassCount> classes{};  // by output of the model; their sums are top_1 * samples and samples
   // What loss, top_1 and top_5 are made of: the sum of the samples' losses, and how many samples were right.
   double loss_sum = 0;
   int64_t right_1 = 0, right_5 = 0;
   double seconds = 0;        // of the whole run
   double input_seconds = 0;  // of these, waiting for batches
   // Results of the caller's own, by name: Evaluator leaves them empty, EvaluationCallback hands them to the monitors.
-  std::vector<std::pair<std::string, double>> more;
+  std::vector<std::pair<std::string, double>> more{};
 };
 
 struct EvaluatorOptions {
@@ -57,14 +58,14 @@ struct EvaluatorOptions {
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations
   nn::KernelOptions kernels{};
-  std::string name_prefix;  // in front of the graph's names in the set
+  std::string name_prefix{};  // in front of the graph's names in the set
   // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy. A loss of one's own may take outputs [N, ...]
   // and labels [N, ...] of any shape and dtype: several labels a sample, numbers to come close to.
-  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss;
+  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss{};
   // Whether accuracies are counted, which needs logits [N, classes] and labels [N] int64. Unset: where outputs and
   // labels are that; without a loss of one's own always.
   std::optional<bool> accuracies = std::nullopt;
-  std::function<bool()> stops;  // asked before each batch: true ends run() with kCancelled. None: it goes on
+  std::function<bool()> stops{};  // asked before each batch: true ends run() with kCancelled. None: it goes on
   // Called with each batch that has samples and its output, in the order of the source, on the thread that called
   // run(). The output's memory is used again afterwards. None: nobody looks.
   std::function<void(const data::Batch& batch, const at::Tensor& output)> on_output = {};
@@ -75,8 +76,8 @@ struct EvaluatorOptions {
 
 // Returns threads for `replicas` devices that are CPU threads, which share `intra_op_threads` (0: the cores that this
 // process may use) and lie on `placement`, one each (empty: anywhere). Empty for one replica.
-std::vector<core::ThreadOptions> replica_thread_options(int replicas, int intra_op_threads,
-                                                        const std::vector<core::ThreadPlacement>& placement);
+[[nodiscard]] std::vector<core::ThreadOptions> replica_thread_options(
+    int replicas, int intra_op_threads, const std::vector<core::ThreadPlacement>& placement);
 
 // Adds the samples of `part` to `all`, and makes the means of `all` anew. Seconds are left as they are.
 void add_samples(const Evaluation& part, Evaluation& all);
@@ -88,6 +89,9 @@ class Evaluator {
   // `parameters` is allocated, has all that the graph needs, and outlives the evaluator. Throws kInvalidArgument or
   // kNotFound when they do not fit.
   Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters);
+  ~Evaluator();
+  Evaluator(Evaluator&&) noexcept;
+  Evaluator& operator=(Evaluator&&) noexcept;
 
   // Runs `batches` global batches. With 0 runs all until the source ends, shorter last ones included; a source that
   // repeats never ends. Throws kInvalidArgument when there was no sample (may_be_empty: all means are 0 then), or fewer

@@ -19,9 +19,9 @@ class LocalSteps {
   // Call it in before_train.
   void begin(const Trainer& trainer) { first_ = over_all_runs_ ? 0 : trainer.global_step(); }
   // Returns the number of the step that ran: 0 is the first after the warm-up.
-  int64_t of(const StepView& view) const { return view.global_step - first_ - warmup_steps_; }
+  [[nodiscard]] int64_t of(const StepView& view) const { return view.global_step - first_ - warmup_steps_; }
   // Returns the number of the step that runs next, which is how many have run since the warm-up; negative during it.
-  int64_t next(const Trainer& trainer) const { return trainer.global_step() - first_ - warmup_steps_; }
+  [[nodiscard]] int64_t next(const Trainer& trainer) const { return trainer.global_step() - first_ - warmup_steps_; }
 
  private:
   int64_t warmup_steps_;

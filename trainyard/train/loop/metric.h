@@ -22,8 +22,8 @@ namespace trainyard::train {
 
 // A batch that the model has seen. The tensors are on the model's device.
 struct MetricBatch {
-  core::NamedTensors outputs;  // of the model in inference mode, the main one first: "logits" of a graph
-  at::Tensor labels;           // [N] int64, or as the data have them
+  core::NamedTensors outputs{};  // of the model in inference mode, the main one first: "logits" of a graph
+  at::Tensor labels{};           // [N] int64, or as the data have them
 
   const at::Tensor& output() const { return outputs.begin()->tensor; }
 };
@@ -42,9 +42,9 @@ class Metric {
 
   // Returns the results by name, always the same names. What cannot be told, because no sample says anything about it,
   // is NaN.
-  virtual std::vector<std::pair<std::string, double>> results() const = 0;
+  [[nodiscard]] virtual std::vector<std::pair<std::string, double>> results() const = 0;
   // Returns a result that is no number, by name, in Markdown.
-  virtual std::optional<std::pair<std::string, std::string>> text() const { return std::nullopt; }
+  [[nodiscard]] virtual std::optional<std::pair<std::string, std::string>> text() const { return std::nullopt; }
 };
 
 }  // namespace trainyard::train

@@ -25,29 +25,30 @@ class ProcessEngine;
 namespace trainyard::train {
 
 struct DeviceRequest {
-  std::vector<int> gpus;               // one a replica, all different; empty: the CPU
-  nn::AcceleratorOptions accelerator;  // of each GPU, but for its index
+  std::vector<int> gpus{};               // one a replica, all different; empty: the CPU
+  nn::AcceleratorOptions accelerator{};  // of each GPU, but for its index
 };
 
 struct RunDevices {
-  std::vector<std::shared_ptr<nn::Accelerator>> accelerators;  // one a replica; empty: the CPU
-  std::shared_ptr<parallel::ProcessGroup> processes;           // that train together; null: this one alone
-  std::shared_ptr<parallel::ProcessEngine> exchange;           // of their CPUs; null: GPUs, or this process alone
-  int replicas = 1;                                            // of this process
+  std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};  // one a replica; empty: the CPU
+  std::shared_ptr<parallel::ProcessGroup> processes{};           // that train together; null: this one alone
+  std::shared_ptr<parallel::ProcessEngine> exchange{};           // of their CPUs; null: GPUs, or this process alone
+  int replicas = 1;                                              // of this process
 
   int rank() const { return processes == nullptr ? 0 : processes->rank(); }
   int ranks() const { return processes == nullptr ? 1 : processes->size(); }
   // Returns whether this is the process that prints and saves.
-  bool is_chief() const { return rank() == 0; }
+  [[nodiscard]] bool is_chief() const { return rank() == 0; }
 
   // Returns the device of replica 0, where evaluation and forward passes run, too; null: the CPU.
-  std::shared_ptr<nn::Accelerator> accelerator() const { return accelerators.empty() ? nullptr : accelerators[0]; }
+  [[nodiscard]] std::shared_ptr<nn::Accelerator> accelerator() const {
+    return accelerators.empty() ? nullptr : accelerators[0];
+  }
   c10::Device device() const { return accelerators.empty() ? c10::Device(c10::kCPU) : accelerators[0]->device(); }
-  // Lets the calling thread's work go to the devices as long as the result lives, replica 0's being the current one;
-  // null on the CPU.
-  std::shared_ptr<void> use() const { return nn::use_all(accelerators); }
+  // Lets the calling thread's work go to the devices as long as the result lives, replica 0's being the current one.
+  nn::AcceleratorScope use() const { return nn::use_all(accelerators); }
   // Returns what SingleCostOptions::make_communicators takes; none on the CPU of one process, where threads need none.
-  std::function<std::vector<std::unique_ptr<core::Communicator>>()> communicators() const;
+  [[nodiscard]] std::function<std::vector<std::unique_ptr<core::Communicator>>()> communicators() const;
   // Collective, after the last exchange: leaves the other processes, and ends it. Throws why the group has failed.
   void leave() const;
 };
@@ -57,7 +58,7 @@ struct RunDevices {
 RunDevices open_devices(const DeviceRequest& request, std::shared_ptr<parallel::ProcessGroup> processes = nullptr);
 
 // Returns how many GPUs open_devices() could open.
-int gpu_count();
+[[nodiscard]] int gpu_count();
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

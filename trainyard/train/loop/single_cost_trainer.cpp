@@ -211,13 +211,13 @@ nn::ParameterSet& SingleCostTrainer::parameters() {
 }
 
 void SingleCostTrainer::change_parameters(const std::function<void(nn::ParameterSet&)>& change) {
-  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  const nn::AcceleratorScope on_devices = replicas_->use_devices();
   replicas_->update().wait();
   replicas_->update().change_values(change);
 }
 
 void SingleCostTrainer::broadcast() {
-  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  const nn::AcceleratorScope on_devices = replicas_->use_devices();
   replicas_->update().wait();
   replicas_->update().broadcast();
 }
@@ -302,7 +302,7 @@ void SingleCostTrainer::run_step(StepView& view) {
 }
 
 void SingleCostTrainer::save(core::StateWriter& writer) const {
-  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  const nn::AcceleratorScope on_devices = replicas_->use_devices();
   replicas_->update().wait();  // what an exchange that failed has left must not be saved
   Trainer::save(writer);
   replicas_->update().save(writer);
@@ -322,7 +322,7 @@ void SingleCostTrainer::save(core::StateWriter& writer) const {
 }
 
 void SingleCostTrainer::load(const core::StateReader& reader) {
-  const std::shared_ptr<void> on_devices = replicas_->use_devices();
+  const nn::AcceleratorScope on_devices = replicas_->use_devices();
   Trainer::load(reader);
   replicas_->update().load(reader);
   source_->load(core::ScopedReader(reader, "input/"));

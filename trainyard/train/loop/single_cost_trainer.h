@@ -29,6 +29,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/sharpness_aware.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 #include "trainyard/optim/schedules/learning_rate.h"
@@ -46,15 +47,15 @@ namespace trainyard::train {
 class StepRecorder;
 
 struct StepHooks {
-  std::function<void(int replica, data::Batch& batch)> input_pre;
+  std::function<void(int replica, data::Batch& batch)> input_pre{};
   // May change the replica's own gradients, which hold the loss scale, before they are reduced; with several costs, in
   // each one's turn.
-  std::function<void(int replica, nn::ParameterSet& parameters)> reduce_pre;
+  std::function<void(int replica, nn::ParameterSet& parameters)> reduce_pre{};
   // May change the gradients that the optimizer is about to use: reduced, without the loss scale, with those of the
   // regularization, which are a pass over memory of their own only where somebody looks. Called on the replicas that
   // have an optimizer (with parameter_server: the first); where several have, all must do the same. A step that an
   // automatic loss scale leaves out is shown, too, with gradients that are not finite.
-  std::function<void(int replica, nn::ParameterSet& parameters)> update_pre;
+  std::function<void(int replica, nn::ParameterSet& parameters)> update_pre{};
 };
 
 // One of several costs that a training lowers in turns, as a GAN's two are: a loss of the tower, and an optimizer for
@@ -63,16 +64,16 @@ struct CostOptions {
   std::string
       loss;  // its name in TowerOutput::losses. The tower is told in TowerInput::cost, and may leave out others.
   // Makes the optimizer, whose OptimizerOptions::parameters say what it changes: no two may share any.
-  std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
-  optim::LearningRate learning_rate;
+  optim::MakeOptimizer make_optimizer{};
+  optim::LearningRate learning_rate{};
   int64_t every = 1;  // in steps whose number, from 0, is a multiple
 };
 
 // A schedule of a number of the optimizer beside its learning rate: of the first of these names that it has, such as
 // {"momentum", "beta1"} for a cycle of momentum. With several costs the names are "<loss>/momentum" and so on.
 struct ScheduledNumber {
-  std::vector<std::string> names;
-  optim::Schedule schedule;
+  std::vector<std::string> names{};
+  optim::Schedule schedule{};
 };
 
 struct SingleCostOptions {
@@ -89,35 +90,35 @@ struct SingleCostOptions {
   nn::KernelOptions kernels{};        // without choices the trainer makes some: they are saved
   // The processes that train together, all at the same step; null means this one alone. The kernel choices of the first
   // one become those of all others before anything runs.
-  std::shared_ptr<parallel::ProcessGroup> ranks;
+  std::shared_ptr<parallel::ProcessGroup> ranks{};
   // Where each replica computes and its parameters lie; empty: all on the CPU.
-  std::vector<std::shared_ptr<nn::Accelerator>> accelerators;
+  std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};
   bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
   // For 16-bit gradients, on any device and with activations of any kind; none: the loss is as it is. With an automatic
   // scale replicas that exchange no gradients each have their own.
-  std::optional<optim::LossScalerOptions> loss_scale;
+  std::optional<optim::LossScalerOptions> loss_scale{};
   // What happens when losses, or gradients after their reduction and update_pre, are not finite. Where an automatic
   // loss scale treats gradients, only losses count. On accelerators kSkip is refused; kStop and kIgnore look at the
   // loss of every hundredth step there, after its update.
   OnNan on_nan = OnNan::kStop;
   int replicas = 1;
-  int micro_steps = 1;                           // gradients of this many batches are averaged into one update
-  int intra_op_threads = 0;                      // all replicas together; 0: the cores that this process may use
-  std::vector<core::ThreadPlacement> placement;  // one a replica; empty: anywhere
+  int micro_steps = 1;                             // gradients of this many batches are averaged into one update
+  int intra_op_threads = 0;                        // all replicas together; 0: the cores that this process may use
+  std::vector<core::ThreadPlacement> placement{};  // one a replica; empty: anywhere
   uint64_t seed = 0;
-  std::function<void(nn::ParameterSet&)> start;  // runs after the initializers: weights from elsewhere
+  std::function<void(nn::ParameterSet&)> start{};  // runs after the initializers: weights from elsewhere
   std::string variable_update = "parameter_server";
   // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory. With sync_batch_norm
   // it is called once more, for communicators that work beside the first ones.
-  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators;
-  std::optional<parallel::GradientReduction> reduction;
+  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
+  std::optional<parallel::GradientReduction> reduction{};
   // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
   // it SyncBatchNorm). Replicas then meet in each norm: towers of one's own must run the same graphs in the same order.
   // Foreign modules keep their own statistics. On the CPU, where gradients are exchanged.
   bool sync_batch_norm = false;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
-  std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterSet&)> make_optimizer;
-  optim::LearningRate learning_rate;  // the schedule of the hyperparameter of that name
+  optim::MakeOptimizer make_optimizer{};
+  optim::LearningRate learning_rate{};  // the schedule of the hyperparameter of that name
   // Instead of those two: costs that take turns within a step, on the same batches, each with a forward, a backward, a
   // reduction and an update of its own, in this order. Hyperparameters are then called "<loss>/learning_rate" and so
   // on.
@@ -136,9 +137,9 @@ struct SingleCostOptions {
   void validate() const;  // throws kInvalidArgument, kUnsupported for what is not built
 
   // Returns `costs`, or make_optimizer and learning_rate as the only one, whose loss has no name: it is the first.
-  std::vector<CostOptions> all_costs() const;
+  [[nodiscard]] std::vector<CostOptions> all_costs() const;
   // Returns the name that a number has among the trainer's hyperparameters.
-  std::string hyperparameter_name(const CostOptions& cost, const std::string& name) const;
+  [[nodiscard]] std::string hyperparameter_name(const CostOptions& cost, const std::string& name) const;
 };
 
 // The trainer. Towers of one trainer may get batches of other sizes and shapes; their parameters must be the same.
@@ -163,7 +164,7 @@ class SingleCostTrainer : public Trainer {
 
   const SingleCostOptions& options() const { return options_; }
   // Returns whether this is the process whose callbacks print and save: rank 0 of options().ranks.
-  bool is_chief() const override { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
+  [[nodiscard]] bool is_chief() const override { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
   void progress(const std::string& operation) const override {
     if (options_.ranks != nullptr) options_.ranks->progress(operation);
   }
@@ -179,26 +180,26 @@ class SingleCostTrainer : public Trainer {
   void broadcast();
   // Returns the average of the weights; null without options().average. Its weights() may be read between steps, on
   // accelerators after wait().
-  const optim::WeightAverage* average() const;
+  [[nodiscard]] const optim::WeightAverage* average() const;
   // Calls the tower function once more, for inference on parameters(), and returns the step: it may run between steps,
   // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
   const TowerStep& inference_tower();
   data::BatchSource& source() { return *source_; }
   // Returns the learning rate of the last step, of the first cost; before the first one, that of the next.
-  double current_learning_rate() const;
+  [[nodiscard]] double current_learning_rate() const;
   // Returns the replicas' mean of the first cost in the last step, before its update, with the regularization of its
   // optimizer. Reads it back, which waits for the device. Not a number before the first step.
-  double last_total_loss() const;
+  [[nodiscard]] double last_total_loss() const;
   // Returns the same without the regularization.
-  double last_base_loss() const;
+  [[nodiscard]] double last_base_loss() const;
   // Returns what the next step's loss is multiplied by, on replica 0; nullopt without options().loss_scale.
-  std::optional<double> loss_scale() const;
+  [[nodiscard]] std::optional<double> loss_scale() const;
   // Steps without overflow since the scale last moved; nullopt unless it moves (LossScalerOptions::automatic).
   std::optional<double> loss_scale_normal_steps() const;
 
   // Returns how many steps of this trainer were skipped because a loss or a gradient was not finite: on some replica,
   // where each decides for itself. Those that an automatic loss scale skips are not counted.
-  int64_t skipped_steps() const;
+  [[nodiscard]] int64_t skipped_steps() const;
 
   // Freezes (false) or thaws the parameters that `pattern` names (core::matches_pattern), on all replicas from the next
   // step on: "layer1.*". A frozen parameter and its slots keep their bits, a batch norm whose parameters are all frozen
@@ -207,7 +208,7 @@ class SingleCostTrainer : public Trainer {
   // such parameter, kUnsupported on accelerators.
   void set_trainable(const std::string& pattern, bool trainable);
   // Returns the names of the parameters that are frozen, by segment.
-  std::vector<std::string> frozen_parameters();
+  [[nodiscard]] std::vector<std::string> frozen_parameters();
 
   // Makes the steps from the next one on write what they do into `recorder`, which has options().replicas replicas and
   // outlives them. Null ends it. Call it between steps.
@@ -223,7 +224,7 @@ class SingleCostTrainer : public Trainer {
   // Returns what the run would need with batches of so many images a device, without the program and the input, whose
   // part is 0, and without the executors' part where they do not plan it. Takes no memory for activations. Call it
   // outside of train(). Kernels are chosen as for a step: with ConvolutionPolicy::kAuto they are measured.
-  RunMemory plan_memory(int64_t batch);
+  [[nodiscard]] RunMemory plan_memory(int64_t batch);
 
   // Saves, beside the trainer's own state: "model/...", "optimizer/...", "input/epoch", "input/offset",
   // "random/aten_cpu", "kernels/choices", "loss_scaler/...", "average/..." where there is one, "trainer/frozen" where a

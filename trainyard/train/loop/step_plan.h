@@ -18,19 +18,19 @@ namespace trainyard::train {
 // What a run is asked to do. At most one of each pair (batches, epochs) is set; where both are unset, or 0, it is 100
 // batches.
 struct StepPlanOptions {
-  std::optional<int64_t> num_batches;
-  std::optional<double> num_epochs;
-  std::optional<int64_t> num_eval_batches;  // this pair unset: as in training
-  std::optional<double> num_eval_epochs;
-  std::optional<int64_t> num_warmup_batches;  // unset: max(10, 5 * autotune_threshold^2)
-  std::optional<int64_t> autotune_threshold;  // unset, or 0: 1
-  int64_t batch_group_size = 1;               // the warm-up is rounded up to a multiple
+  std::optional<int64_t> num_batches{};
+  std::optional<double> num_epochs{};
+  std::optional<int64_t> num_eval_batches{};  // this pair unset: as in training
+  std::optional<double> num_eval_epochs{};
+  std::optional<int64_t> num_warmup_batches{};  // unset: max(10, 5 * autotune_threshold^2)
+  std::optional<int64_t> autotune_threshold{};  // unset, or 0: 1
+  int64_t batch_group_size = 1;                 // the warm-up is rounded up to a multiple
 
   // Evaluation during training: at most one of these.
-  std::optional<int64_t> eval_every_n_steps;
-  std::optional<double> eval_every_n_epochs;
-  std::vector<int64_t> eval_at_steps;
-  std::vector<double> eval_at_epochs;
+  std::optional<int64_t> eval_every_n_steps{};
+  std::optional<double> eval_every_n_epochs{};
+  std::vector<int64_t> eval_at_steps{};
+  std::vector<double> eval_at_epochs{};
 
   // Images a step, over all devices and workers.
   int64_t global_batch_size = 0;
@@ -49,12 +49,12 @@ struct StepPlan {
   int64_t num_warmup_batches = 0;
   bool warmup_was_rounded = false;  // up to a multiple of batch_group_size
 
-  std::optional<int64_t> eval_every_n_steps;
-  std::set<int64_t> eval_steps;
+  std::optional<int64_t> eval_every_n_steps{};
+  std::set<int64_t> eval_steps{};
 
   // Returns true when training pauses for an evaluation after `local_step` steps behind the warm-up, of
   // `end_local_step`.
-  bool evaluate_after(int64_t local_step, int64_t end_local_step) const;
+  [[nodiscard]] bool evaluate_after(int64_t local_step, int64_t end_local_step) const;
 };
 
 // Validates the options and makes the plan. A number of epochs is ceil(floor(epochs * examples) / batch) steps.
@@ -71,7 +71,8 @@ BatchesAndEpochs batches_and_epochs(std::optional<int64_t> num_batches, std::opt
 // Returns how many steps after the warm-up a run has that begins at `initial_global_step`; not below 0. num_batches
 // counts those of earlier runs, too. `global_steps_per_step` is what one local step adds to the global step: the number
 // of workers that share it, else 1.
-int64_t end_local_step(int64_t num_batches, int64_t initial_global_step, int64_t global_steps_per_step = 1);
+[[nodiscard]] int64_t end_local_step(int64_t num_batches, int64_t initial_global_step,
+                                     int64_t global_steps_per_step = 1);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -24,7 +24,7 @@ class TimeShares {
   // Returns the sums in seconds.
   const StepTimes& sum() const { return sum_; }
   // Returns each part divided by the total, which itself becomes 1. All are 0 when no time has passed.
-  StepTimes shares() const {
+  [[nodiscard]] StepTimes shares() const {
     if (sum_.total <= 0) return {};
     return {1,
             sum_.input / sum_.total,

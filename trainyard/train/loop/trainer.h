@@ -7,6 +7,7 @@
 //   trainer.train({.steps_per_epoch = 100, .max_epoch = 3});
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
+#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/optim/hyperparameters.h"
 #include "trainyard/train/loop/callback.h"
@@ -41,6 +43,12 @@ class Trainer : public core::Stateful {
   // Adds a callback, before train() or in a callback's setup. Callbacks run in the order of adding; so do their after_*
   // hooks. Throws kInvalidArgument for a second one of the same name, and while train() runs.
   void add(std::shared_ptr<Callback> callback);
+  template <typename Wrong>
+  requires(!std::convertible_to<Wrong, std::shared_ptr<Callback>>) void add(Wrong&&) {
+    static_assert(core::kRightType<Wrong>,
+                  "Trainer::add() takes a std::shared_ptr to a class that derives publicly from train::Callback, as "
+                  "std::make_shared<MyCallback>() makes it");
+  }
   // Sets a token that ends the running train() and all later ones. More than one may be set.
   void set_stop_token(core::StopToken token);
 
@@ -59,12 +67,12 @@ class Trainer : public core::Stateful {
   // Ends the running train() after this step; any thread may ask for it.
   void stop(const std::string& reason);
   // Returns whether the training ends after this step, or has ended early.
-  bool stopping() const;
+  [[nodiscard]] bool stopping() const;
   // Where several processes train together, none may end alone: after this call stop() and the tokens only wish for the
   // end, and agree_to_stop() is what ends the training. An error still ends it at once. Before train().
   void stop_by_agreement() { by_agreement_ = true; }
   // Returns the token by which this process wants the end; nullopt: it does not.
-  std::optional<core::StopToken> stop_wish() const;
+  [[nodiscard]] std::optional<core::StopToken> stop_wish() const;
   void agree_to_stop(core::StopReason why, const std::string& message);
   // Ends the running train() after this step with `error`, also where the step itself throws another one. The first
   // error stays. Any thread: for those who watch the training from beside it.
@@ -72,7 +80,7 @@ class Trainer : public core::Stateful {
   // Returns why the last train() ended before its end; empty when it did not.
   const std::string& stop_reason() const { return stop_reason_; }
   // Returns whether that was a signal, of this process or of another one that trains with it.
-  bool stopped_by_signal() const { return stopped_by_signal_; }
+  [[nodiscard]] bool stopped_by_signal() const { return stopped_by_signal_; }
 
   // The numbers with names that steps read: a SingleCostTrainer's "learning_rate" and those of its optimizer, and any
   // that the program adds before train(). Callbacks may set them; the next step has the new values. Where several

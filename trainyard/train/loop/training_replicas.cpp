@@ -97,7 +97,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
                   .scaler_owns_gradients = options.loss_scale && options.loss_scale->automatic}),
       costs_(options.all_costs()),
       learning_rates_(costs_.size()) {
-  const std::shared_ptr<void> on_devices = use_devices();
+  const nn::AcceleratorScope on_devices = use_devices();
   const at::ScalarType parameters = options.dtype == at::kDouble ? at::kDouble : at::kFloat;
   update_ = parallel::variable_updates().get(options.variable_update)({.replicas = options.replicas,
                                                                        .parameters = {.dtype = parameters},
@@ -112,7 +112,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
   exchange_statistics();
   const TowerFunction make_tower = tower_function(options);
   for (int r = 0; r < options.replicas; ++r) {
-    const std::shared_ptr<void> on_device = use(r);
+    const nn::AcceleratorScope on_device = use(r);
     const at::Device device = on_cpu() ? at::Device(at::kCPU) : accelerator(r)->device();
     Replica& replica = replicas_[static_cast<size_t>(r)];
     replica.state = optim::StepState(device);
@@ -177,12 +177,12 @@ TowerContext::Place SingleCostTrainer::Replicas::place(int replica, nn::Mode mod
 
 const TowerStep& SingleCostTrainer::Replicas::inference_tower() {
   if (inference_ != nullptr) return inference_step_;
-  const std::shared_ptr<void> on_device = use(0);
+  const nn::AcceleratorScope on_device = use(0);
   inference_ = std::make_unique<TowerContext>(place(0, nn::Mode::kInference));
   inference_step_ = [device = on_cpu() ? nullptr : options_.accelerators[0],
                      step = tower_function(options_)(*inference_)](const TowerInput& in) {
     const at::NoGradGuard without_gradients;
-    const std::shared_ptr<void> there = device == nullptr ? nullptr : device->use();
+    const nn::AcceleratorScope there = device == nullptr ? nn::AcceleratorScope() : device->use();
     return step(in);
   };
   return inference_step_;
@@ -214,7 +214,7 @@ void SingleCostTrainer::Replicas::obey(const optim::Hyperparameters& hyperparame
   }
   require_trainable();
   if (!changed) return;
-  const std::shared_ptr<void> on_devices = use_devices();
+  const nn::AcceleratorScope on_devices = use_devices();
   report_l2_loss();
   // Recorded steps hold the old values.
   for (Replica& replica : replicas_) replica.device_step.reset();
@@ -264,7 +264,7 @@ void SingleCostTrainer::Replicas::move_to_nodes() const {
 }
 
 double SingleCostTrainer::Replicas::l2_loss() const {
-  const std::shared_ptr<void> on_device = use(0);
+  const nn::AcceleratorScope on_device = use(0);
   return l2_loss_.defined() ? l2_loss_.item<double>() : 0.0;
 }
 
@@ -280,7 +280,7 @@ void SingleCostTrainer::Replicas::load_average(const core::StateReader& reader) 
 }
 
 double SingleCostTrainer::Replicas::base_loss() const {
-  const std::shared_ptr<void> on_devices = use_devices();
+  const nn::AcceleratorScope on_devices = use_devices();
   double sum = 0;
   for (const Replica& replica : replicas_) {
     if (replica.view.losses.empty()) return std::numeric_limits<double>::quiet_NaN();
@@ -312,7 +312,7 @@ void SingleCostTrainer::Replicas::observe(const Replica& replica, nn::NodeObserv
 }
 
 std::vector<std::optional<nn::ExecutorMemory>> SingleCostTrainer::Replicas::compile(int r, int64_t samples) {
-  const std::shared_ptr<void> on_device = use(r);
+  const nn::AcceleratorScope on_device = use(r);
   const at::AutoGradMode with_gradients(true);  // as for the forward that follows
   std::vector<std::optional<nn::ExecutorMemory>> executors;
   const auto prepared = [samples](const TowerContext::Graph& graph) {
@@ -486,7 +486,7 @@ void SingleCostTrainer::Replicas::run_micro_step(int r, int64_t step, int micro_
     if (last) reduce(r);
     if (last && !options_.sharpness_aware) apply_update(r);
   };
-  const std::shared_ptr<void> on_device = use(r);
+  const nn::AcceleratorScope on_device = use(r);
   if (micro_step == 0) {
     own.state.write({.learning_rate = learning_rates_[cost_], .step = step});
     own.batches.clear();

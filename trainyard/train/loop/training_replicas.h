@@ -63,8 +63,8 @@ class SingleCostTrainer::Replicas {
   void round_variables(int r);
   void round_all_variables();
   // Makes the calling thread's work go to the accelerators as long as the result lives, that of replica 0 being the
-  // current one. Returns null without accelerators.
-  std::shared_ptr<void> use_devices() const { return nn::use_all(options_.accelerators); }
+  // current one.
+  nn::AcceleratorScope use_devices() const { return nn::use_all(options_.accelerators); }
 
  private:
   // Moves values and gradients, which the main thread has allocated, to the nodes of the placement.
@@ -99,7 +99,9 @@ class SingleCostTrainer::Replicas {
     return on_cpu() ? nullptr : options_.accelerators[static_cast<size_t>(replica)].get();
   }
   // Does the same as use_devices() for one replica.
-  std::shared_ptr<void> use(int replica) const { return on_cpu() ? nullptr : accelerator(replica)->use(); }
+  nn::AcceleratorScope use(int replica) const {
+    return on_cpu() ? nn::AcceleratorScope() : accelerator(replica)->use();
+  }
   ThreadRecord* record_of(int replica) const { return recorder_ == nullptr ? nullptr : &recorder_->replica(replica); }
   const CostOptions& cost() const { return costs_[cost_]; }
   // Lets batch norms meet, where they are asked to and there is somebody to meet.

@@ -19,13 +19,13 @@ std::string replica_prefix(size_t replica) {
 
 std::optional<double> SingleCostTrainer::Replicas::loss_scale() const {
   if (!replicas_[0].loss_scaler) return std::nullopt;
-  const std::shared_ptr<void> on_device = use(0);
+  const nn::AcceleratorScope on_device = use(0);
   return replicas_[0].loss_scaler->scale().item<double>();
 }
 
 std::optional<double> SingleCostTrainer::Replicas::loss_scale_normal_steps() const {
   if (!replicas_[0].loss_scaler) return std::nullopt;
-  const std::shared_ptr<void> on_device = use(0);
+  const nn::AcceleratorScope on_device = use(0);
   return replicas_[0].loss_scaler->clean_steps().item<double>();
 }
 
@@ -42,7 +42,7 @@ void SingleCostTrainer::Replicas::save_loss_scale(core::StateWriter& writer) con
 void SingleCostTrainer::Replicas::load_loss_scale(const core::StateReader& reader) {
   if (reader.names().empty()) return;
   for (size_t r = 0; r < replicas_.size(); ++r) {
-    const std::shared_ptr<void> on_device = use(static_cast<int>(r));
+    const nn::AcceleratorScope on_device = use(static_cast<int>(r));
     if (!replicas_[r].loss_scaler) continue;
     const bool own = r > 0 && !exchange_gradients(options_) && !reader.names(replica_prefix(r)).empty();
     replicas_[r].loss_scaler->load(core::ScopedReader(reader, own ? replica_prefix(r) : ""));
@@ -53,7 +53,7 @@ void SingleCostTrainer::Replicas::look_at_loss_scales(int64_t step) const {
   if (!options_.loss_scale || !options_.loss_scale->automatic) return;
   const int64_t most = options_.loss_scale->most_skips_at_floor;
   for (int r = 0; most > 0 && r < options_.replicas; ++r) {
-    const std::shared_ptr<void> on_device = use(r);
+    const nn::AcceleratorScope on_device = use(r);
     const optim::LossScaler& scaler = *replicas_[static_cast<size_t>(r)].loss_scaler;
     const auto skips = static_cast<int64_t>(scaler.skips_at_floor().item<double>());
     if (skips >= most) {
@@ -85,7 +85,7 @@ void SingleCostTrainer::Replicas::round_variables(int r) {
 
 void SingleCostTrainer::Replicas::round_all_variables() {
   for (int r = 0; r < options_.replicas; ++r) {
-    const std::shared_ptr<void> on_device = use(r);
+    const nn::AcceleratorScope on_device = use(r);
     round_variables(r);
   }
 }

@@ -32,10 +32,10 @@ struct RunMemory {
 
 // Returns "memory: 98 MiB parameters, 98 MiB gradients, ... ; 2,104 MiB in all". Without the executor's part, "and
 // activations" stands for what is not known.
-std::string memory_line(const RunMemory& memory);
+[[nodiscard]] std::string memory_line(const RunMemory& memory);
 
 // Returns the resident memory of this process: VmRSS of /proc/self/status, 0 when the system does not say.
-int64_t resident_bytes();
+[[nodiscard]] int64_t resident_bytes();
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -22,8 +22,8 @@ struct RecalibrationOptions {
   std::string executor = "auto";      // a name for nn::make_executor
   at::ScalarType dtype = at::kFloat;  // of activations
   nn::KernelOptions kernels{};
-  uint64_t seed = 0;            // of dropout and stochastic depth, which drop as in training
-  std::function<bool()> stops;  // asked before each batch: true ends the passes with kCancelled. None: they go on
+  uint64_t seed = 0;              // of dropout and stochastic depth, which drop as in training
+  std::function<bool()> stops{};  // asked before each batch: true ends the passes with kCancelled. None: they go on
 };
 
 // Sets the running means and variances in `parameters` to the means of what the next `batches` batches of `source`
@@ -43,12 +43,12 @@ void recalibrate_batch_norms(const RecalibrationOptions& options, nn::ParameterS
 class RecalibrationCallback : public Callback {
  public:
   struct Options {
-    RecalibrationOptions norms;
+    RecalibrationOptions norms{};
     int64_t batches = 200;  // fvcore's default
     // Makes the source of the batches: the same ones each time.
-    std::function<std::shared_ptr<data::BatchSource>()> make_source;
+    std::function<std::shared_ptr<data::BatchSource>()> make_source{};
     // Returns the parameters whose statistics are set.
-    std::function<nn::ParameterSet&()> parameters;
+    std::function<nn::ParameterSet&()> parameters{};
   };
   explicit RecalibrationCallback(Options options);
 

@@ -42,7 +42,7 @@ class CsvMonitor : public Monitor {
 };
 
 // Returns the cells of one line, with quotes undone.
-std::vector<std::string> split_csv_line(std::string_view line);
+[[nodiscard]] std::vector<std::string> split_csv_line(std::string_view line);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

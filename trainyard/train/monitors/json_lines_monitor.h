@@ -33,7 +33,7 @@ class JsonLinesMonitor : public Monitor {
 };
 
 // Returns the line without its line break. Values that are not finite are the strings "nan", "inf", "-inf".
-std::string json_line(const Scalars& scalars);
+[[nodiscard]] std::string json_line(const Scalars& scalars);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

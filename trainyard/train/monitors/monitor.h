@@ -16,6 +16,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
+#include "trainyard/core/base/wrong_type.h"
 #include "trainyard/formats/logs/event_file.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -26,34 +27,34 @@ struct Scalars {
   int64_t global_step = 0;
   double epoch = 0;      // fraction of passes over the data
   double wall_time = 0;  // seconds since the Unix epoch
-  std::string phase;     // "train" or "eval"
-  std::vector<std::pair<std::string, double>> values;
+  std::string phase{};   // "train" or "eval"
+  std::vector<std::pair<std::string, double>> values{};
 };
 
 // Distributions of one moment: {"conv1.weight/gradients", ...}.
 struct Histograms {
   int64_t global_step = 0;
   double wall_time = 0;  // seconds since the Unix epoch
-  std::vector<std::pair<std::string, formats::Histogram>> values;
+  std::vector<std::pair<std::string, formats::Histogram>> values{};
 };
 
 // Pictures of one moment: {"input", images}. Each [H, W, 3] or [N, 3, H, W], uint8, or of a float type in [0, 1].
 struct Images {
   int64_t global_step = 0;
   double wall_time = 0;  // seconds since the Unix epoch
-  std::vector<std::pair<std::string, at::Tensor>> values;
+  std::vector<std::pair<std::string, at::Tensor>> values{};
 };
 
 // Texts of one moment, in Markdown: {"val/confusion_matrix", "| ..."}.
 struct Texts {
   int64_t global_step = 0;
   double wall_time = 0;  // seconds since the Unix epoch
-  std::vector<std::pair<std::string, std::string>> values;
+  std::vector<std::pair<std::string, std::string>> values{};
 };
 
 // Returns how a scalar is called where phases are not apart: in the phase "train" by its name alone, in others with the
 // phase in front, "eval/loss".
-std::string full_name(std::string_view phase, std::string_view name);
+[[nodiscard]] std::string full_name(std::string_view phase, std::string_view name);
 
 // Takes values. One thread at a time. A write that fails throws, so that nothing is lost silently.
 class Monitor {
@@ -77,6 +78,12 @@ class MonitorSet : public core::Stateful {
   using History = std::vector<std::pair<int64_t, double>>;  // global step and value, as they came
 
   void add(std::unique_ptr<Monitor> monitor) { monitors_.push_back(std::move(monitor)); }
+  template <typename Wrong>
+  requires(!std::convertible_to<Wrong, std::unique_ptr<Monitor>>) void add(Wrong&&) {
+    static_assert(core::kRightType<Wrong>,
+                  "MonitorSet::add() takes a std::unique_ptr to a class that derives publicly from train::Monitor, as "
+                  "std::make_unique<MyMonitor>() makes it");
+  }
   void write(const Scalars& scalars);
   void write_histograms(const Histograms& histograms) {
     for (auto& monitor : monitors_) monitor->write_histograms(histograms);
@@ -100,7 +107,7 @@ class MonitorSet : public core::Stateful {
   // Return the values of a name (full_name()) so far and the last one. Empty and nothing for a name that nobody has
   // written.
   const History& history(std::string_view name) const;
-  std::optional<double> latest(std::string_view name) const;
+  [[nodiscard]] std::optional<double> latest(std::string_view name) const;
 
   // Makes the history of a name a part of what is saved, so that it is one over all runs of the training. Others are of
   // this run: speeds among them would make checkpoints of equal trainings differ.

@@ -17,7 +17,7 @@ struct ScalarPrinterOptions {
   // Patterns of full_name()s (core/base/pattern.h). Printed is what the white list has and the black list has not.
   std::vector<std::string> white_list{"*"};
   std::vector<std::string> black_list{};
-  std::function<void(std::string_view line)> print;  // none: the log
+  std::function<void(std::string_view line)> print{};  // none: the log
 };
 
 // Prints "loss: 0.52", the last value of each, when an epoch ends; what comes behind the last epoch when it is closed.

@@ -43,7 +43,7 @@ class TensorBoardMonitor : public Monitor {
 
 // Returns full_name(), with the top-k accuracies of the phase "eval" as tf_cnn_benchmarks calls them:
 // "eval/Accuracy@1".
-std::string tensorboard_tag(std::string_view phase, std::string_view name);
+[[nodiscard]] std::string tensorboard_tag(std::string_view phase, std::string_view name);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

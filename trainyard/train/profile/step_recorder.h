@@ -31,40 +31,40 @@ using RecordClock = nn::NodeRun::Clock;
 // One part of a step. On an accelerator begin and end are those of the hand-over; what it ran for the span is in the
 // step's DeviceRecord.
 struct PartRecord {
-  StepPart part;
-  RecordClock::time_point begin, end;
+  StepPart part{};
+  RecordClock::time_point begin{}, end{};
   uint64_t span = 0;  // nn/execution/device_trace.h; 0: none
 };
 
 struct NodeRecord {
-  std::vector<int> nodes;
-  nn::NodeRun::Phase phase;
-  std::string kernel;
-  RecordClock::time_point begin, end;
-  std::optional<int64_t> bytes, flops;
+  std::vector<int> nodes{};
+  nn::NodeRun::Phase phase{};
+  std::string kernel{};
+  RecordClock::time_point begin{}, end{};
+  std::optional<int64_t> bytes{}, flops{};
   uint64_t span = 0;  // as of parts
 };
 
 struct ThreadRecord {
-  std::vector<PartRecord> parts;
-  std::vector<NodeRecord> nodes;
+  std::vector<PartRecord> parts{};
+  std::vector<NodeRecord> nodes{};
   // Traces what the thread hands over. Null: there is no device, or one that cannot tell.
   nn::DeviceTracer* tracer = nullptr;
 };
 
 // What the accelerator ran in a step.
 struct DeviceRecord {
-  std::string name;    // "NVIDIA H200"
-  std::string method;  // nn::DeviceTracer::method()
-  std::vector<nn::DeviceActivity> activities;
+  std::string name{};    // "NVIDIA H200"
+  std::string method{};  // nn::DeviceTracer::method()
+  std::vector<nn::DeviceActivity> activities{};
   int64_t lost = 0;  // how many more there were
 };
 
 struct StepRecord {
   int64_t global_step = 0;
-  ThreadRecord trainer;                // the step and its input
-  std::vector<ThreadRecord> replicas;  // all else; several of a part with micro-steps
-  std::optional<DeviceRecord> device;  // where a tracer told it
+  ThreadRecord trainer{};                // the step and its input
+  std::vector<ThreadRecord> replicas{};  // all else; several of a part with micro-steps
+  std::optional<DeviceRecord> device{};  // where a tracer told it
 };
 
 class StepRecorder {

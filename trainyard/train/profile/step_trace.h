@@ -17,7 +17,7 @@ namespace trainyard::train {
 // after the kernel if that serves no node alone. Its arguments are kernel, kind, and bytes and flops where the executor
 // reports them. What an accelerator ran is named after the kernel and tells the layer, and a flow leads to it from the
 // hand-over. Where it overlaps with what the same stream ran before, it stands in a further track of the stream.
-formats::Trace step_trace(std::span<const StepRecord> steps, const nn::Graph& graph);
+[[nodiscard]] formats::Trace step_trace(std::span<const StepRecord> steps, const nn::Graph& graph);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -16,7 +16,7 @@ enum class OnNan {
 };
 
 // Returns the choice called "stop", "skip" or "ignore". Throws kInvalidArgument for another name.
-OnNan on_nan_from_name(std::string_view name);
+[[nodiscard]] OnNan on_nan_from_name(std::string_view name);
 
 inline constexpr int64_t kMostSkips = 100;
 

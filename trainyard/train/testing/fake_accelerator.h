@@ -27,9 +27,9 @@ class FakeAccelerator : public nn::Accelerator {
 
   at::Device device() const override { return at::kCPU; }
   std::string name() const override { return "fake"; }
-  std::shared_ptr<void> use() override {
+  nn::AcceleratorScope use() override {
     ++uses;
-    return std::make_shared<int>(0);
+    return nn::AcceleratorScope::by<int>(0);
   }
   void wait() override {}
   void end_step() override { ++steps; }

@@ -17,9 +17,9 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
 
 struct Teacher {
-  nn::Graph graph{};                          // of one input; its main output counts
-  std::vector<nn::Graph> other_sizes{};       // the same network for images of other sizes
-  std::shared_ptr<nn::ParameterSet> weights;  // allocated: its parameters and statistics
+  nn::Graph graph{};                            // of one input; its main output counts
+  std::vector<nn::Graph> other_sizes{};         // the same network for images of other sizes
+  std::shared_ptr<nn::ParameterSet> weights{};  // allocated: its parameters and statistics
 };
 
 struct DistillationOptions {
@@ -32,7 +32,7 @@ struct DistillationOptions {
 // teacher sees the batch's "images" in inference mode, so its batch norms use their statistics, and nothing of it
 // changes or is saved. All towers of a device share its values. Throws kInvalidArgument for a teacher without weights;
 // a step throws it where teacher and student have different numbers of outputs.
-LossModule distilled(LossModule loss, Teacher teacher, const DistillationOptions& options);
+[[nodiscard]] LossModule distilled(LossModule loss, Teacher teacher, const DistillationOptions& options);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -34,12 +34,13 @@ using Loss = std::function<at::Tensor(const LossInput&)>;
 using LossModule = std::function<Loss(TowerContext&)>;
 
 // Returns the sum of `loss` over the outputs, each with its weight.
-at::Tensor weighted_sum(const LossInput& in, const std::function<at::Tensor(const at::Tensor& output)>& loss);
+[[nodiscard]] at::Tensor weighted_sum(const LossInput& in,
+                                      const std::function<at::Tensor(const at::Tensor& output)>& loss);
 
 // Returns the mean loss, [], of output [N, classes] fp32 and labels [N] int64.
 using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
 // Returns the loss that is the weighted sum of `function` over the outputs, each with the batch's "labels".
-LossModule loss_of(LossFunction function);
+[[nodiscard]] LossModule loss_of(LossFunction function);
 
 struct GraphTowerOptions {
   nn::Graph graph{};

@@ -43,14 +43,14 @@ struct TowerInput {
   ThreadRecord* record = nullptr;  // for RecordedPart, where a step is recorded
 
   // Returns a stream of numbers that depend on `random` and `name` alone, so that a resumed run draws the same.
-  core::RandomStream stream(std::string_view name) const;
+  [[nodiscard]] core::RandomStream stream(std::string_view name) const;
   // Returns `sizes` normal numbers from stream(name): float, on the CPU.
-  at::Tensor normals(at::IntArrayRef sizes, std::string_view name) const;
+  [[nodiscard]] at::Tensor normals(at::IntArrayRef sizes, std::string_view name) const;
 };
 
 struct TowerOutput {
-  core::NamedTensors losses;   // scalars. The first, or the one that TowerInput::cost names, is differentiated.
-  core::NamedTensors outputs;  // what callbacks may look at, the main one first; none is kept past the step
+  core::NamedTensors losses{};   // scalars. The first, or the one that TowerInput::cost names, is differentiated.
+  core::NamedTensors outputs{};  // what callbacks may look at, the main one first; none is kept past the step
 };
 
 using TowerStep = std::function<TowerOutput(const TowerInput&)>;
@@ -73,7 +73,7 @@ class TowerParameter {
 };
 
 struct TowerGraphOptions {
-  std::string prefix;  // in front of all names: "generator/"
+  std::string prefix{};  // in front of all names: "generator/"
   // Says that each step runs the graph once, on all samples of the batch. The trainer then compiles it before the
   // first step, and ranks agree on its kernels.
   bool runs_whole_batch = false;
@@ -106,7 +106,7 @@ class TowerContext {
   // Returns what tells this tower's own names (summaries, files) from those of others: "" for the first one in
   // training, "tower1/" for the next, "inference/" for the one that is made for inference. Parameters have the same
   // names in all of them.
-  std::string name_prefix() const;
+  [[nodiscard]] std::string name_prefix() const;
   // Returns the numbers that the trainer keeps by name, to read in a step.
   const optim::Hyperparameters& hyperparameters() const { return *place_.hyperparameters; }
   nn::ParameterSet& parameters() const { return *place_.build.parameters; }
@@ -122,14 +122,14 @@ class TowerContext {
 
   // For trainers.
   struct Graph {
-    std::unique_ptr<nn::Executor> executor;
+    std::unique_ptr<nn::Executor> executor{};
     bool runs_whole_batch = false;
   };
   const std::vector<Graph>& graphs() const { return graphs_; }
   struct FrozenGraph {
-    std::unique_ptr<nn::ParameterSet> weights;
+    std::unique_ptr<nn::ParameterSet> weights{};
     bool shares_values = false;  // with that of another tower
-    Graph graph;
+    Graph graph{};
   };
   const std::vector<FrozenGraph>& frozen_graphs() const { return frozen_graphs_; }
 

@@ -1,5 +1,8 @@
 #include "trainyard/recipes/tf_cnn/output/run_statistics.h"
 
+#include "trainyard/recipes/tf_cnn/output/step_log.h"
+#include "trainyard/train/loop/evaluator.h"
+
 namespace trainyard::recipes {
 
 RunStatistics statistics_of(const StepLog& steps, int64_t num_workers) {

@@ -40,16 +40,16 @@ class BenchmarkDataset {
   virtual ~BenchmarkDataset() = default;
 
   // Returns the data set's name: in the header, in logs, and in checkpoints, which only go on with data of that name.
-  virtual std::string name() const = 0;
+  [[nodiscard]] virtual std::string name() const = 0;
   virtual int64_t num_classes() const = 0;
   // Returns how many samples an epoch of the subset has, at least 1.
-  virtual int64_t num_examples_per_epoch(data::Subset subset) const = 0;
+  [[nodiscard]] virtual int64_t num_examples_per_epoch(data::Subset subset) const = 0;
   // Returns the data set whose registered models fit, "imagenet" or "cifar10". Asked where the run has no model of the
   // caller's own.
-  virtual std::string models_of() const { return "imagenet"; }
+  [[nodiscard]] virtual std::string models_of() const { return "imagenet"; }
   // Returns a source of batches with "images" [N, 3, H, W] float, or what a model of the caller's own takes, and
   // "labels" [N] int64. Called once for each source that the run needs, which then has one thread at a time.
-  virtual std::shared_ptr<data::BatchSource> make_source(const WantedBatches& wanted) const = 0;
+  [[nodiscard]] virtual std::shared_ptr<data::BatchSource> make_source(const WantedBatches& wanted) const = 0;
 };
 
 }  // namespace trainyard::recipes

@@ -32,9 +32,9 @@ namespace trainyard::recipes {
 struct EvaluationResults {
   // "top_1_accuracy" and "top_5_accuracy", in [0, 1], and the scalars of accuracy_function(), as means over samples.
   // Those whose name begins with "simple_value:" are written to the summaries, as "eval/<the rest of the name>".
-  std::map<std::string, double> numbers;
+  std::map<std::string, double> numbers{};
   // Those of accuracy_function() whose name begins with "tensor:", of all batches and devices one behind the other.
-  core::NamedTensors tensors;
+  core::NamedTensors tensors{};
 };
 
 // A batch of synthetic inputs that is asked for.
@@ -53,46 +53,49 @@ class BenchmarkModel {
   virtual ~BenchmarkModel() = default;
 
   // Returns the model's name: in the header, and in checkpoints, which only serve a model of that name.
-  virtual std::string name() const = 0;
+  [[nodiscard]] virtual std::string name() const = 0;
   // Returns the batch size of a device where --batch_size does not say it.
-  virtual int64_t get_batch_size() const { return 32; }
+  [[nodiscard]] virtual int64_t get_batch_size() const { return 32; }
   // Hears the batch size of a device that the run has, before build_network().
   virtual void set_batch_size(int64_t /*batch_size*/) {}
   // Returns the learning rate where no flag gives one.
-  virtual models::DefaultSchedule get_learning_rate() const { return {}; }
+  [[nodiscard]] virtual models::DefaultSchedule get_learning_rate() const { return {}; }
 
   // Returns the shapes of what a batch holds: "images" [channels, height, width], whose height and width become
   // ModelOptions::image_size unless the run asks for others, and what else the model or its loss takes.
-  virtual InputShapes get_input_shapes(data::Subset subset) const = 0;
+  [[nodiscard]] virtual InputShapes get_input_shapes(data::Subset subset) const = 0;
   // Returns a batch for runs without data, the same for the same argument. None: images as tf_cnn_benchmarks makes
   // them, and uniform labels (data/pipeline/synthetic_source.h).
-  virtual core::NamedTensors get_synthetic_inputs(const SyntheticBatch& /*wanted*/) const { return {}; }
+  [[nodiscard]] virtual core::NamedTensors get_synthetic_inputs(const SyntheticBatch& /*wanted*/) const { return {}; }
 
   // Returns the network, whose main output are logits [num_classes].
-  virtual nn::Graph build_network(const models::ModelOptions& options) const = 0;
+  [[nodiscard]] virtual nn::Graph build_network(const models::ModelOptions& options) const = 0;
   // Returns which of the parameters `names` take part in weight decay. At first they are all but those of batch norms
   // and others that ops.h excludes.
-  virtual std::vector<std::string> filter_l2_loss_vars(std::vector<std::string> names) const { return names; }
+  [[nodiscard]] virtual std::vector<std::string> filter_l2_loss_vars(std::vector<std::string> names) const {
+    return names;
+  }
   // Returns the loss, a mean over samples, in training and in evaluation. It is called by several threads at a time.
   // None: softmax cross-entropy, with --label_smoothing.
-  virtual train::LossFunction loss_function() const { return {}; }
+  [[nodiscard]] virtual train::LossFunction loss_function() const { return {}; }
 
   // Returns more results of an evaluation's batch beside its accuracies: scalars [], means over the batch's samples,
   // of which names without a prefix are for postprocess() alone, and tensors [n, ...] as "tensor:<name>".
-  virtual core::NamedTensors accuracy_function(const at::Tensor& /*logits*/, const at::Tensor& /*labels*/) const {
+  [[nodiscard]] virtual core::NamedTensors accuracy_function(const at::Tensor& /*logits*/,
+                                                             const at::Tensor& /*labels*/) const {
     return {};
   }
   // May change the results of a whole evaluation, before anybody sees them.
   virtual void postprocess(EvaluationResults& /*results*/) {}
   // Returns whether the training may end. Asked behind each evaluation during a training.
-  virtual bool reached_target() const { return false; }
+  [[nodiscard]] virtual bool reached_target() const { return false; }
 };
 
 // Returns height and width of the "images" of the model's shapes. Throws kInvalidArgument where there are none.
-nn::Size2d image_size_of(const BenchmarkModel& model);
+[[nodiscard]] nn::Size2d image_size_of(const BenchmarkModel& model);
 
 // Returns the model as the registry describes its models, for a model that outlives the result.
-models::ModelInfo info_of(const BenchmarkModel& model);
+[[nodiscard]] models::ModelInfo info_of(const BenchmarkModel& model);
 
 // Adds up what accuracy_function() gives of an evaluation's batches.
 class ResultCollector {
@@ -102,7 +105,7 @@ class ResultCollector {
   void clear();
   void add(const at::Tensor& logits, const at::Tensor& labels);
   // Returns the results of all batches since clear(), without accuracies.
-  EvaluationResults results() const;
+  [[nodiscard]] EvaluationResults results() const;
 
  private:
   const BenchmarkModel& model_;

@@ -14,11 +14,11 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
 struct LearningRateOptions {
-  std::optional<double> init_learning_rate;  // unset: the model's own schedule
+  std::optional<double> init_learning_rate{};  // unset: the model's own schedule
   // "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts", "one_cycle", or
   // "auto": piecewise, staircase, constant or the model's own, by what else is set.
   std::string schedule = "auto";
-  std::optional<optim::PiecewiseEpochs> piecewise;
+  std::optional<optim::PiecewiseEpochs> piecewise{};
   double num_epochs_per_decay = 0, decay_factor = 0, minimum = 0;
   double warmup_epochs = 0;
   bool warmup_multiplies = false;    // else it replaces the schedule
@@ -26,11 +26,11 @@ struct LearningRateOptions {
   double restart_period_factor = 1;  // of cosine_restarts
   double polynomial_power = 1;
   bool polynomial_cycle = false;
-  optim::OneCycle one_cycle{};                 // its rate and steps are filled in by the run
-  bool cycle_momentum = false;                 // with one_cycle
-  std::optional<optim::BatchScaling> scaling;  // of init_learning_rate or the piecewise rates; unset: none
-  int64_t scaling_batch_size = 256;            // the global batch that they are for
-  std::optional<double> resnet_base_lr;
+  optim::OneCycle one_cycle{};                   // its rate and steps are filled in by the run
+  bool cycle_momentum = false;                   // with one_cycle
+  std::optional<optim::BatchScaling> scaling{};  // of init_learning_rate or the piecewise rates; unset: none
+  int64_t scaling_batch_size = 256;              // the global batch that they are for
+  std::optional<double> resnet_base_lr{};
 };
 
 }  // namespace trainyard::recipes
