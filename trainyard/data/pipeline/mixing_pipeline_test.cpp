@@ -243,7 +243,7 @@ TEST(RepeatedAugmentation, TheFirstCopyIsTheSampleAsItIsWithout) {
     Record record;
     record.label = plain.labels[i];
     std::vector<float> drawn(plain.images[i].size());
-    ASSERT_TRUE(DrawnTransform(4).apply(record, {.seed = 5, .epoch = 0, .sample = record.label}, drawn.data()).value());
+    ASSERT_TRUE(DrawnTransform(4).apply(record, {.seed = 5, .epoch = 0, .sample = record.label}, drawn.data()).ok());
     EXPECT_EQ(plain.images[i], drawn) << "a sample is drawn by the pipeline's own seed";
   }
   PipelineOptions options = options_of(12);
