@@ -3,6 +3,7 @@
 usage: mutate_test.py [-v]       run by CTest; needs Python, CMake, Ninja, a compiler and GoogleTest
 """
 
+import json
 import os
 import pathlib
 import signal
@@ -228,6 +229,17 @@ class Mutate(unittest.TestCase):
             self.assertEqual(code, 0, output)
             self.assertIn(why, output)
             self.assertIn("0 killed, 0 survived", output)
+
+    def test_a_compilation_that_takes_too_long_is_not_one_that_fails(self):
+        pipe, log = self.root / "pipe.h", self.root / "timeout.jsonl"
+        os.mkfifo(pipe)  # nobody writes into it, so that the compiler waits
+        self.addCleanup(pipe.unlink)
+        arguments = ["return value < limit;", f'\n#include "{pipe}"\n', "--compiler-timeout=5", f"--log={log}"]
+        for _ in range(2):  # the log's entry does not keep it from being made again
+            code, output = self.replace(*arguments)
+            self.assertEqual(code, 0, output)
+            self.assertIn("0 that do not compile, 1 whose compilation took too long", output)
+        self.assertEqual([json.loads(line)["state"] for line in log.read_text().splitlines()], ["compiler timed out"] * 2)
 
     def test_what_hangs_is_killed(self):
         code, output = self.replace("from -= one();", "from += 0 * one();", "--timeout=3")
