@@ -81,19 +81,21 @@ TEST(CpuExecutor, AgreesWithTheReference) {
 
 // Few samples have a kernel, more go through ATen.
 TEST(CpuExecutor, LinearLayersAddTheirBiasAtEachBatchSize) {
-  GraphBuilder b({.image = {3, 12, 12}, .name = "linear"});
-  const Graph graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 5}));
-  const auto logits = [&](const char* name, int64_t batch) {
-    ParameterSet set;
-    const auto executor = make_executor(name, graph, {.mode = Mode::kInference, .parameters = &set});
-    set.allocate();
-    set.initialize(3);
-    set.value(*set.find("fc.bias")).copy_(at::linspace(1, 5, 5));
-    set.values_changed();
-    return executor->forward(images(batch), {});
-  };
-  for (const int64_t batch : {1, 4, 5, 9}) {
-    EXPECT_LT(distance(logits("cpu", batch), logits("reference", batch)), 1e-6) << batch;
+  for (const bool bias : {true, false}) {
+    GraphBuilder b({.image = {3, 12, 12}, .name = "linear"});
+    const Graph graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 5, .bias = bias}));
+    const auto logits = [&](const char* name, int64_t batch) {
+      ParameterSet set;
+      const auto executor = make_executor(name, graph, {.mode = Mode::kInference, .parameters = &set});
+      set.allocate();
+      set.initialize(3);
+      if (bias) set.value(*set.find("fc.bias")).copy_(at::linspace(1, 5, 5));
+      set.values_changed();
+      return executor->forward(images(batch), {});
+    };
+    for (const int64_t batch : {1, 4, 5, 9}) {
+      EXPECT_LT(distance(logits("cpu", batch), logits("reference", batch)), 1e-6) << batch << bias;
+    }
   }
 }
 
