@@ -1,6 +1,7 @@
 // Averaged weights from the command line: kept, gone on with, evaluated, exported. And what else regularizes a training
 // by flags.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -84,6 +85,15 @@ TEST_F(AveragedWeights, GoOnBitForBit) {
     ASSERT_EQ(rest.code, kSuccess) << rest.err;
     EXPECT_EQ(exported(name + "_straight", "average"), exported(name + "_parts", "average")) << average[0];
     EXPECT_EQ(exported(name + "_straight", "last"), exported(name + "_parts", "last")) << average[0];
+  }
+}
+
+// An epoch has 12,500 steps.
+TEST_F(AveragedWeights, AreTheLastOnesUntilTheEpochBegins) {
+  for (const auto& [start, begun] : {std::pair("0.0004", false), std::pair("0.0001", true)}) {
+    const std::string run = std::string("from_") + start;
+    ASSERT_EQ(train(run, 4, {std::string("--swa_start_epoch=") + start, "--average_every=1"}).code, kSuccess);
+    EXPECT_EQ(exported(run, "average") != exported(run, "last"), begun) << start;
   }
 }
 

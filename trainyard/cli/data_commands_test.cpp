@@ -319,6 +319,12 @@ TEST_F(DataCommands, ShowWritesAContactSheet) {
   other.push_back("--nodistortions");
   EXPECT_EQ(run_command(other).code, kSuccess);
   EXPECT_NE(files_.read_file(sheet), bytes) << "as the flags have it";
+  for (const char* flag : {"--epoch=1", "--tf_random_seed=5"}) {
+    Arguments another = show;
+    another.push_back(flag);
+    EXPECT_EQ(run_command(another).code, kSuccess) << flag;
+    EXPECT_NE(files_.read_file(sheet), bytes) << flag << " has another order and other crops";
+  }
   other.push_back("--subset=validation");
   EXPECT_THAT(run_command(other).out, HasSubstr("validation-00000-of-00001 at offset 0"));
   EXPECT_EQ(run_command({"data", "show"}).code, kUsage);

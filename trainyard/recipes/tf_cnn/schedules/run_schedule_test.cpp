@@ -119,6 +119,12 @@ TEST(RunSchedule, PolynomialFallsOverTheRunOrItsOwnEpochs) {
   EXPECT_THAT(make_run_schedule(options_of(square), small()).boundaries, ElementsAre(81, 161));
 }
 
+TEST(RunSchedule, AStaircaseMayFallSeveralTimesAnEpoch) {
+  expect_schedule({"--init_learning_rate=.4", "--num_epochs_per_decay=.5", "--learning_rate_decay_factor=.5",
+                   "--learning_rate_schedule=staircase"},
+                  small(), {{0, 0.4}, {9, 0.4}, {10, 0.2}, {19, 0.2}, {20, 0.1}});
+}
+
 TEST(RunSchedule, ExponentialFallsSmoothly) {
   expect_schedule({"--init_learning_rate=.4", "--num_epochs_per_decay=2", "--learning_rate_decay_factor=.25",
                    "--minimum_learning_rate=.02", "--learning_rate_schedule=exponential"},
