@@ -1,7 +1,9 @@
 #include "trainyard/parallel/mpi/process_engine.h"
 
+#include <chrono>
 #include <future>
 #include <string>
+#include <thread>
 
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
@@ -112,6 +114,25 @@ TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
   ended.get_future().wait();
   EXPECT_FALSE(turns());
   EXPECT_EQ(said, (std::vector<std::string>{"all-reduce", "end"}));
+}
+
+// The processor is for the others while a rank waits long: a turn takes 200 us then, by its sleep.
+TEST(ProcessEngine, RestsBetweenTurnsThatMoveNothing) {
+  const auto transports = make_memory_transports(2);
+  const auto engine = ProcessEngine::start(transports[0], kPatience),
+             other = ProcessEngine::start(transports[1], kPatience);
+  const auto own = make_communicator_of_processes(engine, kPatience),
+             peer = make_communicator_of_processes(other, kPatience);
+  core::Thread waits({.name = "waits"}, [&] { own->barrier(); });
+  const auto turns = engine->turns();
+  while (turns().value_or(0) < 2000) std::this_thread::sleep_for(milliseconds(1));
+  const auto begin = std::chrono::steady_clock::now();
+  const int64_t before = turns().value();
+  std::this_thread::sleep_for(milliseconds(200));
+  const int64_t made = turns().value() - before;
+  EXPECT_LE(made, (std::chrono::steady_clock::now() - begin) / std::chrono::microseconds(200) + 2);
+  peer->barrier();
+  waits.join();
 }
 
 }  // namespace
