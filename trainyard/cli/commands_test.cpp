@@ -129,6 +129,27 @@ TEST(Commands, DoctorNamesWhatIsThereAndWhatIsMissing) {
   }
 }
 
+TEST(Commands, DoctorSaysHowTheProgramWasBuilt) {
+  core::BuildInfo info{.version = "1.2.3",
+                       .git_revision = "4f2a91c",
+                       .compiler = "GNU 12.2.0",
+                       .build_type = "Dev",
+                       .instruction_set = "x86-64-v3",
+                       .sanitizers = "address,undefined",
+                       .libraries = {{"fmt", "9.1.0"}}};
+  DoctorReport::Section expected{"Build",
+                                 {{"Trainyard", "1.2.3 (4f2a91c)"},
+                                  {"compiler", "GNU 12.2.0"},
+                                  {"build type", "Dev"},
+                                  {"instruction set", "x86-64-v3"},
+                                  {"sanitizers", "address,undefined"},
+                                  {"fmt", "9.1.0"}}};
+  EXPECT_EQ(build_section(info).rows, expected.rows);
+  info.sanitizers = "";
+  expected.rows.erase(expected.rows.begin() + 4);
+  EXPECT_EQ(build_section(info).rows, expected.rows);
+}
+
 TEST(Commands, DoctorSaysWhatIsMissingForCuda) {
   const auto finding = [](bool built_in, bool toolkit_found) {
     const DoctorReport::Section section =

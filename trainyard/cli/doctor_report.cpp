@@ -57,18 +57,6 @@ DoctorReport::Section instruction_sets() {
   return section;
 }
 
-DoctorReport::Section build() {
-  const core::BuildInfo& info = core::build_info();
-  DoctorReport::Section section{"Build",
-                                {{"Trainyard", fmt::format("{} ({})", info.version, info.git_revision)},
-                                 {"compiler", std::string(info.compiler)},
-                                 {"build type", std::string(info.build_type)},
-                                 {"instruction set", std::string(info.instruction_set)}}};
-  if (!info.sanitizers.empty()) section.rows.emplace_back("sanitizers", info.sanitizers);
-  for (const core::LibraryVersion& library : info.libraries) section.rows.emplace_back(library.name, library.version);
-  return section;
-}
-
 std::string utc_day(int64_t unix_seconds) {
   const std::time_t seconds = unix_seconds;
   std::tm fields{};
@@ -78,6 +66,17 @@ std::string utc_day(int64_t unix_seconds) {
 }
 
 }  // namespace
+
+DoctorReport::Section build_section(const core::BuildInfo& info) {
+  DoctorReport::Section section{"Build",
+                                {{"Trainyard", fmt::format("{} ({})", info.version, info.git_revision)},
+                                 {"compiler", std::string(info.compiler)},
+                                 {"build type", std::string(info.build_type)},
+                                 {"instruction set", std::string(info.instruction_set)}}};
+  if (!info.sanitizers.empty()) section.rows.emplace_back("sanitizers", info.sanitizers);
+  for (const core::LibraryVersion& library : info.libraries) section.rows.emplace_back(library.name, library.version);
+  return section;
+}
 
 DoctorReport::Section features_section(const std::vector<core::OptionalPart>& parts, bool cuda_toolkit_found) {
   DoctorReport::Section section{"Features",
@@ -134,7 +133,7 @@ DoctorReport examine_machine() {
   constexpr int kOldestToolkit = 13000;  // cmake/Cuda.cmake asks for 13.0
   const bool toolkit = !core::find_cuda_toolkit(core::cuda_toolkit_folders(), kOldestToolkit).empty();
   return {{machine(), instruction_sets(), limits_section(core::load_machine_limits()),
-           convolutions_section(nn::cpu::ConvolutionChoices::instance()), build(),
+           convolutions_section(nn::cpu::ConvolutionChoices::instance()), build_section(core::build_info()),
            features_section(core::build_info().optional_parts, toolkit)}};
 }
 

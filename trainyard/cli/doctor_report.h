@@ -27,6 +27,8 @@ DoctorReport examine_machine();
 DoctorReport::Section limits_section(const std::optional<core::MachineLimits>& limits);
 // What --conv_algorithm=auto has measured.
 DoctorReport::Section convolutions_section(const nn::cpu::ConvolutionChoices& choices);
+// What the program was built from and with; sanitizers only where it has some.
+DoctorReport::Section build_section(const core::BuildInfo& info);
 // What can be left out when building, and whether it was. `cuda_toolkit_found`: a build on this machine could have
 // CUDA.
 DoctorReport::Section features_section(const std::vector<core::OptionalPart>& parts, bool cuda_toolkit_found);
