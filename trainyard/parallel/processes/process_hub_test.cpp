@@ -170,6 +170,39 @@ TEST(GroupConnectionEnd, AClosedConnectionCostsNoTimeOfTheProcessor) {
   ::close(always_ready);
 }
 
+// What is sent wakes the thread, and is no reason for a beat.
+TEST(GroupConnectionBeats, AreNoMoreThanTheDeadlinesNeed) {
+  const core::Socket listening = core::listen_at("127.0.0.1", 0);
+  const auto begin = std::chrono::steady_clock::now();
+  GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                       {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+  const auto hub = core::accept_from(listening);
+  ASSERT_TRUE(hub);
+  constexpr int kNotes = 100;
+  for (int i = 0; i < kNotes; ++i) {
+    rank.send(GroupMessage::kNote, "x");
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  core::FrameReader reader(1 << 20);
+  int notes = 0, beats = 0;
+  while (notes < kNotes) {
+    char bytes[4096];
+    const ssize_t count = ::recv(hub->descriptor(), bytes, sizeof bytes, 0);
+    if (count < 0 && errno == EAGAIN) {
+      std::this_thread::sleep_for(milliseconds(1));
+      continue;
+    }
+    ASSERT_GT(count, 0);
+    reader.feed({bytes, static_cast<size_t>(count)});
+    while (const auto frame = reader.next()) {
+      notes += frame->kind == static_cast<uint8_t>(GroupMessage::kNote) ? 1 : 0;
+      beats += frame->kind == static_cast<uint8_t>(GroupMessage::kBeat) ? 1 : 0;
+    }
+  }
+  EXPECT_GE(beats, 1);
+  EXPECT_LE(beats, (std::chrono::steady_clock::now() - begin) / heart_beat(kDeadlines) + 2);
+}
+
 TEST_F(ProcessHubTest, KeepsNoTextThatAllHave) {
   const auto first = join(0), second = join(1);
   for (int64_t call = 1; call <= 100; ++call) {
