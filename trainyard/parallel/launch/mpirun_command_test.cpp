@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -45,6 +47,26 @@ TEST(MpirunCommand, LeavesTheUsersSettingsOfOpenMpi) {
   ::unsetenv("OMPI_MCA_pml");
   EXPECT_FALSE(has(words, "OMPI_MCA_pml=ob1"));
   EXPECT_TRUE(has(mpirun_command({}, kTwo, nullptr, {}, {}), "OMPI_MCA_pml=ob1"));
+}
+
+// mpirun has our library in front of them, and ranks have them alone.
+TEST(MpirunCommand, LeavesTheUsersOwnPreloads) {
+  const char* const before = std::getenv("LD_PRELOAD");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("LD_PRELOAD", "libm.so.6", 1);
+  const auto with = mpirun_command({}, kTwo, nullptr, {}, {});
+  ::unsetenv("LD_PRELOAD");
+  const auto without = mpirun_command({}, kTwo, nullptr, {}, {});
+  if (before != nullptr) ::setenv("LD_PRELOAD", kept.c_str(), 1);
+  const auto of_ranks = [](const std::vector<std::string>& words) {
+    return std::vector<std::string>(std::find(words.begin(), words.end(), "mpirun"), words.end());
+  };
+  EXPECT_TRUE(has(of_ranks(with), "LD_PRELOAD=libm.so.6"));
+  EXPECT_FALSE(has(of_ranks(with), "LD_PRELOAD"));
+  const auto taken_away = of_ranks(without);
+  const auto name = std::find(taken_away.begin(), taken_away.end(), "LD_PRELOAD");
+  ASSERT_NE(name, taken_away.end());
+  EXPECT_EQ(*(name - 1), "-u");
 }
 
 TEST(LaunchOptions, RefuseWhatMakesNoSense) {

@@ -1,0 +1,19 @@
+// What a launch says that it would start. tests/launch runs launches.
+#include "trainyard/parallel/launch/launch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trainyard::parallel {
+namespace {
+
+// A shell must make the same words of the line again.
+TEST(LaunchCommandLines, QuoteWhatAShellWouldTakeApart) {
+  const RankCommand command{.ranks = 2, .arguments = {"program", "--flag=a/b_1,2", "two words", "it's", "$HOME", ""}};
+  const std::string lines = launch_command_lines({.commands = {command}, .trainyard = "/bin/trainyard"});
+  EXPECT_THAT(lines, ::testing::EndsWith(" /bin/trainyard launch-rank -- program --flag=a/b_1,2 'two words' "
+                                         "'it'\\''s' '$HOME' ''\n"));
+}
+
+}  // namespace
+}  // namespace trainyard::parallel
