@@ -74,6 +74,9 @@ TensorSource::TensorSource(core::NamedTensors tensors, TensorSourceOptions optio
                                             .remedy = "keep the last batch, or make batches smaller"});
 }
 
+TensorSource::TensorSource(const at::Tensor& images, const at::Tensor& labels, TensorSourceOptions options)
+    : TensorSource({{"images", images}, {"labels", labels}}, std::move(options)) {}
+
 std::vector<Batch> TensorSource::next() {
   const auto begin = std::chrono::steady_clock::now();
   const int64_t left = size_ - position_.offset;

@@ -1,6 +1,7 @@
 // Batches of samples that tensors in memory hold.
 //
-//   TensorSource source({{"images", images}, {"labels", labels}}, {.batch_size = 64, .shuffle = true});
+//   TensorSource source(images, labels, {.batch_size = 64, .shuffle = true});
+//   TensorSource source({{"images", images}, {"labels", labels}, {"weights", weights}}, {.batch_size = 64});
 //
 // The k-th sample of an epoch is a function of (seed, epoch, k) (pipeline/sample_order.h), whatever the number of
 // replicas; a run resumes in mid-epoch with the batches that it would have had.
@@ -52,6 +53,8 @@ class TensorSource : public BatchSource, public SizedSource {
   // The tensors have one first dimension, the samples. They are not copied, so nobody may write to them. Throws
   // kInvalidArgument for bad options, for no samples, and for tensors of different first dimensions.
   TensorSource(core::NamedTensors tensors, TensorSourceOptions options);
+  // Does the same with two tensors, "images" and "labels".
+  TensorSource(const at::Tensor& images, const at::Tensor& labels, TensorSourceOptions options = {});
 
   int64_t batch_size() const override { return options_.batch_size; }
   int replicas() const override { return options_.replicas; }

@@ -1,0 +1,87 @@
+// Images in folders, one a class, as batches: ROOT/<class>/**/*.jpg.
+//
+//   const auto train = data::open_folder("flowers/train", {.size = 160, .batch_size = 32});
+//   const auto validation =
+//       data::open_folder("flowers/validation", {.size = 160, .training = false, .classes = train->classes()});
+//
+// Classes are numbered in the order of their names (datasets/folder_dataset.h). Batches hold "images" [N, 3, size,
+// size] float and "labels" [N] int64. Threads make them ahead; their bytes do not depend on how many. A run resumes in
+// mid-epoch with the batches that it would have had (pipeline/pipeline.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/sources/sized_source.h"
+#include "trainyard/data/sources/source_around.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::data {
+
+// What is done to training images, beyond scaling them. Each but the first takes a random window of 8 % to 100 % of the
+// image and mirrors half of them (torchvision's RandomResizedCrop and RandomHorizontalFlip).
+enum class Augment {
+  kNone,            // the centre, as in evaluation
+  kCropAndFlip,     // nothing else
+  kColors,          // brightness, saturation, hue and contrast change, too
+  kTrivialAugment,  // and one random operation (Mueller and Hutter, "TrivialAugment", 2021)
+  kRandAugment,     // and two (Cubuk et al., "RandAugment", 2020)
+};
+
+struct FolderOptions {
+  int64_t size = 224;       // height and width of the images that the model gets, in pixels
+  int64_t batch_size = 32;  // a replica
+  // true: shuffled epochs without an end, of augmented images. false: each image once, its centre, in order; the last
+  // batch is shorter.
+  bool training = true;
+  Augment augment = Augment::kCropAndFlip;  // where `training` is true
+  // The classes by label, as another folder numbers them; a folder of another class is an error. Empty: the names of
+  // the folders.
+  std::vector<std::string> classes{};
+  // How images are scaled and normalized, in the place of `size` and `augment`. None: the shorter side to 8/7 of
+  // `size`, bilinear with antialiasing; (pixel - mean) / deviation of ImageNet.
+  std::optional<TransformOptions> transform = std::nullopt;
+  uint64_t seed = 0;
+  int replicas = 1;        // local ones, whose batches next() returns
+  int first_replica = 0;   // of the local ones, among all
+  int total_replicas = 0;  // of all processes; 0: there are only the local ones
+  int worker_threads = 0;  // that read, decode and augment; 0: the cores that this process may use
+  void validate() const;   // throws kInvalidArgument
+};
+
+// Batches of a folder. One thread at a time may call next() and the Stateful methods, any thread stop().
+class FolderSource : public SourceAround, public SizedSource {
+ public:
+  // Lists the folder, and reads no image. Throws kNotFound where there is no such folder or no image in it,
+  // kInvalidArgument for bad options and for folders of classes that options.classes does not have.
+  FolderSource(const std::string& path, const FolderOptions& options);
+
+  std::vector<Batch> next() override { return source()->next(); }
+  int64_t batches_per_epoch() const override { return batches_per_epoch_; }
+
+  int64_t samples() const { return samples_; }                          // images in the folder
+  const std::vector<std::string>& classes() const { return classes_; }  // by label
+  // Returns how images become input, of the transform "imagenet": what a model's file has to say of it.
+  const TransformOptions& transform() const { return transform_; }
+  bool training() const { return training_; }  // FolderOptions::training
+
+ private:
+  struct Opened;
+  explicit FolderSource(Opened opened);
+  static Opened open(const std::string& path, const FolderOptions& options);
+
+  int64_t samples_, batches_per_epoch_;
+  std::vector<std::string> classes_;
+  TransformOptions transform_;
+  bool training_;
+};
+
+std::shared_ptr<FolderSource> open_folder(const std::string& path, const FolderOptions& options = {});
+
+}  // namespace trainyard::data
+TRAINYARD_EXPORT_END
