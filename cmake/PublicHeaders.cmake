@@ -105,6 +105,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/optim/hyperparameters.h
   trainyard/optim/optimizers/norm_clip.h
   trainyard/optim/optimizers/optimizer.h
+  trainyard/optim/optimizers/optimizer_choice.h
   trainyard/optim/optimizers/optimizer_options.h
   trainyard/optim/optimizers/regularization_loss.h
   trainyard/optim/optimizers/sharpness_aware.h

@@ -1,0 +1,74 @@
+#include "trainyard/optim/optimizers/optimizer_choice.h"
+
+#include <functional>
+
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/step/step_state.h"
+
+namespace trainyard::optim {
+namespace {
+
+nn::ParameterSet parameters() {
+  nn::ParameterSet set;
+  set.declare({.name = "body.weight", .shape = {4, 3}, .init = nn::Initializer::normal(1)});
+  set.declare({.name = "head.weight", .shape = {2, 4}, .init = nn::Initializer::normal(1)});
+  set.allocate();
+  set.initialize(3);
+  return set;
+}
+
+// Returns the values after three steps.
+at::Tensor trained(const std::function<std::unique_ptr<Optimizer>(nn::ParameterSet&)>& make) {
+  nn::ParameterSet set = parameters();
+  const auto optimizer = make(set);
+  for (int step = 0; step < 3; ++step) {
+    set.gradients().copy_(set.values().sin());
+    StepState state;
+    state.write({.learning_rate = 0.1, .step = step});
+    optimizer->apply(state);
+  }
+  return set.values().clone();
+}
+
+// Numbers that are not the defaults, so that one which a function forgets is seen.
+TEST(OptimizerChoice, FunctionsChooseByNameAndNumbers) {
+  const std::vector<ParameterGroup> groups{{.pattern = "head.*", .rate_factor = 0.5}};
+  const std::optional<NormClip> clip = NormClip{.bound = 0.25};
+  const std::pair<OptimizerChoice, OptimizerChoice> pairs[] = {
+      {sgd({.weight_decay = 0.2, .groups = groups, .norm_clip = clip}),
+       {"sgd", {.weight_decay = 0.2, .groups = groups, .norm_clip = clip}}},
+      {momentum({.momentum = 0.6, .nesterov = true, .weight_decay = 0.2, .groups = groups, .norm_clip = clip}),
+       {"torch_momentum",
+        {.momentum = 0.6, .nesterov = true, .weight_decay = 0.2, .groups = groups, .norm_clip = clip}}},
+      {rmsprop({.mean_square_decay = 0.7, .momentum = 0.6, .epsilon = 0.01, .centered = true, .weight_decay = 0.2}),
+       {"torch_rmsprop",
+        {.momentum = 0.6, .mean_square_decay = 0.7, .centered = true, .epsilon = 0.01, .weight_decay = 0.2}}},
+      {adam({.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .groups = groups}),
+       {"torch_adam", {.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .groups = groups}}},
+      {adamw({.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .parameters = {"body.*"}}),
+       {"adamw", {.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .weight_decay = 0.2, .parameters = {"body.*"}}}},
+      {lars({.momentum = 0.6, .trust_coefficient = 0.1, .weight_decay = 0.2}),
+       {"lars", {.momentum = 0.6, .trust_coefficient = 0.1, .weight_decay = 0.2}}},
+      {lamb({.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .bias_correction = false, .weight_decay = 0.2}),
+       {"lamb", {.beta1 = 0.6, .beta2 = 0.7, .epsilon = 0.01, .bias_correction = false, .weight_decay = 0.2}}}};
+  for (const auto& [chosen, named] : pairs) {
+    EXPECT_EQ(chosen.name, named.name);
+    EXPECT_TRUE(at::equal(trained(chosen), trained(named))) << named.name;
+    const OptimizerChoice defaults{named.name};
+    EXPECT_FALSE(at::equal(trained(chosen), trained(defaults))) << named.name << ": the numbers change nothing";
+  }
+}
+
+TEST(OptimizerChoice, AnUnknownNameIsAnErrorWithTheNearest) {
+  nn::ParameterSet set = parameters();
+  EXPECT_THAT(core::message_of([&] { OptimizerChoice{"momentun"}(set); }, core::ErrorCode::kNotFound),
+              ::testing::HasSubstr("did you mean 'momentum'"));
+}
+
+}  // namespace
+}  // namespace trainyard::optim
