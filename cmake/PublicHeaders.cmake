@@ -96,6 +96,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/graph/fusion.h
   trainyard/nn/graph/graph.h
   trainyard/nn/graph/graph_drawing.h
+  trainyard/nn/graph/graph_json.h
   trainyard/nn/graph/graph_text.h
   trainyard/nn/graph/initializer.h
   trainyard/nn/graph/ops.h
@@ -152,6 +153,8 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/loop/trainer.h
   trainyard/train/methods/batch_norm_recalibration.h
   trainyard/train/methods/prune_training.h
+  trainyard/train/model/model.h
+  trainyard/train/model/model_description.h
   trainyard/train/monitors/csv_monitor.h
   trainyard/train/monitors/json_lines_monitor.h
   trainyard/train/monitors/line_file.h

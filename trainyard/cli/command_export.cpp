@@ -39,6 +39,7 @@ void write(const std::string& format, const std::string& output, const recipes::
   if (format == "onnx") {
     formats::OnnxModel model = nn::to_onnx(graph, *trained.parameters);
     model.metadata = recipes::metadata_of(trained);
+    model.metadata.erase("trainyard.graph");  // the file holds the graph as ONNX
     formats::write_onnx(output, model);
   } else if (format == "hdf5") {
     formats::write_hdf5(output, nn::to_keras(graph, *trained.parameters));

@@ -114,24 +114,45 @@ void settle_intra_op_threads() {
   at::internal::lazy_init_num_threads();
 }
 
+void check_intra_op_threads(int count, const std::string& thread) {
+  if (count >= 1 && count <= most_threads()) return;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "a thread cannot have so many intra-op threads",
+                                            .where = fmt::format("thread '{}'", thread),
+                                            .expected = fmt::format("1 to {}", most_threads()),
+                                            .actual = std::to_string(count)});
+}
+
+// ATen's setter covers MKL too, and OpenMP if both share one runtime; ours is set for the case that they do not.
+void set_intra_op_threads(int count) {
+  at::set_num_threads(count);
+  omp_set_num_threads(count);
+}
+
 }  // namespace
 
 void apply_thread_options(const ThreadOptions& options) {
-  if (options.intra_op_threads < 1 || options.intra_op_threads > most_threads()) {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = "a thread cannot have so many intra-op threads",
-                                              .where = fmt::format("thread '{}'", options.name),
-                                              .expected = fmt::format("1 to {}", most_threads()),
-                                              .actual = std::to_string(options.intra_op_threads)});
-  }
+  check_intra_op_threads(options.intra_op_threads, options.name);
   if (!options.name.empty()) pthread_setname_np(pthread_self(), options.name.substr(0, 15).c_str());
   place(options);
   if (options.placement.memory_node) prefer_memory_of_node(*options.placement.memory_node);
   set_flush_to_zero(options.flush_to_zero);
   settle_intra_op_threads();
-  // ATen's setter covers MKL too, and OpenMP if both share one runtime; ours is set for the case that they do not.
-  at::set_num_threads(options.intra_op_threads);
-  omp_set_num_threads(options.intra_op_threads);
+  set_intra_op_threads(options.intra_op_threads);
   settle_team();
+}
+
+ScopedIntraOpThreads::ScopedIntraOpThreads(int intra_op_threads) {
+  if (intra_op_threads == 0) return;
+  check_intra_op_threads(intra_op_threads, "");
+  settle_intra_op_threads();
+  const int now = omp_get_max_threads();
+  if (now == intra_op_threads) return;
+  before_ = now;
+  set_intra_op_threads(intra_op_threads);
+}
+
+ScopedIntraOpThreads::~ScopedIntraOpThreads() {
+  if (before_ > 0) set_intra_op_threads(before_);
 }
 
 void settle_team() {

@@ -40,6 +40,19 @@ struct ThreadOptions {
 // system that refuses the memory node is a warning.
 void apply_thread_options(const ThreadOptions& options);
 
+// Gives the calling thread another number of intra-op threads until the end of the scope; with 0 it keeps its own.
+// Placement and flush-to-zero stay as they are. Throws kInvalidArgument as apply_thread_options() does.
+class ScopedIntraOpThreads {
+ public:
+  explicit ScopedIntraOpThreads(int intra_op_threads);
+  ~ScopedIntraOpThreads();
+  ScopedIntraOpThreads(const ScopedIntraOpThreads&) = delete;
+  ScopedIntraOpThreads& operator=(const ScopedIntraOpThreads&) = delete;
+
+ private:
+  int before_ = 0;  // 0: nothing was changed
+};
+
 // What the program puts into its environment for libgomp when nobody asks for another count: how many turns idle
 // threads of a team spin.
 inline constexpr std::string_view kShortSpins = "GOMP_SPINCOUNT=10000";

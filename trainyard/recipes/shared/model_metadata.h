@@ -3,27 +3,18 @@
 // (docs/formats/model_metadata.md).
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "trainyard/core/base/export.h"
-#include "trainyard/recipes/shared/class_names.h"
 #include "trainyard/recipes/shared/trained_model.h"
+#include "trainyard/train/model/model_description.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-using ModelMetadata = std::map<std::string, std::string>;
+using ModelMetadata = train::ModelMetadata;
 
+// Returns what train::described_in() (train/model/model_description.h) reads. The graph is in it where the model has an
+// executor.
 ModelMetadata metadata_of(const TrainedModel& trained);
-
-// The parts of metadata that metadata_of() made; empty or unchanged where it holds none. Throw kCorruptData, naming the
-// entry, for one that is malformed.
-train::CheckpointIdentity identity_in(const ModelMetadata& metadata, const std::string& path);
-ClassNames classes_in(const ModelMetadata& metadata, const std::string& path);
-void read_input(const ModelMetadata& metadata, const std::string& path, data::TransformOptions& input);
-// Returns 0 where the metadata do not say it. read_input() leaves the size of the images as it is.
-nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& path);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

@@ -25,17 +25,16 @@ TrainedModel model() {
 TEST(ModelMetadata, WhatIsWrittenIsRead) {
   const TrainedModel trained = model();
   const ModelMetadata metadata = metadata_of(trained);
-  const train::CheckpointIdentity identity = identity_in(metadata, "");
-  EXPECT_EQ(identity.model, "resnet18");
-  EXPECT_EQ(identity.dataset, "imagenet");
-  EXPECT_EQ(identity.num_classes, 3);
-  EXPECT_EQ(classes_in(metadata, ""), trained.classes);
-  data::TransformOptions input;
-  read_input(metadata, "", input);
-  EXPECT_EQ(input.eval_resize_size, 256);
-  EXPECT_TRUE(input.resize_antialias);
-  EXPECT_EQ(input.normalization, trained.input.normalization) << "to the bit";
-  EXPECT_EQ(image_size_in(metadata, ""), nn::Size2d(160, 224));
+  const train::ModelDescription read = train::described_in(metadata, "");
+  EXPECT_EQ(read.name, "resnet18");
+  EXPECT_EQ(read.transform, "imagenet");
+  EXPECT_EQ(read.num_classes, 3);
+  EXPECT_EQ(read.classes, trained.classes.names);
+  EXPECT_EQ(read.first_output, 1);
+  EXPECT_EQ(read.input.eval_resize_size, 256);
+  EXPECT_TRUE(read.input.resize_antialias);
+  EXPECT_EQ(read.input.normalization, trained.input.normalization) << "to the bit";
+  EXPECT_EQ(nn::Size2d(read.input.height, read.input.width), nn::Size2d(160, 224));
 }
 
 // The numbers that other programs' transforms take.
@@ -54,28 +53,19 @@ TEST(ModelMetadata, SaysMeanAndDeviationInUnitsOfPixels) {
 
 TEST(ModelMetadata, FilesOfOthersHaveNone) {
   const ModelMetadata other{{"format", "pt"}};
-  EXPECT_EQ(identity_in(other, "").model, "");
-  EXPECT_EQ(identity_in(other, "").num_classes, 0);
-  EXPECT_EQ(classes_in(other, ""), ClassNames());
-  EXPECT_EQ(image_size_in(other, ""), nn::Size2d(0));
-  data::TransformOptions input;
-  read_input(other, "", input);
-  EXPECT_EQ(input.normalization, data::Normalization());
+  const train::ModelDescription read = train::described_in(other, "");
+  EXPECT_EQ(read.name, "");
+  EXPECT_EQ(read.num_classes, 0);
+  EXPECT_TRUE(read.classes.empty());
+  EXPECT_FALSE(read.graph.has_value());
+  EXPECT_EQ(read.input.normalization, data::Normalization());
 }
 
 TEST(ModelMetadata, MalformedEntriesAreNamed) {
   const auto fails = [](const char* entry, const std::string& text) {
     ModelMetadata metadata = metadata_of(model());
     metadata[entry] = text;
-    data::TransformOptions input;
-    return core::message_of(
-        [&] {
-          identity_in(metadata, "m.safetensors");
-          classes_in(metadata, "m.safetensors");
-          read_input(metadata, "m.safetensors", input);
-          image_size_in(metadata, "m.safetensors");
-        },
-        core::ErrorCode::kCorruptData);
+    return core::message_of([&] { train::described_in(metadata, "m.safetensors"); }, core::ErrorCode::kCorruptData);
   };
   for (const char* text : {"", "x", "-1", "0", "1.5", "[1]", "{", "[[[[[[[[[[1]]]]]]]]]]"}) {
     EXPECT_THAT(fails("trainyard.num_classes", text), ::testing::HasSubstr("m.safetensors, trainyard.num_classes"))
@@ -89,7 +79,9 @@ TEST(ModelMetadata, MalformedEntriesAreNamed) {
   json["scale"][1] = 0;
   auto flat = nlohmann::json::parse(zero);
   flat["height"] = 0;
-  for (const std::string& text : {std::string("null"), json.dump(), flat.dump()}) {
+  auto huge = nlohmann::json::parse(zero);
+  huge["eval_resize_size"] = int64_t{1} << 40;
+  for (const std::string& text : {std::string("null"), json.dump(), flat.dump(), huge.dump()}) {
     EXPECT_THAT(fails("trainyard.input", text), ::testing::HasSubstr("m.safetensors, trainyard.input")) << text;
   }
 }

@@ -11,19 +11,34 @@
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/image_size.h"
-#include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::recipes {
 namespace {
 
-// Makes the graph of the identity and what runs it. `trained_on`: the size of the images that it was trained on, or 0.
-void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn::Size2d trained_on) {
+// Returns the graph that the file holds, if the model that is wanted is that one; else null.
+const nn::Graph* saved_graph(const OpenedModel& opened, const TrainedModel& wanted,
+                             const TrainedModelOptions& options) {
+  if (options.build || !opened.description.graph) return nullptr;
+  const nn::Graph& graph = *opened.description.graph;
+  const bool same_model = wanted.identity.model == opened.description.name;
+  const bool same_classes = nn::Shape{wanted.identity.num_classes} == graph.output_shape();
+  const bool same_size = options.image_size == nn::Size2d(0) || options.image_size == image_size_of(graph);
+  return same_model && same_classes && same_size ? &graph : nullptr;
+}
+
+// Makes the graph of the identity, or `saved` where it is not null, and what runs it. `trained_on`: the size of the
+// images that it was trained on, or 0.
+void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn::Size2d trained_on,
+                   const nn::Graph* saved) {
   const models::ModelOptions model{.num_classes = trained.identity.num_classes,
                                    .image_size = options.image_size == nn::Size2d(0) ? trained_on : options.image_size};
-  const nn::Graph graph = options.build ? options.build(model)
-                                        : models::build_model(trained.identity.model, trained.identity.dataset, model);
+  const auto build = [&] {
+    if (options.build) return options.build(model);
+    return saved != nullptr ? *saved : models::build_model(trained.identity.model, trained.identity.dataset, model);
+  };
+  const nn::Graph graph = build();
   trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
   trained.executor = nn::make_executor("auto", graph,
                                        {.device = options.device,
@@ -68,11 +83,14 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   }
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();
-  make_executor(trained, options, opened.image_size);
-  read_input(file.metadata(), options.path, trained.input);
+  const nn::Graph* const saved = saved_graph(opened, trained, options);
+  // The size is the graph's, which an option may have changed.
+  trained.input = opened.description.input;
+  make_executor(trained, options, opened.image_size, saved);
   const std::vector<std::string> auxiliary =
-      options.build ? std::vector<std::string>()
-                    : models::find_model(trained.identity.model, trained.identity.dataset).auxiliary;
+      options.build || saved != nullptr
+          ? std::vector<std::string>()
+          : models::find_model(trained.identity.model, trained.identity.dataset).auxiliary;
   const train::LoadedWeights loaded =
       train::load_weights(file, *trained.parameters, trained.identity.num_classes, auxiliary,
                           train::position_grids(trained.executor->graph(), opened.image_size));
@@ -106,9 +124,12 @@ OpenedModel open_model(const TrainedModelOptions& options) {
   if (files.exists(options.path) && !files.info(options.path).is_directory) {
     opened.weights = std::make_shared<formats::TensorFile>(formats::open_tensor_file(options.path));
     opened.checkpoint.path = options.path;
-    opened.identity = identity_in(opened.weights->metadata(), options.path);
-    opened.classes = classes_in(opened.weights->metadata(), options.path);
-    opened.image_size = image_size_in(opened.weights->metadata(), options.path);
+    opened.description = train::described_in(opened.weights->metadata(), options.path);
+    const train::ModelDescription& said = opened.description;
+    const bool named = opened.weights->metadata().contains("trainyard.dataset");
+    opened.identity = {.model = said.name, .dataset = named ? said.transform : "", .num_classes = said.num_classes};
+    opened.classes = {.names = said.classes, .first_output = said.first_output};
+    opened.image_size = train::image_size_in(opened.weights->metadata(), options.path);
     return opened;
   }
   return opened_model(open_checkpoint(options));
@@ -118,6 +139,13 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   OpenedModel opened;
   static_cast<SavedClasses&>(opened) = saved_classes_in(*checkpoint.reader, checkpoint.info, checkpoint.identity);
   opened.image_size = saved_image_size(*checkpoint.reader);
+  const train::ModelMetadata metadata = train::saved_metadata(*checkpoint.reader);
+  if (!metadata.empty()) {
+    opened.description = train::described_in(metadata, opened.checkpoint.path);
+    const train::ModelDescription& said = opened.description;
+    opened.image_size = {said.input.height, said.input.width};
+    opened.classes = {.names = said.classes, .first_output = said.first_output};
+  }
   opened.reader = std::move(checkpoint.reader);
   return opened;
 }
@@ -127,7 +155,9 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   TrainedModel trained;
   trained.checkpoint = opened.checkpoint;
   trained.identity = opened.identity;
-  make_executor(trained, options, opened.image_size);
+  const nn::Graph* const saved = saved_graph(opened, trained, options);
+  if (saved != nullptr) trained.input = opened.description.input;
+  make_executor(trained, options, opened.image_size, saved);
   const nn::Graph& graph = trained.executor->graph();
   const nn::Size2d trained_on = check_image_size(
       {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});

@@ -15,6 +15,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/recipes/shared/class_names.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/model/model_description.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
@@ -25,6 +26,7 @@ struct OpenedModel : SavedClasses {
   std::shared_ptr<const core::StateReader> reader{};     // of a checkpoint; null: it is a file of weights
   std::shared_ptr<const formats::TensorFile> weights{};  // null: it is a checkpoint
   nn::Size2d image_size = 0;                             // of the images it was trained on; 0: it does not say
+  train::ModelDescription description{};                 // what a file, or a checkpoint of train::fit(), says
 };
 
 struct TrainedModel {
@@ -39,8 +41,8 @@ struct TrainedModel {
 
 struct TrainedModelOptions {
   // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth).
-  // Where a file's metadata do not say it (model_metadata.h), it needs `model`, has no names, and its images are made
-  // as tf_cnn_benchmarks makes them where the input is not adjusted.
+  // Where a file's metadata do not say it (train/model/model_description.h), it needs `model`, has no names, and its
+  // images are made as tf_cnn_benchmarks makes them where the input is not adjusted.
   std::string path{};
   // Those that the caller expects, or empty: any checkpoint; imagenet for weights. Another one is an error that names
   // both.
@@ -57,7 +59,8 @@ struct TrainedModelOptions {
   // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
   nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
   at::Device device = at::kCPU;
-  // Makes the graph of a model that is not registered, which is then the one that is expected. None: the registry.
+  // Makes the graph of a model that is not registered, which is then the one that is expected. None: the file's own
+  // graph, where it has one and no other model, number of classes or image size is asked for; else the registry.
   std::function<nn::Graph(const models::ModelOptions&)> build{};
 };
 

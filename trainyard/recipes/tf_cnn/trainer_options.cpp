@@ -11,10 +11,10 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/flags.h"
-#include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/model/model_description.h"
 #include "trainyard/train/tower/classifier_loss.h"
 
 namespace trainyard::recipes {
@@ -100,7 +100,7 @@ std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
                                                  : run.model->auxiliary](nn::ParameterSet& parameters) {
     const formats::TensorFile file = formats::open_tensor_file(path);
     const train::LoadedWeights loaded = train::load_weights(
-        file, parameters, classes, left_out, train::position_grids(graph, image_size_in(file.metadata(), path)));
+        file, parameters, classes, left_out, train::position_grids(graph, train::image_size_in(file.metadata(), path)));
     if (!loaded.head.empty()) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
                          fmt::join(loaded.head, ", "));

@@ -1,0 +1,41 @@
+// A graph as JSON that can be read back: for files that bring their network with them, whatever models the program that
+// reads them has (docs/formats/graph.md).
+//
+//   const std::string text = nn::graph_json(graph);
+//   const nn::Graph same = nn::parse_graph_json(text, "model.safetensors");
+//
+// The text holds operations, attributes, initializers and outputs. Shapes, parameters and buffers are not in it: they
+// follow from these, and reading infers them again, with all the checks of a GraphBuilder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/nn/graph/graph.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
+
+// What a text may hold at most. The largest model of the zoo has a tenth of each.
+struct GraphJsonLimits {
+  static constexpr size_t kBytes = size_t{4} << 20;
+  static constexpr size_t kNodes = 16384;
+  static constexpr size_t kInputsOfNode = 4096;
+  static constexpr int64_t kNumber = int64_t{1} << 24;    // of an attribute and of an extent, either sign
+  static constexpr int64_t kElements = int64_t{1} << 31;  // of a value (of one sample), a parameter or a buffer
+};
+
+// Returns the text, on one line. Throws kUnsupported, which names the node, for a graph with a foreign module, and
+// kInvalidArgument for one that parse_graph_json() would not read: names that are not UTF-8, more than the limits.
+std::string graph_json(const Graph& graph);
+
+// Returns the graph, equal in every part to the one that was written. `where` names the text in errors. Throws
+// kUnsupported for a version that this build does not know, and kCorruptData, which names the node, for whatever else
+// is not as graph_json() writes it. Takes memory in proportion to the text.
+Graph parse_graph_json(std::string_view text, std::string_view where);
+
+}  // namespace trainyard::nn
+TRAINYARD_EXPORT_END

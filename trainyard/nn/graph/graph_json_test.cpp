@@ -1,0 +1,200 @@
+#include "trainyard/nn/graph/graph_json.h"
+
+#include <functional>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/nn/graph/graph_text.h"
+
+namespace trainyard::nn {
+namespace {
+
+using nlohmann::json;
+
+// Each operation, with attributes that are not the defaults.
+Graph every_operation() {
+  GraphBuilder b({.image = {6, 16, 16}, .name = "every \"operation\""});
+  const auto depth = b.input("depth", {4, 8, 8});
+  auto x = b.convolution("conv", b.input(),
+                         {.out_channels = 8,
+                          .kernel = {3, 5},
+                          .stride = {2, 1},
+                          .padding = {Padding::Kind::kExplicit, 1, 2, 3, 0},
+                          .dilation = {1, 2},
+                          .groups = 2,
+                          .bias = true,
+                          .weight_init = Initializer::variance_scaling(0.3, Initializer::Fan::kAverage),
+                          .bias_init = Initializer::uniform(0.1)});
+  x = b.batch_norm("norm", x, {.epsilon = 1e-3, .decay = 0.97, .scale = false});
+  x = b.activation("silu", x, Activation::Function::kSilu);
+  x = b.max_pool("max", x, {.kernel = 3, .stride = 1, .padding = Padding::same(), .ceil_mode = true});
+  x = b.average_pool("average", x, {.kernel = 2, .stride = 1, .count_padding = true});
+  x = b.adaptive_average_pool("adaptive", x, {4, 4});
+  x = b.transposed_convolution("wider", x, {.out_channels = 4, .kernel = 2, .stride = 2, .output_padding = 0});
+  x = b.concat("concat", {x, depth});
+  x = b.channel_shuffle("shuffle", x, 4);
+  x = b.channel_pad("channels", x, {.before = 1, .after = 3});
+  x = b.spatial_pad("edges", x, {.top = 1, .bottom = 1, .left = -1, .right = 1});
+  x = b.channel_slice("slice", x, {.begin = 2, .count = 9});
+  x = b.local_response_norm("lrn", x, {.radius = 2, .bias = 2, .alpha = 1e-4, .beta = 0.75});
+  x = b.upsample("up", x, {.kind = Upsample::Kind::kBilinear, .factor = 2});
+  x = b.layer_scale("scale", b.layer_norm("layer_norm", x, {.epsilon = 1e-6}), {.init = Initializer::constant(0.5)});
+  x = b.stochastic_depth("depth_drop", x, 0.25);
+  x = b.add("sum", {x, x});
+  const auto windows =
+      b.attention("windows", b.channel_slice("qkv", x, {.count = 6}), {.heads = 2, .window = 4, .shift = 2});
+  auto y = b.patch_merge("merge", windows);
+  y = b.class_token("token", y, {.init = Initializer::truncated_normal(0.02)});
+  y = b.position_embedding("positions", y, {});
+  y = b.convolution("joined", y, {.out_channels = 12, .bias = true, .form = Convolution::Form::kJoinedLinear});
+  y = b.attention("attention", y, {.heads = 2, .queries = 1});
+  y = b.flatten("flat", y);
+  const auto pooled = b.global_average_pool("pool", x);
+  const auto gates = b.activation("gates", b.linear("fc1", pooled, {.out_features = 4, .bias = false}),
+                                  Activation::Function::kHardSigmoid);
+  y = b.dropout("dropout", b.multiply("gated", y, gates), 0.1);
+  return b.build(b.linear("fc", y, {.out_features = 5}), {{"auxiliary", gates.id, 0.4}});
+}
+
+void expect_same(const ParameterSpec& a, const ParameterSpec& b) {
+  EXPECT_EQ(a.name, b.name);
+  EXPECT_EQ(a.shape, b.shape);
+  EXPECT_EQ(a.init, b.init) << a.name;
+  EXPECT_EQ(a.decay, b.decay) << a.name;
+}
+
+TEST(GraphJson, EveryOperationIsReadAsItWasWritten) {
+  const Graph graph = every_operation();
+  const std::string text = graph_json(graph);
+  const Graph read = parse_graph_json(text, "test");
+  EXPECT_EQ(graph_json(read), text);
+  EXPECT_EQ(graph_text(read), graph_text(graph));
+  EXPECT_EQ(read.name, graph.name);
+  ASSERT_EQ(read.nodes.size(), graph.nodes.size());
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    EXPECT_EQ(read.nodes[i].description(), graph.nodes[i].description());
+    ASSERT_EQ(read.nodes[i].parameters.size(), graph.nodes[i].parameters.size());
+    for (size_t p = 0; p < graph.nodes[i].parameters.size(); ++p) {
+      expect_same(read.nodes[i].parameters[p], graph.nodes[i].parameters[p]);
+    }
+  }
+  ASSERT_EQ(read.outputs.size(), 2U);
+  EXPECT_EQ(read.outputs[1].loss_weight, 0.4);
+  // An attribute that neither the description nor the parameters show.
+  EXPECT_EQ(std::get<BatchNorm>(read.node("norm").op).decay, 0.97);
+  EXPECT_EQ(std::get<LocalResponseNorm>(read.node("lrn").op).alpha, 1e-4);
+  EXPECT_EQ(std::get<Pool>(read.node("average").op).count_padding, true);
+}
+
+// A new operation that op_fields.h does not know does not compile; one that the test above leaves out fails here.
+TEST(GraphJson, TheTestHasEveryOperation) {
+  std::vector<bool> seen(std::variant_size_v<Op>, false);
+  for (const Node& node : every_operation().nodes) seen[node.op.index()] = true;
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 1) << "the foreign module alone";
+  EXPECT_FALSE(seen[Op(Foreign()).index()]);
+}
+
+Graph small() {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "small"});
+  const auto x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = Padding::all(1)});
+  return b.build(b.linear("fc", b.global_average_pool("pool", b.batch_norm("bn", x)), {.out_features = 2}));
+}
+
+// Returns the message for the small graph's text with a change.
+std::string refused(const std::function<void(json&)>& change, core::ErrorCode code = core::ErrorCode::kCorruptData) {
+  json text = json::parse(graph_json(small()));
+  change(text);
+  return core::message_of([&] { parse_graph_json(text.dump(), "model.st"); }, code);
+}
+
+TEST(GraphJson, WhatDoesNotFitIsNamed) {
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1].erase("groups"); }),
+              AllOf(HasSubstr("model.st, the graph, node 1 'conv'"), HasSubstr("missing"), HasSubstr("groups")));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["colour"] = 1; }), HasSubstr("entries that do not belong there"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["op"] = "convolutoin"; }), HasSubstr("does not know"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["op"] = "foreign"; }), HasSubstr("does not know"));
+  EXPECT_THAT(refused([](json& g) {
+                g["nodes"][1]["out_channels"] = 5;
+                g["nodes"][1]["groups"] = 2;
+              }),
+              HasSubstr("groups do not divide"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["out_channels"] = 4.5; }), HasSubstr("integer"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["out_channels"] = uint64_t{1} << 63; }), HasSubstr("too large"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["out_channels"] = int64_t{1} << 25; }), HasSubstr("too large"));
+  EXPECT_THAT(refused([](json& g) {
+                g["nodes"][1]["out_channels"] = 1 << 24;
+                g["nodes"][0]["shape"] = {3, 512, 512};
+              }),
+              HasSubstr("empty or too large"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["form"] = "oval"; }), HasSubstr("expected convolution, linear"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["kernel"] = {3}; }), HasSubstr("a list of 2"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["bias"] = 1; }), HasSubstr("true or false"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][1]["padding"]["extra"] = 1; }), HasSubstr("'padding'"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][2]["inputs"] = {2}; }), HasSubstr("no earlier node"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][2]["inputs"] = {-1}; }), HasSubstr("no earlier node"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][2]["name"] = "conv"; }), HasSubstr("a bad name"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][2]["epsilon"] = nullptr; }), HasSubstr("a number"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][0]["shape"] = {3, 0, 8}; }), HasSubstr("empty or too large"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"][0]["shape"] = json::array(); }), HasSubstr("a bad input"));
+  EXPECT_THAT(refused([](json& g) { g["outputs"] = json::array(); }), HasSubstr("no output"));
+  EXPECT_THAT(refused([](json& g) { g["outputs"][0]["node"] = 5; }), HasSubstr("a bad output"));
+  EXPECT_THAT(refused([](json& g) { g["outputs"][0]["node"] = 2; }), HasSubstr("that no output needs"));
+  EXPECT_THAT(refused([](json& g) { g["outputs"][0]["loss_weight"] = -1; }), HasSubstr("a bad output"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"].erase(0); }), HasSubstr("no earlier node"));
+  EXPECT_THAT(refused([](json& g) { g["nodes"] = json::array(); }), HasSubstr("does not begin with an input"));
+  EXPECT_THAT(refused([](json& g) { g["format"] = "other"; }), HasSubstr("another format"));
+  EXPECT_THAT(refused([](json& g) { g["version"] = 2; }, core::ErrorCode::kUnsupported),
+              AllOf(HasSubstr("expected 1, got 2"), HasSubstr("a later one")));
+  EXPECT_THAT(refused([](json& g) { g = json::parse("[[[[[[[[[1]]]]]]]]]"); }), HasSubstr("nested too deeply"));
+  EXPECT_THAT(refused([](json& g) { g = 1; }), HasSubstr("not an object"));
+  // A parameter that has another's name: "conv.weight" as a node's, too.
+  EXPECT_THAT(refused([](json& g) {
+                json scale{{"name", "conv.weight"}, {"op", "layer_scale"}, {"inputs", {2}}};
+                scale["init"] = {{"kind", "constant"}, {"value", 1.0}, {"fan", "in"}};
+                g["nodes"].insert(g["nodes"].begin() + 3, scale);
+              }),
+              HasSubstr("two variables of one name"));
+}
+
+TEST(GraphJson, MemoryIsBounded) {
+  const std::string wide = core::message_of(
+      [] { parse_graph_json(std::string(GraphJsonLimits::kBytes + 1, ' '), "x"); }, core::ErrorCode::kCorruptData);
+  EXPECT_THAT(wide, ::testing::HasSubstr("too large"));
+  EXPECT_THAT(refused([](json& g) {
+                for (size_t i = 0; i < GraphJsonLimits::kNodes; ++i) g["nodes"].push_back(1);
+              }),
+              ::testing::HasSubstr("a list of at most 16384"));
+}
+
+TEST(GraphJson, DamagedTextsAreErrorsOrGraphs) {
+  const std::string good = graph_json(small());
+  const auto read = [](const auto& text) {
+    formats::expect_value_or_error([&] { parse_graph_json(text, "damaged"); });
+  };
+  formats::for_each_truncation(good, read);
+  formats::for_each_mutation(good, 3000, read);
+}
+
+TEST(GraphJson, WhatCannotBeReadBackIsNotWritten) {
+  GraphBuilder b({.image = {3}, .name = "foreign"});
+  Foreign op{.description = "M", .make = [] { return std::shared_ptr<ForeignModule>(); }, .output_shape = {2}};
+  const Graph foreign = b.build(b.foreign("module", b.input(), op));
+  EXPECT_THAT(core::message_of([&] { graph_json(foreign); }, core::ErrorCode::kUnsupported),
+              ::testing::HasSubstr("node 'module' of foreign"));
+  Graph named = small();
+  named.name = "\xff";
+  EXPECT_THAT(core::message_of([&] { graph_json(named); }), ::testing::HasSubstr("UTF-8"));
+  Graph nan = small();
+  std::get<BatchNorm>(nan.nodes[2].op).decay = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(core::message_of([&] { graph_json(nan); }), ::testing::HasSubstr("'decay' cannot be saved"));
+}
+
+}  // namespace
+}  // namespace trainyard::nn

@@ -1,0 +1,179 @@
+#include "trainyard/train/model/model_description.h"
+
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/graph/graph_json.h"
+
+namespace trainyard::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kModel = "trainyard.model";
+constexpr const char* kDataset = "trainyard.dataset";
+constexpr const char* kNumClasses = "trainyard.num_classes";
+constexpr const char* kClasses = "trainyard.classes";
+constexpr const char* kInput = "trainyard.input";
+constexpr const char* kGraph = "trainyard.graph";
+constexpr const char* kSavedBehind = "description/";
+constexpr size_t kChannels = 3;
+
+// Pixels outside of float32's precision would print digits that mean nothing.
+double rounded(double value) {
+  return std::stod(fmt::format("{:.7g}", value));
+}
+
+// How an image of any size becomes one of the model's, in words: for readers that have other transforms.
+std::string resize_rule(const ModelDescription& description) {
+  const data::TransformOptions& input = description.input;
+  if (description.transform != "imagenet") return "both sides to the model's, ignoring proportions";
+  if (input.eval_central_part > 0) {
+    return fmt::format("the centre, {:.6g} of both sides; then both sides to the model's, ignoring proportions",
+                       input.eval_central_part);
+  }
+  if (input.eval_resize_size == 0) {
+    return "both sides to 1.145 times the model's, ignoring proportions; then the centre";
+  }
+  return fmt::format("shorter side to {}; then the centre", input.eval_resize_size);
+}
+
+Json input_json(const ModelDescription& description) {
+  const data::TransformOptions& input = description.input;
+  Json json{{"height", input.height},
+            {"width", input.width},
+            {"layout", "NCHW"},
+            {"channel_order", "RGB"},
+            {"resize", resize_rule(description)},
+            {"resize_method", input.resize_method},
+            {"resize_antialias", input.resize_antialias},
+            {"resize_half_pixel_centers", input.resize_half_pixel_centers},
+            {"eval_resize_size", input.eval_resize_size},
+            {"eval_central_part", rounded(input.eval_central_part)},
+            {"scaled_decode", input.scaled_decode},
+            {"exif_orientation", input.exif_orientation}};
+  for (size_t c = 0; c < kChannels; ++c) {
+    const double scale = input.normalization.scale[c], shift = input.normalization.shift[c];
+    json["mean"].push_back(rounded(-shift / scale));
+    json["std"].push_back(rounded(1 / scale));
+    json["scale"].push_back(scale);
+    json["shift"].push_back(shift);
+  }
+  return json;
+}
+
+core::Error malformed(const std::string& where, const char* entry) {
+  return {core::ErrorCode::kCorruptData,
+          {.problem = "metadata of the model is malformed",
+           .where = fmt::format("{}, {}", where, entry),
+           .expected = "what trainyard export writes",
+           .remedy = "export it again"}};
+}
+
+// Runs `read` on the entry's JSON, if there is one. What the reader cannot use is malformed.
+template <typename Read>
+void read_entry(const ModelMetadata& metadata, const std::string& where, const char* entry, Read read) {
+  const auto found = metadata.find(entry);
+  if (found == metadata.end()) return;
+  try {
+    read(Json::parse(found->second, [&](int depth, Json::parse_event_t, Json&) {
+      if (depth > 4) throw malformed(where, entry);
+      return true;
+    }));
+  } catch (const nlohmann::json::exception&) {
+    throw malformed(where, entry);
+  }
+}
+
+void read_input(const Json& json, const std::string& where, data::TransformOptions& input) {
+  input.height = json.at("height").get<int64_t>();
+  input.width = json.at("width").get<int64_t>();
+  const auto fits = [](int64_t side) { return side >= 1 && side <= models::kLongestImageSide; };
+  if (!fits(input.height) || !fits(input.width)) throw malformed(where, kInput);
+  input.resize_method = json.at("resize_method").get<std::string>();
+  input.resize_antialias = json.at("resize_antialias").get<bool>();
+  input.resize_half_pixel_centers = json.at("resize_half_pixel_centers").get<bool>();
+  input.eval_resize_size = json.at("eval_resize_size").get<int64_t>();
+  input.eval_central_part = json.value("eval_central_part", 0.0F);
+  if (input.eval_resize_size < 0 || input.eval_resize_size > models::kLongestImageSide) throw malformed(where, kInput);
+  input.scaled_decode = json.value("scaled_decode", false);
+  input.exif_orientation = json.value("exif_orientation", false);
+  const auto scale = json.at("scale").get<std::array<float, kChannels>>();
+  const auto shift = json.at("shift").get<std::array<float, kChannels>>();
+  for (size_t c = 0; c < kChannels; ++c) {
+    if (!std::isfinite(scale[c]) || scale[c] == 0 || !std::isfinite(shift[c])) throw malformed(where, kInput);
+    input.normalization.scale[c] = scale[c];
+    input.normalization.shift[c] = shift[c];
+  }
+}
+
+}  // namespace
+
+const std::string& ModelDescription::class_name(int64_t output) const {
+  static const std::string none;
+  const int64_t index = output - first_output;
+  return index >= 0 && index < std::ssize(classes) ? classes[static_cast<size_t>(index)] : none;
+}
+
+ModelMetadata metadata_of(const ModelDescription& description) {
+  ModelMetadata metadata{{kModel, description.name},
+                         {kDataset, description.transform},
+                         {kNumClasses, fmt::format("{}", description.num_classes)},
+                         {kInput, input_json(description).dump()}};
+  if (!description.classes.empty()) {
+    const Json classes{{"first_output", description.first_output}, {"names", description.classes}};
+    metadata[kClasses] = classes.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  if (description.graph) metadata[kGraph] = nn::graph_json(*description.graph);
+  return metadata;
+}
+
+ModelDescription described_in(const ModelMetadata& metadata, const std::string& where) {
+  ModelDescription description;
+  if (const auto found = metadata.find(kModel); found != metadata.end()) description.name = found->second;
+  if (const auto found = metadata.find(kDataset); found != metadata.end()) description.transform = found->second;
+  read_entry(metadata, where, kNumClasses, [&](const Json& json) {
+    description.num_classes = json.get<int64_t>();
+    if (!json.is_number_unsigned() || description.num_classes < 1) throw malformed(where, kNumClasses);
+  });
+  read_entry(metadata, where, kClasses, [&](const Json& json) {
+    description.first_output = json.at("first_output").get<int64_t>();
+    description.classes = json.at("names").get<std::vector<std::string>>();
+    if (description.first_output < 0 || description.first_output > 1) throw malformed(where, kClasses);
+  });
+  read_entry(metadata, where, kInput, [&](const Json& json) { read_input(json, where, description.input); });
+  if (const auto found = metadata.find(kGraph); found != metadata.end()) {
+    description.graph = nn::parse_graph_json(found->second, where);
+  }
+  description.input.training = false;
+  return description;
+}
+
+nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& where) {
+  data::TransformOptions input;
+  bool said = false;
+  read_entry(metadata, where, kInput, [&](const Json& json) {
+    read_input(json, where, input);
+    said = true;
+  });
+  return said ? nn::Size2d(input.height, input.width) : nn::Size2d(0);
+}
+
+void save_metadata(const ModelMetadata& metadata, core::StateWriter& writer) {
+  for (const auto& [name, text] : metadata) writer.text(kSavedBehind + name, text);
+}
+
+ModelMetadata saved_metadata(const core::StateReader& reader) {
+  ModelMetadata metadata;
+  for (const std::string& name : reader.names(kSavedBehind)) {
+    metadata[name.substr(std::string_view(kSavedBehind).size())] = reader.text(name);
+  }
+  return metadata;
+}
+
+}  // namespace trainyard::train

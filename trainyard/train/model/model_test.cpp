@@ -1,0 +1,274 @@
+#include "trainyard/train/model/model.h"
+
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/graph/graph_json.h"
+#include "trainyard/nn/graph/graph_text.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/weights.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// No registry knows it.
+nn::Graph flowers() {
+  nn::GraphBuilder b({.image = {3, 24, 32}, .name = "flowers"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 8, .kernel = 3, .stride = 2});
+  x = b.activation("relu", b.batch_norm("bn", x));
+  return b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3}));
+}
+
+nn::ParameterSet weights_of(const nn::Graph& graph) {
+  nn::ParameterSet set;
+  for (const nn::Node& node : graph.nodes) {
+    for (const nn::ParameterSpec& spec : node.parameters) set.declare(spec);
+    for (const nn::BufferSpec& spec : node.buffers) set.declare_buffer(spec);
+  }
+  set.allocate();
+  set.initialize(3);
+  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) set.buffer(i).add_(0.25);
+  return set;
+}
+
+ModelDescription description() {
+  ModelDescription said{.classes = {"daisy", "rose", "tulip"}, .graph = flowers()};
+  said.input.resize_antialias = true;
+  said.input.eval_resize_size = 40;
+  said.input.normalization = data::Normalization::standardized(data::kImagenetMean, data::kImagenetStandardDeviation);
+  return said;
+}
+
+class Bundle : public ::testing::Test {
+ protected:
+  const core::TempDir temp_;
+  const std::string path_ = temp_.file("flowers.safetensors");
+  const std::vector<std::byte> image_ = data::encode_png(data::smooth_image(50, 70));
+
+  void SetUp() override { save_model(path_, description(), weights_of(flowers())); }
+
+  std::string content() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void write(const std::string& content) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc).write(content.data(), std::ssize(content));
+  }
+};
+
+TEST_F(Bundle, BringsAllThatAPredictionNeeds) {
+  const auto model = load_model(path_);
+  EXPECT_EQ(nn::graph_text(model->graph()), nn::graph_text(flowers()));
+  const ModelDescription& said = model->description();
+  EXPECT_EQ(said.name, "flowers");
+  EXPECT_EQ(said.num_classes, 3);
+  EXPECT_EQ(said.input.height, 24);
+  EXPECT_EQ(said.input.width, 32);
+  EXPECT_EQ(said.input.eval_resize_size, 40);
+  EXPECT_EQ(said.input.normalization, description().input.normalization);
+  EXPECT_TRUE(at::equal(model->parameters().values(), weights_of(flowers()).values()));
+}
+
+// Against the executor and the transform, called by hand.
+TEST_F(Bundle, PredictsAsAnEvaluationComputes) {
+  data::TransformOptions input = description().input;
+  input.training = false;
+  input.height = 24;
+  input.width = 32;
+  at::Tensor batch = at::zeros({1, 3, 24, 32});
+  data::Record record{.bytes = image_};
+  ASSERT_TRUE(data::transforms().get("imagenet")(input)->apply(record, {}, batch.mutable_data_ptr<float>()).ok());
+  nn::ParameterSet set = weights_of(flowers());
+  const auto executor = nn::make_executor("reference", flowers(), {.mode = nn::Mode::kInference, .parameters = &set});
+  const at::Tensor expected = at::softmax(executor->forward(batch, {})[0], 0);
+
+  const auto model = load_model(path_);
+  EXPECT_TRUE(at::equal(model->decode(image_), batch));
+  const Prediction prediction = model->predict(image_, 2);
+  ASSERT_EQ(prediction.top.size(), 2U);
+  for (const ClassProbability& each : prediction.top) {
+    EXPECT_NEAR(each.probability, expected[each.output].item<float>(), 1e-5);
+    EXPECT_EQ(each.name, description().classes[static_cast<size_t>(each.output)]);
+  }
+  EXPECT_EQ(prediction.top[0].output, expected.argmax().item<int64_t>());
+  EXPECT_GE(prediction.top[0].probability, prediction.top[1].probability);
+  EXPECT_EQ(model->predict(image_, 100).top.size(), 3U) << "as many as there are";
+  EXPECT_GT(prediction.decode_seconds, 0);
+  EXPECT_GT(prediction.model_seconds, 0);
+}
+
+TEST_F(Bundle, ManyThreadsPredictTheSame) {
+  for (const int contexts : {1, 2, 8}) {
+    const auto model = load_model(path_, {.contexts = contexts, .intra_op_threads = 1});
+    std::vector<std::vector<std::byte>> images;
+    std::vector<Prediction> expected;
+    for (uint64_t i = 0; i < 4; ++i) {
+      images.push_back(data::encode_png(data::noisy_image(30, 30, i)));
+      expected.push_back(model->predict(images.back()));
+    }
+    std::vector<int> wrong(8, 0);
+    std::vector<std::thread> threads;
+    for (size_t t = 0; t < wrong.size(); ++t) {
+      threads.emplace_back([&, t] {
+        for (size_t i = 0; i < 40; ++i) {
+          const size_t which = (i + t) % images.size();
+          const Prediction got = model->predict(images[which]);
+          const bool same = got.top[0].output == expected[which].top[0].output &&
+                            got.top[0].probability == expected[which].top[0].probability;
+          wrong[t] += same ? 0 : 1;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, std::vector<int>(8, 0)) << contexts << " contexts";
+  }
+}
+
+TEST_F(Bundle, AnErrorGivesTheContextBack) {
+  const auto model = load_model(path_, {.contexts = 1});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THROW(model->logits(at::zeros({1, 3, 5, 5})), core::Error);
+    EXPECT_THAT(core::message_of([&] { model->predict(std::vector<std::byte>(100), 5, "cat.jpg"); },
+                                 core::ErrorCode::kCorruptData),
+                HasSubstr("cat.jpg"));
+  }
+  EXPECT_EQ(model->predict(image_).top.size(), 3U);
+  EXPECT_THAT(core::message_of([&] { model->predict(image_, 0); }), HasSubstr("top of 1 or more"));
+  EXPECT_THAT(core::message_of([&] { model->predict_file(temp_.file("none.jpg")); }, core::ErrorCode::kNotFound),
+              HasSubstr("none.jpg"));
+}
+
+TEST_F(Bundle, IsOfSafetensorsThatOthersRead) {
+  const formats::TensorFile file = formats::open_tensor_file(path_);
+  EXPECT_NE(file.find("conv.weight"), nullptr);
+  EXPECT_NE(file.find("bn.running_var"), nullptr);
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+}
+
+// Each damaged copy is refused with an error, or it is a model.
+TEST_F(Bundle, DamagedFilesAreErrors) {
+  const std::string good = content();
+  int refused = 0;
+  const auto load = [&](const std::string& bytes) {
+    write(bytes);
+    try {
+      load_model(path_);
+    } catch (const core::Error& error) {
+      ++refused;
+      EXPECT_NE(error.code(), core::ErrorCode::kInternal) << error.what();
+    }
+  };
+  formats::for_each_mutation(good, 300, load);
+  EXPECT_GT(refused, 100);
+  for (const size_t length : {size_t{0}, size_t{7}, size_t{100}, good.size() / 2, good.size() - 1}) {
+    refused = 0;
+    load(good.substr(0, length));
+    EXPECT_EQ(refused, 1) << length;
+  }
+}
+
+// The graph must not ask for memory that the file does not have numbers for.
+TEST_F(Bundle, TheGraphMustHaveTheWeightsOfTheFile) {
+  const auto save = [&](const nn::Graph& graph) {
+    ModelDescription said = description();
+    said.graph = graph;
+    said.num_classes = 3;
+    said.name = "other";
+    save_weights(path_, weights_of(flowers()), metadata_of(said));
+  };
+  nn::GraphBuilder b({.image = {3, 24, 32}, .name = "huge"});
+  save(b.build(b.linear("fc",
+                        b.flatten("flat", b.convolution("conv", b.input(), {.out_channels = 1 << 20, .kernel = 24})),
+                        {.out_features = 3})));
+  EXPECT_THAT(core::message_of([&] { load_model(path_); }),
+              AllOf(HasSubstr("flowers.safetensors, 'conv.weight'"), HasSubstr("[1048576, 3, 24, 24]")));
+  nn::GraphBuilder c({.image = {3, 24, 32}, .name = "renamed"});
+  save(c.build(c.linear("head", c.global_average_pool("pool", c.input()), {.out_features = 3})));
+  EXPECT_THAT(core::message_of([&] { load_model(path_); }), HasSubstr("no such tensor"));
+}
+
+TEST_F(Bundle, WhatIsMissingIsSaid) {
+  EXPECT_THAT(core::message_of([&] { load_model(temp_.file("none")); }, core::ErrorCode::kNotFound), HasSubstr("none"));
+  save_weights(path_, weights_of(flowers()));
+  EXPECT_THAT(core::message_of([&] { load_model(path_); }),
+              AllOf(HasSubstr("does not hold its graph"), HasSubstr("flowers.safetensors"), HasSubstr("export")));
+  ModelDescription said = description();
+  said.transform = "imagenot";
+  save_model(path_, said, weights_of(flowers()));
+  EXPECT_THAT(core::message_of([&] { load_model(path_); }, core::ErrorCode::kNotFound), HasSubstr("imagenet"));
+  EXPECT_THAT(core::message_of([&] { load_model(path_, {.contexts = -1}); }), HasSubstr("contexts"));
+}
+
+TEST_F(Bundle, OnlyWhatFitsIsSaved) {
+  const std::string other = temp_.file("other.safetensors");
+  ModelDescription named = description();
+  named.classes.push_back("weed");
+  EXPECT_THAT(core::message_of([&] { save_model(other, named, weights_of(flowers())); }), HasSubstr("more names"));
+  nn::GraphBuilder b({.image = {3, 24, 32}, .name = "wider"});
+  named = description();
+  named.graph = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 3}));
+  EXPECT_THAT(core::message_of([&] { save_model(other, named, weights_of(flowers())); }),
+              AllOf(HasSubstr("'fc.weight'"), HasSubstr("[3, 3]"), HasSubstr("[3, 8]")));
+  named.graph.reset();
+  EXPECT_THAT(core::message_of([&] { save_model(other, named, weights_of(flowers())); }), HasSubstr("graph"));
+  EXPECT_FALSE(core::local_file_system().exists(other));
+}
+
+// What train::fit() saves, by hand.
+struct SavedFlowers : core::Stateful {
+  bool with_graph = true;
+  void save(core::StateWriter& writer) const override {
+    const nn::ParameterSet set = weights_of(flowers());
+    for (const nn::Segment& segment : set.segments()) {
+      writer.tensor("model/" + segment.spec.name, set.value(segment.id));
+    }
+    for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
+      writer.tensor("model/" + set.buffer_spec(i).name, set.buffer(i));
+    }
+    ModelDescription said = description();
+    said.input.height = 24;
+    said.input.width = 32;
+    said.num_classes = 3;
+    if (with_graph) save_metadata(metadata_of(said), writer);
+  }
+  void load(const core::StateReader&) override {}
+};
+
+TEST_F(Bundle, ACheckpointIsAModel) {
+  CheckpointStore store(temp_.file("run"));
+  store.save(7, {.model = "flowers"}, SavedFlowers());
+  const auto of_file = load_model(path_);
+  for (const std::string& path : {temp_.file("run"), temp_.file("run/model.ckpt-7")}) {
+    const auto model = load_model(path);
+    EXPECT_TRUE(at::equal(model->parameters().values(), of_file->parameters().values())) << path;
+    EXPECT_EQ(model->predict(image_).top[0].probability, of_file->predict(image_).top[0].probability);
+  }
+  SavedFlowers plain;
+  plain.with_graph = false;
+  store.save(8, {.model = "flowers"}, plain);
+  EXPECT_THAT(core::message_of([&] { load_model(temp_.file("run")); }),
+              AllOf(HasSubstr("model.ckpt-8"), HasSubstr("does not hold its graph")));
+}
+
+}  // namespace
+}  // namespace trainyard::train
