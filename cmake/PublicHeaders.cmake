@@ -140,6 +140,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/checkpoint/checkpoint_reader.h
   trainyard/train/checkpoint/position_embedding.h
   trainyard/train/checkpoint/weights.h
+  trainyard/train/fit/fit.h
   trainyard/train/loop/callback.h
   trainyard/train/loop/evaluator.h
   trainyard/train/loop/local_steps.h

@@ -54,6 +54,10 @@ void CheckpointCallback::after_step(Trainer& trainer, const StepView& view) {
   in_step_ = false;  // here: what cannot be saved is not tried again at the end
 }
 
+void CheckpointCallback::trigger_epoch(Trainer& trainer) {
+  if (options_.each_epoch) save_now(trainer);
+}
+
 void CheckpointCallback::after_train(Trainer& trainer) {
   if (in_step_ || !options_.save_at_end) return;
   if (last_saved_ && last_saved_->global_step == trainer.global_step()) return;

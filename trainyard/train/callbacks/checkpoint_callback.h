@@ -21,6 +21,7 @@ struct CheckpointCallbackOptions {
   double save_seconds = 0;     // 0: off
   int64_t warmup_steps = 0;    // only for the count
   bool over_all_runs = false;  // count the steps of all runs instead: the global step
+  bool each_epoch = false;     // also behind each epoch, when the callbacks before this one have had their turn
   bool save_at_end = true;
   bool non_finite_is_error = true;                // else one warning each time that NonFiniteState keeps it from saving
   std::shared_ptr<const core::Stateful> state{};  // what is saved; default: the trainer
@@ -40,6 +41,7 @@ class CheckpointCallback : public Callback {
   void before_train(Trainer& trainer) override;
   void before_step(Trainer& trainer) override;
   void after_step(Trainer& trainer, const StepView& view) override;
+  void trigger_epoch(Trainer& trainer) override;
   void after_train(Trainer& trainer) override;
 
   // Returns the last checkpoint saved.

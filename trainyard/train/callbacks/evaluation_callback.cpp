@@ -62,23 +62,29 @@ bool EvaluationCallback::evaluate(Trainer& trainer) {
     return false;  // a part of an evaluation is none; the training ends and saves behind this step
   }
   options_.listener->on_result(*last_, trainer.global_step());
-  Scalars scalars{.global_step = trainer.global_step(),
-                  .epoch = epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
-                  .wall_time = options_.wall_clock(),
-                  .phase = "eval",
-                  .values = {{"top_1_accuracy", last_->top_1},
-                             {"top_5_accuracy", last_->top_5},
-                             {"loss", last_->loss},
-                             {"examples_per_second", examples_per_second(*last_)}}};
-  scalars.values.insert(scalars.values.end(), last_->more.begin(), last_->more.end());
-  std::erase_if(scalars.values, [this](const auto& value) {
-    const bool hidden = value.first == "top_5_accuracy" && !last_->shows_top_5;
-    return hidden || (value.first.ends_with("_accuracy") && !last_->has_accuracies);
-  });
-  trainer.monitors().write(scalars);
+  trainer.monitors().write(evaluation_scalars(*last_, trainer.global_step(),
+                                              epoch_of(trainer, options_.batch_size, options_.examples_per_epoch),
+                                              options_.wall_clock()));
   trainer.monitors().flush();
   if (options_.on_evaluation) options_.on_evaluation(*last_, trainer.global_step());
   return true;
+}
+
+Scalars evaluation_scalars(const Evaluation& evaluation, int64_t global_step, double epoch, double wall_time) {
+  Scalars scalars{.global_step = global_step,
+                  .epoch = epoch,
+                  .wall_time = wall_time,
+                  .phase = "eval",
+                  .values = {{"top_1_accuracy", evaluation.top_1},
+                             {"top_5_accuracy", evaluation.top_5},
+                             {"loss", evaluation.loss},
+                             {"examples_per_second", examples_per_second(evaluation)}}};
+  scalars.values.insert(scalars.values.end(), evaluation.more.begin(), evaluation.more.end());
+  std::erase_if(scalars.values, [&](const auto& value) {
+    const bool hidden = value.first == "top_5_accuracy" && !evaluation.shows_top_5;
+    return hidden || (value.first.ends_with("_accuracy") && !evaluation.has_accuracies);
+  });
+  return scalars;
 }
 
 double examples_per_second(const Evaluation& evaluation) {

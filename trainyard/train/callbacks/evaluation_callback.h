@@ -12,6 +12,7 @@
 #include "trainyard/train/loop/callback.h"
 #include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/loop/local_steps.h"
+#include "trainyard/train/monitors/monitor.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -82,6 +83,10 @@ class EvaluationCallback : public Callback {
   bool in_step_ = false;
   bool ended_ = false;
 };
+
+// Returns what monitors get of an evaluation, in the phase "eval": accuracies where they mean something, the loss,
+// examples_per_second, and what is in Evaluation::more.
+Scalars evaluation_scalars(const Evaluation& evaluation, int64_t global_step, double epoch, double wall_time);
 
 // Samples a second, 0 when no time has passed.
 double examples_per_second(const Evaluation& evaluation);

@@ -1,0 +1,271 @@
+#include "trainyard/train/fit/fit_run.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/sources/sized_source.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/train/callbacks/callback_wrappers.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/monitors/json_lines_monitor.h"
+
+namespace trainyard::train {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+int64_t steps_in(const FitOptions& options) {
+  if (options.steps_per_epoch > 0) return options.steps_per_epoch;
+  const auto* const sized = dynamic_cast<const data::SizedSource*>(options.train.get());
+  if (const int64_t batches = sized == nullptr ? 0 : sized->batches_per_epoch(); batches > 0) return batches;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "the source does not say how many batches an epoch has",
+                                            .where = "FitOptions::train",
+                                            .remedy = "set steps_per_epoch"});
+}
+
+ModelDescription description_of(const FitOptions& options) {
+  ModelDescription description{.name = options.name.empty() ? options.graph.name : options.name,
+                               .transform = options.transform,
+                               .classes = options.classes};
+  if (options.input) description.input = *options.input;
+  if (const auto* const folder = dynamic_cast<const data::FolderSource*>(options.train.get())) {
+    if (description.classes.empty()) description.classes = folder->classes();
+    if (!options.input) description.input = folder->transform();
+  }
+  const nn::Shape& output = options.graph.output_shape();
+  description.num_classes = output.size() == 1 ? output[0] : 0;
+  if (!description.classes.empty() && std::ssize(description.classes) != description.num_classes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the graph has another number of outputs than the data have classes",
+                 .where = options.graph.name,
+                 .expected = std::to_string(description.classes.size()),
+                 .actual = nn::to_string(output),
+                 .remedy = "build the graph for as many classes, the size of FolderSource::classes()"});
+  }
+  if (const nn::Shape& image = options.graph.input_shape(); image.size() == 3) {
+    description.input.height = image[1];
+    description.input.width = image[2];
+  }
+  const bool foreign = std::any_of(options.graph.nodes.begin(), options.graph.nodes.end(),
+                                   [](const nn::Node& node) { return std::holds_alternative<nn::Foreign>(node.op); });
+  if (!foreign) description.graph = options.graph;
+  return description;
+}
+
+CheckpointIdentity identity_of(const ModelDescription& description) {
+  return {.model = description.name, .dataset = description.transform, .num_classes = description.num_classes};
+}
+
+// Parameters in the host's memory.
+nn::ParameterSet host_copy(const nn::ParameterSet& set) {
+  if (set.values().device().is_cpu()) return set.clone();
+  nn::ParameterSet copy({.dtype = set.dtype()});
+  for (int i = 0; i < static_cast<int>(set.size()); ++i) copy.declare(set.segment({i}).spec);
+  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) copy.declare_buffer(set.buffer_spec(i));
+  copy.allocate();
+  copy.values().copy_(set.values());
+  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) copy.buffer(i).copy_(set.buffer(i));
+  return copy;
+}
+
+}  // namespace
+
+// Ends an epoch when the callbacks before it have had their turn; the checkpoint behind it then holds what it counted.
+class FitRun::EpochCallback : public Callback {
+ public:
+  explicit EpochCallback(FitRun& run) : run_(run) {}
+  std::string name() const override { return "fit"; }
+  void trigger(Trainer&) override { run_.end_epoch(); }
+
+ private:
+  FitRun& run_;
+};
+
+FitRun::FitRun(const FitOptions& options)
+    : options_(options), steps_per_epoch_(steps_in(options)), description_(description_of(options)) {
+  trainer_ = std::make_unique<SingleCostTrainer>(trainer_options(), options_.train);
+  if (options_.stop) trainer_->set_stop_token(*options_.stop);
+  state_ = std::make_shared<FitState>(*trainer_, description_);
+  record_ = std::make_shared<ValidationRecord>(options_.best, options_.early_stop);
+  if (options_.validation != nullptr) {
+    EvaluatorOptions evaluation{.graph = nn::main_output_graph(options_.graph),
+                                .executor = options_.executor,
+                                .dtype = trainer_->options().dtype,
+                                .loss = options_.loss};
+    if (options_.stop) {
+      evaluation.stops = [stop = *options_.stop] { return stop.stop_requested(); };
+    }
+    evaluation.on_output = [this](const data::Batch& batch, const at::Tensor& output) {
+      for (const auto& metric : options_.metrics) {
+        metric->update({.outputs = {{options_.graph.outputs.front().name, output}}, .labels = batch.labels()});
+      }
+    };
+    evaluator_ = std::make_unique<Evaluator>(std::move(evaluation), trainer_->parameters());
+  }
+  add_callbacks();
+  resume();
+}
+
+SingleCostOptions FitRun::trainer_options() const {
+  SingleCostOptions options{.graph = options_.graph,
+                            .executor = options_.executor,
+                            .replicas = options_.replicas,
+                            .intra_op_threads = options_.intra_op_threads,
+                            .seed = options_.seed,
+                            .variable_update = options_.variable_update,
+                            .make_optimizer = options_.optimizer};
+  // Some updates sum gradients unless they are told otherwise, as tf_cnn_benchmarks does. This one exchanges none.
+  if (options_.variable_update != "asynchronous") options.reduction = parallel::GradientReduction::kMean;
+  if (options_.loss) options.loss = loss_of(options_.loss);
+  options.learning_rate = options_.schedule ? options_.schedule(options_.epochs * steps_per_epoch_)
+                                            : optim::constant(options_.learning_rate);
+  if (!options_.weights.empty()) {
+    options.start = [path = options_.weights, classes = description_.num_classes](nn::ParameterSet& parameters) {
+      const formats::TensorFile file = formats::open_tensor_file(path);
+      const LoadedWeights loaded = load_weights(file, parameters, classes);
+      if (loaded.head.empty()) return;
+      core::log::warning("{} is for {} classes: the head is new, for {}", path, loaded.file_classes, classes);
+    };
+  }
+  if (options_.adjust) options_.adjust(options);
+  if (options.tower || options.graph.nodes.size() != options_.graph.nodes.size()) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "adjust() gave the training another network",
+                 .where = "FitOptions::adjust",
+                 .remedy = "set FitOptions::graph, or use a SingleCostTrainer for towers"});
+  }
+  return options;
+}
+
+void FitRun::add_callbacks() {
+  for (const auto& callback : options_.callbacks) trainer_->add(callback);
+  const int64_t batch = options_.train->batch_size() * options_.replicas * trainer_->options().micro_steps;
+  SummaryOptions summary;
+  summary.every_steps = std::max<int64_t>(1, steps_per_epoch_ / 10);
+  summary.batch_size = batch;
+  summary.values = {{"learning_rate", [this](const StepView&) { return trainer_->current_learning_rate(); }},
+                    {"total_loss", [this](const StepView&) { return trainer_->last_total_loss(); }}};
+  trainer_->add(std::make_shared<SummaryCallback>(std::move(summary)));
+  trainer_->add(record_);
+  trainer_->add(std::make_shared<EpochCallback>(*this));
+  if (options_.train_dir.empty()) return;
+  CheckpointCallbackOptions saving;
+  saving.identity = identity_of(description_);
+  saving.each_epoch = true;
+  saving.state = state_;
+  trainer_->add(std::make_shared<CheckpointCallback>(CheckpointStore(options_.train_dir), std::move(saving)));
+}
+
+void FitRun::resume() {
+  if (options_.train_dir.empty()) return;
+  CheckpointStore store(options_.train_dir);
+  const CheckpointIdentity identity = identity_of(description_);
+  if (!options_.resume) {
+    if (const auto newest = store.latest()) {
+      throw Error(ErrorCode::kInvalidArgument, {.problem = "there is a training already",
+                                                .where = newest->path,
+                                                .expected = "a train_dir without checkpoints",
+                                                .remedy = "set FitOptions::resume, or choose another train_dir"});
+    }
+  } else if (const auto resumed = resume_newest_checkpoint(store, &identity, *state_)) {
+    core::log::info("the training goes on from {}", resumed->path);
+  }
+  first_step_ = trainer_->global_step();
+  if (options_.validation != nullptr) {
+    best_ = std::make_unique<BestKeeper>(store,
+                                         BestKeeperOptions{.by = options_.best, .identity = identity, .state = state_});
+  }
+  trainer_->monitors().add(std::make_unique<JsonLinesMonitor>(core::join_path(options_.train_dir, "metrics.jsonl"),
+                                                              core::local_file_system(), first_step_));
+}
+
+Evaluation FitRun::evaluate() {
+  const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
+  trainer_->wait();
+  options_.validation->seek({});
+  for (const auto& metric : options_.metrics) metric->begin();
+  Evaluation evaluation = evaluator_->run(*options_.validation);
+  for (const auto& metric : options_.metrics) {
+    for (auto& result : metric->results()) evaluation.more.push_back(std::move(result));
+  }
+  if (options_.best.name != "loss" && !evaluation.has_accuracies) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "evaluations have no accuracy to be compared by",
+                                              .where = "FitOptions::best",
+                                              .remedy = "compare by best_by(BestMetric::kLoss)"});
+  }
+  return evaluation;
+}
+
+void FitRun::end_epoch() {
+  FitEpoch epoch{.epoch = trainer_->epoch(),
+                 .global_step = trainer_->global_step(),
+                 .loss = trainer_->last_total_loss(),
+                 .learning_rate = trainer_->current_learning_rate()};
+  if (options_.validation != nullptr) {
+    try {
+      last_ = epoch.validation = evaluate();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCancelled) throw;
+      return;  // a part of an evaluation is none; the training ends and is saved behind this epoch
+    }
+    record_->add(*last_, epoch.global_step);
+    trainer_->monitors().write(
+        evaluation_scalars(*last_, epoch.global_step, static_cast<double>(epoch.epoch), system_wall_clock()));
+    trainer_->monitors().flush();
+    if (best_ != nullptr) best_->offer(*last_, epoch.global_step);
+  }
+  if (options_.on_epoch) options_.on_epoch(epoch);
+  const bool more = epoch.epoch < options_.epochs;
+  if (const auto reason = record_->stop_reason(); reason && more) trainer_->stop(*reason);
+}
+
+bool FitRun::complete() const {
+  const int64_t done = trainer_->epoch() - (trainer_->step_in_epoch() < steps_per_epoch_ ? 1 : 0);
+  return trainer_->global_step() > 0 && done >= options_.epochs;
+}
+
+std::shared_ptr<const Model> FitRun::model() {
+  trainer_->wait();
+  ModelDescription description = description_;
+  description.graph = options_.graph;
+  return std::make_shared<const Model>(
+      std::move(description), host_copy(trainer_->parameters()),
+      LoadModelOptions{.executor = options_.executor, .dtype = trainer_->options().dtype});
+}
+
+FitResult FitRun::run() {
+  FitResult result{.first_step = first_step_, .loss = std::numeric_limits<double>::quiet_NaN()};
+  const std::optional<std::string> ended = first_step_ > 0 ? record_->stop_reason() : std::nullopt;
+  if (ended || complete()) {
+    result.stop_reason = complete() ? "" : *ended;
+    if (options_.validation != nullptr) last_ = evaluate();
+  } else {
+    trainer_->train({.steps_per_epoch = steps_per_epoch_,
+                     .starting_epoch = trainer_->epoch(),
+                     .max_epoch = options_.epochs,
+                     .starting_step = trainer_->step_in_epoch()});
+    result.stop_reason = trainer_->stop_reason();
+    result.loss = trainer_->last_total_loss();
+  }
+  trainer_->monitors().close();
+  result.epochs = trainer_->epoch() - (trainer_->step_in_epoch() < steps_per_epoch_ ? 1 : 0);
+  result.global_step = trainer_->global_step();
+  result.last = last_;
+  result.best = record_->best();
+  result.model = model();
+  return result;
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,68 @@
+#include "trainyard/train/fit/fit_state.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/data/datasets/class_list.h"
+#include "trainyard/nn/graph/graph_json.h"
+
+namespace trainyard::train {
+namespace {
+
+constexpr const char* kSavedState = "the checkpoint";
+
+[[noreturn]] void refuse_state(std::string problem, std::string expected, std::string actual) {
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = std::move(problem),
+                     .where = kSavedState,
+                     .expected = std::move(expected),
+                     .actual = std::move(actual),
+                     .remedy = "choose another train_dir, or train what this one holds"});
+}
+
+std::string node_text(const nn::Node& node) {
+  return fmt::format("{} '{}' {} {}", node.kind(), node.name, node.description(), nn::to_string(node.shape));
+}
+
+// Throws for the first node that differs.
+void compare_graphs(const nn::Graph& saved, const nn::Graph& now) {
+  for (size_t i = 0; i < std::max(saved.nodes.size(), now.nodes.size()); ++i) {
+    const std::string before = i < saved.nodes.size() ? node_text(saved.nodes[i]) : "no more nodes";
+    const std::string after = i < now.nodes.size() ? node_text(now.nodes[i]) : "no more nodes";
+    if (before != after) refuse_state("the checkpoint is of another graph", before, after);
+  }
+  refuse_state("the checkpoint is of a graph with other attributes or outputs", "graph " + saved.name,
+               "graph " + now.name);
+}
+
+}  // namespace
+
+FitState::FitState(Trainer& trainer, const ModelDescription& description)
+    : trainer_(trainer), metadata_(metadata_of(description)) {}
+
+void FitState::save(core::StateWriter& writer) const {
+  trainer_.save(writer);
+  save_metadata(metadata_, writer);
+}
+
+void FitState::load(const core::StateReader& reader) {
+  const ModelMetadata saved = saved_metadata(reader);
+  if (saved.empty()) refuse_state("the checkpoint was not saved by fit()", "one of fit()", "one of another training");
+  const ModelDescription before = described_in(saved, kSavedState), now = described_in(metadata_, "this training");
+  if (before.graph.has_value() != now.graph.has_value()) {
+    refuse_state("the checkpoint is of another graph", before.graph ? "no foreign module" : "a foreign module",
+                 before.graph ? "a foreign module" : "no foreign module");
+  }
+  if (before.graph && nn::graph_json(*before.graph) != nn::graph_json(*now.graph)) {
+    compare_graphs(*before.graph, *now.graph);
+  }
+  if (before.classes != now.classes) {
+    refuse_state("the checkpoint is of other classes", data::quoted_classes(before.classes),
+                 data::quoted_classes(now.classes));
+  }
+  trainer_.load(reader);
+}
+
+}  // namespace trainyard::train

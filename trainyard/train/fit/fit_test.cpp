@@ -1,0 +1,330 @@
+#include "trainyard/train/fit/fit.h"
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/fit/validation_record.h"
+#include "trainyard/train/loop/metrics.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/testing/callback_conformance.h"
+#include "trainyard/train/testing/tiny_model.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+TRAINYARD_CALLBACK_CONFORMANCE(ValidationRecord, [] {
+  return std::make_shared<ValidationRecord>(best_by(BestMetric::kLoss), EarlyStop{.patience = 2});
+});
+
+// 48 samples, batches of 8: 6 steps an epoch, shuffled, with random masks in the network.
+FitOptions options(const std::string& train_dir = "") {
+  const auto all = tiny_source(48, 48)->next()[0];
+  FitOptions chosen;
+  chosen.graph = tiny_graph({.dropout = 0.2});
+  chosen.train = std::make_shared<data::TensorSource>(all.images(), all.labels(),
+                                                      data::TensorSourceOptions{.batch_size = 8, .shuffle = true});
+  chosen.validation = tiny_source(20, 8, 1, /*repeat=*/false);
+  chosen.epochs = 3;
+  chosen.train_dir = train_dir;
+  chosen.optimizer = optim::momentum({.weight_decay = 1e-3});
+  chosen.learning_rate = 0.05;
+  chosen.intra_op_threads = 1;
+  chosen.seed = 5;
+  return chosen;
+}
+
+// Stops a training behind a step.
+class StopAt : public Callback {
+ public:
+  explicit StopAt(int64_t step) : step_(step) {}
+  std::string name() const override { return "stop_at"; }
+  void after_step(Trainer& trainer, const StepView& view) override {
+    if (view.global_step + 1 == step_) trainer.stop("enough");
+  }
+
+ private:
+  int64_t step_;
+};
+
+class Fit : public ::testing::Test {
+ protected:
+  const core::TempDir temp_;
+  const std::string dir_ = temp_.file("run");
+};
+
+void expect_same_bits(const FitResult& a, const FitResult& b) {
+  EXPECT_TRUE(at::equal(a.model->parameters().values(), b.model->parameters().values()));
+  for (int i = 0; i < static_cast<int>(a.model->parameters().buffer_count()); ++i) {
+    EXPECT_TRUE(at::equal(a.model->parameters().buffer(i), b.model->parameters().buffer(i)));
+  }
+  EXPECT_EQ(a.last->loss, b.last->loss);
+  EXPECT_EQ(a.best->value, b.best->value);
+  EXPECT_EQ(a.best->global_step, b.best->global_step);
+  EXPECT_EQ(a.loss, b.loss);
+}
+
+TEST_F(Fit, TrainsEvaluatesAndGivesTheModel) {
+  std::vector<FitEpoch> epochs;
+  FitOptions chosen = options();
+  chosen.epochs = 20;
+  chosen.on_epoch = [&](const FitEpoch& epoch) { epochs.push_back(epoch); };
+  chosen.metrics = {std::make_shared<PerClassAccuracy>(kTinyClasses)};
+  const FitResult result = fit(chosen);
+  EXPECT_EQ(result.epochs, 20);
+  EXPECT_EQ(result.global_step, 120);
+  EXPECT_EQ(result.first_step, 0);
+  EXPECT_EQ(result.stop_reason, "");
+  ASSERT_EQ(epochs.size(), 20U);
+  EXPECT_EQ(epochs[1].global_step, 12);
+  EXPECT_EQ(epochs[1].learning_rate, 0.05);
+  EXPECT_LT(result.last->loss, epochs[0].validation->loss / 2) << "it learns";
+  EXPECT_EQ(result.last->samples, 20);
+  EXPECT_EQ(result.last->more.back().first, "mean_class_accuracy");
+  double best = epochs[0].validation->loss;
+  for (const FitEpoch& epoch : epochs) best = std::min(best, epoch.validation->loss);
+  EXPECT_EQ(result.best->value, best);
+  // The model is the one that was evaluated.
+  const data::Batch batch = tiny_source(20, 20, 1, false)->next()[0];
+  const at::Tensor right = result.model->logits(batch.images()).argmax(1).eq(batch.labels());
+  EXPECT_EQ(right.sum().item<int64_t>(), result.last->right_1);
+}
+
+TEST_F(Fit, AResumedTrainingHasTheBitsOfAnUnbrokenOne) {
+  const FitResult whole = fit(options());
+  for (const int64_t step : {4, 6, 8, 17}) {  // within an epoch, at its end, in the next one, in the last one
+    const std::string dir = temp_.file("run" + std::to_string(step));
+    FitOptions broken = options(dir);
+    broken.callbacks = {std::make_shared<StopAt>(step)};
+    const FitResult first = fit(broken);
+    EXPECT_EQ(first.global_step, step);
+    EXPECT_EQ(first.stop_reason, "enough");
+    const FitResult second = fit(options(dir));
+    EXPECT_EQ(second.first_step, step);
+    EXPECT_EQ(second.global_step, 18);
+    expect_same_bits(second, whole);
+  }
+}
+
+TEST_F(Fit, ACompleteTrainingIsEvaluatedAgainAndGoesOnForMoreEpochs) {
+  const FitResult first = fit(options(dir_));
+  const FitResult again = fit(options(dir_));
+  EXPECT_EQ(again.first_step, 18);
+  EXPECT_EQ(again.global_step, 18);
+  EXPECT_TRUE(std::isnan(again.loss));
+  EXPECT_EQ(again.last->loss, first.last->loss);
+  EXPECT_EQ(again.best->value, first.best->value);
+  FitOptions more = options(dir_);
+  more.epochs = 4;
+  EXPECT_EQ(fit(more).global_step, 24);
+}
+
+TEST_F(Fit, ItsCheckpointsAreModels) {
+  const FitResult result = fit(options(dir_));
+  const auto last = load_model(dir_);
+  EXPECT_TRUE(at::equal(last->parameters().values(), result.model->parameters().values()));
+  EXPECT_EQ(last->graph().name, "tiny");
+  const auto best = load_model(core::join_path(dir_, "best"));
+  EXPECT_EQ(best->description().num_classes, kTinyClasses);
+  std::ifstream rows(core::join_path(dir_, "metrics.jsonl"));
+  std::string line, all;
+  int evaluations = 0;
+  while (std::getline(rows, line)) evaluations += line.find("\"eval\"") != std::string::npos ? 1 : 0;
+  EXPECT_EQ(evaluations, 3);
+}
+
+// A rate of 0: no evaluation is better than the first.
+TEST_F(Fit, StopsEarlyAndStaysStopped) {
+  FitOptions still = options(dir_);
+  still.learning_rate = 0;
+  still.optimizer = optim::sgd();
+  still.graph = tiny_graph({.batch_norm = false});
+  still.epochs = 10;
+  still.early_stop = EarlyStop{.patience = 2};
+  const FitResult result = fit(still);
+  EXPECT_EQ(result.epochs, 3);
+  EXPECT_THAT(result.stop_reason, AllOf(HasSubstr("loss has not been better"), HasSubstr("in 2 evaluations")));
+  EXPECT_EQ(result.best->global_step, 6);
+  const FitResult again = fit(still);
+  EXPECT_EQ(again.global_step, 18) << "no step more";
+  EXPECT_EQ(again.stop_reason, result.stop_reason);
+}
+
+// What the early stop has counted is in the checkpoint: a run that is broken between two evaluations ends where the
+// unbroken one does.
+TEST_F(Fit, PatienceGoesOnInAResumedRun) {
+  FitOptions still = options(dir_);
+  still.learning_rate = 0;
+  still.optimizer = optim::sgd();
+  still.graph = tiny_graph({.batch_norm = false});
+  still.epochs = 10;
+  still.early_stop = EarlyStop{.patience = 3};
+  FitOptions broken = still;
+  broken.callbacks = {std::make_shared<StopAt>(15)};  // behind the second evaluation, the first that is not better
+  EXPECT_EQ(fit(broken).epochs, 2);
+  const FitResult result = fit(still);
+  EXPECT_EQ(result.epochs, 4);
+  EXPECT_EQ(result.best->global_step, 6);
+}
+
+TEST_F(Fit, AnImprovementBelowMinDeltaDoesNotCount) {
+  ValidationRecord record(best_by(BestMetric::kTop1), EarlyStop{.patience = 2, .min_delta = 0.1});
+  record.add({.top_1 = 0.5}, 1);
+  record.add({.top_1 = 0.55}, 2);
+  EXPECT_EQ(record.best()->global_step, 1);
+  EXPECT_FALSE(record.stop_reason());
+  record.add({.top_1 = 0.65}, 3);
+  EXPECT_EQ(record.best()->global_step, 3);
+  record.add({.top_1 = std::nan("")}, 4);
+  record.add({.top_1 = 0.2}, 5);
+  EXPECT_THAT(record.stop_reason().value_or(""), HasSubstr("top_1_accuracy has not been better than 0.65, of step 3"));
+}
+
+TEST_F(Fit, BeginsWithWeightsAndANewHead) {
+  const FitResult first = fit(options());
+  nn::ParameterSet trained = first.model->parameters().clone();
+  const std::string path = temp_.file("tiny.safetensors");
+  save_weights(path, trained);
+  FitOptions tuned = options();
+  tuned.learning_rate = 0;
+  tuned.optimizer = optim::sgd();
+  tuned.epochs = 1;
+  tuned.weights = path;
+  const auto value = [](const FitResult& result, const char* name) {
+    const nn::ParameterSet& set = result.model->parameters();
+    return set.value(*set.find(name));
+  };
+  EXPECT_TRUE(at::equal(value(fit(tuned), "fc.weight"), value(first, "fc.weight")));
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "tiny"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 8, .kernel = 3, .padding = nn::Padding::all(1)});
+  x = b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x)));
+  tuned.graph = b.build(b.linear("fc", x, {.out_features = 9}));
+  const FitResult other = fit(tuned);
+  EXPECT_TRUE(at::equal(value(other, "conv.weight"), value(first, "conv.weight")));
+  EXPECT_EQ(value(other, "fc.weight").size(0), 9);
+}
+
+TEST_F(Fit, ReplicasTrainAsOneDoes) {
+  FitOptions one = options(), two = options();
+  one.graph = two.graph = tiny_graph({.batch_norm = false});
+  two.replicas = 2;
+  two.intra_op_threads = 2;
+  two.variable_update = "replicated";
+  const auto all = tiny_source(48, 48)->next()[0];
+  two.train = std::make_shared<data::TensorSource>(
+      all.images(), all.labels(), data::TensorSourceOptions{.batch_size = 4, .replicas = 2, .shuffle = true});
+  EXPECT_NEAR(fit(one).last->loss, fit(two).last->loss, 1e-4);
+}
+
+TEST_F(Fit, TakesASchedule) {
+  std::vector<double> rates;
+  FitOptions chosen = options();
+  int64_t told = 0;
+  chosen.schedule = [&](int64_t steps) {
+    told = steps;
+    return [](int64_t step) { return 0.1 / static_cast<double>(step + 1); };
+  };
+  chosen.on_epoch = [&](const FitEpoch& epoch) { rates.push_back(epoch.learning_rate); };
+  fit(chosen);
+  EXPECT_EQ(told, 18);
+  EXPECT_EQ(rates, (std::vector<double>{0.1 / 6, 0.1 / 12, 0.1 / 18}));
+}
+
+TEST_F(Fit, ALossOfOnesOwnIsTrainedAndMeasured) {
+  FitOptions chosen = options();
+  chosen.loss = [](const at::Tensor& output, const at::Tensor&) { return output.square().mean(); };
+  const FitResult result = fit(chosen);
+  const data::Batch batch = tiny_source(20, 20, 1, false)->next()[0];
+  EXPECT_NEAR(result.last->loss, result.model->logits(batch.images()).square().mean().item<double>(), 1e-4);
+}
+
+TEST_F(Fit, TrainsOnAFolderAndNamesItsClasses) {
+  for (const char* kind : {"bright", "dark"}) {
+    const std::string folder = temp_.file(std::string("data/") + kind);
+    core::local_file_system().make_directories(folder);
+    for (int i = 0; i < 8; ++i) {
+      const uint8_t value = static_cast<uint8_t>((kind[0] == 'b' ? 180 : 30) + 5 * i);
+      const auto bytes = data::encode_png(data::flat_image(16, 16, value));
+      std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary)
+          .write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+    }
+  }
+  FitOptions chosen;
+  nn::GraphBuilder b({.image = {3, 16, 16}, .name = "light"});
+  chosen.graph = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 2}));
+  const auto train = data::open_folder(temp_.file("data"), {.size = 16, .batch_size = 8, .worker_threads = 1});
+  chosen.train = train;
+  chosen.validation = data::open_folder(
+      temp_.file("data"),
+      {.size = 16, .batch_size = 8, .training = false, .classes = train->classes(), .worker_threads = 1});
+  chosen.epochs = 10;
+  chosen.train_dir = dir_;
+  chosen.learning_rate = 0.1;
+  chosen.intra_op_threads = 1;
+  const FitResult result = fit(chosen);
+  EXPECT_EQ(result.last->top_1, 1.0);
+  const auto model = load_model(dir_);
+  EXPECT_EQ(model->predict_file(temp_.file("data/dark/0.png"), 1).top[0].name, "dark");
+  EXPECT_EQ(model->predict_file(temp_.file("data/bright/0.png"), 1).top[0].name, "bright");
+  EXPECT_EQ(model->description().input.normalization, train->transform().normalization);
+
+  chosen.classes = {"one"};
+  EXPECT_THAT(core::message_of([&] { fit(chosen); }), HasSubstr("another number of outputs"));
+  chosen.classes = {"one", "two"};
+  EXPECT_THAT(core::message_of([&] { fit(chosen); }), HasSubstr("the checkpoint is of other classes"));
+}
+
+TEST_F(Fit, ADirectoryOfAnotherTrainingIsRefused) {
+  fit(options(dir_));
+  FitOptions other = options(dir_);
+  other.graph = tiny_graph({.dropout = 0.5});
+  EXPECT_THAT(core::message_of([&] { fit(other); }), AllOf(HasSubstr("another graph"), HasSubstr("'dropout'")));
+  other = options(dir_);
+  other.resume = false;
+  EXPECT_THAT(core::message_of([&] { fit(other); }), HasSubstr("there is a training already"));
+}
+
+TEST_F(Fit, OptionsThatCannotBeAreNamed) {
+  const auto refused = [](const std::function<void(FitOptions&)>& change) {
+    FitOptions bad = options();
+    change(bad);
+    return core::message_of([&] { fit(bad); });
+  };
+  EXPECT_THAT(refused([](FitOptions& o) { o.graph = {}; }), HasSubstr("FitOptions::graph"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.train = nullptr; }), HasSubstr("FitOptions::train"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.epochs = 0; }),
+              HasSubstr("FitOptions::epochs: expected at least 1, got 0"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.replicas = 2; }), HasSubstr("another number of replicas"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.best.name = "f1"; }), HasSubstr("loss or top_1_accuracy"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.early_stop = EarlyStop{.patience = 0}; }),
+              HasSubstr("early_stop.patience"));
+  EXPECT_THAT(refused([](FitOptions& o) {
+                o.early_stop.emplace();
+                o.validation = nullptr;
+              }),
+              HasSubstr("FitOptions::early_stop"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.callbacks = {nullptr}; }), HasSubstr("FitOptions::callbacks"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.metrics = {nullptr}; }), HasSubstr("FitOptions::metrics"));
+  EXPECT_THAT(
+      refused([](FitOptions& o) { o.adjust = [](SingleCostOptions& trainer) { trainer.graph = nn::Graph{}; }; }),
+      HasSubstr("FitOptions::adjust"));
+}
+
+}  // namespace
+}  // namespace trainyard::train

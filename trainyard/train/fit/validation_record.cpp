@@ -1,0 +1,54 @@
+#include "trainyard/train/fit/validation_record.h"
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+
+namespace trainyard::train {
+
+ValidationRecord::ValidationRecord(BestBy by, std::optional<EarlyStop> early_stop)
+    : by_(std::move(by)), early_stop_(early_stop) {}
+
+void ValidationRecord::add(const Evaluation& evaluation, int64_t global_step) {
+  const double value = by_.name == "loss" ? evaluation.loss : evaluation.top_1;
+  const double least = early_stop_ ? early_stop_->min_delta : 0;
+  const bool better = !best_ || (by_.lowest ? value < best_->value - least : value > best_->value + least);
+  if (std::isfinite(value) && better) {
+    best_ = {.value = value, .global_step = global_step};
+    not_better_ = 0;
+  } else {
+    ++not_better_;
+  }
+}
+
+std::optional<std::string> ValidationRecord::stop_reason() const {
+  if (!early_stop_ || not_better_ < early_stop_->patience) return std::nullopt;
+  if (!best_) return fmt::format("no evaluation of {} gave a finite {}", not_better_, by_.name);
+  return fmt::format("{} has not been better than {:.6g}, of step {}, in {} evaluations", by_.name, best_->value,
+                     best_->global_step, not_better_);
+}
+
+void ValidationRecord::save(core::StateWriter& writer) const {
+  writer.text("metric", by_.name);
+  writer.integer("not_better", not_better_);
+  if (!best_) return;
+  writer.real("best", best_->value);
+  writer.integer("best_step", best_->global_step);
+}
+
+void ValidationRecord::load(const core::StateReader& reader) {
+  best_.reset();
+  not_better_ = 0;
+  if (const std::string metric = reader.text("metric"); metric != by_.name) {
+    core::log::warning("evaluations were compared by {} so far: the next one is the first by {}", metric, by_.name);
+    return;
+  }
+  not_better_ = reader.integer("not_better");
+  if (reader.has("best")) best_ = {.value = reader.real("best"), .global_step = reader.integer("best_step")};
+}
+
+}  // namespace trainyard::train

@@ -1,0 +1,39 @@
+// What the evaluations of a training have shown so far: the best one, and how many in a row were not better. Saved with
+// the run, so that a resumed one compares with the same.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/train/fit/fit.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+class ValidationRecord : public Callback {
+ public:
+  ValidationRecord(BestBy by, std::optional<EarlyStop> early_stop);
+
+  std::string name() const override { return "validation"; }
+
+  // Takes an evaluation in. A value that is not finite is never better.
+  void add(const Evaluation& evaluation, int64_t global_step);
+  const std::optional<FitBest>& best() const { return best_; }
+  // Returns why the training ends; nothing: it goes on.
+  std::optional<std::string> stop_reason() const;
+
+  // A state of another metric than `by` counts as none.
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ private:
+  BestBy by_;
+  std::optional<EarlyStop> early_stop_;
+  std::optional<FitBest> best_;
+  int64_t not_better_ = 0;  // evaluations since the best one
+};
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END
