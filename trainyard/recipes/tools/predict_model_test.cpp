@@ -1,0 +1,74 @@
+// What `trainyard predict` says of a model that no registry knows is what train::Model says, of a checkpoint of fit()
+// and of its file.
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/recipes/tools/predict.h"
+#include "trainyard/train/fit/fit.h"
+
+namespace trainyard::recipes {
+namespace {
+
+class PredictModel : public ::testing::Test {
+ protected:
+  const core::TempDir temp_;
+
+  void SetUp() override {
+    for (const char* kind : {"noise", "waves"}) {
+      core::local_file_system().make_directories(temp_.file(std::string("data/") + kind));
+      for (int i = 0; i < 4; ++i) {
+        const data::Image image =
+            kind[0] == 'n' ? data::noisy_image(30, 40, static_cast<uint64_t>(i)) : data::smooth_image(30 + i, 40);
+        const auto bytes = data::encode_png(image);
+        const std::string content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+        core::local_file_system().write_file_atomically(
+            temp_.file(std::string("data/") + kind + "/" + std::to_string(i) + ".png"), content);
+      }
+    }
+    nn::GraphBuilder b({.image = {3, 20, 20}, .name = "of_my_own"});
+    auto x = b.activation("relu", b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .bias = true}));
+    train::FitOptions options;
+    options.graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 2}));
+    options.train = data::open_folder(temp_.file("data"), {.size = 20, .batch_size = 4, .worker_threads = 1});
+    options.train_dir = temp_.file("run");
+    options.intra_op_threads = 1;
+    const train::FitResult result = train::fit(options);
+    train::save_model(temp_.file("own.safetensors"), result.model->description(), result.model->parameters());
+  }
+};
+
+TEST_F(PredictModel, SaysTheSameOfCheckpointAndFile) {
+  for (const char* path : {"run", "own.safetensors"}) {
+    PredictOptions options;
+    options.model.path = temp_.file(path);
+    options.images = {temp_.file("data")};
+    options.json = true;
+    std::ostringstream out;
+    EXPECT_EQ(predict(options, out).images, 8);
+    const auto model = train::load_model(temp_.file(path), {.intra_op_threads = 1});
+    std::istringstream lines(out.str());
+    int compared = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const auto said = nlohmann::json::parse(line);
+      const train::Prediction expected = model->predict_file(said["image"].get<std::string>());
+      ASSERT_EQ(said["top"].size(), expected.top.size());
+      for (size_t i = 0; i < expected.top.size(); ++i) {
+        EXPECT_EQ(said["top"][i]["class"], expected.top[i].output);
+        EXPECT_EQ(said["top"][i]["name"], expected.top[i].name);
+        EXPECT_NEAR(said["top"][i]["probability"].get<float>(), expected.top[i].probability, 1e-5F);
+        ++compared;
+      }
+    }
+    EXPECT_EQ(compared, 16) << path;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::recipes
