@@ -6,17 +6,11 @@
 #include <cmath>
 #include <memory>
 
-#include <ATen/ops/empty.h>
 #include <fmt/core.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/rnn.h>
 
-#include "trainyard/core/base/error.h"
-#include "trainyard/core/random/random.h"
-#include "trainyard/data/sources/function_source.h"
-#include "trainyard/nn/graph/foreign_module.h"
-#include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/trainyard.h"
 
 namespace {
 
@@ -44,7 +38,7 @@ nn::Graph row_reader() {
 }
 
 core::NamedTensors stripes(const data::BatchPlace& place) {
-  const at::Tensor images = at::empty({kBatch, 3, kSize, kSize}), labels = at::empty({kBatch}, at::kLong);
+  const at::Tensor images = core::new_tensor({kBatch, 3, kSize, kSize}), labels = core::new_tensor({kBatch}, at::kLong);
   auto* pixel = images.mutable_data_ptr<float>();
   for (int64_t sample = 0; sample < kBatch; ++sample) {
     core::RandomStream noise(1, "stripes", {static_cast<uint64_t>(place.batch * kBatch + sample)});
@@ -60,23 +54,19 @@ core::NamedTensors stripes(const data::BatchPlace& place) {
 
 }  // namespace
 
-int main() {
-  try {
-    train::SingleCostTrainer trainer(
-        {.graph = row_reader(),
-         .intra_op_threads = 1,
-         .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); },
-         .learning_rate = optim::constant(0.1)},
-        std::make_shared<data::FunctionSource>(stripes, data::FunctionSourceOptions{.batch_size = kBatch}));
-    trainer.train({.steps_per_epoch = 1});
-    const double first = trainer.last_base_loss();
-    trainer.train({.steps_per_epoch = 150});
-    const double last = trainer.last_base_loss();
-    fmt::print("loss {:.2f} at first, {:.2f} after 150 steps: {}\n", first, last,
-               last < first / 4 ? "learned" : "lost");
-    return 0;
-  } catch (const core::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return core::exit_code(error.code());
-  }
+int main() try {
+  train::SingleCostTrainer trainer(
+      {.graph = row_reader(),
+       .intra_op_threads = 1,
+       .make_optimizer = optim::momentum(),
+       .learning_rate = optim::constant(0.1)},
+      std::make_shared<data::FunctionSource>(stripes, data::FunctionSourceOptions{.batch_size = kBatch}));
+  trainer.train({.steps_per_epoch = 1});
+  const double first = trainer.last_base_loss();
+  trainer.train({.steps_per_epoch = 150});
+  const double last = trainer.last_base_loss();
+  fmt::print("loss {:.2f} at first, {:.2f} after 150 steps: {}\n", first, last, last < first / 4 ? "learned" : "lost");
+} catch (const core::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return core::exit_code(error.code());
 }

@@ -4,16 +4,10 @@
 #include <memory>
 #include <string>
 
-#include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
-#include "trainyard/core/base/error.h"
-#include "trainyard/core/random/random.h"
-#include "trainyard/data/sources/function_source.h"
-#include "trainyard/nn/execution/loss.h"
-#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/recipes/trainers/trainers.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/trainyard.h"
 
 namespace {
 
@@ -28,7 +22,7 @@ int64_t size_on(int device) {
 // Noise; the label says whether it changes from row to row or from column to column.
 core::NamedTensors stripes(const data::BatchPlace& place) {
   const int64_t size = size_on(place.replica);
-  const at::Tensor images = at::empty({kBatch, 3, size, size}), labels = at::empty({kBatch}, at::kLong);
+  const at::Tensor images = core::new_tensor({kBatch, 3, size, size}), labels = core::new_tensor({kBatch}, at::kLong);
   core::RandomStream random(1, "stripes", {static_cast<uint64_t>(place.batch), static_cast<uint64_t>(place.replica)});
   for (int64_t sample = 0; sample < kBatch; ++sample) {
     const int64_t label = sample % kClasses;
@@ -55,7 +49,7 @@ train::TowerStep tower(train::TowerContext& context) {
 void run(const char* devices, const recipes::TrainerType& trainer) {
   recipes::TrainConfig config;
   config.model.tower = tower;
-  config.model.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); };
+  config.model.make_optimizer = optim::momentum();
   config.model.learning_rate = optim::constant(0.1);
   config.data = [](int replicas) {
     return std::make_shared<data::FunctionSource>(
@@ -69,13 +63,10 @@ void run(const char* devices, const recipes::TrainerType& trainer) {
 
 }  // namespace
 
-int main() {
-  try {
-    run("one device", recipes::SimpleTrainer());
-    run("two devices", recipes::SyncMultiGPUTrainerReplicated({"cpu:0", "cpu:1"}));
-    return 0;
-  } catch (const core::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return core::exit_code(error.code());
-  }
+int main() try {
+  run("one device", recipes::SimpleTrainer());
+  run("two devices", recipes::SyncMultiGPUTrainerReplicated({"cpu:0", "cpu:1"}));
+} catch (const core::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return core::exit_code(error.code());
 }

@@ -1,0 +1,70 @@
+// A transform, a callback and a metric of one's own in a training on folders.
+// usage: example_own_parts TRAIN_FOLDER VALIDATION_FOLDER
+#include <iostream>
+
+#include "trainyard/trainyard.h"
+
+using namespace trainyard;
+
+namespace {
+
+// Shows the images without their colours. It works on batches, so that any source may stand below it.
+class Grey : public data::SourceAround, public data::SizedSource {
+ public:
+  explicit Grey(const std::shared_ptr<data::FolderSource>& folder) : SourceAround(folder), folder_(folder) {}
+  int64_t batches_per_epoch() const override { return folder_->batches_per_epoch(); }
+  std::vector<data::Batch> next() override {
+    std::vector<data::Batch> batches = source()->next();
+    for (data::Batch& batch : batches) {
+      const at::Tensor images = batch.images();
+      batch.tensors.set("images", images.mean(1, /*keepdim=*/true).expand_as(images).contiguous());
+    }
+    return batches;
+  }
+
+ private:
+  std::shared_ptr<data::FolderSource> folder_;
+};
+
+// Halves the rate at two thirds of the training.
+class LowerRate : public train::Callback {
+ public:
+  std::string name() const override { return "lower_rate"; }
+  void before_epoch(train::Trainer& trainer) override {
+    optim::Hyperparameters& numbers = trainer.hyperparameters();
+    if (trainer.epoch() != 1 + trainer.loop().max_epoch * 2 / 3) return;
+    numbers.set("learning_rate", numbers.get("learning_rate") / 2);  // saved with the run
+    std::cout << "the rate is halved in epoch " << trainer.epoch() << "\n";
+  }
+};
+
+// How sure the model is of what it takes for right, on average.
+class Confidence : public train::SumMetric {
+ public:
+  Confidence() : SumMetric(/*counts=*/1, /*sums=*/1) {}
+  void update(const train::MetricBatch& batch) override {
+    add_count(0, batch.output().size(0));
+    add_sum(0, batch.output().softmax(1).amax(1).sum().item<double>());
+  }
+  std::vector<std::pair<std::string, double>> results() const override {
+    return {{"confidence", sum(0) / static_cast<double>(count(0))}};
+  }
+};
+
+}  // namespace
+
+int main(int, char** arguments) try {
+  const auto train = data::open_folder(arguments[1], {.size = 32, .batch_size = 16});
+  const auto validation = data::open_folder(arguments[2], {.size = 32, .batch_size = 16, .training = false});
+  const auto result =
+      train::fit({.graph = models::build_model("resnet20", "cifar10", {.num_classes = std::ssize(train->classes())}),
+                  .train = std::make_shared<Grey>(train),
+                  .validation = std::make_shared<Grey>(validation),
+                  .epochs = 3,
+                  .metrics = {std::make_shared<Confidence>()},
+                  .callbacks = {std::make_shared<LowerRate>()}});
+  for (const auto& [name, value] : result.last->more) std::cout << name << " " << value << "\n";
+} catch (const core::Error& error) {
+  std::cerr << error.what() << "\n";
+  return core::exit_code(error.code());
+}

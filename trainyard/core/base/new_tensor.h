@@ -1,0 +1,18 @@
+// Tensors in the host's memory, for sources that want nothing else of LibTorch: its own headers of such functions take
+// as long to compile as all of this library's.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
+#include <c10/util/ArrayRef.h>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::core {
+
+// Returns a tensor of zeros. Throws what LibTorch throws for negative sizes.
+at::Tensor new_tensor(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat);
+
+}  // namespace trainyard::core
+TRAINYARD_EXPORT_END

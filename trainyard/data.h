@@ -1,0 +1,8 @@
+// Batches: of folders, of tensors, of functions, and what turns images into them.
+#pragma once
+
+#include "trainyard/data/augment/transform.h"        // IWYU pragma: export
+#include "trainyard/data/pipeline/batch_source.h"    // IWYU pragma: export
+#include "trainyard/data/sources/folder_source.h"    // IWYU pragma: export
+#include "trainyard/data/sources/function_source.h"  // IWYU pragma: export
+#include "trainyard/data/sources/tensor_source.h"    // IWYU pragma: export

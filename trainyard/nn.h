@@ -1,0 +1,9 @@
+// Networks: graphs and their builder, parameters, executors, losses, modules of LibTorch as nodes.
+#pragma once
+
+#include "trainyard/nn/execution/executor.h"       // IWYU pragma: export
+#include "trainyard/nn/execution/loss.h"           // IWYU pragma: export
+#include "trainyard/nn/execution/parameter_set.h"  // IWYU pragma: export
+#include "trainyard/nn/graph/foreign_module.h"     // IWYU pragma: export
+#include "trainyard/nn/graph/graph.h"              // IWYU pragma: export
+#include "trainyard/nn/graph/graph_json.h"         // IWYU pragma: export

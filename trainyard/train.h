@@ -1,0 +1,14 @@
+// Training: fit(), the trainers and callbacks that it is made of, metrics, evaluations, checkpoints, models that
+// predict.
+#pragma once
+
+#include "trainyard/train/callbacks/callback_wrappers.h"  // IWYU pragma: export
+#include "trainyard/train/checkpoint/checkpoint.h"        // IWYU pragma: export
+#include "trainyard/train/checkpoint/weights.h"           // IWYU pragma: export
+#include "trainyard/train/fit/fit.h"                      // IWYU pragma: export
+#include "trainyard/train/loop/evaluator.h"               // IWYU pragma: export
+#include "trainyard/train/loop/metrics.h"                 // IWYU pragma: export
+#include "trainyard/train/loop/single_cost_trainer.h"     // IWYU pragma: export
+#include "trainyard/train/loop/trainer.h"                 // IWYU pragma: export
+#include "trainyard/train/model/model.h"                  // IWYU pragma: export
+#include "trainyard/train/tower/tower.h"                  // IWYU pragma: export
