@@ -283,19 +283,20 @@ OracleShare train_oracle_share(const OracleLayout& layout, int process, const Or
     }
   }
   const auto samples = static_cast<int64_t>(inputs.size());
-  SingleCostTrainer trainer({.graph = two_scalars(),
-                             .loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); }),
-                             .replicas = own,
-                             .micro_steps = layout.micro_steps,
-                             .intra_op_threads = own,
-                             .variable_update = layout.mode,
-                             .make_communicators = std::move(make_communicators),
-                             .reduction = layout.reduction,
-                             .make_optimizer =
-                                 [&optimizer](nn::ParameterSet& set) {
-                                   return optim::optimizers().get(optimizer.name)(set, optimizer.options);
-                                 },
-                             .learning_rate = optim::constant(kSixteenth)},
+  SingleCostOptions options;  // member by member: GCC 12 takes parts of a braced one for uninitialized
+  options.graph = two_scalars();
+  options.loss = loss_of([](const at::Tensor& output, const at::Tensor&) { return output.mean(); });
+  options.replicas = own;
+  options.micro_steps = layout.micro_steps;
+  options.intra_op_threads = own;
+  options.variable_update = layout.mode;
+  options.make_communicators = std::move(make_communicators);
+  options.reduction = layout.reduction;
+  options.make_optimizer = [&optimizer](nn::ParameterSet& set) {
+    return optim::optimizers().get(optimizer.name)(set, optimizer.options);
+  };
+  options.learning_rate = optim::constant(kSixteenth);
+  SingleCostTrainer trainer(std::move(options),
                             std::make_shared<MemorySource>(at::tensor(inputs).view({samples, 1, 1, 1}),
                                                            at::zeros({samples}, at::kLong), 2, own));
   const auto recorder = std::make_shared<ShareRecorder>();

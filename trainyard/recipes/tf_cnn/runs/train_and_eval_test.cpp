@@ -135,6 +135,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Variant{"testParameterServer", [](TfCnnOptions&) {}},
                       Variant{"testReplicated", [](TfCnnOptions& o) { o.device.variable_update = "replicated"; }},
                       Variant{"testIndependent", [](TfCnnOptions& o) { o.device.variable_update = "independent"; }},
+                      Variant{"testStagedVariables", [](TfCnnOptions& o) { o.device.staged_vars = true; }},
+                      Variant{"relaxedConsistency",
+                              [](TfCnnOptions& o) {
+                                o.device.variable_update = "replicated";
+                                o.update.delayed = true;
+                              }},
                       Variant{"testNoPrintAccuracy",
                               [](TfCnnOptions& o) { o.display.print_training_accuracy = false; }},
                       Variant{"testNHWC", [](TfCnnOptions& o) { o.data_format = "NHWC"; }},
@@ -155,6 +161,30 @@ INSTANTIATE_TEST_SUITE_P(
                       Variant{"testGradientClip", [](TfCnnOptions& o) { o.update.gradient_clip = 100.0; }},
                       Variant{"testWeightDecay", [](TfCnnOptions& o) { o.update.weight_decay = 1e-4; }}),
     [](const auto& variant) { return std::string(variant.param.name); });
+
+// Both are late by one step: the second batch still meets the first values, as all batches do at a rate of zero.
+TEST_F(TrainAndEval, TheFirstUpdateOfALateTrainingIsSeenInTheThirdStep) {
+  const auto losses_with = [&](double rate, bool staged, bool delayed) {
+    TfCnnOptions asked = params();
+    asked.saving.train_dir.clear();
+    asked.steps.num_warmup_batches = 0;
+    asked.steps.num_batches = 4;
+    asked.learning_rate.init_learning_rate = rate;
+    asked.device.staged_vars = staged;
+    asked.update.delayed = delayed;
+    return losses(run(asked));
+  };
+  const std::vector<double> still = losses_with(0, false, false), in_time = losses_with(0.05, false, false);
+  ASSERT_EQ(still.size(), 4U);
+  EXPECT_EQ(in_time[0], still[0]);
+  EXPECT_NE(in_time[1], still[1]);
+  for (const bool staged : {true, false}) {
+    const std::vector<double> late = losses_with(0.05, staged, !staged);
+    EXPECT_EQ(late[0], still[0]) << staged;
+    EXPECT_EQ(late[1], still[1]) << staged;
+    EXPECT_NE(late[2], still[2]) << staged;
+  }
+}
 
 // testLowAccuracy: equal images with ten labels.
 TEST_F(TrainAndEval, CannotTellEqualImagesApart) {
