@@ -9,6 +9,7 @@
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/optim/step/segment_parts.h"
 
 namespace trainyard::optim {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/step/segment_parts.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim {

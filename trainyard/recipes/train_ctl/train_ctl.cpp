@@ -21,6 +21,7 @@
 #include "trainyard/recipes/ranks/start_facts.h"
 #include "trainyard/recipes/run/finished_model.h"
 #include "trainyard/recipes/run/saved_run.h"
+#include "trainyard/recipes/train_ctl/ctl_epochs.h"
 #include "trainyard/recipes/train_ctl/ctl_input.h"
 #include "trainyard/recipes/train_ctl/ctl_plan.h"
 #include "trainyard/train/callbacks/agreement_callback.h"

@@ -20,7 +20,9 @@
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/recipes/train_ctl/ctl_input.h"
+#include "trainyard/recipes/train_ctl/ctl_plan.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
 
 namespace trainyard::recipes {
 namespace {
