@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""deploy/mpijob.yaml follows the schema of MPIJob, and a manifest with a mistake does not. The command in it is one that
-`trainyard launch` takes.
+"""deploy/mpijob.yaml is what the MPI operator's own schema of an MPIJob allows, and a manifest with a mistake is not. The
+command in it is one that `trainyard launch` takes.
+
+The schema is tests/launch/mpi_operator/kubeflow.org_mpijobs.yaml.gz: manifests/base/kubeflow.org_mpijobs.yaml of
+https://github.com/kubeflow/mpi-operator as of 2026-02-13 (commit 4954c997), unchanged, under the Apache License 2.0 that lies
+beside it.
 
 Usage: python3 tests/launch/manifest_test.py PROGRAM (build/trainyard).
 """
 import copy
-import json
+import gzip
 import os
 import pathlib
 import re
@@ -22,33 +26,67 @@ except ImportError:
 
 program = os.path.abspath(sys.argv.pop(1))
 here = pathlib.Path(__file__).resolve().parent
-SCHEMA = json.loads((here / "mpijob_schema.json").read_text())
-MANIFEST = yaml.safe_load((here.parents[1] / "deploy" / "mpijob.yaml").read_text())
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool, "quantity": (str, int)}
 
 
-def problems(value, schema=SCHEMA, place="manifest"):
-    """What the schema does not allow, a line each."""
-    if "$ref" in schema:
-        schema = SCHEMA["definitions"][schema["$ref"]]
-    if not isinstance(value, TYPES[schema["type"]]) or isinstance(value, bool) != (schema["type"] == "boolean"):
-        return [f"{place}: expected {schema['type']}, got {value!r}"]
+def load_yaml(text):
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+DEFINITION = load_yaml(gzip.decompress((here / "mpi_operator" / "kubeflow.org_mpijobs.yaml.gz").read_bytes()))["spec"]
+MANIFEST = load_yaml((here.parents[1] / "deploy" / "mpijob.yaml").read_text())
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
+
+
+def schema_problems(value, schema, place):
+    """What the schema does not allow, a line each. As `kubectl apply --validate=strict`, it refuses fields without a name."""
+    if schema.get("x-kubernetes-int-or-string"):
+        types = (int, str)
+    else:
+        types = TYPES[schema["type"]]
+    if not isinstance(value, types) or isinstance(value, bool) != (types is bool):
+        return [f"{place}: expected {schema.get('type', 'integer or string')}, got {value!r}"]
     found = []
     if "enum" in schema and value not in schema["enum"]:
         found.append(f"{place}: expected one of {schema['enum']}, got {value!r}")
-    if "minimum" in schema and value < schema["minimum"]:
-        found.append(f"{place}: expected at least {schema['minimum']}, got {value}")
-    if "pattern" in schema and not re.fullmatch(schema["pattern"], str(value)):
+    if "pattern" in schema and isinstance(value, str) and not re.search(schema["pattern"], value):
         found.append(f"{place}: expected {schema['pattern']}, got {value!r}")
-    if isinstance(value, dict):
+    if isinstance(value, dict) and ("properties" in schema or "additionalProperties" in schema):
         found += [f"{place}: has no {name}" for name in schema.get("required", []) if name not in value]
         for name, inner in value.items():
-            kind = schema.get("properties", {}).get(name, schema.get("values"))
-            found += [f"{place}: unknown field {name}"] if kind is None else problems(inner, kind, f"{place}.{name}")
+            kind = schema.get("properties", {}).get(name, schema.get("additionalProperties"))
+            found += [f"{place}: unknown field {name}"] if kind is None else schema_problems(inner, kind, f"{place}.{name}")
     if isinstance(value, list):
         for index, inner in enumerate(value):
-            found += problems(inner, schema["items"], f"{place}[{index}]")
+            found += schema_problems(inner, schema["items"], f"{place}[{index}]")
     return found
+
+
+def operator_problems(manifest):
+    """What the operator itself refuses though the schema allows it."""
+    found = []
+    replicas = manifest["spec"]["mpiReplicaSpecs"]
+    if replicas.get("Launcher", {}).get("replicas") != 1:
+        found.append("Launcher: must have 1 replica")
+    for kind, spec in replicas.items():
+        if kind not in ("Launcher", "Worker"):
+            found.append(f"{kind}: no kind of replica")
+        if spec.get("replicas", 0) < 1:
+            found.append(f"{kind}: must have at least 1 replica")
+        if spec.get("restartPolicy") not in ("Never", "OnFailure"):
+            found.append(f"{kind}: restartPolicy must be Never or OnFailure")
+    last = f"{manifest['metadata']['name']}-worker-{replicas.get('Worker', {}).get('replicas', 1) - 1}"
+    if not re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", last):
+        found.append(f"metadata.name: the last worker's host name {last} is none")
+    return found
+
+
+def problems(manifest):
+    names, version = DEFINITION["names"], DEFINITION["versions"][0]
+    found = []
+    if manifest["apiVersion"] != f"{DEFINITION['group']}/{version['name']}" or manifest["kind"] != names["kind"]:
+        found.append(f"unknown kind {manifest['kind']} of {manifest['apiVersion']}")
+    found += schema_problems(manifest, version["schema"]["openAPIV3Schema"], "manifest")
+    return found or operator_problems(manifest)
 
 
 class Manifest(unittest.TestCase):
@@ -62,13 +100,19 @@ class Manifest(unittest.TestCase):
             return problems(manifest)
 
         for change, problem in (
-                (lambda top, spec, replicas: top.update(apiVersion="kubeflow.org/v1"), "apiVersion: expected one of"),
+                (lambda top, spec, replicas: top.update(apiVersion="kubeflow.org/v1"), "unknown kind MPIJob of kubeflow.org/v1"),
                 (lambda top, spec, replicas: spec.update(slotsPerWorker="2"), "slotsPerWorker: expected integer"),
+                (lambda top, spec, replicas: spec.update(mpiImplementation="LAM"), "mpiImplementation: expected one of"),
+                (lambda top, spec, replicas: spec.pop("mpiReplicaSpecs") and spec.update(mpiReplicaSpecs=[]),
+                 "mpiReplicaSpecs: expected object"),
+                (lambda top, spec, replicas: top["metadata"].update(name="9-lives"), "host name 9-lives-worker-1"),
+                (lambda top, spec, replicas: replicas["Worker"]["template"]["spec"]["containers"][0]["volumeMounts"][0].update(
+                    mountpath="/data"), "unknown field mountpath"),
                 (lambda top, spec, replicas: spec.update(slotPerWorker=2), "spec: unknown field slotPerWorker"),
-                (lambda top, spec, replicas: replicas.pop("Launcher"), "has no Launcher"),
-                (lambda top, spec, replicas: replicas["Worker"].update(replicas=0), "expected at least 1"),
-                (lambda top, spec, replicas: replicas["Worker"].update(restartPolicy="Sometimes"), "expected one of"),
-                (lambda top, spec, replicas: replicas["Worker"]["template"]["spec"]["containers"][0].pop("image"), "has no image"),
+                (lambda top, spec, replicas: replicas.pop("Launcher"), "Launcher: must have 1 replica"),
+                (lambda top, spec, replicas: replicas["Worker"].update(replicas=0), "Worker: must have at least 1 replica"),
+                (lambda top, spec, replicas: replicas["Worker"].update(restartPolicy="Always"), "restartPolicy must be"),
+                (lambda top, spec, replicas: replicas["Worker"]["template"]["spec"]["containers"][0].pop("name"), "has no name"),
                 (lambda top, spec, replicas: replicas["Worker"]["template"]["spec"]["containers"][0]["resources"]["limits"].update(
                     memory="16 GB"), "memory: expected")):
             found = mutated(change)
