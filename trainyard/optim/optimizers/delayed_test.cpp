@@ -22,7 +22,7 @@ OptimizerOptions delayed_options(bool delayed = true) {
           .weight_decay = 0.02,
           .gradient_clip = 0.75,
           .parameters = {"body.*", "head.weight"},
-          .norm_clip = NormClip{.limit = 1.5},
+          .norm_clip = NormClip{.bound = 1.5},
           .delayed = delayed};
 }
 
@@ -94,7 +94,7 @@ TEST_P(Delayed, GoesOnWithTheGradientsThatWereSaved) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Delayed, testing::Combine(testing::ValuesIn(optimizers().names()), testing::Values(at::kFloat, at::kDouble)),
-    [](const auto& info) { return std::get<0>(info.param) + "_" + at::toString(std::get<1>(info.param)); });
+    [](const auto& each) { return std::get<0>(each.param) + "_" + at::toString(std::get<1>(each.param)); });
 
 // w' = w - lr * (g + decay * w) of the step before, and of zeros at first.
 TEST(DelayedSgd, FollowsItsFormula) {

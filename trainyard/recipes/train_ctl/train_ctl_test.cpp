@@ -19,6 +19,7 @@
 #include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/tools/convert_dataset.h"
+#include "trainyard/recipes/train_ctl/ctl_epochs.h"
 #include "trainyard/recipes/train_ctl/ctl_input.h"
 #include "trainyard/recipes/train_ctl/ctl_plan.h"
 #include "trainyard/train/checkpoint/checkpoint.h"

@@ -55,10 +55,10 @@ struct Evaluation {
 
 struct EvaluatorOptions {
   nn::Graph graph{};
-  std::string executor = "auto";      // a name for nn::make_executor
-  at::ScalarType dtype = at::kFloat;  // of activations
-  nn::KernelOptions kernels{};
-  std::string name_prefix{};  // in front of the graph's names in the set
+  std::string executor = "auto";                    // a name for nn::make_executor
+  at::ScalarType dtype = at::kFloat;                // of activations
+  nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
+  std::string name_prefix{};                        // in front of the graph's names in the set
   // [N, classes], [N] int64 -> [] mean loss. None: softmax cross-entropy. A loss of one's own may take outputs [N, ...]
   // and labels [N, ...] of any shape and dtype: several labels a sample, numbers to come close to.
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)> loss{};

@@ -84,10 +84,10 @@ struct SingleCostOptions {
   LossModule loss{};
   // The same network for images of other sizes than graph's, which training batches may have (graph_tower.h).
   std::vector<nn::Graph> other_sizes{};
-  TowerFunction tower{};              // then there is no graph and no loss
-  std::string executor = "auto";      // a name for nn::make_executor
-  at::ScalarType dtype = at::kFloat;  // of activations; kDouble makes the parameters double too
-  nn::KernelOptions kernels{};        // without choices the trainer makes some: they are saved
+  TowerFunction tower{};                            // then there is no graph and no loss
+  std::string executor = "auto";                    // a name for nn::make_executor
+  at::ScalarType dtype = at::kFloat;                // of activations; kDouble makes the parameters double too
+  nn::KernelOptions kernels = nn::KernelOptions();  // without choices the trainer makes some: they are saved
   // The processes that train together, all at the same step; null means this one alone. The kernel choices of the first
   // one become those of all others before anything runs.
   std::shared_ptr<parallel::ProcessGroup> ranks{};

@@ -19,10 +19,10 @@ namespace trainyard::train {
 
 struct RecalibrationOptions {
   nn::Graph graph{};
-  std::string executor = "auto";      // a name for nn::make_executor
-  at::ScalarType dtype = at::kFloat;  // of activations
-  nn::KernelOptions kernels{};
-  uint64_t seed = 0;              // of dropout and stochastic depth, which drop as in training
+  std::string executor = "auto";                    // a name for nn::make_executor
+  at::ScalarType dtype = at::kFloat;                // of activations
+  nn::KernelOptions kernels = nn::KernelOptions();  // not {}: GCC 12 warns of it in error
+  uint64_t seed = 0;                                // of dropout and stochastic depth, which drop as in training
   std::function<bool()> stops{};  // asked before each batch: true ends the passes with kCancelled. None: they go on
 };
 

@@ -261,7 +261,7 @@ at::Tensor Model::decode(std::span<const std::byte> image, const std::string& wh
   record.bytes.assign(image.begin(), image.end());
   record.where = where;
   at::Tensor input = at::empty({1, shape[0], shape[1], shape[2]});
-  const core::Result<bool> made = contexts_->transform().apply(record, {}, input.mutable_data_ptr<float>());
+  const core::Result<void> made = contexts_->transform().apply(record, {}, input.mutable_data_ptr<float>());
   if (!made.ok()) throw made.error();
   return input;
 }
