@@ -11,8 +11,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
-#include "trainyard/data/sources/tensor_source.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/trainyard.h"
 
 using namespace trainyard;
 
@@ -98,9 +97,7 @@ train::TowerStep compare(train::TowerContext& context) {
 
 int main() {
   train::SingleCostTrainer trainer(
-      {.tower = compare,
-       .make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); },
-       .learning_rate = optim::constant(0.02)},
+      {.tower = compare, .make_optimizer = optim::momentum(), .learning_rate = optim::constant(0.02)},
       std::make_shared<data::TensorSource>(
           core::NamedTensors({{"drawings", drawings(0, kSeen)}}),
           data::TensorSourceOptions{.batch_size = kBatch, .shuffle = true, .make_batch = triplets}));

@@ -1,23 +1,16 @@
 // The benchmark of tf_cnn_benchmarks with a data set and a network of your own: the data set makes its batches, the
 // model says its loss and when it is good enough, and the run prints, saves and measures as the command does.
-
 #include <iostream>
-#include <memory>
-#include <optional>
 
-#include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
-#include "trainyard/core/base/error.h"
 #include "trainyard/core/memory/cpu_allocator.h"
-#include "trainyard/core/random/random.h"
-#include "trainyard/data/sources/function_source.h"
-#include "trainyard/nn/execution/loss.h"
 #include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
-
-namespace {
+#include "trainyard/trainyard.h"
 
 using namespace trainyard;
+
+namespace {
 
 // Noise that changes from row to row, which is class 0, or from column to column, which is class 1.
 class Stripes : public recipes::BenchmarkDataset {
@@ -27,17 +20,15 @@ class Stripes : public recipes::BenchmarkDataset {
   int64_t num_examples_per_epoch(data::Subset) const override { return 320; }
   std::shared_ptr<data::BatchSource> make_source(const recipes::WantedBatches& wanted) const override {
     const auto make = [wanted](const data::BatchPlace& place) -> core::NamedTensors {
-      const auto [height, width] = wanted.image_size;
-      const at::Tensor images = at::empty({wanted.batch_size, 3, height, width});
-      const at::Tensor labels = at::empty({wanted.batch_size}, at::kLong);
-      const auto subset = static_cast<uint64_t>(wanted.subset);
-      core::RandomStream random(wanted.seed, "stripes", {subset, static_cast<uint64_t>(place.batch)});
-      for (int64_t i = 0; i < wanted.batch_size; ++i) {
-        const int64_t label = static_cast<int64_t>(random.below(2));
+      const int64_t count = wanted.batch_size, height = wanted.image_size.height, width = wanted.image_size.width;
+      const at::Tensor images = core::new_tensor({count, 3, height, width}),
+                       labels = core::new_tensor({count}, at::kLong);
+      core::RandomStream random(wanted.seed, wanted.subset == data::Subset::kTrain ? "stripes" : "unseen stripes",
+                                {static_cast<uint64_t>(place.batch)});
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t label = i % 2, lines = label == 0 ? height : width;
         labels[i] = label;
-        for (int64_t k = 0; k < (label == 0 ? height : width); ++k) {
-          images[i].select(label == 0 ? 1 : 2, k).fill_(random.normal());
-        }
+        for (int64_t k = 0; k < lines; ++k) images[i].select(label + 1, k).fill_(random.normal());
       }
       return {{"images", images}, {"labels", labels}};
     };
@@ -72,22 +63,18 @@ class SmallNet : public recipes::BenchmarkModel {
 
 }  // namespace
 
-int main() {
+int main() try {
   core::install_cpu_allocator();
-  try {
-    recipes::TfCnnOptions params;
-    params.mode = recipes::RunMode::kTrainingAndEvaluation;
-    params.steps.num_batches = 400;
-    params.steps.num_eval_batches = 4;
-    params.steps.eval_every_n_steps = 20;
-    params.update.optimizer = "momentum";
-    params.device.gpu = false;
-    recipes::BenchmarkCnn benchmark(params, std::make_shared<Stripes>(), std::make_shared<SmallNet>());
-    const recipes::RunStatistics statistics = benchmark.run(std::cout);
-    fmt::print("{} steps, top-1 {:.3f}\n", statistics.num_steps, statistics.top_1_accuracy.value_or(0));
-    return 0;
-  } catch (const core::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return core::exit_code(error.code());
-  }
+  recipes::TfCnnOptions params;
+  params.mode = recipes::RunMode::kTrainingAndEvaluation;
+  params.steps.num_batches = 400;
+  params.steps.num_eval_batches = 4, params.steps.eval_every_n_steps = 20;
+  params.update.optimizer = "momentum";
+  params.device.gpu = false;
+  recipes::BenchmarkCnn benchmark(params, std::make_shared<Stripes>(), std::make_shared<SmallNet>());
+  const recipes::RunStatistics statistics = benchmark.run(std::cout);
+  fmt::print("{} steps, top-1 {:.3f}\n", statistics.num_steps, statistics.top_1_accuracy.value_or(0));
+} catch (const core::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return core::exit_code(error.code());
 }

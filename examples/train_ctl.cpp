@@ -12,13 +12,13 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/core/base/error.h"
 #include "trainyard/optim/optimizers/layer_regularization.h"
 #include "trainyard/train/loop/run_devices.h"
-
-namespace {
+#include "trainyard/trainyard.h"
 
 using namespace trainyard;
+
+namespace {
 
 const recipes::TrainCtlParams kTheirs{.image_width = 224,
                                       .image_height = 224,
@@ -46,7 +46,9 @@ recipes::CtlModel small_network(int64_t num_classes, int64_t /*batch_size*/) {
   return model;
 }
 
-void run() {
+}  // namespace
+
+int main() try {
   if (train::gpu_count() == 0) {
     try {
       recipes::train_ctl(recipes::ctl_zoo_model("resnet50"), kTheirs);
@@ -71,15 +73,7 @@ void run() {
   fmt::print("loss {:.2f} after {} steps\n", trained.means.loss, trained.global_step);
   recipes::predict_ctl(params);
   std::filesystem::remove_all(folder);
-}
-
-}  // namespace
-
-int main() {
-  try {
-    run();
-  } catch (const core::Error& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return core::exit_code(error.code());
-  }
+} catch (const core::Error& error) {
+  fmt::print(stderr, "{}\n", error.what());
+  return core::exit_code(error.code());
 }
