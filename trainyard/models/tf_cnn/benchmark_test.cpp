@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <vector>
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -117,9 +118,59 @@ TEST(BenchmarkZoo, DefaultsAreUpstreams) {
   EXPECT_EQ(find_model("official_resnet50_v2", "imagenet").default_batch_size, 128);
   EXPECT_EQ(find_model("official_resnet200", "imagenet").default_batch_size, 32);
   EXPECT_EQ(find_model("resnet101", "imagenet").default_batch_size, 32);
-  EXPECT_EQ(find_model("densenet40_k12", "cifar10").schedule.boundary_epochs, (std::vector<double>{150, 225, 300}));
-  EXPECT_EQ(find_model("nasnet", "cifar10").schedule.learning_rate, 0.025);
   EXPECT_EQ(find_model("overfeat", "imagenet").image_size, 231);
+}
+
+// The learning rates of the specification, written down from it: the first rate, the batch that it is for, its warm-up,
+// and the epochs at which it falls to the next of its parts.
+TEST(BenchmarkZoo, LearningRatesAreThoseOfTheirSpecification) {
+  struct Row {
+    std::vector<const char*> names;
+    const char* dataset;
+    DefaultSchedule schedule;
+  };
+  const DefaultSchedule plain{.learning_rate = 0.005},
+      resnet{.learning_rate = 0.128,
+             .batch_size = 256,
+             .warmup_epochs = 5,
+             .boundary_epochs = {30, 60, 80, 90},
+             .factors = {1, 0.1, 0.01, 0.001, 0.0001}},
+      official{.learning_rate = 0.0125,
+               .batch_size = 32,
+               .boundary_epochs = {30, 60, 80, 90},
+               .factors = {1, 0.1, 0.01, 0.001, 0.0001}};
+  const Row rows[] = {
+      {{"trivial", "lenet", "alexnet", "overfeat", "googlenet", "vgg11", "vgg16", "vgg19", "inception3", "inception4",
+        "mobilenet", "nasnet", "nasnetlarge"},
+       "imagenet",
+       plain},
+      {{"resnet50", "resnet101", "resnet152", "resnet50_v1.5", "resnet50_v2", "resnet101_v2", "resnet152_v2"},
+       "imagenet",
+       resnet},
+      {{"official_resnet18", "official_resnet34", "official_resnet50", "official_resnet101", "official_resnet152",
+        "official_resnet200", "official_resnet18_v2", "official_resnet34_v2", "official_resnet50_v2",
+        "official_resnet101_v2", "official_resnet152_v2", "official_resnet200_v2"},
+       "imagenet",
+       official},
+      {{"trivial"}, "cifar10", plain},
+      {{"nasnet"}, "cifar10", {.learning_rate = 0.025}},
+      {{"resnet20", "resnet32", "resnet44", "resnet56", "resnet110", "resnet20_v2", "resnet110_v2"},
+       "cifar10",
+       {.learning_rate = 0.1, .boundary_epochs = {82, 123, 300}, .factors = {1, 0.1, 0.01, 0.002}}},
+      {{"densenet40_k12", "densenet100_k12", "densenet100_k24"},
+       "cifar10",
+       {.learning_rate = 0.1, .boundary_epochs = {150, 225, 300}, .factors = {1, 0.1, 0.01, 0.001}}}};
+  for (const Row& row : rows) {
+    for (const char* const name : row.names) {
+      SCOPED_TRACE(fmt::format("{} on {}", name, row.dataset));
+      const DefaultSchedule& schedule = find_model(name, row.dataset).schedule;
+      EXPECT_EQ(schedule.learning_rate, row.schedule.learning_rate);
+      EXPECT_EQ(schedule.batch_size, row.schedule.batch_size);
+      EXPECT_EQ(schedule.warmup_epochs, row.schedule.warmup_epochs);
+      EXPECT_EQ(schedule.boundary_epochs, row.schedule.boundary_epochs);
+      EXPECT_EQ(schedule.factors, row.schedule.factors);
+    }
+  }
 }
 
 // Torchvision's networks have a name of their own where a bare one is tf_cnn_benchmarks'.
