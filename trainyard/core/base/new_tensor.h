@@ -12,7 +12,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::core {
 
 // Returns a tensor of zeros. Throws what LibTorch throws for negative sizes.
-at::Tensor new_tensor(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat);
+[[nodiscard]] at::Tensor new_tensor(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat);
 
 }  // namespace trainyard::core
 TRAINYARD_EXPORT_END

@@ -30,12 +30,12 @@ struct GraphJsonLimits {
 
 // Returns the text, on one line. Throws kUnsupported, which names the node, for a graph with a foreign module, and
 // kInvalidArgument for one that parse_graph_json() would not read: names that are not UTF-8, more than the limits.
-std::string graph_json(const Graph& graph);
+[[nodiscard]] std::string graph_json(const Graph& graph);
 
 // Returns the graph, equal in every part to the one that was written. `where` names the text in errors. Throws
 // kUnsupported for a version that this build does not know, and kCorruptData, which names the node, for whatever else
 // is not as graph_json() writes it. Takes memory in proportion to the text.
-Graph parse_graph_json(std::string_view text, std::string_view where);
+[[nodiscard]] Graph parse_graph_json(std::string_view text, std::string_view where);
 
 }  // namespace trainyard::nn
 TRAINYARD_EXPORT_END

@@ -201,13 +201,14 @@ class Model::Contexts {
 
  private:
   std::unique_ptr<nn::Executor> make() {
-    ++made_;
-    return nn::make_executor(options.executor, graph_,
-                             {.dtype = options.dtype,
-                              .mode = nn::Mode::kInference,
-                              .frozen = true,
-                              .kernels = {.choices = choices_},
-                              .parameters = &parameters});
+    auto executor = nn::make_executor(options.executor, graph_,
+                                      {.dtype = options.dtype,
+                                       .mode = nn::Mode::kInference,
+                                       .frozen = true,
+                                       .kernels = {.choices = choices_},
+                                       .parameters = &parameters});
+    ++made_;  // one that could not be made is not waited for
+    return executor;
   }
   std::unique_ptr<nn::Executor> take() {
     std::unique_lock lock(mutex_);
@@ -286,7 +287,7 @@ Prediction Model::predict(std::span<const std::byte> image, int64_t top, const s
   const at::Tensor input = decode(image, where);
   prediction.decode_seconds = seconds_since(begin);
   const auto decoded = std::chrono::steady_clock::now();
-  const at::Tensor probabilities = at::softmax(logits(input)[0], 0);
+  const at::Tensor probabilities = at::softmax(logits(input)[0], 0, at::kFloat);
   prediction.model_seconds = seconds_since(decoded);
   const auto [values, indices] = at::topk(probabilities, std::min(top, probabilities.size(0)));
   const float* const value = values.const_data_ptr<float>();

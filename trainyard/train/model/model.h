@@ -74,9 +74,9 @@ class Model {
   Prediction predict_file(const std::string& path, int64_t top = 5) const;
 
   // Returns the model's input of an image: [1, 3, height, width] float. Throws as predict() does.
-  at::Tensor decode(std::span<const std::byte> image, const std::string& where = "the image") const;
+  [[nodiscard]] at::Tensor decode(std::span<const std::byte> image, const std::string& where = "the image") const;
   // Returns the main output: [N, classes] float logits of images [N, 3, height, width] as decode() makes them.
-  at::Tensor logits(const at::Tensor& images) const;
+  [[nodiscard]] at::Tensor logits(const at::Tensor& images) const;
 
  private:
   class Contexts;

@@ -33,14 +33,14 @@ struct ModelDescription {
 };
 
 // Returns the texts. Throws what nn::graph_json() throws.
-ModelMetadata metadata_of(const ModelDescription& description);
+[[nodiscard]] ModelMetadata metadata_of(const ModelDescription& description);
 
 // Returns what the texts say; what they do not say is as in ModelDescription{}. `where` names their file. Throws
 // kCorruptData, naming the entry, for one that is malformed, kUnsupported for a graph of a later release.
-ModelDescription described_in(const ModelMetadata& metadata, const std::string& where);
+[[nodiscard]] ModelDescription described_in(const ModelMetadata& metadata, const std::string& where);
 
 // Returns the size of the images that the model takes, 0 where the texts do not say it. Throws kCorruptData.
-nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& where);
+[[nodiscard]] nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& where);
 
 // The texts as entries "description/<name>" of a checkpoint. saved_metadata() returns none where it has none.
 void save_metadata(const ModelMetadata& metadata, core::StateWriter& writer);

@@ -117,6 +117,21 @@ TEST_F(Bundle, PredictsAsAnEvaluationComputes) {
   EXPECT_GT(prediction.model_seconds, 0);
 }
 
+TEST_F(Bundle, PredictsIn16BitsToo) {
+  const auto exact = load_model(path_)->predict(image_).top;
+  const auto rounded = load_model(path_, {.dtype = at::kBFloat16})->predict(image_).top;
+  ASSERT_EQ(rounded.size(), exact.size());
+  float sum = 0;
+  for (const ClassProbability& each : rounded) {
+    sum += each.probability;
+    for (const ClassProbability& other : exact) {
+      if (other.output != each.output) continue;
+      EXPECT_NEAR(each.probability, other.probability, 0.02) << each.name;
+    }
+  }
+  EXPECT_NEAR(sum, 1, 1e-5) << "of 32-bit numbers";
+}
+
 TEST_F(Bundle, ManyThreadsPredictTheSame) {
   for (const int contexts : {1, 2, 8}) {
     const auto model = load_model(path_, {.contexts = contexts, .intra_op_threads = 1});
