@@ -91,8 +91,16 @@ at::Tensor run(const Pool& op, const LayerCall& call) {
 
 at::Tensor run(const TransposedConvolution& op, const LayerCall& call) {
   const auto both = [](Size2d size) { return std::vector<int64_t>{size.height, size.width}; };
-  return at::conv_transpose2d(call.x(), call.variable(0), call.variable(1), both(op.stride), both(op.padding),
-                              both(op.output_padding), op.groups, both(op.dilation));
+  const auto convolve = [&](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+    return at::conv_transpose2d(x, weight, bias, both(op.stride), both(op.padding), both(op.output_padding), op.groups,
+                                both(op.dilation));
+  };
+  const at::Tensor &x = call.x(), &bias = call.variable(1);
+  if (!x.is_cpu() || x.scalar_type() != at::kBFloat16) return convolve(x, call.variable(0), bias);
+  // In bf16 on processors with AVX512_BF16 and without AMX, LibTorch's oneDNN makes places of the output NaN that an
+  // infinite pixel does not reach, where there is output_padding.
+  return convolve(x.to(at::kFloat), call.variable(0).to(at::kFloat), bias.defined() ? bias.to(at::kFloat) : bias)
+      .to(at::kBFloat16);
 }
 
 at::Tensor run(const Upsample& op, const LayerCall& call) {
