@@ -60,8 +60,8 @@ install(FILES ${CMAKE_BINARY_DIR}/trainyard-config.cmake ${CMAKE_BINARY_DIR}/tra
 
 # What users see of the headers, with the flags that they compile with: gcc's messages, which other compilers word otherwise.
 if(TRAINYARD_TESTS AND NOT TRAINYARD_LAST_ROOM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(public_flags -std=c++20 "-I$<JOIN:$<TARGET_PROPERTY:trainyard,INTERFACE_INCLUDE_DIRECTORIES>,;-I>"
-    "-isystem$<JOIN:$<TARGET_PROPERTY:trainyard::libtorch,INTERFACE_INCLUDE_DIRECTORIES>,;-isystem>")
+  set(public_flags -std=c++20 "-I$<JOIN:$<TARGET_PROPERTY:trainyard,INTERFACE_INCLUDE_DIRECTORIES>,$<SEMICOLON>-I>"
+    "-isystem$<JOIN:$<TARGET_PROPERTY:trainyard::libtorch,INTERFACE_INCLUDE_DIRECTORIES>,$<SEMICOLON>-isystem>")
   add_test(NAME PublicHeaders.MistakesAreNamed COMMAND ${CMAKE_SOURCE_DIR}/tests/compile_errors/run ${CMAKE_CXX_COMPILER} ${public_flags}
     COMMAND_EXPAND_LISTS)
   set_tests_properties(PublicHeaders.MistakesAreNamed PROPERTIES TIMEOUT 600)

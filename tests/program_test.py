@@ -303,6 +303,8 @@ class Program(unittest.TestCase):
         with safe_open(self.root / "said.safetensors", framework="np") as file:
             metadata = file.metadata()
         self.assertEqual(metadata.pop("format"), "pt")
+        # An ONNX file is the graph.
+        self.assertIn("nodes", json.loads(metadata.pop("trainyard.graph")))
         self.assertEqual(metadata, said)
         self.assertEqual((said["trainyard.model"], said["trainyard.num_classes"]), ("lenet", "3"))
         self.assertEqual(json.loads(said["trainyard.classes"]), {"first_output": 0, "names": sorted(colours)})
