@@ -27,9 +27,10 @@ void declare_run_flags(core::FlagTable& table) {
       .word("auto")
       .group(kGroup);
   table
-      .integer("batch_size_memory_mib", std::nullopt,
-               "memory that batch_size=auto may fill; unset: three quarters of what the machine or a GPU has and control "
-               "groups allow, or what is free of it where that is less")
+      .integer(
+          "batch_size_memory_mib", std::nullopt,
+          "memory that batch_size=auto may fill; unset: three quarters of what the machine or a GPU has and control "
+          "groups allow, or what is free of it where that is less")
       .bounds(1, int64_t{1} << 40)
       .group(kGroup);
   table.integer("num_batches", std::nullopt, "steps after the warm-up; unset, or 0: 100, or what num_epochs says")

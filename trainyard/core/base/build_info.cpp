@@ -1,6 +1,7 @@
 #include "trainyard/core/base/build_info.h"
 
 #include "build_values.h"
+
 #include "trainyard/version.h"
 
 namespace trainyard::core {

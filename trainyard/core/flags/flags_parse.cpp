@@ -156,8 +156,8 @@ Error not_built(const FlagSpec& spec, std::string_view value, std::string_view w
 
 void check_pending(const FlagSpec& spec, const FlagValue& value) {
   const std::string text = format_flag_value(value);
-  const bool is_built = spec.kind == FlagKind::kText &&
-                        std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
+  const bool is_built =
+      spec.kind == FlagKind::kText && std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
   if (!is_built && (spec.disposition == Disposition::kPending || spec.disposition == Disposition::kLater)) {
     throw not_built(spec, text, spec.note);
   }

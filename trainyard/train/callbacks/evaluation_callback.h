@@ -86,7 +86,8 @@ class EvaluationCallback : public Callback {
 
 // Returns what monitors get of an evaluation, in the phase "eval": accuracies where they mean something, the loss,
 // examples_per_second, and what is in Evaluation::more.
-[[nodiscard]] Scalars evaluation_scalars(const Evaluation& evaluation, int64_t global_step, double epoch, double wall_time);
+[[nodiscard]] Scalars evaluation_scalars(const Evaluation& evaluation, int64_t global_step, double epoch,
+                                         double wall_time);
 
 // Samples a second, 0 when no time has passed.
 double examples_per_second(const Evaluation& evaluation);
