@@ -1,8 +1,8 @@
 // Optimizers as values: by a function of their own with the numbers that they have, or by name with any.
 //
 //   options.make_optimizer = optim::momentum({.momentum = 0.9, .weight_decay = 1e-4});
-//   options.make_optimizer = optim::adamw({.weight_decay = 0.05, .groups = {{.pattern = "body.*", .rate_factor =
-//   0.1}}}); options.make_optimizer = optim::OptimizerChoice{"nadam", {.beta1 = 0.95}};
+//   options.make_optimizer = optim::adamw({.groups = {{.pattern = "body.*", .rate_factor = 0.1}}});
+//   options.make_optimizer = optim::OptimizerChoice{"nadam", {.beta1 = 0.95}};
 //
 // optimizer.h lists all names. The functions choose the forms that PyTorch's optimizers of those names have.
 #pragma once
