@@ -262,6 +262,13 @@ class Ports(LaunchTest):
         for process, address in seen:
             self.assertIn(address.split(":")[0], LOOPBACK, f"process {process}")
 
+    def test_a_network_of_this_machine_alone_needs_no_warning(self):
+        launch = self.ranks(1, "wait", flags=("--network=127.0.0.0/8",))
+        launch.read_until("ready", 1)
+        launch.send()
+        self.assertEqual(launch.end(), 75, launch.error)
+        self.assertNotIn("warning", launch.error)
+
     def test_mpirun_alone_would_listen_for_everybody(self):
         """What the test above looks for is there without launch's settings."""
         mpirun = Launch("mpirun", "--oversubscribe", "-n", 1, "sleep", 100, environment={

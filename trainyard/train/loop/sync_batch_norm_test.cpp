@@ -15,6 +15,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
@@ -128,6 +129,8 @@ void expect_one_training(at::ScalarType dtype, int64_t steps, double largest) {
   const double alone = drift(train(options, noise(steps, kGlobal, 4), steps), whole);
   SCOPED_TRACE(testing::Message() << "synchronized " << synchronized << ", permuted " << permuted << ", alone "
                                   << alone);
+  testing::Test::RecordProperty("synchronized", fmt::format("{:.2e}", synchronized));
+  testing::Test::RecordProperty("permuted", fmt::format("{:.2e}", permuted));
   EXPECT_LE(synchronized, 3 * permuted);
   EXPECT_LT(permuted, largest);
   EXPECT_GT(alone, 10 * largest);
