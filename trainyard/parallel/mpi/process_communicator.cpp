@@ -74,10 +74,22 @@ class ReplicaMeeting {
     return collective;
   }
 
+  // Call it under the engine's mutex.
+  static bool finished(const Collective& collective) { return collective.job != nullptr && collective.job->finished; }
+
+  // Returns true when wait() would not block.
+  bool poll(const Collective& collective) {
+    try {
+      return engine_->wait_until(Clock::now(), [&] { return finished(collective); });
+    } catch (const Error&) {
+      return true;
+    }
+  }
+
   // Returns all_gather's result, and an undefined tensor of the others.
   at::Tensor wait(int replica, const std::shared_ptr<Collective>& collective, const std::string& operation,
                   milliseconds deadline) {
-    const auto over = [&] { return collective->job != nullptr && collective->job->finished; };
+    const auto over = [&] { return finished(*collective); };
     const auto longest = std::min<milliseconds>(deadline, std::chrono::hours(24 * 365));
     if (!engine_->wait_until(Clock::now() + longest, over)) give_up(replica, *collective, operation, deadline);
     const std::optional<Error>& refusal = collective->job->operation->refusal();
@@ -91,6 +103,7 @@ class ReplicaMeeting {
   // Several collectives of a group are on their way at a time, and each message belongs to one of them.
   int tag_of(uint64_t sequence) const {
     constexpr int kAtOnce = 256, kTagsEach = 4;
+    static_assert(core::Communicator::kMostStarted < kAtOnce);
     return (channel_ * kAtOnce + static_cast<int>(sequence % kAtOnce)) * kTagsEach;
   }
 
@@ -139,6 +152,8 @@ class ProcessCommunicator final : public core::Communicator {
   int size() const override { return meeting_->layout().ranks(); }
 
   void all_reduce(at::Tensor tensor, core::ReduceOp op) override { run(Call::all_reduce(tensor, op)); }
+  std::unique_ptr<core::PendingCollective> start_all_reduce(at::Tensor tensor, core::ReduceOp op) override;
+  bool goes_on_alone() const override { return meeting_->layout().processes() > 1; }
   void broadcast(at::Tensor tensor, int root) override { run(Call::broadcast(tensor, root, size())); }
   std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override {
     const at::Tensor all = run(Call::all_gather(tensor));
@@ -150,14 +165,57 @@ class ProcessCommunicator final : public core::Communicator {
   void abort(const Error& error) override { meeting_->engine().fail({ErrorCode::kPeerFailed, error.detail()}); }
 
  private:
+  using Collective = ReplicaMeeting::Collective;
+
+  class Started final : public core::PendingCollective {
+   public:
+    Started(ProcessCommunicator& communicator, std::shared_ptr<Collective> collective, std::string operation)
+        : communicator_(communicator), collective_(std::move(collective)), operation_(std::move(operation)) {}
+
+    bool poll() override { return collective_ == nullptr || communicator_.meeting_->poll(*collective_); }
+    void wait() override {
+      if (const auto collective = std::exchange(collective_, nullptr)) communicator_.wait(collective, operation_);
+    }
+
+   private:
+    ProcessCommunicator& communicator_;
+    std::shared_ptr<Collective> collective_;  // null once it was waited for
+    const std::string operation_;
+  };
+
   at::Tensor run(Call call) {
     const std::string operation = describe(call);
-    return meeting_->wait(replica_, meeting_->come(replica_, std::move(call)), operation, deadline());
+    return wait(meeting_->come(replica_, std::move(call)), operation);
+  }
+
+  at::Tensor wait(const std::shared_ptr<Collective>& collective, const std::string& operation) {
+    std::erase(started_, collective);
+    return meeting_->wait(replica_, collective, operation, deadline());
   }
 
   const int replica_;
   const std::shared_ptr<ReplicaMeeting> meeting_;
+  std::vector<std::shared_ptr<Collective>> started_;  // and not waited for
 };
+
+std::unique_ptr<core::PendingCollective> ProcessCommunicator::start_all_reduce(at::Tensor tensor, core::ReduceOp op) {
+  {
+    // Those that nobody has waited for may be over.
+    const std::lock_guard lock(meeting_->engine().mutex());
+    std::erase_if(started_, [](const auto& each) { return ReplicaMeeting::finished(*each); });
+  }
+  Call call = Call::all_reduce(tensor, op);
+  std::string operation = describe(call);
+  if (started_.size() >= kMostStarted) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "too many collectives are on their way",
+                                              .where = fmt::format("rank {}, {}", rank(), operation),
+                                              .expected = fmt::format("at most {}", kMostStarted),
+                                              .actual = fmt::format("{} and this one", started_.size()),
+                                              .remedy = "wait for some of them first"});
+  }
+  started_.push_back(meeting_->come(replica_, std::move(call)));
+  return std::make_unique<Started>(*this, started_.back(), std::move(operation));
+}
 
 std::vector<std::unique_ptr<core::Communicator>> communicators_of(const std::shared_ptr<ProcessEngine>& engine,
                                                                   std::vector<int> first_ranks, milliseconds deadline) {

@@ -9,6 +9,13 @@
 namespace trainyard::parallel {
 namespace {
 
+// What this rank believes that it has started.
+class NothingPending final : public core::PendingCollective {
+ public:
+  bool poll() override { return true; }
+  void wait() override {}
+};
+
 class FaultyCommunicator final : public core::Communicator {
  public:
   FaultyCommunicator(std::unique_ptr<core::Communicator> inner, const CommunicatorFault& fault)
@@ -22,6 +29,11 @@ class FaultyCommunicator final : public core::Communicator {
   void all_reduce(at::Tensor tensor, core::ReduceOp op) override {
     if (arrives()) inner_->all_reduce(std::move(tensor), op);
   }
+  std::unique_ptr<core::PendingCollective> start_all_reduce(at::Tensor tensor, core::ReduceOp op) override {
+    if (!arrives()) return std::make_unique<NothingPending>();
+    return inner_->start_all_reduce(std::move(tensor), op);
+  }
+  bool goes_on_alone() const override { return inner_->goes_on_alone(); }
   void broadcast(at::Tensor tensor, int root) override {
     if (arrives()) inner_->broadcast(std::move(tensor), root);
   }
