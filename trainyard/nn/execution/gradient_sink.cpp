@@ -29,7 +29,10 @@ void GradientSink::begin(int micro_step, int micro_steps) {
   last_micro_step_ = micro_step == micro_steps - 1;
   for (State& each : states_) {
     each.written = 0;
-    if (micro_step == 0) each.fresh = true;
+    if (micro_step == 0) {
+      each.fresh = true;
+      each.told = false;
+    }
   }
 }
 
@@ -69,6 +72,11 @@ void GradientSink::wrote(ParameterId id) {
   State& place = state(id);
   place.fresh = false;
   ++place.written;
+  if (last_micro_step_ && place.written == place.uses) tell(id);
+}
+
+void GradientSink::tell(ParameterId id) {
+  if (!std::exchange(state(id).told, true) && listener_) listener_(id);
 }
 
 void GradientSink::finish() {
@@ -80,6 +88,7 @@ void GradientSink::finish() {
     if (place.fresh) parameters_->gradient(id).zero_();
     place.fresh = false;
     place.written = place.uses;
+    tell(id);
   }
 }
 

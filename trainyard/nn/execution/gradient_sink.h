@@ -4,6 +4,8 @@
 // One sink a replica, used on the thread that runs its backward (autograd's CPU thread is the caller's).
 #pragma once
 
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -37,17 +39,26 @@ class GradientSink {
   // frozen ones, get a zero gradient. In other micro-steps it does nothing.
   void finish();
 
+  // Calls `listener` with each parameter whose gradient is complete, so that others may read it from then on: in the
+  // last micro-step, at the last of its uses, and in finish() for those that were written less often, in the order of
+  // the segments. Exactly once a step for each parameter, on the thread that wrote it. Empty: nobody hears. Call it
+  // between steps.
+  void set_listener(std::function<void(ParameterId id)> listener) { listener_ = std::move(listener); }
+
   ParameterSet& parameters() { return *parameters_; }
 
  private:
   struct State {
     int uses = 1, written = 0;  // in this micro-step
     bool fresh = true;          // not yet written in this step
+    bool told = false;          // the listener knows that it is complete
   };
   State& state(ParameterId id);
   void require_unfinished(ParameterId id);
+  void tell(ParameterId id);
 
   ParameterSet* parameters_;
+  std::function<void(ParameterId)> listener_;
   std::vector<State> states_;
   bool last_micro_step_ = true;
 };

@@ -1,5 +1,8 @@
 #include "trainyard/nn/execution/gradient_sink.h"
 
+#include <utility>
+#include <vector>
+
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
@@ -84,6 +87,76 @@ TEST_F(GradientSinkTest, ConvertsDtypesAndChecksShapes) {
   EXPECT_EQ(gradient(a_), 3);
   EXPECT_THROW(sink_.write(b_, filled(a_, 1)), core::Error);
   EXPECT_THROW(sink_.begin(2, 2), core::Error);
+}
+
+class GradientListenerTest : public GradientSinkTest {
+ protected:
+  GradientListenerTest() {
+    sink_.set_listener([this](ParameterId id) { heard_.emplace_back(id.index, gradient(id)); });
+  }
+  void expect_heard(const std::vector<std::pair<int, double>>& wanted) {
+    EXPECT_EQ(heard_, wanted);
+    heard_.clear();
+  }
+
+  std::vector<std::pair<int, double>> heard_;  // parameters, with the gradient at that moment
+};
+
+TEST_F(GradientListenerTest, HearsAtTheLastUse) {
+  sink_.set_uses(b_, 2);
+  for (int step = 0; step < 2; ++step) {
+    sink_.begin(0, 1);
+    sink_.write(b_, filled(b_, 5));
+    expect_heard({});
+    sink_.write(a_, filled(a_, 1));
+    expect_heard({{a_.index, 1}});
+    sink_.write(b_, filled(b_, 6));
+    expect_heard({{b_.index, 11}});
+    sink_.finish();
+    expect_heard({});
+  }
+}
+
+TEST_F(GradientListenerTest, HearsOfKernelsThatWroteThemselves) {
+  sink_.begin(0, 1);
+  set_.gradient(a_).fill_(4);
+  sink_.wrote(a_);
+  expect_heard({{a_.index, 4}});
+}
+
+TEST_F(GradientListenerTest, HearsInTheLastMicroStepOnly) {
+  for (int micro_step = 0; micro_step < 3; ++micro_step) {
+    expect_heard({});
+    sink_.begin(micro_step, 3);
+    sink_.write(a_, filled(a_, micro_step + 1));
+    if (micro_step == 2) expect_heard({{a_.index, 6}});
+    if (micro_step == 0) sink_.write(b_, filled(b_, 7));
+    sink_.finish();
+  }
+  expect_heard({{b_.index, 7}});  // complete, though the last micro-step did not write it
+}
+
+TEST_F(GradientListenerTest, HearsAtTheEndOfWhatNobodyWroteInTheOrderOfSegments) {
+  sink_.set_uses(a_, 5);
+  sink_.begin(0, 1);
+  sink_.write(a_, filled(a_, 2));
+  sink_.finish();
+  ASSERT_LT(set_.segment(b_).offset, set_.segment(a_).offset);
+  expect_heard({{b_.index, 0}, {a_.index, 2}});
+  sink_.finish();
+  expect_heard({});
+}
+
+TEST_F(GradientListenerTest, AFailedWriteIsNotHeard) {
+  sink_.begin(0, 1);
+  sink_.write(a_, filled(a_, 1));
+  expect_heard({{a_.index, 1}});
+  EXPECT_THROW(sink_.write(a_, filled(a_, 2)), core::Error);
+  EXPECT_THROW(sink_.write(b_, filled(a_, 2)), core::Error);
+  expect_heard({});
+  sink_.begin(0, 1);  // the step anew
+  sink_.write(a_, filled(a_, 3));
+  expect_heard({{a_.index, 3}});
 }
 
 }  // namespace
