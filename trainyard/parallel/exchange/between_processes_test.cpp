@@ -1,13 +1,19 @@
 // Processes as threads: each has a variable update of its own, and they meet by communicators that could be anyone's.
+#include <algorithm>
+#include <limits>
+#include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/exchange/variable_update.h"
 #include "trainyard/parallel/mpi/process_communicator.h"
@@ -205,6 +211,152 @@ TEST(CollectiveAllReduce, AllReplicasOfAllProcessesBecomeRank0sFirst) {
     ASSERT_TRUE(masks[rank].defined()) << rank;
     EXPECT_TRUE(masks[rank].equal(masks[0])) << rank;
   }
+}
+
+// Gradients of four replicas that are ready in another order on each of them, or not at all.
+struct Leaving {
+  std::vector<int> replicas;  // of each process
+  int64_t bucket_bytes;
+  bool two_optimizers = false, frozen = false, masked = false;
+};
+
+constexpr int kLayers = 9;
+
+void declare_layers(nn::ParameterSet& set) {
+  for (int layer = 0; layer < kLayers; ++layer) {
+    set.declare(
+        {.name = fmt::format("{}.weight", layer), .shape = {1 + 700 * layer, 3}, .init = nn::Initializer::normal(1.0)});
+  }
+}
+
+VariableUpdateOptions leaving_options(const Leaving& leaving, int replicas) {
+  const auto own = [](const std::string& pattern) {
+    return [pattern](nn::ParameterSet& set) {
+      return optim::optimizers().get("momentum")(set, {.weight_decay = kDecay, .parameters = {pattern}});
+    };
+  };
+  VariableUpdateOptions options{
+      .replicas = replicas, .seed = 5, .deadline = std::chrono::seconds(20), .bucket_bytes = leaving.bucket_bytes};
+  options.make_optimizers = {own(leaving.two_optimizers ? "[0-4].*" : "*")};
+  if (leaving.two_optimizers) options.make_optimizers.push_back(own("[5-8].*"));
+  if (leaving.masked) {
+    options.start = [](nn::ParameterSet& set) { set.set_mask({4}, set.value({4}).gt(0)); };
+  }
+  return options;
+}
+
+// Three steps of replica `rank` of all.
+void train_leaving(const Leaving& leaving, VariableUpdate& update, int replica, int rank) {
+  const at::NoGradGuard without_gradients;
+  nn::ParameterSet& set = update.parameters(replica);
+  if (leaving.frozen) {
+    for (const int layer : {0, 3, 8}) set.set_trainable({layer}, false);
+  }
+  optim::StepState state;
+  state.write({.learning_rate = kRate});
+  for (int step = 0; step < 3; ++step) {
+    for (int optimizer = 0; optimizer < (leaving.two_optimizers ? 2 : 1); ++optimizer) {
+      core::RandomStream order(9, "order", {static_cast<uint64_t>(rank), static_cast<uint64_t>(step)});
+      std::vector<int> layers(kLayers);
+      std::iota(layers.begin(), layers.end(), 0);
+      // Rank 0 as a backward does, the others in any order; rank 2 keeps some back.
+      for (size_t i = layers.size(); rank > 0 && i > 1; --i) std::swap(layers[i - 1], layers[order.below(i)]);
+      if (rank == 0) std::reverse(layers.begin(), layers.end());
+      // What leaves too early shows.
+      for (const int layer : layers) set.gradient({layer}).fill_(std::numeric_limits<double>::quiet_NaN());
+      for (const int layer : layers) {
+        at::Tensor gradient = set.gradient({layer});
+        gradient.copy_(set.value({layer}).mul(0.3 * rank + 0.1).add(0.7 * step));
+        if (!set.trainable({layer})) gradient.zero_();
+        if (rank != 2 || layer % 3 != 0) update.ready(replica, {layer});
+      }
+      update.reduce(replica);
+      update.update(replica, state, optimizer);
+    }
+  }
+}
+
+std::vector<at::Tensor> values_after_leaving(const Leaving& leaving) {
+  const auto transports = make_memory_transports(static_cast<int>(leaving.replicas.size()));
+  std::vector<at::Tensor> values(4);
+  std::vector<core::Thread> processes;
+  for (size_t process = 0; process < transports.size(); ++process) {
+    processes.emplace_back(core::ThreadOptions{}, [&, process] {
+      const int own = leaving.replicas[process];
+      const int first =
+          std::accumulate(leaving.replicas.begin(), leaving.replicas.begin() + static_cast<std::ptrdiff_t>(process), 0);
+      const auto engine = ProcessEngine::start(transports[process], std::chrono::seconds(20));
+      VariableUpdateOptions options = leaving_options(leaving, own);
+      options.make_communicators = [&] { return make_process_communicators(engine, own, std::chrono::seconds(20)); };
+      const auto update = variable_updates().get("collective_all_reduce")(options);
+      for (int r = 0; r < own; ++r) declare_layers(update->parameters(r));
+      update->allocate();
+      std::vector<core::Thread> threads;
+      for (int r = 0; r < own; ++r) {
+        threads.emplace_back(core::ThreadOptions{}, [&, r] {
+          train_leaving(leaving, *update, r, first + r);
+          values[static_cast<size_t>(first + r)] = update->parameters(r).values().clone();
+        });
+      }
+      for (core::Thread& thread : threads) thread.join();
+    });
+  }
+  for (core::Thread& process : processes) process.join();
+  return values;
+}
+
+TEST(CollectiveAllReduce, HasTheSameBitsHoweverGradientsLeave) {
+  for (Leaving leaving :
+       {Leaving{}, Leaving{.two_optimizers = true}, Leaving{.frozen = true}, Leaving{.masked = true}}) {
+    // Replicas of one process without an engine, of which nothing leaves early.
+    leaving.bucket_bytes = 1 << 20;
+    const auto alone = variable_updates().get("replicated")(leaving_options(leaving, 4));
+    for (int r = 0; r < 4; ++r) declare_layers(alone->parameters(r));
+    alone->allocate();
+    std::vector<core::Thread> threads;
+    for (int r = 0; r < 4; ++r)
+      threads.emplace_back(core::ThreadOptions{}, [&, r] { train_leaving(leaving, *alone, r, r); });
+    for (core::Thread& thread : threads) thread.join();
+    const at::Tensor wanted = alone->parameters(0).values();
+    ASSERT_TRUE(wanted.isfinite().all().item<bool>());
+    for (const std::vector<int>& replicas :
+         {std::vector{4}, std::vector{2, 2}, std::vector{1, 1, 1, 1}, std::vector{1, 3}}) {
+      for (const int64_t bytes : {int64_t{1}, int64_t{20'000}, int64_t{1} << 40}) {
+        leaving.replicas = replicas;
+        leaving.bucket_bytes = bytes;
+        for (const at::Tensor& values : values_after_leaving(leaving)) {
+          EXPECT_TRUE(values.equal(wanted)) << replicas.size() << " processes, buckets of " << bytes;
+        }
+      }
+    }
+  }
+}
+
+// The mean, and one replica a process.
+TEST(Horovod, HasTheSameBitsHoweverGradientsLeave) {
+  std::vector<at::Tensor> values;
+  for (const int64_t bytes : {int64_t{1}, int64_t{1} << 40}) {
+    const auto transports = make_memory_transports(3);
+    std::vector<at::Tensor> own(3);
+    std::vector<core::Thread> processes;
+    for (int rank = 0; rank < 3; ++rank) {
+      processes.emplace_back(core::ThreadOptions{}, [&, rank] {
+        const auto engine = ProcessEngine::start(transports[static_cast<size_t>(rank)], std::chrono::seconds(20));
+        const Leaving leaving{.bucket_bytes = bytes};
+        VariableUpdateOptions options = leaving_options(leaving, 1);
+        options.make_communicators = [&] { return make_process_communicators(engine, 1, std::chrono::seconds(20)); };
+        const auto update = variable_updates().get("horovod")(options);
+        declare_layers(update->parameters(0));
+        update->allocate();
+        train_leaving(leaving, *update, 0, rank);
+        own[static_cast<size_t>(rank)] = update->parameters(0).values().clone();
+      });
+    }
+    for (core::Thread& process : processes) process.join();
+    values.insert(values.end(), own.begin(), own.end());
+  }
+  ASSERT_TRUE(values[0].isfinite().all().item<bool>());
+  for (const at::Tensor& each : values) EXPECT_TRUE(each.equal(values[0]));
 }
 
 TEST(CollectiveAllReduce, NeedsCommunicatorsBetweenProcesses) {

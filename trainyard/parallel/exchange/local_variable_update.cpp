@@ -123,6 +123,11 @@ void LocalVariableUpdate::allocate() {
   }
   const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
   for (int r = 0; r < replicas(); ++r) {
+    if (at(r).communicator) {
+      at(r).buckets = std::make_unique<GradientBuckets>(parameters(r), *at(r).communicator,
+                                                        summed ? core::ReduceOp::kSum : core::ReduceOp::kMean,
+                                                        options_.bucket_bytes);
+    }
     if (!has_own_optimizers(r)) continue;
     const nn::AcceleratorScope on_device = use(r);
     at(r).optimizers = make_optimizers(parameters(r));
@@ -146,10 +151,11 @@ void LocalVariableUpdate::add_communication(int replica, std::chrono::steady_clo
 }
 
 void LocalVariableUpdate::all_reduce_gradients(int replica) {
-  communicate(replica, [&](core::Communicator& communicator) {
-    communicator.all_reduce(parameters(replica).gradients(),
-                            reduction_ == GradientReduction::kMean ? core::ReduceOp::kMean : core::ReduceOp::kSum);
-  });
+  communicate(replica, [&](core::Communicator&) { at(replica).buckets->reduce(); });
+}
+
+void LocalVariableUpdate::ready(int replica, nn::ParameterId parameter) {
+  if (at(replica).buckets) at(replica).buckets->ready(parameter);
 }
 
 void LocalVariableUpdate::wait_for_all(int replica) {

@@ -10,6 +10,7 @@
 
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
+#include "trainyard/parallel/exchange/gradient_buckets.h"
 #include "trainyard/parallel/exchange/variable_update.h"
 #include "trainyard/parallel/nccl/device_communicator.h"
 
@@ -20,6 +21,7 @@ class LocalVariableUpdate : public VariableUpdate {
  public:
   nn::ParameterSet& parameters(int replica) override { return at(replica).parameters; }
   void allocate() override;
+  void ready(int replica, nn::ParameterId parameter) override;
   void update(int replica, const optim::StepState& state, int optimizer) override;
   void replayed(int replica) override;
   void check() override;
@@ -70,7 +72,8 @@ class LocalVariableUpdate : public VariableUpdate {
     nn::ParameterSet parameters;
     Optimizers optimizers;  // none where another replica's update the values
     std::unique_ptr<core::Communicator> communicator;
-    DeviceCommunicator* on_device = nullptr;  // the same, where it is one
+    DeviceCommunicator* on_device = nullptr;   // the same, where it is one
+    std::unique_ptr<GradientBuckets> buckets;  // where there is a communicator, once allocated
     double communication_seconds = 0;
   };
   Replica& at(int replica) const { return *replicas_.at(static_cast<size_t>(replica)); }

@@ -33,6 +33,11 @@ void VariableUpdateOptions::validate() const {
                                               .expected = "more than 0 ms",
                                               .actual = std::to_string(deadline.count())});
   }
+  if (bucket_bytes < 1) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "gradients cannot leave in buckets of this size",
+                                              .expected = "at least 1 byte",
+                                              .actual = std::to_string(bucket_bytes)});
+  }
 }
 
 }  // namespace trainyard::parallel

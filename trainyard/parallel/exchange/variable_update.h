@@ -3,6 +3,8 @@
 //
 // In a step, each replica's thread calls, in this order: forward and backward on parameters(replica), reduce(replica),
 // update(replica, state). reduce() and update() are collective over all replicas, but where a mode says otherwise.
+// Between processes gradients may leave while the backward still makes others: ready(replica, parameter) says which are
+// complete, and reduce() is then the wait for the rest.
 //
 // Several optimizers, each of a part of the parameters (OptimizerOptions::parameters), train models that take turns, as
 // the generator and the discriminator of a GAN do: after a backward of the one's loss come reduce(replica) and
@@ -44,7 +46,9 @@ struct VariableUpdateOptions {
   uint64_t seed = 0;
   std::function<void(nn::ParameterSet&)> start{};                 // changes initial values before others get them
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others
-  void validate() const;                                          // throws kInvalidArgument
+  // Gradients leave in buckets of at least so many bytes where they can leave early. The same on all ranks.
+  int64_t bucket_bytes = int64_t{4} << 20;
+  void validate() const;  // throws kInvalidArgument
 };
 
 class VariableUpdate : public core::Stateful {
@@ -58,6 +62,12 @@ class VariableUpdate : public core::Stateful {
   // where two optimizers own one parameter.
   virtual void allocate() = 0;
 
+  // Says that the gradient of a parameter is complete: nobody reads or changes it from now until reduce() has returned.
+  // Where other processes take part and all gradients of its bucket are ready, the bucket leaves. May be left out, for
+  // some parameters or for all: reduce() takes what has not left. On the replica's thread, once a reduce() for each
+  // parameter; throws kInternal for more, and what reduce() throws.
+  virtual void ready(int /*replica*/, nn::ParameterId /*parameter*/) {}
+  // Turns the gradients of all replicas into their sum or mean.
   virtual void reduce(int replica) = 0;
   // Applies the gradients of parameters(replica) with the optimizer of this index in make_optimizers.
   virtual void update(int replica, const optim::StepState& state, int optimizer = 0) = 0;

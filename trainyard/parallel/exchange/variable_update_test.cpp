@@ -336,6 +336,9 @@ TEST(VariableUpdate, RefusesBadOptions) {
   options = options_for(2);
   options.deadline = std::chrono::milliseconds(0);
   EXPECT_THROW(make_update("replicated", options), core::Error);
+  options = options_for(2);
+  options.bucket_bytes = 0;
+  EXPECT_THROW(make_update("replicated", options), core::Error);
   EXPECT_THROW(make_update("replicate", options_for(2)), core::Error);
 }
 

@@ -124,7 +124,7 @@ SingleCostTrainer::Replicas::Replicas(const SingleCostOptions& options, const op
     own.build.statistics = replica.statistics_exchange.get();
     replica.tower = std::make_unique<TowerContext>(std::move(own));
     replica.step = make_tower(*replica.tower);
-    if (options.tower) allow_any_uses(*replica.sink);
+    options.tower ? allow_any_uses(*replica.sink) : listen_to_gradients(r);
   }
   update_->allocate();
   round_all_variables();
@@ -549,19 +549,33 @@ void SingleCostTrainer::Replicas::forward_backward(int r, int64_t step, int micr
   at::Tensor loss = cost_of(result, cost().loss);
   if (options_.micro_steps > 1) loss = loss.div(options_.micro_steps);
   if (replica.loss_scaler) loss = loss.mul(replica.loss_scaler->scale());
-  {
-    const RecordedPart recorded(record_of(r), StepPart::kBackward);
-    loss.backward();
-    replica.sink->finish();
-  }
-
   for (const auto& [name, value] : result.losses) {
     const at::Tensor share = value.detach().div(options_.micro_steps);
     replica.view.losses.set(name, micro_step == 0 ? share : replica.view.losses[name].add(share));
   }
+  {
+    const RecordedPart recorded(record_of(r), StepPart::kBackward);
+    replica.gradients_leave = gradients_may_leave(r);
+    loss.backward();
+    replica.sink->finish();
+  }
+
   replica.view.outputs = {};
   for (const auto& [name, output] : result.outputs) replica.view.outputs.set(name, output.detach());
   replica.view.batch = std::move(batch);
+}
+
+void SingleCostTrainer::Replicas::listen_to_gradients(int r) {
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  replica.sink->set_listener([this, r, &replica](nn::ParameterId parameter) {
+    if (replica.gradients_leave) update_->ready(r, parameter);
+  });
+}
+
+bool SingleCostTrainer::Replicas::gradients_may_leave(int r) const {
+  const Replica& replica = replicas_[static_cast<size_t>(r)];
+  return on_cpu() && exchange_gradients(options_) && !options_.hooks.reduce_pre && !replica.searching &&
+         !nan_guard_.marks_gradients(loss_of_cost(replica));
 }
 
 void SingleCostTrainer::Replicas::reduce(int r) {

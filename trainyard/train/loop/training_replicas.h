@@ -79,6 +79,8 @@ class SingleCostTrainer::Replicas {
   struct Replica {
     std::unique_ptr<nn::StatisticsExchange> statistics_exchange;  // null: batch norms see the own batch alone
     std::unique_ptr<nn::GradientSink> sink;
+    bool gradients_leave = false;  // in the backward that runs: as they become complete, before reduce()
+    bool searching = false;        // in run_again(), which exchanges nothing
     std::unique_ptr<TowerContext> tower;
     TowerStep step;
     ReplicaView view;
@@ -130,6 +132,11 @@ class SingleCostTrainer::Replicas {
   void run_micro_step(int replica, int64_t step, int micro_step, const data::Batch& batch);
   void run_on_device(int replica, const data::Batch& batch, const std::function<void(const data::Batch&)>& work);
   void forward_backward(int replica, int64_t step, int micro_step, data::Batch batch);
+  // Lets the gradients of replica `r` leave as soon as they are complete, where its backward says that they may.
+  void listen_to_gradients(int r);
+  // Returns true where nobody but the backward changes the gradients of this step before they are reduced. After the
+  // forward.
+  [[nodiscard]] bool gradients_may_leave(int r) const;
   void reduce(int replica);
   void apply_update(int replica);
   // Moves the average, if there is one, behind the step's last update. On replica 0's thread.

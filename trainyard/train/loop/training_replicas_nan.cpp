@@ -172,6 +172,7 @@ std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t
     for (const TowerContext::Graph& graph : replica.tower->graphs()) graph.executor->set_observer(nullptr);
     observe(replica, recorder == nullptr ? nullptr : &recorder->node_observer(r));
     recorder_ = recorder;
+    replica.searching = false;
     if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(false);
     replica.view = view;
     parameters.gradients().copy_(gradients);
@@ -179,6 +180,7 @@ std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t
     if (random_now.defined()) set_aten_random_state(random_now);
   };
   try {
+    replica.searching = true;
     parameters.gradients().zero_();
     if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(true);
     if (random_now.defined()) set_aten_random_state(aten_random_);

@@ -55,8 +55,14 @@ void NanGuard::restore_statistics(int replica, nn::ParameterSet& parameters) con
 void NanGuard::look_at_loss(int replica, const at::Tensor& loss, nn::ParameterSet& parameters) {
   if (!watching_) return;
   at(replica).loss = !std::isfinite(loss.item<double>());
-  const bool tells_others = options_.exchange && options_.on_nan != OnNan::kIgnore && parameters.total() > 0;
-  if (at(replica).loss && tells_others) parameters.gradients()[0] = std::numeric_limits<double>::quiet_NaN();
+  if (marks_gradients(loss) && parameters.total() > 0) {
+    parameters.gradients()[0] = std::numeric_limits<double>::quiet_NaN();
+  }
+}
+
+bool NanGuard::marks_gradients(const at::Tensor& loss) const {
+  const bool tells_others = options_.exchange && options_.on_nan != OnNan::kIgnore;
+  return watching_ && tells_others && !std::isfinite(loss.item<double>());
 }
 
 void NanGuard::look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state) {

@@ -38,6 +38,9 @@ class NanGuard {
   // update.
   void begin_step(int replica, const nn::ParameterSet& parameters);
   void look_at_loss(int replica, const at::Tensor& loss, nn::ParameterSet& parameters);
+  // Returns true when look_at_loss() writes into the gradients of a replica with this loss, so that none may leave
+  // before.
+  [[nodiscard]] bool marks_gradients(const at::Tensor& loss) const;
   void look_at_gradients(int replica, const nn::ParameterSet& parameters, optim::StepState& state);
 
   // Returns true when something was not finite. Between steps, on the trainer's thread.
