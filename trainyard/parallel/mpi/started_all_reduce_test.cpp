@@ -30,6 +30,7 @@ using core::ErrorCode;
 using core::PendingCollective;
 using core::ReduceOp;
 using std::chrono::milliseconds;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 constexpr milliseconds kLongWait{60'000};
@@ -133,6 +134,7 @@ TEST(StartedAllReduce, GoesOnWhileNobodyWaits) {
 
 TEST(StartedAllReduce, OfRanksOfOneProcessIsDoneInWait) {
   auto ranks = make_thread_communicators(2);
+  for (const auto& rank : ranks) rank->set_deadline(std::chrono::seconds(20));
   at::Tensor other = at::full({5}, 1.0F), own = at::full({5}, 2.0F);
   const auto mine = ranks[0]->start_all_reduce(own, ReduceOp::kSum);
   EXPECT_FALSE(ranks[0]->goes_on_alone());
@@ -161,7 +163,8 @@ TEST(StartedAllReduce, OneThatDiffersIsAnErrorOnAllRanks) {
   });
   for (const auto& error : errors) {
     ASSERT_TRUE(error);
-    EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument);
+    // A rank that still starts others may hear of it there, as a failure of its peers.
+    EXPECT_THAT(error->code(), AnyOf(ErrorCode::kInvalidArgument, ErrorCode::kPeerFailed));
     EXPECT_THAT(error->what(), HasSubstr("ranks called different collectives"));
     EXPECT_THAT(error->what(), HasSubstr("on rank 2"));
   }
@@ -224,11 +227,14 @@ TEST(StartedAllReduce, OneThatNobodyWaitsForGoesOnAndKeepsItsMemory) {
   at::Tensor peers = at::full({300'000}, 2.0F);
   group.ranks[1]->all_reduce(peers, ReduceOp::kSum);
   EXPECT_TRUE(peers.eq(3).all().item<bool>());
-  expect_no_errors(group.run([](Communicator& self) {
-    at::Tensor next = at::full({3}, 1.0F);
-    self.start_all_reduce(next, ReduceOp::kSum)->wait();
-    EXPECT_TRUE(next.eq(2).all().item<bool>());
-  }));
+  // The group goes on, and the memory is let go of as soon as rank 0's engine has heard the end of it.
+  for (int round = 0; round < 1000 && (round == 0 || !let_go); ++round) {
+    expect_no_errors(group.run([](Communicator& self) {
+      at::Tensor next = at::full({3}, 1.0F);
+      self.start_all_reduce(next, ReduceOp::kSum)->wait();
+      EXPECT_TRUE(next.eq(2).all().item<bool>());
+    }));
+  }
   EXPECT_TRUE(let_go);
 }
 

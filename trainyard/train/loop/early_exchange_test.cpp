@@ -146,6 +146,17 @@ TEST(EarlyExchange, CarriesTheMarkOfALossThatIsNotFinite) {
   }
 }
 
+// A gradient that is not finite, of a loss that is: the search for its origin is a backward that nobody else makes.
+TEST(EarlyExchange, NothingLeavesInTheSearchForANan) {
+  SingleCostOptions options = wide_options();
+  options.on_nan = OnNan::kSkip;
+  options.loss = loss_of([](const at::Tensor& output, const at::Tensor& labels) {
+    const at::Tensor root = output.sub(output.detach()).square().sum().sqrt();  // 0, and its gradient NaN
+    return nn::softmax_cross_entropy(output, labels).add(root);
+  });
+  EXPECT_THAT(what_leaves(options).starts, begins_at(true));
+}
+
 TEST(EarlyExchange, EachPassOfSharpnessAwareMinimizationLeavesByItself) {
   SingleCostOptions options = wide_options();
   options.sharpness_aware = optim::SharpnessAwareOptions{.rho = 0.1};
