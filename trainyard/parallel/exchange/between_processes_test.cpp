@@ -194,7 +194,7 @@ TEST(CollectiveAllReduce, AllReplicasOfAllProcessesBecomeRank0sFirst) {
       }
       update->broadcast();
       for (int r = 0; r < own; ++r) {
-        const auto rank = static_cast<size_t>(first + r);
+        const auto rank = static_cast<size_t>(first) + static_cast<size_t>(r);
         values[rank] = update->parameters(r).values().clone();
         statistics[rank] = update->parameters(r).buffer(0).clone();
         slots[rank] = update->optimizer(r)->slots()[0].values.clone();
@@ -294,8 +294,9 @@ std::vector<at::Tensor> values_after_leaving(const Leaving& leaving) {
       std::vector<core::Thread> threads;
       for (int r = 0; r < own; ++r) {
         threads.emplace_back(core::ThreadOptions{}, [&, r] {
-          train_leaving(leaving, *update, r, first + r);
-          values[static_cast<size_t>(first + r)] = update->parameters(r).values().clone();
+          const int rank = first + r;
+          train_leaving(leaving, *update, r, rank);
+          values[static_cast<size_t>(rank)] = update->parameters(r).values().clone();
         });
       }
       for (core::Thread& thread : threads) thread.join();
