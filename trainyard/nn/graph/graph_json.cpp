@@ -170,7 +170,7 @@ class FieldReader {
     value = static_cast<Enum>(found - names.begin());
   }
 
-  [[noreturn]] void fail(std::string problem, std::string expected, std::string actual) const {
+  [[noreturn]] void fail(std::string problem, std::string expected, const std::string& actual) const {
     throw Error(ErrorCode::kCorruptData, {.problem = "the graph " + std::move(problem),
                                           .where = where_,
                                           .expected = std::move(expected),

@@ -47,7 +47,7 @@ at::Tensor run_synchronized(const BatchNorm& op, const LayerCall& call) {
   at::Tensor y = centred / (variance + op.epsilon).sqrt().view(per_channel);
   if (op.scale) y = y * call.variables[0].to(at::kDouble).view(per_channel);
   y = y + call.variables[op.scale ? 1 : 0].to(at::kDouble).view(per_channel);
-  const at::Tensor result = y.to(given.scalar_type());
+  at::Tensor result = y.to(given.scalar_type());
 
   const at::NoGradGuard no_grad;
   // One value a channel has no unbiased variance: it counts as 0.

@@ -57,7 +57,7 @@ struct Variant {
   const char* name;  // tf_cnn_benchmarks' test
   void (*change)(TfCnnOptions&);
 };
-void PrintTo(const Variant& variant, std::ostream* out) {
+void PrintTo(const Variant& variant, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest calls it
   *out << variant.name;
 }
 
