@@ -79,13 +79,17 @@ TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {
 }
 
 TEST(ProcessEngine, AnErrorOfTheTransportEndsAllWaits) {
-  const auto engine =
+  std::optional<Error> reported;  // outlives the engine, whose thread reports behind the end of the waits
+  auto engine =
       ProcessEngine::start([] { return std::make_unique<WaitingTransport>(std::shared_future<void>()); }, kPatience);
-  std::optional<Error> reported;
   engine->watch({.report = [&](const Error& error) { reported = error; }});
-  const auto communicator = make_communicator_of_processes(engine, kPatience);
+  auto communicator = make_communicator_of_processes(engine, kPatience);
   EXPECT_THAT(message_of([&] { communicator->barrier(); }, ErrorCode::kInternal), HasSubstr("nothing comes"));
   EXPECT_THAT(message_of([&] { communicator->barrier(); }, ErrorCode::kPeerFailed), HasSubstr("nothing comes"));
+  communicator.reset();
+  engine.reset();
+  ASSERT_TRUE(reported);
+  EXPECT_THAT(reported->what(), HasSubstr("nothing comes"));
 }
 
 TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
