@@ -13,7 +13,7 @@
 namespace trainyard::train {
 namespace {
 
-[[noreturn]] void refuse_option(std::string problem, std::string where, std::string expected, std::string actual,
+[[noreturn]] void refuse_option(std::string problem, const std::string& where, std::string expected, std::string actual,
                                 std::string remedy = "") {
   throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = std::move(problem),
                                                         .where = "FitOptions::" + where,
