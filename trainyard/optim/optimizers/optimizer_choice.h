@@ -73,8 +73,8 @@ struct RmspropOptions {
 };
 OptimizerChoice rmsprop(const RmspropOptions& options = {});
 
-// Of adam (Kingma and Ba, 2015), whose decay is a part of the loss, and adamw (Loshchilov and Hutter, 2019), whose is
-// not.
+// adam (Kingma and Ba, "Adam: a method for stochastic optimization", 2015) has its decay in the loss. adamw (Loshchilov
+// and Hutter, "Decoupled weight decay regularization", 2019) has it in the update.
 struct AdamOptions {
   double beta1 = 0.9, beta2 = 0.999;
   double epsilon = 1e-8;

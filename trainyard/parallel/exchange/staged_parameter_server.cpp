@@ -6,6 +6,9 @@
 //
 // What is saved, evaluated and exported are the server's values. The replicas' are saved behind "staged/", for a run
 // that goes on; from a state without them, replicas go on with the server's.
+#include <algorithm>
+#include <cstddef>
+
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/parallel/exchange/local_variable_update.h"
@@ -85,17 +88,17 @@ class StagedParameterServer : public LocalVariableUpdate {
 
  private:
   // The optimizer is bound to what replicas read: there it finds the values that the gradients are of, and then those
-  // that it shall change.
+  // that it shall change. Behind it the two change places: replicas read what the server had.
   void update_server(const optim::StepState& state, optim::Optimizer& optimizer) {
     if (state.read().found_inf) return optimizer.apply(state);  // which changes nothing
     nn::ParameterSet& read = parameters(0);
     if (!optimizer.gradients_complete()) optimizer.complete_gradients(state);
-    const at::Tensor before = server_.values().clone();
-    read.values().copy_(before);
+    read.values().copy_(server_.values());
     optimizer.apply(state);
-    server_.values().copy_(read.values());
+    auto* const applied = static_cast<std::byte*>(read.values().mutable_data_ptr());
+    std::swap_ranges(applied, applied + read.values().nbytes(),
+                     static_cast<std::byte*>(server_.values().mutable_data_ptr()));
     server_.values_changed();
-    read.values().copy_(before);
     read.values_changed();
   }
 

@@ -231,9 +231,12 @@ void FitRun::end_epoch() {
   if (const auto reason = record_->stop_reason(); reason && more) trainer_->stop(*reason);
 }
 
+int64_t FitRun::complete_epochs() const {
+  return trainer_->epoch() - (trainer_->step_in_epoch() < steps_per_epoch_ ? 1 : 0);
+}
+
 bool FitRun::complete() const {
-  const int64_t done = trainer_->epoch() - (trainer_->step_in_epoch() < steps_per_epoch_ ? 1 : 0);
-  return trainer_->global_step() > 0 && done >= options_.epochs;
+  return trainer_->global_step() > 0 && complete_epochs() >= options_.epochs;
 }
 
 std::shared_ptr<const Model> FitRun::model() {
@@ -260,7 +263,7 @@ FitResult FitRun::run() {
     result.loss = trainer_->last_total_loss();
   }
   trainer_->monitors().close();
-  result.epochs = trainer_->epoch() - (trainer_->step_in_epoch() < steps_per_epoch_ ? 1 : 0);
+  result.epochs = complete_epochs();
   result.global_step = trainer_->global_step();
   result.last = last_;
   result.best = record_->best();

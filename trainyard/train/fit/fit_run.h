@@ -27,6 +27,7 @@ class FitRun {
   SingleCostOptions trainer_options() const;
   void add_callbacks();
   void resume();
+  int64_t complete_epochs() const;
   bool complete() const;
   Evaluation evaluate();
   // Evaluates and compares, where there is a validation; then the caller's on_epoch.

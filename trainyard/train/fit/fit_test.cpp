@@ -51,6 +51,17 @@ FitOptions options(const std::string& train_dir = "") {
   return chosen;
 }
 
+// A rate of 0: no evaluation is better than the first.
+FitOptions standing_still(const std::string& train_dir, int64_t patience) {
+  FitOptions still = options(train_dir);
+  still.learning_rate = 0;
+  still.optimizer = optim::sgd();
+  still.graph = tiny_graph({.batch_norm = false});
+  still.epochs = 10;
+  still.early_stop = EarlyStop{.patience = patience};
+  return still;
+}
+
 // Stops a training behind a step.
 class StopAt : public Callback {
  public:
@@ -150,14 +161,8 @@ TEST_F(Fit, ItsCheckpointsAreModels) {
   EXPECT_EQ(evaluations, 3);
 }
 
-// A rate of 0: no evaluation is better than the first.
 TEST_F(Fit, StopsEarlyAndStaysStopped) {
-  FitOptions still = options(dir_);
-  still.learning_rate = 0;
-  still.optimizer = optim::sgd();
-  still.graph = tiny_graph({.batch_norm = false});
-  still.epochs = 10;
-  still.early_stop = EarlyStop{.patience = 2};
+  const FitOptions still = standing_still(dir_, 2);
   const FitResult result = fit(still);
   EXPECT_EQ(result.epochs, 3);
   EXPECT_THAT(result.stop_reason, AllOf(HasSubstr("loss has not been better"), HasSubstr("in 2 evaluations")));
@@ -170,12 +175,7 @@ TEST_F(Fit, StopsEarlyAndStaysStopped) {
 // What the early stop has counted is in the checkpoint: a run that is broken between two evaluations ends where the
 // unbroken one does.
 TEST_F(Fit, PatienceGoesOnInAResumedRun) {
-  FitOptions still = options(dir_);
-  still.learning_rate = 0;
-  still.optimizer = optim::sgd();
-  still.graph = tiny_graph({.batch_norm = false});
-  still.epochs = 10;
-  still.early_stop = EarlyStop{.patience = 3};
+  const FitOptions still = standing_still(dir_, 3);
   FitOptions broken = still;
   broken.callbacks = {std::make_shared<StopAt>(15)};  // behind the second evaluation, the first that is not better
   EXPECT_EQ(fit(broken).epochs, 2);
