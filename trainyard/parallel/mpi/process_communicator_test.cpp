@@ -19,7 +19,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/testing/memory_transport.h"
+#include "trainyard/parallel/testing/connected_ranks.h"
 #include "trainyard/parallel/threads/rank_reduction.h"
 #include "trainyard/parallel/threads/thread_communicator.h"
 
@@ -32,60 +32,8 @@ using core::ErrorCode;
 using core::ReduceOp;
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-using Communicators = std::vector<std::unique_ptr<Communicator>>;
 
-constexpr auto kLong = milliseconds(60'000);
-
-// Engines for processes that find each other.
-std::vector<std::shared_ptr<ProcessEngine>> make_engines(int processes) {
-  std::vector<std::shared_ptr<ProcessEngine>> engines;
-  for (const auto& open : make_memory_transports(processes)) {
-    engines.push_back(ProcessEngine::start(open, kLong));
-  }
-  return engines;
-}
-
-// Makes the communicators of all processes, `replicas` of each, in the order of their ranks.
-Communicators connect(const std::vector<std::shared_ptr<ProcessEngine>>& engines, const std::vector<int>& replicas,
-                      milliseconds deadline = kLong) {
-  std::vector<Communicators> of_process(engines.size());
-  std::vector<core::Thread> threads;
-  for (size_t p = 0; p < engines.size(); ++p) {
-    threads.emplace_back(core::ThreadOptions{.name = "process"},
-                         [&, p] { of_process[p] = make_process_communicators(engines[p], replicas[p], kLong); });
-  }
-  for (core::Thread& thread : threads) thread.join();
-  Communicators all;
-  for (Communicators& some : of_process) {
-    for (auto& communicator : some) {
-      communicator->set_deadline(deadline);
-      all.push_back(std::move(communicator));
-    }
-  }
-  return all;
-}
-
-// Runs the body on a thread for each rank. Returns each rank's error.
-std::vector<std::optional<Error>> on_ranks(Communicators& communicators,
-                                           const std::function<void(Communicator&)>& body) {
-  std::vector<std::optional<Error>> errors(communicators.size());
-  std::vector<core::Thread> threads;
-  for (size_t rank = 0; rank < communicators.size(); ++rank) {
-    threads.emplace_back(core::ThreadOptions{.name = "rank"}, [&, rank] {
-      try {
-        body(*communicators[rank]);
-      } catch (const Error& error) {
-        errors[rank] = error;
-      }
-    });
-  }
-  for (core::Thread& thread : threads) thread.join();
-  return errors;
-}
-
-void expect_none(const std::vector<std::optional<Error>>& errors) {
-  for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
-}
+constexpr milliseconds kLong = kLongDeadline;
 
 bool equal_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() &&

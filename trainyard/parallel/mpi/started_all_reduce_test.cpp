@@ -18,7 +18,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/parallel/mpi/process_communicator.h"
-#include "trainyard/parallel/testing/memory_transport.h"
+#include "trainyard/parallel/testing/connected_ranks.h"
 #include "trainyard/parallel/threads/thread_communicator.h"
 
 namespace trainyard::parallel {
@@ -33,54 +33,19 @@ using std::chrono::milliseconds;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-constexpr milliseconds kLongWait{60'000};
-
 // The ranks of some processes, which are threads.
 class StartedRanks {
  public:
-  explicit StartedRanks(const std::vector<int>& replicas, milliseconds deadline = kLongWait) {
-    for (const auto& open : make_memory_transports(static_cast<int>(replicas.size()))) {
-      engines.push_back(ProcessEngine::start(open, kLongWait));
-    }
-    std::vector<std::vector<std::unique_ptr<Communicator>>> of_process(engines.size());
-    std::vector<core::Thread> threads;
-    for (size_t p = 0; p < engines.size(); ++p) {
-      threads.emplace_back(core::ThreadOptions{},
-                           [&, p] { of_process[p] = make_process_communicators(engines[p], replicas[p], kLongWait); });
-    }
-    for (core::Thread& thread : threads) thread.join();
-    for (auto& some : of_process) {
-      for (auto& communicator : some) {
-        communicator->set_deadline(deadline);
-        ranks.push_back(std::move(communicator));
-      }
-    }
-  }
+  explicit StartedRanks(const std::vector<int>& replicas, milliseconds deadline = kLongDeadline)
+      : engines(make_engines(static_cast<int>(replicas.size()))), ranks(connect(engines, replicas, deadline)) {}
 
-  // Runs the body on a thread for each rank. Returns what each has thrown.
-  std::vector<std::optional<Error>> run(const std::function<void(Communicator&)>& body) {
-    std::vector<std::optional<Error>> errors(ranks.size());
-    std::vector<core::Thread> threads;
-    for (size_t rank = 0; rank < ranks.size(); ++rank) {
-      threads.emplace_back(core::ThreadOptions{}, [&, rank] {
-        try {
-          body(*ranks[rank]);
-        } catch (const Error& error) {
-          errors[rank] = error;
-        }
-      });
-    }
-    for (core::Thread& thread : threads) thread.join();
-    return errors;
+  std::vector<std::optional<Error>> run(const std::function<void(Communicator&)>& body) const {
+    return on_ranks(ranks, body);
   }
 
   std::vector<std::shared_ptr<ProcessEngine>> engines;
-  std::vector<std::unique_ptr<Communicator>> ranks;
+  Communicators ranks;
 };
-
-void expect_no_errors(const std::vector<std::optional<Error>>& errors) {
-  for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
-}
 
 void await(PendingCollective& pending) {
   while (!pending.poll()) std::this_thread::sleep_for(milliseconds(1));
@@ -93,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, StartedAllReduce,
 
 TEST_P(StartedAllReduce, PiecesHaveTheBitsOfTheWhole) {
   StartedRanks group(GetParam());
-  expect_no_errors(group.run([](Communicator& self) {
+  expect_none(group.run([](Communicator& self) {
     const at::Tensor values = at::full({1'000'003}, 0.1F).mul(self.rank() + 0.3F);
     at::Tensor whole = values.clone(), pieces = values.clone();
     self.all_reduce(whole, ReduceOp::kMean);
@@ -229,7 +194,7 @@ TEST(StartedAllReduce, OneThatNobodyWaitsForGoesOnAndKeepsItsMemory) {
   EXPECT_TRUE(peers.eq(3).all().item<bool>());
   // The group goes on, and the memory is let go of as soon as rank 0's engine has heard the end of it.
   for (int round = 0; round < 1000 && (round == 0 || !let_go); ++round) {
-    expect_no_errors(group.run([](Communicator& self) {
+    expect_none(group.run([](Communicator& self) {
       at::Tensor next = at::full({3}, 1.0F);
       self.start_all_reduce(next, ReduceOp::kSum)->wait();
       EXPECT_TRUE(next.eq(2).all().item<bool>());
@@ -256,7 +221,7 @@ TEST(StartedAllReduce, TheEndDoesNotWaitForWhatNobodyWaitsFor) {
 
 TEST(StartedAllReduce, KeepsNoTensorOnceItWasWaitedFor) {
   StartedRanks group({1, 1});
-  expect_no_errors(group.run([](Communicator& self) {
+  expect_none(group.run([](Communicator& self) {
     at::Tensor tensor = at::full({1000}, 1.0F);
     self.start_all_reduce(tensor, ReduceOp::kSum)->wait();
     self.barrier();  // the engine has let go of the one before

@@ -1,0 +1,75 @@
+// Ranks of processes that are threads, whose messages lie in memory.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/mpi/process_communicator.h"
+#include "trainyard/parallel/testing/memory_transport.h"
+
+namespace trainyard::parallel {
+
+using Communicators = std::vector<std::unique_ptr<core::Communicator>>;
+
+constexpr std::chrono::milliseconds kLongDeadline{60'000};
+
+// Engines for processes that find each other.
+inline std::vector<std::shared_ptr<ProcessEngine>> make_engines(int processes) {
+  std::vector<std::shared_ptr<ProcessEngine>> engines;
+  for (const auto& open : make_memory_transports(processes)) {
+    engines.push_back(ProcessEngine::start(open, kLongDeadline));
+  }
+  return engines;
+}
+
+// Makes the communicators of all processes, `replicas` of each, in the order of their ranks.
+inline Communicators connect(const std::vector<std::shared_ptr<ProcessEngine>>& engines,
+                             const std::vector<int>& replicas, std::chrono::milliseconds deadline = kLongDeadline) {
+  std::vector<Communicators> of_process(engines.size());
+  std::vector<core::Thread> threads;
+  for (size_t p = 0; p < engines.size(); ++p) {
+    threads.emplace_back(core::ThreadOptions{.name = "process"}, [&, p] {
+      of_process[p] = make_process_communicators(engines[p], replicas[p], kLongDeadline);
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
+  Communicators all;
+  for (Communicators& some : of_process) {
+    for (auto& communicator : some) {
+      communicator->set_deadline(deadline);
+      all.push_back(std::move(communicator));
+    }
+  }
+  return all;
+}
+
+// Runs the body on a thread for each rank. Returns each rank's error.
+inline std::vector<std::optional<core::Error>> on_ranks(const Communicators& communicators,
+                                                        const std::function<void(core::Communicator&)>& body) {
+  std::vector<std::optional<core::Error>> errors(communicators.size());
+  std::vector<core::Thread> threads;
+  for (size_t rank = 0; rank < communicators.size(); ++rank) {
+    threads.emplace_back(core::ThreadOptions{.name = "rank"}, [&, rank] {
+      try {
+        body(*communicators[rank]);
+      } catch (const core::Error& error) {
+        errors[rank] = error;
+      }
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline void expect_none(const std::vector<std::optional<core::Error>>& errors) {
+  for (const auto& error : errors) EXPECT_FALSE(error) << error->what();
+}
+
+}  // namespace trainyard::parallel
