@@ -30,12 +30,12 @@ void transform_source(const Forward& a, const Chunk& chunk, int64_t first, int64
     const Tile tile = tile_at(s, first + t);
     const uint16_t* block = static_cast<const uint16_t*>(a.source) + tile.sample * blocks * block_elements;
     for (int64_t b = 0; b < blocks; ++b, block += block_elements) {
-      Floats d[4][4];
-      load_square(block, s.in_height, s.in_width, tile.row - s.top, tile.column - s.left, d);
-      transform_pixels(d);
+      Floats d[4][4], u[4][4];
+      load_rows<0, 4>(block, s.in_height, s.in_width, tile.row - s.top, tile.column - s.left, d);
+      transform_pixels<0, 4>(d, u);
       uint16_t* const to = pixels + t * s.in_channels + b * kLanes;
       for (int point = 0; point < kPoints; ++point) {
-        store_bfloats(to + point * chunk.pixels_apart, d[point / 4][point % 4]);
+        store_bfloats(to + point * chunk.pixels_apart, u[point / 4][point % 4]);
       }
     }
   }
@@ -52,6 +52,7 @@ void multiply_points(const Forward& a, const Chunk& chunk, int64_t count, const 
                 .pair_stride = 1,
                 .b = weights,
                 .b_stride = columns,
+                .vector_stride = kLanes,
                 .pairs = s.in_channels / 2,
                 .out = products + point * chunk.products_apart + column,
                 .out_stride = s.out_channels,

@@ -10,12 +10,13 @@ namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 constexpr int64_t kRows = 6;
 
 // Elements of `a` are pairs, two neighbours of the summed dimension: a[row * row_stride + k * pair_stride]. b: for each
-// pair of the summed dimension, `b_stride` pairs, of which 16 * vectors are used. out: float rows `out_stride` apart.
+// pair of the summed dimension, `b_stride` pairs apart, vectors of 16 pairs, `vector_stride` pairs apart. out: float
+// rows `out_stride` apart.
 struct Product {
   const uint32_t* a;
   int64_t row_stride, pair_stride;
   const uint32_t* b;
-  int64_t b_stride;
+  int64_t b_stride, vector_stride;
   int64_t pairs;
   float* out;
   int64_t out_stride;
@@ -35,7 +36,7 @@ void multiply_block(const Product& p) {
   for (int64_t k = 0; k < p.pairs; ++k, a += p.pair_stride, b += p.b_stride) {
     __m512bh columns[vectors];
     for (int v = 0; v < vectors; ++v) {
-      columns[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + v * kLanes));
+      columns[v] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(b + v * p.vector_stride));
     }
     for (int r = 0; r < rows; ++r) {
       const auto row = reinterpret_cast<__m512bh>(_mm512_set1_epi32(static_cast<int>(a[r * p.row_stride])));

@@ -55,20 +55,20 @@ struct Tile {
   return {.sample = index / a_sample, .row = index % a_sample / columns * 2, .column = index % columns * 2};
 }
 
-// Sets pixels[i][j] to the pixel at row + i, column + j, and to zero outside of the image. `block` is one channel block
-// of one sample.
-template <int size>
-[[gnu::always_inline]] inline void load_square(const uint16_t* block, int64_t height, int64_t width, int64_t row,
-                                               int64_t column, Floats (&pixels)[size][size]) {
-  if (row >= 0 && column >= 0 && row + size <= height && column + size <= width) {
-    for (int i = 0; i < size; ++i) {
+// Sets pixels[i][j] to the pixel at row + i, column + j, and to zero outside of the image, for i in [first, last).
+// `block` is one channel block of one sample.
+template <int first, int last, int size>
+[[gnu::always_inline]] inline void load_rows(const uint16_t* block, int64_t height, int64_t width, int64_t row,
+                                             int64_t column, Floats (&pixels)[size][size]) {
+  if (row + first >= 0 && column >= 0 && row + last <= height && column + size <= width) {
+    for (int i = first; i < last; ++i) {
       for (int j = 0; j < size; ++j) {
         pixels[i][j] = load_bfloats(block + ((row + i) * width + column + j) * kLanes);
       }
     }
     return;
   }
-  for (int i = 0; i < size; ++i) {
+  for (int i = first; i < last; ++i) {
     for (int j = 0; j < size; ++j) {
       const bool inside = row + i >= 0 && row + i < height && column + j >= 0 && column + j < width;
       pixels[i][j] = inside ? load_bfloats(block + ((row + i) * width + column + j) * kLanes) : _mm512_setzero_ps();
@@ -76,21 +76,30 @@ template <int size>
   }
 }
 
-// B^T pixels B
-[[gnu::always_inline]] inline void transform_pixels(Floats (&d)[4][4]) {
-  for (int j = 0; j < 4; ++j) {
-    const Floats d1 = d[1][j];
-    d[0][j] = d[0][j] - d[2][j];
-    d[1][j] = d1 + d[2][j];
-    d[2][j] = d[2][j] - d1;
-    d[3][j] = d1 - d[3][j];
-  }
-  for (int i = 0; i < 4; ++i) {
-    const Floats d1 = d[i][1];
-    d[i][0] = d[i][0] - d[i][2];
-    d[i][1] = d1 + d[i][2];
-    d[i][2] = d[i][2] - d1;
-    d[i][3] = d1 - d[i][3];
+// Rows [first, first + rows) of B^T pixels B.
+template <int first, int rows>
+[[gnu::always_inline]] inline void transform_pixels(const Floats (&d)[4][4], Floats (&u)[rows][4]) {
+  for (int r = 0; r < rows; ++r) {
+    Floats t[4];
+    for (int j = 0; j < 4; ++j) {
+      switch (first + r) {
+        case 0:
+          t[j] = d[0][j] - d[2][j];
+          break;
+        case 1:
+          t[j] = d[1][j] + d[2][j];
+          break;
+        case 2:
+          t[j] = d[2][j] - d[1][j];
+          break;
+        default:
+          t[j] = d[1][j] - d[3][j];
+      }
+    }
+    u[r][0] = t[0] - t[2];
+    u[r][1] = t[1] + t[2];
+    u[r][2] = t[2] - t[1];
+    u[r][3] = t[1] - t[3];
   }
 }
 
@@ -107,21 +116,31 @@ template <int size>
   }
 }
 
-// A gradient A^T
-[[gnu::always_inline]] inline void transform_gradient(const Floats (&y)[2][2], Floats (&z)[4][4]) {
+// Rows [first, first + rows) of A gradient A^T.
+template <int first, int rows>
+[[gnu::always_inline]] inline void transform_gradient(const Floats (&y)[2][2], Floats (&z)[rows][4]) {
   const Floats zero = _mm512_setzero_ps();
-  Floats rows[4][2];
-  for (int j = 0; j < 2; ++j) {
-    rows[0][j] = y[0][j];
-    rows[1][j] = y[0][j] + y[1][j];
-    rows[2][j] = y[0][j] - y[1][j];
-    rows[3][j] = zero - y[1][j];
-  }
-  for (int i = 0; i < 4; ++i) {
-    z[i][0] = rows[i][0];
-    z[i][1] = rows[i][0] + rows[i][1];
-    z[i][2] = rows[i][0] - rows[i][1];
-    z[i][3] = zero - rows[i][1];
+  for (int r = 0; r < rows; ++r) {
+    Floats t[2];
+    for (int j = 0; j < 2; ++j) {
+      switch (first + r) {
+        case 0:
+          t[j] = y[0][j];
+          break;
+        case 1:
+          t[j] = y[0][j] + y[1][j];
+          break;
+        case 2:
+          t[j] = y[0][j] - y[1][j];
+          break;
+        default:
+          t[j] = zero - y[1][j];
+      }
+    }
+    z[r][0] = t[0];
+    z[r][1] = t[0] + t[1];
+    z[r][2] = t[0] - t[1];
+    z[r][3] = zero - t[1];
   }
 }
 
