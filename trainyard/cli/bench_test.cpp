@@ -59,9 +59,10 @@ TEST_F(Bench, LayersSaysWhichConvolutionsWereTried) {
   const CommandResult result = run_command({"bench", "layers", "--model=resnet20", "--data_name=cifar10",
                                             "--batch_size=8", "--num_batches=1", "--num_intra_threads=1"});
   EXPECT_EQ(result.code, kSuccess) << result.err;
-  const std::string times = "winograd4 [0-9.e-]+ ms, (winograd [0-9.e-]+ ms, )?direct [0-9.e-]+ ms";
+  const std::string times =
+      "winograd4 [0-9.e-]+ ms, (winograd [0-9.e-]+ ms, )?winograd2 [0-9.e-]+ ms, direct [0-9.e-]+ ms";
   const std::string line =
-      "^  float 8x32x16x16 to 32x16x16, 3x3 pad 1 1 1 1, forward, 1 threads, AVX.*: (direct|winograd|winograd4) \\((" +
+      "^  float 8x32x16x16 to 32x16x16, 3x3 pad 1 1 1 1, forward, 1 threads, AVX.*: (direct|winograd[24]?) \\((" +
       times + "|by the rule)\\)$";
   EXPECT_EQ(count_lines(result.out, line), 1) << result.out;
 }

@@ -51,7 +51,9 @@ bool ConvolutionKernel::is_fusable(UnitActivation activation) {
 std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShape& shape, const Options& options) {
   if (options.exact && shape.dtype == DataType::kBfloat16) return make_lane_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kAmx) return make_amx_convolution(shape, options);
-  if (options.algorithm == ConvolutionAlgorithm::kWinograd4) return make_float_winograd_convolution(shape, options);
+  if (options.algorithm == ConvolutionAlgorithm::kWinograd4 || options.algorithm == ConvolutionAlgorithm::kWinograd2) {
+    return make_float_winograd_convolution(shape, options);
+  }
   if (groups_fit(shape)) {
     if (auto kernel = make_onednn_convolution(shape, options, false)) return kernel;
   }

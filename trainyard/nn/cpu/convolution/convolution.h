@@ -32,6 +32,7 @@ enum class ConvolutionAlgorithm : uint8_t {
   kDirect,
   kWinograd,   // oneDNN's in float, with AVX-512; ours in bfloat16: F(2x2, 3x3)
   kWinograd4,  // ours in float: F(4x4, 3x3)
+  kWinograd2,  // ours in float: F(2x2, 3x3)
   kAmx,        // ours in bfloat16, on a processor with AMX
 };
 enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };

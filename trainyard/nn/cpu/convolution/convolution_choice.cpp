@@ -23,7 +23,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr const char* kFormat = "trainyard convolutions 3";
+constexpr const char* kFormat = "trainyard convolutions 4";
 // How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
 // up. So short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
@@ -41,6 +41,7 @@ struct AlgorithmName {
 constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
                                          {ConvolutionAlgorithm::kWinograd4, "winograd4"},
                                          {ConvolutionAlgorithm::kWinograd, "winograd"},
+                                         {ConvolutionAlgorithm::kWinograd2, "winograd2"},
                                          {ConvolutionAlgorithm::kDirect, "direct"}};
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;

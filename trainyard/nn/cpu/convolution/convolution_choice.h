@@ -31,7 +31,7 @@ std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& sh
 // tiles have 2x2 pixels and weights 16 numbers, and the tiles do not count.
 bool winograd_by_shape(const ConvolutionShape& shape);
 
-// Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "amx".
+// Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "winograd2", "amx".
 std::string_view name_of(ConvolutionAlgorithm algorithm);
 
 // What was measured, or chosen by the rule while other programs disturbed the measuring, by description ("float

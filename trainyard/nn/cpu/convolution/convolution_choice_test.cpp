@@ -68,7 +68,7 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
   core::local_file_system().write_file_atomically(
       temp.file("half.txt"),
-      "trainyard convolutions 3\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
+      "trainyard convolutions 4\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
       "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
@@ -221,7 +221,7 @@ TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
   const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kAuto});
   for (const auto& [description, choice] : ConvolutionChoices::instance().all()) {
     if (description.find("float 3x48x20x20") == std::string::npos || choice.seconds.empty()) continue;
-    EXPECT_EQ(choice.seconds.size(), isa() == Isa::kAvx2 ? 2U : 3U);
+    EXPECT_EQ(choice.seconds.size(), isa() == Isa::kAvx2 ? 3U : 4U);
     double chosen = 0, fastest = 1e9;
     for (const auto& [algorithm, seconds] : choice.seconds) {
       EXPECT_GT(seconds, 0);
@@ -246,6 +246,7 @@ TEST(ChooseConvolution, RunsWhatTheRunHasChosen) {
   };
   const std::string direct = implementation("direct");
   EXPECT_EQ(implementation("winograd4"), "winograd 4x4");
+  EXPECT_EQ(implementation("winograd2"), "winograd 2x2");
   EXPECT_EQ(implementation("winograd") == direct, isa() == Isa::kAvx2) << "oneDNN has Winograd for AVX-512";
   EXPECT_EQ(implementation("fft"), direct);
 }

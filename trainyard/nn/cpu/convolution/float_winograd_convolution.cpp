@@ -9,10 +9,12 @@ namespace trainyard::nn::cpu {
 namespace {
 
 // Of the forward; the gradient of the input is the forward of inputs for outputs.
-FloatWinogradShape float_shape_of(const ConvolutionShape& s, ConvolutionDirection direction) {
+FloatWinogradShape float_shape_of(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
+  const int64_t tile = options.algorithm == ConvolutionAlgorithm::kWinograd2 ? 2 : 4;
   const int64_t in = in_whole_blocks(s.in_channels), out = in_whole_blocks(s.out_channels);
-  if (direction == ConvolutionDirection::kBackwardData) {
-    return {.batch = s.batch,
+  if (options.direction == ConvolutionDirection::kBackwardData) {
+    return {.tile = tile,
+            .batch = s.batch,
             .in_channels = out,
             .out_channels = in,
             .in_height = s.out_height,
@@ -22,7 +24,8 @@ FloatWinogradShape float_shape_of(const ConvolutionShape& s, ConvolutionDirectio
             .top = 2 - s.top,
             .left = 2 - s.left};
   }
-  return {.batch = s.batch,
+  return {.tile = tile,
+          .batch = s.batch,
           .in_channels = in,
           .out_channels = out,
           .in_height = s.in_height,
@@ -37,7 +40,7 @@ class FloatWinogradKernel : public ConvolutionKernel {
  public:
   FloatWinogradKernel(const ConvolutionShape& shape, const Options& options)
       : options_(options),
-        shape_(float_shape_of(shape, options.direction)),
+        shape_(float_shape_of(shape, options)),
         in_channels_(shape.in_channels),
         out_channels_(shape.out_channels),
         threads_(omp_get_max_threads()) {
@@ -50,17 +53,19 @@ class FloatWinogradKernel : public ConvolutionKernel {
 
   int64_t weights_bytes() const override { return shape_.weights_bytes(); }
   int64_t scratch_bytes() const override { return scratch_bytes_; }
-  const char* implementation() const override { return "winograd 4x4"; }
+  const char* implementation() const override { return shape_.tile == 4 ? "winograd 4x4" : "winograd 2x2"; }
 
   void pack(const float* plain, void* packed) const override {
-    float_winograd_pack({.in_channels = in_channels_,
+    float_winograd_pack({.tile = shape_.tile,
+                         .in_channels = in_channels_,
                          .out_channels = out_channels_,
                          .backward = options_.direction == ConvolutionDirection::kBackwardData,
                          .plain = plain,
                          .packed = static_cast<float*>(packed)});
   }
   void unpack(const void* packed, float* plain) const override {
-    float_winograd_unpack({.in_channels = in_channels_,
+    float_winograd_unpack({.tile = shape_.tile,
+                           .in_channels = in_channels_,
                            .out_channels = out_channels_,
                            .gradient = static_cast<const float*>(packed),
                            .plain = plain});

@@ -1,4 +1,4 @@
-// Convolutions by Winograd's F(4x4, 3x3) in float (nn/cpu/kernels/float_winograd_arguments.h).
+// Convolutions by Winograd's F(4x4, 3x3) and F(2x2, 3x3) in float (nn/cpu/kernels/float_winograd_arguments.h).
 #pragma once
 
 #include <memory>
@@ -7,7 +7,8 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns null unless the maps are float and fits_winograd() (winograd_convolution.h).
+// The algorithm kWinograd2 asks for F(2x2, 3x3), any other one for F(4x4, 3x3). Returns null unless the maps are float
+// and fits_winograd() (winograd_convolution.h).
 std::unique_ptr<ConvolutionKernel> make_float_winograd_convolution(const ConvolutionShape& shape,
                                                                    const ConvolutionKernel::Options& options);
 

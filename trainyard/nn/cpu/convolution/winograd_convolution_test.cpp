@@ -1,4 +1,5 @@
-// Our Winograd kernels, against sums in double by the definition: F(2x2, 3x3) in bfloat16, F(4x4, 3x3) in float.
+// Our Winograd kernels, against sums in double by the definition: F(2x2, 3x3) in bfloat16, F(4x4, 3x3) and F(2x2, 3x3)
+// in float.
 
 #include "trainyard/nn/cpu/convolution/winograd_convolution.h"
 
@@ -27,22 +28,27 @@ double relative_error(const std::vector<float>& actual, const std::vector<double
   return std::sqrt(difference / norm);
 }
 
-class WinogradConvolution : public ::testing::TestWithParam<DataType> {
+class WinogradConvolution : public ::testing::TestWithParam<ConvolutionAlgorithm> {
  protected:
   void SetUp() override {
-    if (!is_float() && isa() != Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
+    if (dtype() == DataType::kBfloat16 && isa() != Isa::kAvx512Bf16) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
   }
 
-  static bool is_float() { return GetParam() == DataType::kFloat; }
+  static DataType dtype() {
+    return GetParam() == ConvolutionAlgorithm::kWinograd ? DataType::kBfloat16 : DataType::kFloat;
+  }
 
   // By norm. In bfloat16 a transformed pixel is a sum of four numbers between -1 and 1, rounded to 8 bits. It is
   // multiplied by a transformed weight, rounded, too, and nine such products are added up: 3.8e-3 to 4.4e-3, as
-  // measured. A direct convolution rounds its output only: 1.7e-3. In float the transforms multiply by numbers of
-  // different size: 4e-7 to 8e-7.
-  static double bound() { return is_float() ? 1.5e-6 : 6e-3; }
+  // measured. A direct convolution rounds its output only: 1.7e-3. In float the transforms of F(4x4, 3x3) multiply by
+  // numbers of different size: 4e-7 to 8e-7.
+  static double bound() {
+    if (dtype() == DataType::kBfloat16) return 6e-3;
+    return GetParam() == ConvolutionAlgorithm::kWinograd4 ? 1.5e-6 : 8e-7;
+  }
 
   static ConvolutionShape typed(ConvolutionShape shape) {
-    shape.dtype = GetParam();
+    shape.dtype = dtype();
     return shape;
   }
   static ConvolutionShape padded(int64_t top, int64_t left, int64_t bottom, int64_t right) {
@@ -54,12 +60,18 @@ class WinogradConvolution : public ::testing::TestWithParam<DataType> {
     return sized(shape);
   }
   static std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, Options options) {
-    options.algorithm = is_float() ? ConvolutionAlgorithm::kWinograd4 : ConvolutionAlgorithm::kWinograd;
-    return is_float() ? make_float_winograd_convolution(shape, options) : make_winograd_convolution(shape, options);
+    options.algorithm = GetParam();
+    return dtype() == DataType::kFloat ? make_float_winograd_convolution(shape, options)
+                                       : make_winograd_convolution(shape, options);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Kernels, WinogradConvolution, ::testing::Values(DataType::kBfloat16, DataType::kFloat),
-                         [](const auto& type) { return type.param == DataType::kFloat ? "Float" : "Bfloat16"; });
+INSTANTIATE_TEST_SUITE_P(Kernels, WinogradConvolution,
+                         ::testing::Values(ConvolutionAlgorithm::kWinograd, ConvolutionAlgorithm::kWinograd4,
+                                           ConvolutionAlgorithm::kWinograd2),
+                         [](const auto& algorithm) {
+                           if (algorithm.param == ConvolutionAlgorithm::kWinograd) return "Bfloat16";
+                           return algorithm.param == ConvolutionAlgorithm::kWinograd4 ? "Float" : "Float2x2";
+                         });
 
 TEST_P(WinogradConvolution, AgreesWithTheDefinition) {
   ConvolutionShape with_bias = typed(square(2, 34, 13, 6, 6, 3, 1, 1));
@@ -90,7 +102,7 @@ TEST_P(WinogradConvolution, AgreesWithTheDefinition) {
 
 TEST_P(WinogradConvolution, AddsThenActivates) {
   const Problem p(typed(square(2, 22, 19, 6, 7, 3, 1, 1)));
-  const TestMap before = TestMap::random(p.output_gradient.shape(), GetParam(), 9);
+  const TestMap before = TestMap::random(p.output_gradient.shape(), dtype(), 9);
   const auto kernel = make(p.shape, {.inference = true, .sum = true, .activation = UnitActivation::kRelu});
   ASSERT_NE(kernel, nullptr);
   std::vector<double> expected(p.output.size());
@@ -116,7 +128,7 @@ TEST_P(WinogradConvolution, IsNullForOtherConvolutions) {
   const ConvolutionShape good = typed(square(2, 32, 32, 8, 8, 3, 1, 1));
   ASSERT_NE(make(good, {}), nullptr);
   ConvolutionShape other = good;
-  other.dtype = is_float() ? DataType::kBfloat16 : DataType::kFloat;
+  other.dtype = dtype() == DataType::kFloat ? DataType::kBfloat16 : DataType::kFloat;
   EXPECT_EQ(make(other, {}), nullptr);
   EXPECT_EQ(make(typed(square(2, 32, 32, 8, 8, 3, 2, 1)), {}), nullptr) << "stride 2";
   EXPECT_EQ(make(typed(square(2, 32, 32, 8, 8, 5, 1, 2)), {}), nullptr) << "5 x 5";

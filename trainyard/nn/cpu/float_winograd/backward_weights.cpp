@@ -14,20 +14,24 @@ constexpr int64_t kTilesDeep = 96;  // that one sweep sums over: a panel of thei
 constexpr int64_t kTilesDeep = 192;
 #endif
 
-// All threads work on a chunk of tiles at once.
+constexpr int64_t kUnit = OverTiles::kUnit;
+
+// All threads work on a chunk of tiles at once. This is the memory for it.
 struct Share {
-  int64_t tiles, pixels_apart, gradients_apart;  // apart: elements between points
-  [[gnu::always_inline]] int64_t bytes() const { return kPoints * (pixels_apart + gradients_apart) * 4; }
+  int64_t tiles;
+  Layout<kUnit> pixels, gradients;
+  [[gnu::always_inline]] int64_t elements() const { return pixels.elements(tiles) + gradients.elements(tiles); }
 };
 
 Share share_of(const FloatWinogradShape& s, int threads) {
-  const int64_t a_tile = kPoints * 4 * (s.in_channels + s.out_channels);
+  Share share = {.pixels = layout_of<kUnit>(s, s.in_channels), .gradients = layout_of<kUnit>(s, s.out_channels)};
   const int64_t least = s.weights_bytes() <= kCachedSums ? kLeastTiles : kMostlySums;
-  const int64_t tiles = smaller(larger(least, kShareBytes * threads / a_tile), s.tiles());
-  return {.tiles = tiles, .pixels_apart = apart(tiles, s.in_channels), .gradients_apart = apart(tiles, s.out_channels)};
+  const int64_t fitting = kShareBytes * threads / (4 * (share.pixels.unit + share.gradients.unit)) * kUnit;
+  share.tiles = smaller(larger(least, fitting), s.tiles());
+  return share;
 }
 
-// Writes the transformed pixels and gradients: [point][tile][channel].
+template <int tile>
 void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_t first, int64_t count, float* pixels,
                float* gradients) {
   const FloatWinogradShape& s = a.shape;
@@ -35,29 +39,23 @@ void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_
   const int64_t out_blocks = s.out_channels / kLanes, out_elements = s.out_height * s.out_width * kLanes;
   const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
   const int64_t mine = count * thread / threads, tiles = count * (thread + 1) / threads - mine;
-  for_tiles(
-      tiles, in_blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
-        const Tile tile = tile_at(s, first + mine + t);
-        Floats d[kSide][kSide], transformed[kSide][kSide];
-        load_square(a.source + (tile.sample * in_blocks + b) * in_elements, s.in_height, s.in_width, tile.row - s.top,
-                    tile.column - s.left, d);
-        transform_square(transform_pixels, d, transformed);
-        float* const to = pixels + (mine + t) * row_of(s.in_channels) + b * kLanes;
-        for (int point = 0; point < kPoints; ++point) {
-          store(to + point * share.pixels_apart, transformed[point / kSide][point % kSide]);
-        }
+  for_tiles<tile>(
+      s, first + mine, tiles, in_blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
+        float* const to = share.pixels.block(pixels, mine + k, b);
+        transform_pixels<tile, Pixels<tile>>(
+            a.source + (at.sample * in_blocks + b) * in_elements, s.in_height, s.in_width, at.row - s.top,
+            at.column - s.left, [&](int i, int j, Floats value) __attribute__((always_inline)) {
+              store(to + (i * (tile + 2) + j) * Layout<kUnit>::kPoint, value);
+            });
       });
-  for_tiles(
-      tiles, out_blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
-        const Tile tile = tile_at(s, first + mine + t);
-        Floats y[kTile][kTile], transformed[kSide][kSide];
-        load_square(a.output_gradient + (tile.sample * out_blocks + b) * out_elements, s.out_height, s.out_width,
-                    tile.row, tile.column, y);
-        transform_square(transform_gradient, y, transformed);
-        float* const to = gradients + (mine + t) * row_of(s.out_channels) + b * kLanes;
-        for (int point = 0; point < kPoints; ++point) {
-          store(to + point * share.gradients_apart, transformed[point / kSide][point % kSide]);
-        }
+  for_tiles<tile>(
+      s, first + mine, tiles, out_blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
+        float* const to = share.gradients.block(gradients, mine + k, b);
+        transform_pixels<tile, Gradient<tile>>(
+            a.output_gradient + (at.sample * out_blocks + b) * out_elements, s.out_height, s.out_width, at.row,
+            at.column, [&](int i, int j, Floats value) __attribute__((always_inline)) {
+              store(to + (i * (tile + 2) + j) * Layout<kUnit>::kPoint, value);
+            });
       });
 #pragma omp barrier
 }
@@ -68,14 +66,27 @@ void multiply_points(const FloatWinogradBackwardWeights& a, const Share& share, 
   const FloatWinogradShape& s = a.shape;
   const int64_t panels = (s.out_channels + kPanel - 1) / kPanel;
 #pragma omp for schedule(dynamic)
-  for (int64_t task = 0; task < kPoints * panels; ++task) {
+  for (int64_t task = 0; task < s.points() * panels; ++task) {
     const int64_t point = task / panels, column = task % panels * kPanel;
     for (int64_t tile = 0; tile < count; tile += kTilesDeep) {
-      multiply({pixels + point * share.pixels_apart + tile * row_of(s.in_channels), 1, row_of(s.in_channels)},
-               gradients + point * share.gradients_apart + tile * row_of(s.out_channels) + column,
-               row_of(s.out_channels), a.gradient + point * s.in_channels * s.out_channels + column, s.out_channels,
-               s.in_channels, smaller(kPanel, s.out_channels - column), smaller(kTilesDeep, count - tile),
-               /*accumulate=*/!first_chunk || tile > 0);
+      for (int64_t channel = 0; channel < s.in_channels; channel += kGroup) {
+        const LeftMatrix left = {.data = pixels + tile / kUnit * share.pixels.unit +
+                                         channel / kGroup * share.pixels.group + point * share.pixels.kPoint,
+                                 .rows = kRows,
+                                 .unit = share.pixels.unit};
+        const RightMatrix right = {.data = gradients + tile / kUnit * share.gradients.unit +
+                                           column / kGroup * share.gradients.group + point * share.gradients.kPoint,
+                                   .step = kGroup,
+                                   .group = share.gradients.group,
+                                   .unit = share.gradients.unit};
+        const Product product = {.data = a.gradient + (point * s.in_channels + channel) * s.out_channels + column,
+                                 .rows = kRows * s.out_channels,
+                                 .row = s.out_channels,
+                                 .group = kGroup};
+        multiply<OverTiles>(left, right, product, smaller(kGroup, s.in_channels - channel),
+                            smaller(kPanel, s.out_channels - column), smaller(kTilesDeep, count - tile),
+                            /*accumulate=*/!first_chunk || tile > 0);
+      }
     }
   }
 }
@@ -102,26 +113,31 @@ void sum_gradients(const FloatWinogradBackwardWeights& a) {
   }
 }
 
-}  // namespace
-
-void float_winograd_backward_weights(const FloatWinogradBackwardWeights& a) {
-  const Share share = share_of(a.shape, a.threads);
-  if (a.scratch_bytes != nullptr) {
-    *a.scratch_bytes = share.bytes();
-    return;
-  }
+template <int tile>
+void sum_products(const FloatWinogradBackwardWeights& a, const Share& share) {
   float* const pixels = static_cast<float*>(a.scratch);
-  float* const gradients = pixels + kPoints * share.pixels_apart;
+  float* const gradients = pixels + share.pixels.elements(share.tiles);
   const int64_t tiles = a.shape.tiles();
 #pragma omp parallel
   {
     for (int64_t first = 0; first < tiles; first += share.tiles) {
       const int64_t count = smaller(share.tiles, tiles - first);
-      transform(a, share, first, count, pixels, gradients);
+      transform<tile>(a, share, first, count, pixels, gradients);
       multiply_points(a, share, first == 0, count, pixels, gradients);
     }
     if (a.bias_gradient != nullptr) sum_gradients(a);
   }
+}
+
+}  // namespace
+
+void float_winograd_backward_weights(const FloatWinogradBackwardWeights& a) {
+  const Share share = share_of(a.shape, a.threads);
+  if (a.scratch_bytes != nullptr) {
+    *a.scratch_bytes = share.elements() * 4;
+    return;
+  }
+  a.shape.tile == 4 ? sum_products<4>(a, share) : sum_products<2>(a, share);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -12,33 +12,31 @@ constexpr int64_t kDepth = 256;  // input channels that one sweep sums over: a p
 
 // A thread works on its tiles in chunks. This is its memory for one.
 struct Chunk {
-  int64_t tiles, pixels_apart, products_apart;  // apart: elements between points
-  [[gnu::always_inline]] int64_t bytes() const { return kPoints * (pixels_apart + products_apart) * 4; }
+  int64_t tiles;
+  Layout<kRows> pixels, products;
+  [[gnu::always_inline]] int64_t elements() const { return pixels.elements(tiles) + products.elements(tiles); }
 };
 
 Chunk chunk_of(const FloatWinogradShape& s, int threads) {
-  const int64_t a_tile = kPoints * 4 * (s.in_channels + s.out_channels);
-  const int64_t fitting = kChunkBytes / a_tile / kRows * kRows;
+  Chunk chunk = {.pixels = layout_of<kRows>(s, s.in_channels), .products = layout_of<kRows>(s, s.out_channels)};
+  const int64_t fitting = kChunkBytes / (4 * (chunk.pixels.unit + chunk.products.unit)) * kRows;
   const int64_t share = (s.tiles() + threads - 1) / threads;
-  const int64_t tiles = smaller(smaller(larger(fitting, kLeastTiles), kMostTiles), share);
-  return {.tiles = tiles, .pixels_apart = apart(tiles, s.in_channels), .products_apart = apart(tiles, s.out_channels)};
+  chunk.tiles = smaller(smaller(larger(fitting, kLeastTiles), kMostTiles), share);
+  return chunk;
 }
 
-// Writes transformed pixels: [point][tile][channel].
+template <int tile>
 void transform_source(const FloatWinogradForward& a, const Chunk& chunk, int64_t first, int64_t count, float* pixels) {
   const FloatWinogradShape& s = a.shape;
   const int64_t blocks = s.in_channels / kLanes, block_elements = s.in_height * s.in_width * kLanes;
-  for_tiles(
-      count, blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
-        const Tile tile = tile_at(s, first + t);
-        Floats d[kSide][kSide], transformed[kSide][kSide];
-        load_square(a.source + (tile.sample * blocks + b) * block_elements, s.in_height, s.in_width, tile.row - s.top,
-                    tile.column - s.left, d);
-        transform_square(transform_pixels, d, transformed);
-        float* const to = pixels + t * row_of(s.in_channels) + b * kLanes;
-        for (int point = 0; point < kPoints; ++point) {
-          store(to + point * chunk.pixels_apart, transformed[point / kSide][point % kSide]);
-        }
+  for_tiles<tile>(
+      s, first, count, blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
+        float* const to = chunk.pixels.block(pixels, k, b);
+        transform_pixels<tile, Pixels<tile>>(
+            a.source + (at.sample * blocks + b) * block_elements, s.in_height, s.in_width, at.row - s.top,
+            at.column - s.left, [&](int i, int j, Floats value) __attribute__((always_inline)) {
+              store(to + (i * (tile + 2) + j) * chunk.pixels.kPoint, value);
+            });
       });
 }
 
@@ -46,48 +44,81 @@ void multiply_points(const FloatWinogradForward& a, const Chunk& chunk, int64_t 
                      float* products) {
   const FloatWinogradShape& s = a.shape;
   const float* weights = a.weights;
-  for (int64_t point = 0; point < kPoints; ++point) {
+  for (int64_t point = 0; point < s.points(); ++point) {
     for (int64_t column = 0; column < s.out_channels; column += kPanel) {
       const int64_t columns = smaller(kPanel, s.out_channels - column);
       for (int64_t channel = 0; channel < s.in_channels; channel += kDepth) {
         const int64_t depth = smaller(kDepth, s.in_channels - channel);
-        multiply({pixels + point * chunk.pixels_apart + channel, row_of(s.in_channels), 1}, weights, columns,
-                 products + point * chunk.products_apart + column, row_of(s.out_channels), count, columns, depth,
-                 /*accumulate=*/channel > 0);
+        const LeftMatrix left = {.data = pixels + point * chunk.pixels.kPoint + channel / kGroup * chunk.pixels.group,
+                                 .rows = chunk.pixels.unit,
+                                 .unit = chunk.pixels.group};
+        const Product product = {
+            .data = products + point * chunk.products.kPoint + column / kGroup * chunk.products.group,
+            .rows = chunk.products.unit,
+            .row = kGroup,
+            .group = chunk.products.group};
+        multiply<OverChannels>(left, {weights, columns, kGroup, kGroup * columns}, product, count, columns, depth,
+                               /*accumulate=*/channel > 0);
         weights += depth * columns;
       }
     }
   }
 }
 
+template <int tile, bool plain>  // plain: without bias, addition and ReLU
 void write_output(const FloatWinogradForward& a, const Chunk& chunk, int64_t first, int64_t count,
                   const float* products) {
   const FloatWinogradShape& s = a.shape;
   const int64_t blocks = s.out_channels / kLanes, block_elements = s.out_height * s.out_width * kLanes;
-  for_tiles(
-      count, blocks, [&](int64_t t, int64_t b) __attribute__((always_inline)) {
-        const Tile tile = tile_at(s, first + t);
-        const int64_t height = smaller(kTile, s.out_height - tile.row),
-                      width = smaller(kTile, s.out_width - tile.column);
-        float* const block =
-            a.output + (tile.sample * blocks + b) * block_elements + (tile.row * s.out_width + tile.column) * kLanes;
-        const float* const from = products + t * row_of(s.out_channels) + b * kLanes;
-        Floats m[kSide][kSide], y[kTile][kTile];
-        for (int point = 0; point < kPoints; ++point) {
-          m[point / kSide][point % kSide] = load(from + point * chunk.products_apart);
-        }
-        transform_square(transform_products, m, y);
-        const Floats bias = a.bias == nullptr ? Floats{} : load_first(a.bias + b * kLanes, a.bias_count - b * kLanes);
-        for (int64_t i = 0; i < height; ++i) {
-          for (int64_t j = 0; j < width; ++j) {
-            float* const to = block + (i * s.out_width + j) * kLanes;
-            Floats value = y[i][j] + bias;
+  for_tiles<tile>(
+      s, first, count, blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
+        const int64_t height = s.out_height - at.row, width = s.out_width - at.column;
+        float* const output =
+            a.output + (at.sample * blocks + b) * block_elements + (at.row * s.out_width + at.column) * kLanes;
+        const float* const from = chunk.products.block(products, k, b);
+        const Floats bias =
+            plain || a.bias == nullptr ? Floats{} : load_first(a.bias + b * kLanes, a.bias_count - b * kLanes);
+        const auto read = [&](int i, int j) __attribute__((always_inline)) {
+          return load(from + (i * (tile + 2) + j) * chunk.products.kPoint);
+        };
+        const auto finish = [&](int i, int j, Floats value) __attribute__((always_inline)) {
+          float* const to = output + (i * s.out_width + j) * kLanes;
+          if (!plain) {
+            value += bias;
             if (a.add) value += load(to);
             if (a.relu) value = at_least(0, value);  // NaN stays
-            store(to, value);
           }
+          store(to, value);
+        };
+        if (height >= tile && width >= tile) {
+          transform_square<Products<tile>>(read, finish);
+        } else {
+          transform_square<Products<tile>>(
+              read, [&](int i, int j, Floats value) __attribute__((always_inline)) {
+                if (i < height && j < width) finish(i, j, value);
+              });
         }
       });
+}
+
+template <int tile>
+void convolve(const FloatWinogradForward& a, const Chunk& chunk) {
+  const bool plain = a.bias == nullptr && !a.add && !a.relu;
+  const auto write = plain ? write_output<tile, true> : write_output<tile, false>;
+  const int64_t tiles = a.shape.tiles();
+#pragma omp parallel
+  {
+    const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
+    float* const pixels = static_cast<float*>(a.scratch) + thread * chunk.elements();
+    float* const products = pixels + chunk.pixels.elements(chunk.tiles);
+    const int64_t end = tiles * (thread + 1) / threads;
+    for (int64_t first = tiles * thread / threads; first < end; first += chunk.tiles) {
+      const int64_t count = smaller(chunk.tiles, end - first);
+      transform_source<tile>(a, chunk, first, count, pixels);
+      multiply_points(a, chunk, count, pixels, products);
+      write(a, chunk, first, count, products);
+    }
+  }
 }
 
 }  // namespace
@@ -95,23 +126,10 @@ void write_output(const FloatWinogradForward& a, const Chunk& chunk, int64_t fir
 void float_winograd_forward(const FloatWinogradForward& a) {
   const Chunk chunk = chunk_of(a.shape, a.threads);
   if (a.scratch_bytes != nullptr) {
-    *a.scratch_bytes = a.threads * chunk.bytes();
+    *a.scratch_bytes = a.threads * chunk.elements() * 4;
     return;
   }
-  const int64_t tiles = a.shape.tiles();
-#pragma omp parallel
-  {
-    const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-    float* const pixels = static_cast<float*>(a.scratch) + thread * (chunk.bytes() / 4);
-    float* const products = pixels + kPoints * chunk.pixels_apart;
-    const int64_t end = tiles * (thread + 1) / threads;
-    for (int64_t first = tiles * thread / threads; first < end; first += chunk.tiles) {
-      const int64_t count = smaller(chunk.tiles, end - first);
-      transform_source(a, chunk, first, count, pixels);
-      multiply_points(a, chunk, count, pixels, products);
-      write_output(a, chunk, first, count, products);
-    }
-  }
+  a.shape.tile == 4 ? convolve<4>(a, chunk) : convolve<2>(a, chunk);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -1,154 +1,109 @@
-// The transforms of F(4x4, 3x3) on one channel block of one tile, and the tile's loads. Follows the rules of
+// Where the tiles of a map lie, their loads, and the layout of transformed numbers. Follows the rules of
 // nn/cpu/kernels/compiled_for.h.
-//
-// With the points 0, a, -a, b, -b and infinity the matrices are
-//   B^T = | a2b2   0    -a2-b2   0     1  0 |   A^T = | 1  1   1   1   1   0 |   G = | 1/a2b2   0      0    |
-//         |  0   -a b2   -b2     a     1  0 |         | 0  a  -a   b  -b   0 |       | 1/n_a   a/n_a  a2/n_a |
-//         |  0    a b2   -b2    -a     1  0 |         | 0  a2  a2  b2  b2  0 |       | 1/n_a  -a/n_a  a2/n_a |
-//         |  0   -b a2   -a2     b     1  0 |         | 0  a3 -a3  b3 -b3  1 |       | 1/n_b   b/n_b  b2/n_b |
-//         |  0    b a2   -a2    -b     1  0 |                                        | 1/n_b  -b/n_b  b2/n_b |
-//         |  0    a2b2    0   -a2-b2   0  1 |                                        |  0       0      1    |
-// where a2 is the square of a, and so on, n_a = 2 a2 (a2 - b2) and n_b = 2 b2 (b2 - a2).
 #pragma once
 
+#include "trainyard/nn/cpu/float_winograd/multiply.h"
+#include "trainyard/nn/cpu/float_winograd/transforms.h"
 #include "trainyard/nn/cpu/kernels/float_winograd_arguments.h"
-#include "trainyard/nn/cpu/kernels/small_matrices.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-constexpr int64_t kTile = FloatWinogradShape::kTile, kPoints = FloatWinogradShape::kPoints;
-constexpr int kSide = 6;                       // of the square of input
-constexpr int64_t kPanel = kVectors * kLanes;  // columns that one sweep of a matrix multiplication makes
-
-constexpr float kA = 0.625F, kB = 1.5F, kA2 = kA * kA, kB2 = kB * kB;
-constexpr float kOverA = 1 / (2 * kA2 * (kA2 - kB2)), kOverB = 1 / (2 * kB2 * (kB2 - kA2));
-
-[[gnu::always_inline]] inline Floats times(float factor, Floats value) {
-  return fill(factor) * value;
-}
-[[gnu::always_inline]] inline Floats plus(Floats sum, float factor, Floats value) {
-  return multiply_add(fill(factor), value, sum);
-}
-
-// B^T x
-[[gnu::always_inline]] inline void transform_pixels(const Floats (&x)[6], Floats (&y)[6]) {
-  const Floats even_a = plus(x[4], -kB2, x[2]), odd_a = times(kA, plus(x[3], -kB2, x[1]));
-  const Floats even_b = plus(x[4], -kA2, x[2]), odd_b = times(kB, plus(x[3], -kA2, x[1]));
-  y[0] = plus(plus(x[4], -kA2 - kB2, x[2]), kA2 * kB2, x[0]);
-  y[1] = even_a + odd_a;
-  y[2] = even_a - odd_a;
-  y[3] = even_b + odd_b;
-  y[4] = even_b - odd_b;
-  y[5] = plus(plus(x[5], -kA2 - kB2, x[3]), kA2 * kB2, x[1]);
-}
-
-// A^T x
-[[gnu::always_inline]] inline void transform_products(const Floats (&x)[6], Floats (&y)[4]) {
-  const Floats sum_a = x[1] + x[2], sum_b = x[3] + x[4], odd_a = x[1] - x[2], odd_b = x[3] - x[4];
-  y[0] = x[0] + sum_a + sum_b;
-  y[1] = plus(times(kA, odd_a), kB, odd_b);
-  y[2] = plus(times(kA2, sum_a), kB2, sum_b);
-  y[3] = plus(plus(x[5], kA2 * kA, odd_a), kB2 * kB, odd_b);
-}
-
-// A x
-[[gnu::always_inline]] inline void transform_gradient(const Floats (&x)[4], Floats (&y)[6]) {
-  const Floats even_a = plus(x[0], kA2, x[2]), odd_a = times(kA, plus(x[1], kA2, x[3]));
-  const Floats even_b = plus(x[0], kB2, x[2]), odd_b = times(kB, plus(x[1], kB2, x[3]));
-  y[0] = x[0];
-  y[1] = even_a + odd_a;
-  y[2] = even_a - odd_a;
-  y[3] = even_b + odd_b;
-  y[4] = even_b - odd_b;
-  y[5] = x[3];
-}
-
-// G x
-[[gnu::always_inline]] inline void transform_filter(const Floats (&x)[3], Floats (&y)[6]) {
-  const Floats even_a = times(kOverA, plus(x[0], kA2, x[2])), odd_a = times(kA * kOverA, x[1]);
-  const Floats even_b = times(kOverB, plus(x[0], kB2, x[2])), odd_b = times(kB * kOverB, x[1]);
-  y[0] = times(1 / (kA2 * kB2), x[0]);
-  y[1] = even_a + odd_a;
-  y[2] = even_a - odd_a;
-  y[3] = even_b + odd_b;
-  y[4] = even_b - odd_b;
-  y[5] = x[2];
-}
-
-// G^T x
-[[gnu::always_inline]] inline void transform_back(const Floats (&x)[6], Floats (&y)[3]) {
-  const Floats sum_a = times(kOverA, x[1] + x[2]), sum_b = times(kOverB, x[3] + x[4]);
-  y[0] = plus(sum_a + sum_b, 1 / (kA2 * kB2), x[0]);
-  y[1] = plus(times(kA * kOverA, x[1] - x[2]), kB * kOverB, x[3] - x[4]);
-  y[2] = plus(plus(x[5], kA2, sum_a), kB2, sum_b);
-}
-
-// Applies a transform of `from` numbers to `to` numbers to the columns of a square, then to the rows of what that
-// gives.
-template <int from, int to>
-[[gnu::always_inline]] inline void transform_square(void (*transform)(const Floats (&)[from], Floats (&)[to]),
-                                                    const Floats (&x)[from][from], Floats (&y)[to][to]) {
-  Floats half[to][from];
-  for (int j = 0; j < from; ++j) {
-    Floats column[from], transformed[to];
-    for (int i = 0; i < from; ++i) column[i] = x[i][j];
-    transform(column, transformed);
-    for (int i = 0; i < to; ++i) half[i][j] = transformed[i];
-  }
-  for (int i = 0; i < to; ++i) transform(half[i], y[i]);
-}
+constexpr Bits kAllLanes = static_cast<Bits>(~0U);
 
 // Where a tile lies: its sample, and its first pixel of the output.
 struct Tile {
   int64_t sample, row, column;
 };
-[[gnu::always_inline]] inline Tile tile_at(const FloatWinogradShape& s, int64_t index) {
+
+// Sets the square `pixels`, side * side vectors, to the pixels from (row, column) on, and to zero outside of the image.
+// `block` is one channel block of one sample.
+template <int side>
+[[gnu::always_inline]] inline void copy_square(const float* block, int64_t height, int64_t width, int64_t row,
+                                               int64_t column, float* pixels) {
+  for (int i = 0; i < side; ++i) {
+    const bool row_inside = row + i >= 0 && row + i < height;
+    const float* const from = block + ((row_inside ? row + i : 0) * width + column) * kLanes;
+#pragma GCC unroll 6
+    for (int j = 0; j < side; ++j) {
+      const bool inside = row_inside && column + j >= 0 && column + j < width;
+      store(pixels + (i * side + j) * kLanes, load_lanes(from + j * kLanes, inside ? kAllLanes : Bits{0}));
+    }
+  }
+}
+
+// Applies the transform to the square that begins at (row, column). write(i, j, value) takes the result.
+template <int tile, typename Transform, typename Write>
+[[gnu::always_inline]] inline void transform_pixels(const float* block, int64_t height, int64_t width, int64_t row,
+                                                    int64_t column, const Write& write) {
+  constexpr int kSide = Transform::kFrom;
+  alignas(64) float copy[kSide * kSide * kLanes];
+  const float* from = block + (row * width + column) * kLanes;
+  int64_t row_elements = width * kLanes;
+  if (row < 0 || column < 0 || row + kSide > height || column + kSide > width) {
+    copy_square<kSide>(block, height, width, row, column, copy);
+    from = copy;
+    row_elements = kSide * kLanes;
+  }
+  // The processor does not see by itself which pixels the tiles behind the next one need.
+  const float* const ahead = block + ((row + kSide - tile) * width + column + kSide + tile) * kLanes;
+  for (int i = 0; i < tile; ++i) {
+    for (int j = 0; j < tile; j += kGroup / kLanes) __builtin_prefetch(ahead + (i * width + j) * kLanes);
+  }
+  transform_square<Transform>(
+      [&](int i, int j) __attribute__((always_inline)) { return load(from + i * row_elements + j * kLanes); }, write);
+}
+
+// How transformed numbers lie: [unit of `in_unit` tiles][group of 16 channels][point][tile][channel]. So a transform
+// writes to a few pages that stay in the nearest cache, and a product of matrices, which are of one point, reads
+// neighbouring cache lines.
+template <int64_t in_unit>
+struct Layout {
+  static constexpr int64_t kPoint = in_unit * kGroup;  // elements from one point to the next
+  int64_t group, unit;                                 // elements from one group to the next, and from one unit
+
+  // Returns the elements that so many tiles take.
+  [[gnu::always_inline]] int64_t elements(int64_t tiles) const { return (tiles + in_unit - 1) / in_unit * unit; }
+
+  // Returns where the numbers of a tile's channel block begin. They are kPoint elements apart.
+  template <typename T>
+  [[gnu::always_inline]] T* block(T* numbers, int64_t tile, int64_t block) const {
+    return numbers + tile / in_unit * unit + tile % in_unit * kGroup + vector_at(block, group);
+  }
+};
+
+// The lines of a point, one in_unit behind the other, go to all sets of the nearest cache, which are 64: groups are an
+// odd number of lines apart, and units in_unit + 1 more than a multiple of 64.
+template <int64_t in_unit>
+[[gnu::always_inline]] inline Layout<in_unit> layout_of(const FloatWinogradShape& s, int64_t channels) {
+  constexpr int64_t kSets = 64;
+  const int64_t group = s.points() * in_unit | 1, groups = (channels + kGroup - 1) / kGroup;
+  const int64_t unit = (groups * group - in_unit - 2 + kSets) / kSets * kSets + in_unit + 1;
+  return {.group = group * kGroup, .unit = unit * kGroup};
+}
+
+// Calls visit(tile, k, block) for the tiles number first + k, k < count, and all channel blocks. Neighbouring tiles of
+// one channel block follow each other, as they lie in the map: other orders read from too many places for the processor
+// to fetch ahead. As many blocks as fill a cache line of the transformed numbers go together.
+template <int tile, typename Visit>
+[[gnu::always_inline]] inline void for_tiles(const FloatWinogradShape& s, int64_t first, int64_t count, int64_t blocks,
+                                             const Visit& visit) {
+  constexpr int64_t kTogether = kGroup / kLanes;
   const int64_t columns = s.tile_columns(), a_sample = s.tile_rows() * columns;
-  return {.sample = index / a_sample, .row = index % a_sample / columns * kTile, .column = index % columns * kTile};
-}
-
-// Sets pixels[i][j] to the pixel at row + i, column + j, and to zero outside of the image. `block` is one channel block
-// of one sample.
-template <int size>
-[[gnu::always_inline]] inline void load_square(const float* block, int64_t height, int64_t width, int64_t row,
-                                               int64_t column, Floats (&pixels)[size][size]) {
-  if (row >= 0 && column >= 0 && row + size <= height && column + size <= width) {
-    for (int i = 0; i < size; ++i) {
-      for (int j = 0; j < size; ++j) pixels[i][j] = load(block + ((row + i) * width + column + j) * kLanes);
-    }
-    return;
-  }
-  for (int i = 0; i < size; ++i) {
-    for (int j = 0; j < size; ++j) {
-      const bool inside = row + i >= 0 && row + i < height && column + j >= 0 && column + j < width;
-      pixels[i][j] = inside ? load(block + ((row + i) * width + column + j) * kLanes) : Floats{};
-    }
-  }
-}
-
-// Returns the elements from one row of a matrix to the next: a cache line more than `columns`, so that rows which
-// follow one another are not all in the same sets of the cache.
-[[gnu::always_inline]] inline int64_t row_of(int64_t columns) {
-  return columns + 16;
-}
-
-// Returns the elements from one point's matrix to the next one's: an odd number of cache lines, so that the 36 numbers
-// of a transformed tile go to different sets of the cache.
-[[gnu::always_inline]] inline int64_t apart(int64_t rows, int64_t columns) {
-  return (rows * row_of(columns) / 16 | 1) * 16 + 32;
-}
-
-// Calls visit(tile, block) for all. Neighbouring tiles of one channel block follow each other, as they lie in the map:
-// other orders read from too many places for the processor to fetch ahead. As many blocks as fill a cache line of the
-// transformed numbers go together.
-template <typename Visit>
-[[gnu::always_inline]] inline void for_tiles(int64_t tiles, int64_t blocks, const Visit& visit) {
-  constexpr int64_t kTogether = 16 / kLanes;
-  for (int64_t first = 0; first < blocks; first += kTogether) {
-    const int64_t end = smaller(first + kTogether, blocks);
-    for (int64_t t = 0; t < tiles; ++t) {
-      for (int64_t b = first; b < end; ++b) visit(t, b);
+  const Tile begin = {
+      .sample = first / a_sample, .row = first % a_sample / columns * tile, .column = first % columns * tile};
+  for (int64_t block = 0; block < blocks; block += kTogether) {
+    const int64_t end = smaller(block + kTogether, blocks);
+    Tile at = begin;
+    for (int64_t k = 0; k < count; ++k) {
+      for (int64_t b = block; b < end; ++b) visit(at, k, b);
+      at.column += tile;
+      if (at.column < s.out_width) continue;
+      at.column = 0;
+      at.row += tile;
+      if (at.row < s.out_height) continue;
+      at.row = 0;
+      ++at.sample;
     }
   }
 }
