@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
@@ -32,16 +33,20 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
   const int64_t image_size = 3 * options_.height * options_.width;
   for (int r = 0; r < options_.local_replicas; ++r) {
     at::Tensor images = at::empty({options_.batch_size, 3, options_.height, options_.width}, at::kFloat);
-    float* out = images.mutable_data_ptr<float>();
-    for (int64_t i = 0; i < options_.batch_size; ++i) {
-      const int64_t place = (options_.first_replica + r) * options_.batch_size + i;
-      core::RandomStream random(options_.seed, "synthetic_image", {static_cast<uint64_t>(place)});
-      const SyntheticSamples& samples = options_.samples;
-      for (int64_t k = 0; k < image_size; ++k) {
-        const float pixel = samples.mean + samples.standard_deviation * random.truncated_normal();
-        *out++ = samples.clipped ? std::clamp(pixel, 0.0F, 255.0F) : pixel;
+    float* const out = images.mutable_data_ptr<float>();
+    at::parallel_for(0, options_.batch_size, 1, [&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) {
+        const int64_t place = (options_.first_replica + r) * options_.batch_size + i;
+        core::RandomStream random(options_.seed, "synthetic_image", {static_cast<uint64_t>(place)});
+        const SyntheticSamples& samples = options_.samples;
+        float* const image = out + i * image_size;
+        random.truncated_normals(image, image_size);
+        for (int64_t k = 0; k < image_size; ++k) {
+          const float pixel = samples.mean + samples.standard_deviation * image[k];
+          image[k] = samples.clipped ? std::clamp(pixel, 0.0F, 255.0F) : pixel;
+        }
       }
-    }
+    });
     images_.push_back(images);
   }
 }

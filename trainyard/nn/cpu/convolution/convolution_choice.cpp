@@ -31,6 +31,9 @@ constexpr double kSeconds = 0.03;  // for all together
 // Seconds to wait for undisturbed runs, and the number of shapes for which that fails before a process takes the
 // machine for busy.
 constexpr double kPatience = 0.25;
+// A run of so many seconds may lose a core once: no machine is so idle that the system takes none for its own work, and
+// that is over soon. Another program that computes takes one every few milliseconds.
+constexpr double kUndisturbedSeconds = 0.02;
 constexpr int kBusyShapes = 4;
 
 struct AlgorithmName {
@@ -115,7 +118,7 @@ class Rehearsal {
     const Clock::time_point begin = Clock::now();
     execute(kernel);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    return {seconds, forced_switches() != switches};
+    return {seconds, forced_switches() - switches > static_cast<int64_t>(seconds / kUndisturbedSeconds)};
   }
 
  private:
@@ -155,14 +158,16 @@ class Rehearsal {
 };
 
 std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape,
-                                                  const ConvolutionKernel::Options& options, const Candidates& all) {
+                                                  const ConvolutionKernel::Options& options, const Candidates& all,
+                                                  double most_seconds) {
   const Rehearsal rehearsal(shape, options, all);
   std::vector<ConvolutionAlgorithm> algorithms;
   for (const Candidate& one : all) algorithms.push_back(one.algorithm);
-  return fastest(algorithms, [&](ConvolutionAlgorithm algorithm) {
+  const auto run = [&](ConvolutionAlgorithm algorithm) {
     const auto wanted = std::find(algorithms.begin(), algorithms.end(), algorithm);
     return rehearsal.run(*all[static_cast<size_t>(wanted - algorithms.begin())].kernel);
-  });
+  };
+  return fastest(algorithms, run, most_seconds);
 }
 
 std::optional<ConvolutionAlgorithm> algorithm_of(std::string_view name) {
@@ -188,9 +193,25 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   const std::lock_guard lock(measuring);
   ConvolutionChoices& choices = ConvolutionChoices::instance();
   if (const auto known = choices.find(description); known && has(all, known->algorithm)) return known->algorithm;
+  double& left = measuring_seconds_left();
+  // Not kept: the next run goes on measuring where this one has to stop.
+  if (left <= 0) return by_rule(shape, all);
   static int busy_shapes = 0;
   std::optional<ConvolutionChoices::Choice> choice;
-  if (busy_shapes < kBusyShapes) choice = measure(shape, options, all);
+  if (busy_shapes < kBusyShapes) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    choice = measure(shape, options, all, left);
+    const bool in_time = !choice || !choice->seconds.empty();
+    left = in_time ? left - std::chrono::duration<double>(Clock::now() - begin).count() : 0;
+    if (left <= 0) {
+      core::log::info(
+          "convolutions were measured for {} s, which is all that a run may: the others follow the rule of "
+          "--deterministic now, and are measured by the next run",
+          kMeasuringSeconds);
+      if (!in_time) return by_rule(shape, all);
+    }
+  }
   if (!choice) {
     // This choice is kept as well, so that the next run makes the same one.
     choice = ConvolutionChoices::Choice{.algorithm = by_rule(shape, all)};
@@ -270,16 +291,25 @@ std::vector<std::string> describe_choices(const KernelChoices& run, const Convol
   return lines;
 }
 
+double& measuring_seconds_left() {
+  static double left = kMeasuringSeconds;
+  return left;
+}
+
 std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
-                                                  const std::function<TrialRun(ConvolutionAlgorithm)>& run) {
+                                                  const std::function<TrialRun(ConvolutionAlgorithm)>& run,
+                                                  double most_seconds) {
   ConvolutionChoices::Choice choice;
+  double last_round = 0, all_rounds = 0;
   for (const ConvolutionAlgorithm algorithm : algorithms) {
-    run(algorithm);
+    last_round += run(algorithm).seconds;
     choice.seconds.emplace_back(algorithm, std::numeric_limits<double>::infinity());
   }
   int runs = 0;
   double counted = 0, spent = 0;
   while (runs < kMostRuns && (runs < kLeastRuns || counted < kSeconds)) {
+    all_rounds += last_round;
+    if (all_rounds + last_round > most_seconds) break;
     std::vector<double> round;
     bool disturbed = false;
     for (const ConvolutionAlgorithm algorithm : algorithms) {
@@ -288,6 +318,7 @@ std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionA
       disturbed = disturbed || one.disturbed;
     }
     const double together = std::accumulate(round.begin(), round.end(), 0.0);
+    last_round = together;
     spent += together;
     if (!disturbed) {
       for (size_t i = 0; i < round.size(); ++i) choice.seconds[i].second = std::min(choice.seconds[i].second, round[i]);
@@ -297,6 +328,7 @@ std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionA
       return std::nullopt;
     }
   }
+  if (runs == 0) return ConvolutionChoices::Choice();
   choice.algorithm = std::min_element(choice.seconds.begin(), choice.seconds.end(), [](const auto& a, const auto& b) {
                        return a.second < b.second;
                      })->first;

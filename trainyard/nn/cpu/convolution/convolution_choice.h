@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -80,8 +81,17 @@ struct TrialRun {
 // Returns the algorithm with the fastest run, and the fastest run of each. They take turns, so that what else the
 // machine does meets all of them; each warms up first. Returns nothing when too few runs were undisturbed: a thread
 // that loses its core holds up all of its team, at each barrier, and Winograd has more of these. Of equals the first
-// one is taken.
+// one is taken. No turn begins that would not be over within `most_seconds`, warming up included, if it takes as long
+// as the one before: what was found until then decides. Where that is nothing, it returns a choice without times.
 std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
-                                                  const std::function<TrialRun(ConvolutionAlgorithm)>& run);
+                                                  const std::function<TrialRun(ConvolutionAlgorithm)>& run,
+                                                  double most_seconds = std::numeric_limits<double>::infinity());
+
+// Seconds for which one process measures, all its convolutions together. What is new then follows the rule in this run,
+// and is measured by the next one. The last measurement may take longer, by one warming up of its algorithms.
+constexpr double kMeasuringSeconds = 10;
+// Returns the seconds that are left of them. choose_convolution() takes away what it needed, under a lock of its own; a
+// test may set them while nobody chooses.
+double& measuring_seconds_left();
 
 }  // namespace trainyard::nn::cpu

@@ -132,6 +132,23 @@ TEST(Fastest, CountsUndisturbedTurnsOnly) {
   EXPECT_FALSE(fastest({kPlainly, kMatrix}, std::ref(busy)));
 }
 
+TEST(Fastest, KeepsToItsTime) {
+  const auto times = [](double most_seconds) {
+    FakeTimer timer({{kPlainly, {{1}, {0.5}, {0.25}}}, {kMatrix, {{1}, {0.5}, {0.125}}}});
+    const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer), most_seconds);
+    return std::pair(timer.asked(kPlainly), choice.value_or(kDirect).seconds);
+  };
+  // Warming up takes 2 s, and a first turn is expected to take as long. It takes 1 s, the others 0.375 s each.
+  EXPECT_EQ(times(3.5), std::pair(1, Times()));
+  EXPECT_EQ(times(4), std::pair(4, Times{{kPlainly, 0.25}, {kMatrix, 0.125}}));
+  EXPECT_EQ(times(3.99).first, 1);
+  FakeTimer slow({{kPlainly, {{1}}}, {kMatrix, {{2}}}});
+  const auto choice = fastest({kPlainly, kMatrix}, std::ref(slow), 6.5);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kPlainly);
+  EXPECT_EQ(slow.asked(kMatrix), 2) << "one turn that counts, and no time for another";
+}
+
 TEST(ConvolutionChoices, SayWhatWasTried) {
   EXPECT_EQ(describe_times(kWinograd), "winograd4 3.5 ms, winograd 3 ms, direct 4 ms");
   EXPECT_EQ(describe_times(kDirect), "direct 1 ms, winograd 2 ms");
@@ -231,6 +248,23 @@ TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
     EXPECT_EQ(chosen, fastest);
     EXPECT_EQ(is_winograd(kernel), choice.algorithm != ConvolutionAlgorithm::kDirect);
   }
+}
+
+// A shape of its own, which nobody has measured.
+TEST(ChooseConvolution, FollowsTheRuleWhenTheTimeToMeasureIsUsedUp) {
+  const ConvolutionShape shape = square(1, 48, 23);
+  KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
+  const double left = std::exchange(measuring_seconds_left(), 0);
+  const auto kernel = choose_convolution(shape, {}, kernels);
+  EXPECT_EQ(is_winograd(kernel), winograd_by_shape(shape));
+  EXPECT_EQ(measuring_seconds_left(), 0);
+  ASSERT_EQ(kernels.choices->all().size(), 1U) << "the run keeps it";
+  const std::string description = kernels.choices->all().begin()->first;
+  EXPECT_FALSE(ConvolutionChoices::instance().find(description)) << "the next run measures it";
+  measuring_seconds_left() = left;
+  ASSERT_NE(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kAuto}), nullptr);
+  EXPECT_TRUE(ConvolutionChoices::instance().find(description));
+  EXPECT_LT(measuring_seconds_left(), left);
 }
 
 // Each algorithm that this machine has is what the run's choice says, and one that it does not have is the direct one.

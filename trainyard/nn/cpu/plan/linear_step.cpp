@@ -1,9 +1,15 @@
-// A linear layer on plain vectors. Gradients of its weight go straight into the parameter set.
+// A linear layer on plain vectors. Gradients of its weight go straight into the parameter set. In 16 bits, products are
+// in bfloat16 where the processor has them (bf16_linear.h); vectors and sums stay float.
+#include <algorithm>
+
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
+#include <omp.h>
 
+#include "trainyard/nn/cpu/bf16_linear/bf16_linear.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
 
@@ -26,6 +32,9 @@ class LinearStep : public PlanStep {
     trains_bias_ = bias_.index >= 0 && builder.trains(bias_);
     input_data_ = builder.value(input_).data;
     output_data_ = builder.value(output_).data;
+    pairs_ = builder.dtype() == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16;
+    if (pairs_ && !reads_weights_once())
+      forward_scratch_ = builder.acquire(bf16_linear::forward_scratch_bytes(shape()));
   }
 
   ValueId output() const override { return output_; }
@@ -36,7 +45,7 @@ class LinearStep : public PlanStep {
 
   void forward(Run& run) override {
     const ParameterSet& set = *context_.parameters;
-    if (batch_ <= LinearForward::kMostSamples) {
+    if (reads_weights_once()) {
       return linear_forward({.batch = batch_,
                              .in = in_,
                              .out = out_,
@@ -44,6 +53,15 @@ class LinearStep : public PlanStep {
                              .weight = set.value(weight_).const_data_ptr<float>(),
                              .bias = bias_.index >= 0 ? set.value(bias_).const_data_ptr<float>() : nullptr,
                              .output = static_cast<float*>(run.at(output_data_))});
+    }
+    if (pairs_) {
+      return bf16_linear::forward({.shape = shape(),
+                                   .input = run.at<float>(input_data_),
+                                   .weight = set.value(weight_).const_data_ptr<float>(),
+                                   .bias = bias_.index >= 0 ? set.value(bias_).const_data_ptr<float>() : nullptr,
+                                   .output = run.at<float>(output_data_),
+                                   .scratch = run.at(forward_scratch_),
+                                   .threads = omp_get_max_threads()});
     }
     at::Tensor y = matrix(run, output_data_, out_);
     const at::Tensor x = matrix(run, input_data_, in_), weight = set.value(weight_).t();
@@ -60,10 +78,15 @@ class LinearStep : public PlanStep {
     gradient_ = gradients[0];
     if (trains_weight_) kept_input_ = builder.data(input_);
     if (builder.needs_gradient(input_)) input_gradient_ = builder.give_gradient(input_, false).buffer;
+    if (!pairs_) return;
+    const int64_t data = input_gradient_.valid() ? bf16_linear::backward_data_scratch_bytes(shape()) : 0;
+    const int64_t weights = trains_weight_ ? bf16_linear::backward_weights_scratch_bytes(shape()) : 0;
+    backward_scratch_ = builder.acquire(std::max(data, weights));
   }
 
   void backward(Run& run) override {
     if (!gradient_.valid()) return;
+    if (pairs_) return backward_in_pairs(run);
     const at::Tensor gradient = matrix(run, gradient_, out_);
     if (input_gradient_.valid()) {
       at::Tensor target = matrix(run, input_gradient_, in_);
@@ -83,6 +106,32 @@ class LinearStep : public PlanStep {
   }
 
  private:
+  // Returns whether the forward takes the kernel for a few samples. Memory limits it, so 16 bits would gain nothing.
+  bool reads_weights_once() const { return batch_ <= LinearForward::kMostSamples; }
+  bf16_linear::Shape shape() const { return {.batch = batch_, .in = in_, .out = out_}; }
+
+  void backward_in_pairs(const Run& run) const {
+    if (input_gradient_.valid()) {
+      bf16_linear::backward_data({.shape = shape(),
+                                  .output_gradient = run.at<float>(gradient_),
+                                  .weight = context_.parameters->value(weight_).const_data_ptr<float>(),
+                                  .input_gradient = run.at<float>(input_gradient_),
+                                  .scratch = run.at(backward_scratch_),
+                                  .threads = omp_get_max_threads()});
+    }
+    GradientSink& sink = *context_.gradients;
+    if (trains_bias_) sink.write(bias_, matrix(run, gradient_, out_).sum(0));
+    if (!trains_weight_) return;
+    bf16_linear::backward_weights({.shape = shape(),
+                                   .input = run.at<float>(kept_input_),
+                                   .output_gradient = run.at<float>(gradient_),
+                                   .weight_gradient = sink.parameters().gradient(weight_).data_ptr<float>(),
+                                   .accumulate = !sink.overwrite(weight_),
+                                   .scratch = run.at(backward_scratch_),
+                                   .threads = omp_get_max_threads()});
+    sink.wrote(weight_);
+  }
+
   at::Tensor matrix(const Run& run, BufferId buffer, int64_t columns) const {
     return at::from_blob(run.at(buffer), {batch_, columns}, at::kFloat);
   }
@@ -93,7 +142,8 @@ class LinearStep : public PlanStep {
   int64_t batch_ = 0, in_ = 0, out_ = 0;
   ParameterId weight_, bias_;
   bool trains_weight_ = false, trains_bias_ = false;
-  BufferId input_data_, output_data_, kept_input_, gradient_, input_gradient_;
+  bool pairs_ = false;  // products are in bfloat16
+  BufferId input_data_, output_data_, kept_input_, gradient_, input_gradient_, forward_scratch_, backward_scratch_;
 };
 
 }  // namespace
