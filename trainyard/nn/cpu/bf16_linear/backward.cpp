@@ -3,7 +3,9 @@
 namespace trainyard::nn::cpu::bf16_linear {
 namespace {
 
-constexpr int64_t kBand = 32;  // rows of weights that a sweep over the columns sums up: pairs of them fill half a panel
+// Rows of weights that a sweep over the columns sums up. With few samples memory is the limit, and rows of few streams
+// come fastest; with many, sums that are stored and read again are.
+constexpr int64_t kBand = 32, kNarrowBand = 8, kNarrowBandSamples = 16;
 
 // Gradients of weights that fit a cache are left there for the optimizer.
 constexpr int64_t kCachedBytes = int64_t{8} << 20;
@@ -59,13 +61,13 @@ int64_t backward_data_scratch_bytes(const Shape& shape) {
 void backward_data(const BackwardData& a) {
   const int64_t batch = a.shape.batch, in = a.shape.in, out = a.shape.out;
   auto* const gradient = static_cast<uint32_t*>(a.scratch);
-  const int64_t panels = (in + kPanel - 1) / kPanel;
+  const int64_t panels = (in + kPanel - 1) / kPanel, rows = batch <= kNarrowBandSamples ? kNarrowBand : kBand;
 #pragma omp parallel num_threads(a.threads)
   {
     round_rows(a.output_gradient, batch, out, gradient);
     alignas(64) uint32_t weights[kBand / 2 * kPanel];
-    for (int64_t band = 0; band < out; band += kBand) {
-      const int64_t pairs = pair_count(smaller(kBand, out - band));
+    for (int64_t band = 0; band < out; band += rows) {
+      const int64_t pairs = pair_count(smaller(rows, out - band));
 #pragma omp for nowait schedule(static)
       for (int64_t panel = 0; panel < panels; ++panel) {
         const int64_t column = panel * kPanel;
