@@ -6,12 +6,10 @@
 #include <iostream>
 #include <memory>
 
-#include <ATen/ops/full.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/new_tensor.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/nn/execution/loss.h"
@@ -26,7 +24,9 @@ using namespace trainyard::recipes::callback_loop;
 core::NamedTensors point(const data::BatchPlace& place) {
   core::RandomStream random(1, "point", {static_cast<uint64_t>(place.batch)});
   const float x = random.uniform(-1, 1), y = random.uniform(-1, 1);
-  return {{"point", at::tensor({x, y})}, {"label", at::full({}, x * y > 0 ? 1 : 0, at::kLong)}};
+  const at::Tensor point = core::new_tensor({2}), label = core::new_tensor({}, at::kLong);
+  point[0].fill_(x), point[1].fill_(y), label.fill_(x * y > 0 ? 1 : 0);
+  return {{"point", point}, {"label", label}};
 }
 
 nn::Graph network() {
@@ -44,13 +44,13 @@ Callbacks callbacks() {
   c.make_batches = [](const Dataset& points, int64_t size) {
     const auto batch = [points, size](const data::BatchPlace& place) -> core::NamedTensors {
       points->seek({.offset = place.batch * size});
-      Tensors all, labels;
+      const at::Tensor all = core::new_tensor({size, 2}), labels = core::new_tensor({size}, at::kLong);
       for (int64_t i = 0; i < size; ++i) {
         const data::Batch next = points->next()[0];
-        all.push_back(next.tensors["point"]);
-        labels.push_back(next.tensors["label"]);
+        all[i].copy_(next.tensors["point"]);
+        labels[i].copy_(next.tensors["label"]);
       }
-      return {{"points", at::stack(all)}, {"labels", at::stack(labels)}};
+      return {{"points", all}, {"labels", labels}};
     };
     return std::make_shared<data::FunctionSource>(batch, data::FunctionSourceOptions{.batch_size = size});
   };

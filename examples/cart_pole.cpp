@@ -9,9 +9,9 @@
 #include <numeric>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
+#include "trainyard/core/base/new_tensor.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 
@@ -64,8 +64,10 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
   for (CartPole& game : games.all) game.reset(random);
   return [&net, &games](const train::TowerInput& in) -> train::TowerOutput {
     core::RandomStream luck = in.stream("play");
-    const at::Tensor states = at::empty({kMoves + 1, kGames, 4, 1, 1}), goes_on = at::empty({kMoves, kGames});
-    const at::Tensor actions = at::empty({kMoves, kGames, 1}, at::kLong), better = at::empty({kMoves, kGames});
+    const at::Tensor states = core::new_tensor({kMoves + 1, kGames, 4, 1, 1}),
+                     goes_on = core::new_tensor({kMoves, kGames});
+    const at::Tensor actions = core::new_tensor({kMoves, kGames, 1}, at::kLong),
+                     better = core::new_tensor({kMoves, kGames});
     for (int64_t t = 0; t <= kMoves; ++t) {
       for (size_t g = 0; g < kGames; ++g)
         std::ranges::copy(games.all[g].state, states[t].mutable_data_ptr<float>() + 4 * g);
@@ -86,7 +88,7 @@ train::TowerStep play(train::TowerContext& context, Games& games) {
     const at::Tensor output = net.forward(states.flatten(0, 1), in.random).view({kMoves + 1, kGames, 3});
     const at::Tensor values = output.select(2, 2), expected = values.detach();
     // How much better each move was than expected, its consequences included.
-    at::Tensor later = at::empty({kGames}).zero_();
+    at::Tensor later = core::new_tensor({kGames});
     for (int64_t t = kMoves - 1; t >= 0; --t) {
       const at::Tensor surprise = goes_on[t].mul(expected[t + 1]).mul(kDiscount).add(0.01).sub(expected[t]);
       better[t] = later = surprise.add(goes_on[t].mul(later), kDiscount * kLambda);

@@ -5,10 +5,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/softplus.h>
 #include <fmt/core.h>
 
+#include "trainyard/core/base/new_tensor.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/sources/tensor_source.h"
@@ -41,6 +40,11 @@ nn::Graph judge(const std::string& name, int64_t outputs) {
   return b.build(b.linear("fc", b.flatten("flat", x), {.out_features = outputs}));
 }
 
+// log(1 + exp(x))
+at::Tensor softplus(const at::Tensor& x) {
+  return x.logaddexp(x.new_zeros({}));
+}
+
 train::TowerStep make_gan(train::TowerContext& context) {
   nn::Executor& draw = context.graph(generator(), {.prefix = "generator/"});
   nn::Executor& tell = context.graph(judge("discriminator", 1), {.prefix = "discriminator/"});
@@ -48,11 +52,11 @@ train::TowerStep make_gan(train::TowerContext& context) {
     const at::Tensor& real = in.batch["images"];
     const at::Tensor drawn = draw.forward(in.normals({real.size(0), kNoise, 1, 1}, "noise"), in.random);
     if (in.cost == "generator") {
-      return {.losses = {{"generator", at::softplus(tell.forward(drawn, in.random).neg()).mean()}},
+      return {.losses = {{"generator", softplus(tell.forward(drawn, in.random).neg()).mean()}},
               .outputs = {{"images", drawn}}};
     }
     const at::Tensor of_real = tell.forward(real, in.random), of_drawn = tell.forward(drawn.detach(), in.random);
-    return {.losses = {{"discriminator", at::softplus(of_real.neg()).mean().add(at::softplus(of_drawn).mean())}}};
+    return {.losses = {{"discriminator", softplus(of_real.neg()).mean().add(softplus(of_drawn).mean())}}};
   };
 }
 
@@ -64,7 +68,7 @@ auto nadam(const std::string& parameters, double beta1) {
 // Drawings of the first ten shapes, as how far each pixel is from the corner's colour: images in [-1, 1], and labels.
 core::NamedTensors silhouettes(int64_t count) {
   const data::ShapesDifficulty easy{.min_radius = 0.38F, .max_tilt = 0.1F, .min_contrast = 150, .max_distractors = 0};
-  const at::Tensor images = at::empty({count, 1, kSize, kSize}), labels = at::empty({count}, at::kLong);
+  const at::Tensor images = core::new_tensor({count, 1, kSize, kSize}), labels = core::new_tensor({count}, at::kLong);
   auto* to = images.mutable_data_ptr<float>();
   for (int64_t i = 0, index = 0; i < count; ++index) {
     if (data::shape_label(index) >= kClasses) continue;
@@ -102,7 +106,7 @@ int main(int argc, char** argv) {
   gan.train({.steps_per_epoch = argc > 1 ? std::atoll(argv[1]) : 100});
   fmt::print("weights moved by {:.4f} on average\n", gan.parameters().values().sub(before).abs().mean().item<float>());
   if (argc < 3) return 0;
-  const core::NamedTensors thousand({{"images", at::empty({1000, 1, kSize, kSize})}});
+  const core::NamedTensors thousand({{"images", core::new_tensor({1000, 1, kSize, kSize})}});
   const at::Tensor drawn = gan.inference_tower()({.batch = thousand, .cost = "generator"}).outputs["images"];
   write_picture(drawn, argv[2]);
   train::SingleCostTrainer classifier({.graph = judge("classifier", kClasses),

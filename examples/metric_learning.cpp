@@ -5,10 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include "trainyard/trainyard.h"
@@ -20,10 +16,9 @@ namespace {
 constexpr int64_t kSigns = 40, kSeen = 30, kDrawings = 40, kSize = 20, kBatch = 32;
 
 // A sign is four strokes; each drawing of it lies a little elsewhere, under noise.
-at::Tensor draw(int64_t sign, int64_t drawing) {
+void draw(int64_t sign, int64_t drawing, at::Tensor image) {
   core::RandomStream strokes(1, "sign", {static_cast<uint64_t>(sign)});
   core::RandomStream hand(1, "hand", {static_cast<uint64_t>(sign), static_cast<uint64_t>(drawing)});
-  at::Tensor image = at::empty({1, kSize, kSize});
   auto* const pixel = image.mutable_data_ptr<float>();
   hand.normals(pixel, kSize * kSize);
   image.mul_(0.3);
@@ -37,16 +32,13 @@ at::Tensor draw(int64_t sign, int64_t drawing) {
       pixel[row * kSize + column] = 1.5F;
     }
   }
-  return image;
 }
 
 // The drawings of signs [from, to), one sign behind the other: [N, 1, 20, 20].
 at::Tensor drawings(int64_t from, int64_t to) {
-  std::vector<at::Tensor> all;
-  for (int64_t sign = from; sign < to; ++sign) {
-    for (int64_t drawing = 0; drawing < kDrawings; ++drawing) all.push_back(draw(sign, drawing).unsqueeze(0));
-  }
-  return at::cat(all);
+  const at::Tensor all = core::new_tensor({(to - from) * kDrawings, 1, kSize, kSize});
+  for (int64_t i = 0; i < all.size(0); ++i) draw(from + i / kDrawings, i % kDrawings, all[i]);
+  return all;
 }
 
 // For each sample, one of the same sign and one of another.
@@ -86,8 +78,9 @@ train::TowerStep compare(train::TowerContext& context) {
     };
   }
   return [embed](const train::TowerInput& in) -> train::TowerOutput {
-    const at::Tensor places = embed(at::cat({in.batch["anchor"], in.batch["same"], in.batch["other"]}), in);
-    const std::vector<at::Tensor> each = places.chunk(3);
+    const at::Tensor all = core::new_tensor({3, kBatch, 1, kSize, kSize});
+    all[0].copy_(in.batch["anchor"]), all[1].copy_(in.batch["same"]), all[2].copy_(in.batch["other"]);
+    const std::vector<at::Tensor> each = embed(all.flatten(0, 1), in).chunk(3);
     const at::Tensor near = each[0].sub(each[1]).square().sum(1), far = each[0].sub(each[2]).square().sum(1);
     return {.losses = {{"triplet", near.sub(far).add(0.5).relu().mean()}}};
   };

@@ -6,11 +6,10 @@
 
 #include <iostream>
 
-#include <ATen/ops/arange.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/core.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/new_tensor.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/recipes/program/executor.h"
@@ -26,11 +25,12 @@ constexpr int64_t kClasses = 4, kSide = 32;
 // Noise in which one quarter of the picture is bright: the class says which.
 Loader quarters(uint64_t seed, int64_t batches, int64_t batch_size, bool repeat) {
   const int64_t count = batches * batch_size;
-  const at::Tensor images = at::zeros({count, 3, kSide, kSide}), labels = at::arange(count).remainder(kClasses);
+  const at::Tensor images = core::new_tensor({count, 3, kSide, kSide}), labels = core::new_tensor({count}, at::kLong);
   core::RandomStream random(seed, "quarters");
   auto* pixel = images.mutable_data_ptr<float>();
   for (int64_t i = 0; i < images.numel(); ++i) pixel[i] = 0.5F * random.normal();
   for (int64_t i = 0; i < count; ++i) {
+    labels[i].fill_(i % kClasses);
     const int64_t top = i % kClasses / 2 * kSide / 2, left = i % 2 * kSide / 2;
     images[i].narrow(1, top, kSide / 2).narrow(2, left, kSide / 2).add_(1);
   }
