@@ -99,6 +99,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/nn/export/keras_model.h
   trainyard/nn/export/keras_weights.h
   trainyard/nn/export/onnx_model.h
+  trainyard/nn/graph/custom_layer.h
   trainyard/nn/graph/foreign_module.h
   trainyard/nn/graph/fusion.h
   trainyard/nn/graph/graph.h

@@ -1,9 +1,11 @@
-// Networks: graphs and their builder, parameters, executors, losses, modules of LibTorch as nodes.
+// Networks: graphs and their builder, parameters, executors, losses, layers of one's own and modules of LibTorch as
+// nodes.
 #pragma once
 
 #include "trainyard/nn/execution/executor.h"       // IWYU pragma: export
 #include "trainyard/nn/execution/loss.h"           // IWYU pragma: export
 #include "trainyard/nn/execution/parameter_set.h"  // IWYU pragma: export
+#include "trainyard/nn/graph/custom_layer.h"       // IWYU pragma: export
 #include "trainyard/nn/graph/foreign_module.h"     // IWYU pragma: export
 #include "trainyard/nn/graph/graph.h"              // IWYU pragma: export
 #include "trainyard/nn/graph/graph_json.h"         // IWYU pragma: export

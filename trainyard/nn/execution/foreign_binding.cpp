@@ -1,10 +1,13 @@
 #include "trainyard/nn/execution/foreign_binding.h"
 
 #include <algorithm>
-#include <set>
+#include <string>
+#include <utility>
 
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 #include <fmt/core.h>
-#include <torch/nn/module.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/sink_hook.h"
@@ -12,43 +15,34 @@
 namespace trainyard::nn {
 
 ForeignBinding::ForeignBinding(const Node& node, const Foreign& op, const BuildContext& context)
-    : name_(context.name_prefix + node.name), output_shape_(op.output_shape), context_(context), module_(op.make()) {
+    : name_(op.description.empty() ? context.name_prefix + node.name
+                                   : fmt::format("{}{} ({})", context.name_prefix, node.name, op.description)),
+      output_shape_(node.shape),
+      context_(context),
+      layer_(op.make()) {
   ParameterSet& set = *context.parameters;
-  torch::nn::Module& module = module_->module();
-  module.train(context.mode == Mode::kTraining);
-
-  const auto settle = [&](const at::Tensor& tensor) {
-    const at::NoGradGuard no_grad;
-    tensor.set_data(
-        tensor.detach().to(context.device, tensor.is_floating_point() ? set.dtype() : tensor.scalar_type()));
-  };
-  const auto add_buffer = [&](const std::string& name, const at::Tensor& tensor) {
-    const int index = context.buffer({node.name + "." + name, tensor.sizes().vec(), {Initializer::Kind::kFromModule}});
-    if (!set.allocated()) set.provide_buffer(index, tensor);
-    buffers_.push_back({tensor, index});
-  };
-  std::set<const c10::TensorImpl*> seen;  // tied parameters are listed under each of their names
-  for (const auto& entry : module.named_parameters()) {
-    const at::Tensor& tensor = entry.value();
-    if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-    settle(tensor);
-    if (!tensor.requires_grad()) {
-      add_buffer(entry.key(), tensor);
+  for (const CustomLayer::Variable& variable : layer_->variables()) {
+    const at::Tensor& tensor = variable.tensor;
+    const bool has_start = variable.spec.init.kind == Initializer::Kind::kFromModule;
+    {
+      const at::NoGradGuard no_grad;
+      tensor.set_data(
+          tensor.detach().to(context.device, tensor.is_floating_point() ? set.dtype() : tensor.scalar_type()));
+    }
+    const std::string name = node.name + "." + variable.spec.name;
+    if (variable.is_buffer) {
+      const int index = context.buffer({name, variable.spec.shape, variable.spec.init});
+      if (has_start && !set.allocated()) set.provide_buffer(index, tensor);
+      buffers_.push_back({tensor, index});
       continue;
     }
-    const ParameterId id = context.parameter({.name = node.name + "." + entry.key(),
-                                              .shape = tensor.sizes().vec(),
-                                              .init = {Initializer::Kind::kFromModule},
-                                              .decay = tensor.dim() > 1});
-    if (!set.allocated()) set.provide(id, tensor);
+    ParameterSpec spec = variable.spec;
+    spec.name = name;
+    const ParameterId id = context.parameter(spec);
+    if (has_start && !set.allocated()) set.provide(id, tensor);
     parameters_.push_back({tensor, id.index});
   }
-  for (const auto& entry : module.named_buffers()) {
-    const at::Tensor& tensor = entry.value();
-    if (!tensor.defined() || !seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-    settle(tensor);
-    add_buffer(entry.key(), tensor);
-  }
+  layer_->set_training(context.mode == Mode::kTraining);
 }
 
 void ForeignBinding::bind() {
@@ -57,6 +51,7 @@ void ForeignBinding::bind() {
   for (const Variable& parameter : parameters_) {
     parameter.tensor.set_data(set.value({parameter.index}));
     if (context_.gradients != nullptr) {
+      parameter.tensor.requires_grad_(true);
       send_gradients(parameter.tensor, *context_.gradients, {parameter.index});
     } else {
       parameter.tensor.requires_grad_(false);
@@ -79,21 +74,41 @@ bool ForeignBinding::trains() const {
                      [this](const Variable& parameter) { return context_.parameters->trainable({parameter.index}); });
 }
 
+at::Tensor ForeignBinding::run(std::span<const at::Tensor> inputs) const {
+  try {
+    return layer_->forward(inputs);
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const c10::Error& error) {
+    std::vector<std::string> shapes;
+    for (const at::Tensor& x : inputs) shapes.push_back(to_string(x.sizes().vec()));
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = fmt::format("a layer's forward() fails: {}", error.what_without_backtrace()),
+                       .where = name_,
+                       .actual = fmt::format("inputs {}", fmt::join(shapes, ", ")),
+                       .remedy = "declare each tensor that forward() uses by parameter() or buffer() in the "
+                                 "constructor, and compare its shape with those of the inputs, which begin with the "
+                                 "batch"});
+  }
+}
+
 at::Tensor ForeignBinding::forward(std::span<const at::Tensor> inputs) {
   if (!bound_) bind();
   follow_trainable();
   std::vector<at::Tensor> own;
   for (const at::Tensor& x : inputs) own.push_back(x.to(context_.parameters->dtype()).contiguous());
-  at::Tensor y = module_->forward(own);
+  at::Tensor y = run(own);
   std::vector<int64_t> expected = output_shape_;
   expected.insert(expected.begin(), inputs[0].size(0));
-  if (y.sizes() == at::IntArrayRef(expected)) return y;
-  throw core::Error(core::ErrorCode::kInvalidArgument,
-                    {.problem = "a foreign module's result has another shape than its node says",
-                     .where = name_,
-                     .expected = to_string(expected),
-                     .actual = to_string(y.sizes().vec()),
-                     .remedy = "give foreign_op() the shape of one sample's result"});
+  if (y.defined() && y.sizes() == at::IntArrayRef(expected)) return y;
+  throw core::Error(
+      core::ErrorCode::kInvalidArgument,
+      {.problem = "a layer's result has another shape than its node says",
+       .where = name_,
+       .expected = to_string(expected),
+       .actual = y.defined() ? to_string(y.sizes().vec()) : "no tensor",
+       .remedy = "return one sample's shape from output_shape() of a custom layer; give foreign_op() that "
+                 "of a module"});
 }
 
 }  // namespace trainyard::nn

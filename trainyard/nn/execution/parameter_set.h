@@ -67,7 +67,7 @@ class ParameterSet : public core::Stateful {
   ParameterId declare(const ParameterSpec& spec);
   int declare_buffer(const BufferSpec& spec);
   // Sets what a kFromModule parameter or buffer starts with, which allocate() copies; call it before that. A buffer
-  // takes its dtype from it, too (foreign modules count batches in int64).
+  // takes its dtype from it, too (torch::nn modules count batches in int64).
   void provide(ParameterId id, const at::Tensor& start);
   void provide_buffer(int index, const at::Tensor& start);
   void allocate();

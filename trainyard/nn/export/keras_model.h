@@ -20,7 +20,7 @@ struct KerasModelOptions {
 // Returns the model of the main output. Operations that are no layer of Keras become several: padding of its own stands
 // in a ZeroPadding2D, "<node>_pad", stochastic depth is a Dropout of whole samples. Borrows the numbers of `set` for as
 // long as the result lives; the set is allocated and has what the graph needs. Throws kUnsupported, which names the
-// node, for what has no counterpart: foreign modules, layers of transformers, local response normalization, pooling at
+// node, for what has no counterpart: custom layers, layers of transformers, local response normalization, pooling at
 // borders that Keras counts in another way.
 [[nodiscard]] formats::Hdf5Group to_keras_model(const Graph& graph, const ParameterSet& set,
                                                 const KerasModelOptions& options = {});

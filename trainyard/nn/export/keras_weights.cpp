@@ -84,7 +84,7 @@ class KerasForm {
   }
 
   Weights operator()(const Foreign& op) const {
-    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "a foreign module has no layout in HDF5",
+    throw core::Error(core::ErrorCode::kUnsupported, {.problem = "a custom layer has no layout in HDF5",
                                                       .where = node_.name + " (" + op.description + ")",
                                                       .remedy = "write safetensors"});
   }

@@ -19,7 +19,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the weights in that layout. Borrows the numbers of `set` for as long as the result lives; the set is
-// allocated and has what the graph needs. Throws kUnsupported for a foreign module, kNotFound for a set of another
+// allocated and has what the graph needs. Throws kUnsupported for a custom layer, kNotFound for a set of another
 // graph.
 [[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
 // Returns the same, of the nodes with these ids in this order.

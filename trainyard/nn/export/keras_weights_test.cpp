@@ -8,6 +8,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/testing/opaque_layer.h"
 
 namespace trainyard::nn {
 namespace {
@@ -149,11 +150,9 @@ TEST(KerasWeights, LongListsOfNamesAreCutIntoNumberedAttributes) {
   EXPECT_EQ(texts_of(root, "layer_names1").back(), filling + "199");
 }
 
-TEST(KerasWeights, RefuseForeignModules) {
+TEST(KerasWeights, RefuseCustomLayers) {
   GraphBuilder b({.image = {4}, .name = "foreign"});
-  const Graph graph = b.build(b.foreign(
-      "own", b.input(),
-      {.description = "torch::nn::Own", .make = [] { return std::shared_ptr<ForeignModule>(); }, .output_shape = {2}}));
+  const Graph graph = b.build(b.foreign("own", b.input(), opaque_layer("torch::nn::Own", {2})));
   EXPECT_EQ(core::code_of([&] { to_keras(graph, ParameterSet()); }), core::ErrorCode::kUnsupported);
 }
 

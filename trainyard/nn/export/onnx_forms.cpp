@@ -117,7 +117,7 @@ std::string onnx_form(const LocalResponseNorm& op, OnnxNodeBuilder& b) {
 }
 
 std::string onnx_form(const Foreign& op, OnnxNodeBuilder& b) {
-  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "a foreign module has no ONNX form",
+  throw core::Error(core::ErrorCode::kUnsupported, {.problem = "a custom layer has no ONNX form",
                                                     .where = b.node().name + " (" + op.description + ")",
                                                     .remedy = "build the model of layers of nn::GraphBuilder"});
 }

@@ -18,7 +18,7 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
 // Returns the model. Borrows the numbers of `set`, which is allocated, in float32 on the CPU, and has what the graph
-// needs. Throws kUnsupported for a foreign module, kInvalidArgument for an output that is named as an input or a
+// needs. Throws kUnsupported for a custom layer, kInvalidArgument for an output that is named as an input or a
 // parameter, and kInvalidArgument or kNotFound for a set of another kind.
 [[nodiscard]] formats::OnnxModel to_onnx(const Graph& graph, const ParameterSet& set);
 

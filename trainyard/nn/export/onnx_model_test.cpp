@@ -16,6 +16,7 @@
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/testing/conformance_suite.h"
+#include "trainyard/nn/testing/opaque_layer.h"
 
 namespace trainyard::nn {
 namespace {
@@ -146,12 +147,10 @@ TEST(OnnxModel, KeepsNamesAndLeavesTheBatchOpen) {
 
 TEST(OnnxModel, RefusesWhatItCannotSay) {
   GraphBuilder b({.image = {4}, .name = "foreign"});
-  const Graph foreign = b.build(b.foreign(
-      "own", b.input(),
-      {.description = "torch::nn::Own", .make = [] { return std::shared_ptr<ForeignModule>(); }, .output_shape = {2}}));
+  const Graph foreign = b.build(b.foreign("own", b.input(), opaque_layer("torch::nn::Own", {2})));
   try {
     to_onnx(foreign, ParameterSet());
-    ADD_FAILURE() << "a foreign module was exported";
+    ADD_FAILURE() << "a custom layer was exported";
   } catch (const core::Error& error) {
     EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported);
     EXPECT_NE(std::string(error.what()).find("own (torch::nn::Own)"), std::string::npos) << error.what();

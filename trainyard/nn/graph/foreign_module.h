@@ -1,4 +1,6 @@
-// A user's torch::nn module as a node of a graph: any module with Tensor forward(Tensor), or with several tensors.
+// A user's torch::nn module as a node of a graph: any module with Tensor forward(Tensor), or with several tensors. The
+// headers of torch::nn take ten seconds to compile; a layer that is written anew is better a CustomLayer
+// (nn/graph/custom_layer.h).
 //
 //   const auto make = [] { return std::make_shared<MyNet>(); };
 //   auto x = b.foreign("body", b.input(), foreign_op(make, {10}, "MyNet"));
@@ -16,6 +18,7 @@
 #include <concepts>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,7 +27,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/nn/graph/ops.h"
+#include "trainyard/nn/graph/custom_layer.h"
+#include "trainyard/nn/graph/graph.h"
 
 namespace torch::nn {
 class Module;
@@ -33,19 +37,35 @@ class Module;
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
-class ForeignModule {
+// The custom layer that runs a module.
+class ForeignModule : public CustomLayer {
  public:
   // Takes the values of the node's inputs, in their order.
   using Forward = std::function<at::Tensor(std::span<const at::Tensor> inputs)>;
-  ForeignModule(std::shared_ptr<torch::nn::Module> module, Forward forward)
-      : module_(std::move(module)), forward_(std::move(forward)) {}
+  struct Instance {
+    std::shared_ptr<torch::nn::Module> module{};
+    Forward forward{};
+  };
+  // `make` is called once, by variables().
+  ForeignModule(std::function<Instance()> make, Shape output_shape, size_t input_count)
+      : make_(std::move(make)), output_shape_(std::move(output_shape)), input_count_(input_count) {}
 
-  torch::nn::Module& module() const { return *module_; }
-  at::Tensor forward(std::span<const at::Tensor> inputs) const { return forward_(inputs); }
+  std::optional<size_t> input_count() const override { return std::nullopt; }
+  // Throws kInvalidArgument for another number of inputs.
+  Shape output_shape(const std::vector<Shape>& inputs) const override;
+  // Returns the module's parameters and buffers. One that is tied is listed under its first name; a parameter that
+  // wants no gradient is a buffer; those of one dimension take no weight decay.
+  [[nodiscard]] std::vector<Variable> variables() override;
+  void set_training(bool training) override;
+  at::Tensor forward(std::span<const at::Tensor> inputs) override { return instance().forward(inputs); }
 
  private:
-  std::shared_ptr<torch::nn::Module> module_;
-  Forward forward_;
+  const Instance& instance();
+
+  std::function<Instance()> make_;
+  Shape output_shape_;
+  size_t input_count_;
+  Instance instance_;
 };
 
 // Returns the operation of such a node. `make` returns std::shared_ptr<M>, a new module each time; M::forward takes
@@ -64,19 +84,18 @@ Foreign foreign_op(Make make, const std::vector<int64_t>& output_shape, const st
       }(std::make_index_sequence<inputs>()),
       "foreign_op<inputs>(): the module's forward() is public, takes that many tensors and returns one; inputs is 1 "
       "unless it is given");
-  return {.description = description,
-          .make =
-              [make] {
-                auto module = make();
-                return std::make_shared<ForeignModule>(module, [module](std::span<const at::Tensor> x) {
-                  return [&]<size_t... index>(std::index_sequence<index...>) {
-                    return module->forward(x[index]...);
-                  }
-                  (std::make_index_sequence<inputs>());
-                });
-              },
-          .output_shape = output_shape,
-          .input_count = inputs};
+  const auto instance = [make]() -> ForeignModule::Instance {
+    const auto module = make();
+    return {.module = module, .forward = [module](std::span<const at::Tensor> x) {
+              return [&]<size_t... index>(std::index_sequence<index...>) {
+                return module->forward(x[index]...);
+              }
+              (std::make_index_sequence<inputs>());
+            }};
+  };
+  return {.description = description, .make = [instance, output_shape]() -> std::shared_ptr<CustomLayer> {
+            return std::make_shared<ForeignModule>(instance, output_shape, inputs);
+          }};
 }
 
 }  // namespace trainyard::nn

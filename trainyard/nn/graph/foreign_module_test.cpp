@@ -157,8 +157,9 @@ TEST_F(ForeignModuleTest, RefusesAnotherResultThanItsNodeSays) {
     FAIL() << "the graph's shapes would be wrong from here on";
   } catch (const core::Error& error) {
     EXPECT_STREQ(error.what(),
-                 "a foreign module's result has another shape than its node says: body: expected [5, 4], got [5, 3]; "
-                 "give foreign_op() the shape of one sample's result");
+                 "a layer's result has another shape than its node says: body (UserNet): expected [5, 4], got [5, 3]; "
+                 "return one "
+                 "sample's shape from output_shape() of a custom layer; give foreign_op() that of a module");
   }
 }
 

@@ -79,7 +79,7 @@ struct Graph {
   [[nodiscard]] std::vector<int> inputs() const;
   const Shape& input_shape() const { return nodes.front().shape; }  // of the first input
   const Node& node(std::string_view node_name) const;               // throws kNotFound with the nearest name
-  // Returns how many elements all parameters have, except those of foreign modules, which only a ParameterSet knows.
+  // Returns how many elements all parameters have, except those of custom layers, which only a ParameterSet knows.
   [[nodiscard]] int64_t parameter_count() const;
   // Returns the multiply-accumulates, times two, of convolutions, linear layers and attention: forward, one sample.
   [[nodiscard]] int64_t forward_flops() const;

@@ -332,7 +332,7 @@ std::string graph_json(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (std::holds_alternative<Foreign>(node.op)) {
       throw Error(ErrorCode::kUnsupported,
-                  {.problem = "a foreign module cannot be saved with its graph",
+                  {.problem = "a custom layer cannot be saved with its graph",
                    .where = fmt::format("node '{}' of {}", node.name, graph.name),
                    .remedy = "save the weights alone, and build the graph where they are loaded"});
     }

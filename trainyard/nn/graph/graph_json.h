@@ -28,7 +28,7 @@ struct GraphJsonLimits {
   static constexpr int64_t kElements = int64_t{1} << 31;  // of a value (of one sample), a parameter or a buffer
 };
 
-// Returns the text, on one line. Throws kUnsupported, which names the node, for a graph with a foreign module, and
+// Returns the text, on one line. Throws kUnsupported, which names the node, for a graph with a custom layer, and
 // kInvalidArgument for one that parse_graph_json() would not read: names that are not UTF-8, more than the limits.
 [[nodiscard]] std::string graph_json(const Graph& graph);
 

@@ -10,6 +10,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/nn/graph/graph_text.h"
+#include "trainyard/nn/testing/opaque_layer.h"
 
 namespace trainyard::nn {
 namespace {
@@ -95,7 +96,7 @@ TEST(GraphJson, EveryOperationIsReadAsItWasWritten) {
 TEST(GraphJson, TheTestHasEveryOperation) {
   std::vector<bool> seen(std::variant_size_v<Op>, false);
   for (const Node& node : every_operation().nodes) seen[node.op.index()] = true;
-  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 1) << "the foreign module alone";
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 1) << "the custom layer alone";
   EXPECT_FALSE(seen[Op(Foreign()).index()]);
 }
 
@@ -184,8 +185,7 @@ TEST(GraphJson, DamagedTextsAreErrorsOrGraphs) {
 
 TEST(GraphJson, WhatCannotBeReadBackIsNotWritten) {
   GraphBuilder b({.image = {3}, .name = "foreign"});
-  Foreign op{.description = "M", .make = [] { return std::shared_ptr<ForeignModule>(); }, .output_shape = {2}};
-  const Graph foreign = b.build(b.foreign("module", b.input(), op));
+  const Graph foreign = b.build(b.foreign("module", b.input(), opaque_layer("M", {2})));
   EXPECT_THAT(core::message_of([&] { graph_json(foreign); }, core::ErrorCode::kUnsupported),
               ::testing::HasSubstr("node 'module' of foreign"));
   Graph named = small();

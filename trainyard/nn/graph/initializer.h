@@ -19,7 +19,7 @@ struct Initializer {
     kHeNormal,           // PyTorch's kaiming_normal_: normal of variance 2 / fan, not truncated
     kHeUniform,          // PyTorch's kaiming_uniform_(a = sqrt(5)): uniform of bound 1 / sqrt(fan_in)
     kRelativePositions,  // of Attention: where in its table the bias of each two of `value` x `value` pixels is
-    kFromModule,         // whatever the foreign module that owns it set
+    kFromModule,         // whatever the custom layer that owns it set
   };
   enum class Fan { kIn, kOut, kAverage };
 

@@ -245,14 +245,14 @@ struct Attention {
 // upper left, lower left, upper right, lower right; zeros beyond the edge (the patch merging of Liu et al.).
 struct PatchMerge {};
 
-// A foreign module: any torch::nn::Module whose forward maps one tensor [N, input...], or several, to one of
+// A layer that this library does not know: a CustomLayer of the program (nn/graph/custom_layer.h), or any
+// torch::nn::Module (nn/graph/foreign_module.h). It maps one tensor [N, input...], or several, to one of
 // [N, output...]. It trains and is saved; it cannot be exported, fused or planned.
 struct Foreign {
   std::string description{};
-  // Called once an executor, on the thread that builds it (nn/graph/foreign_module.h wraps a torch::nn::Module).
-  std::function<std::shared_ptr<class ForeignModule>()> make{};
-  std::vector<int64_t> output_shape{};  // logical
-  size_t input_count = 1;               // how many tensors its forward takes
+  // Called when the node is added to a graph, to learn the shape of its result, and once an executor, on the thread
+  // that builds it.
+  std::function<std::shared_ptr<class CustomLayer>()> make{};
 };
 
 using Op = std::variant<Input, Convolution, BatchNorm, Activation, Pool, GlobalAveragePool, AdaptiveAveragePool, Linear,

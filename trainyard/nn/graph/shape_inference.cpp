@@ -1,10 +1,16 @@
 #include <algorithm>
+#include <exception>
 #include <functional>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/nn/graph/custom_layer.h"
 #include "trainyard/nn/graph/graph.h"
 
 namespace trainyard::nn {
@@ -217,10 +223,17 @@ class Inference {
   }
 
   void infer(const Foreign& op) {
-    require(inputs_.size() == op.input_count,
-            fmt::format("its module takes {} tensors, the node has {} inputs", op.input_count, inputs_.size()));
-    require(static_cast<bool>(op.make), "has no module");
-    node_.shape = op.output_shape;
+    require(static_cast<bool>(op.make), "has no layer: custom_layer() and foreign_op() make one");
+    std::shared_ptr<CustomLayer> layer;
+    of_program([&] { layer = op.make(); });
+    require(layer != nullptr, "has a function that returns no layer");
+    const size_t count = layer->input_count().value_or(inputs_.size());
+    require(inputs_.size() == count,
+            fmt::format("its layer takes {} inputs, the node has {}; override input_count() where that is wrong", count,
+                        inputs_.size()));
+    of_program([&] { node_.shape = layer->output_shape(inputs_); });
+    require(std::ranges::all_of(node_.shape, [](int64_t extent) { return extent > 0; }),
+            fmt::format("its layer's output_shape() is {}", to_string(node_.shape)));
   }
 
  private:
@@ -237,6 +250,22 @@ class Inference {
     detail.expected = to_string(expected);
     detail.actual = to_string(actual);
     throw core::Error(core::ErrorCode::kInvalidArgument, std::move(detail));
+  }
+
+  // Calls what the program has brought along, and says of which node its errors are.
+  void of_program(const std::function<void()>& call) const {
+    try {
+      call();
+    } catch (const core::Error& error) {
+      throw error.in(fail("").detail().where);
+    } catch (const std::exception& error) {
+      std::vector<std::string> shapes;
+      for (const Shape& shape : inputs_) shapes.push_back(to_string(shape));
+      core::ErrorDetail detail =
+          fail(fmt::format("its layer's constructor or output_shape() threw '{}'", error.what())).detail();
+      detail.actual = fmt::format("inputs {}", fmt::join(shapes, ", "));
+      throw core::Error(core::ErrorCode::kInvalidArgument, std::move(detail));
+    }
   }
 
   const Shape& only() const {

@@ -1,4 +1,4 @@
-// A node with what it needs to run through ATen: its variables as leaves of autograd, its buffers, its foreign module.
+// A node with what it needs to run through ATen: its variables as leaves of autograd, its buffers, its custom layer.
 // The reference executor runs all nodes in this way, the CPU plan those that it has no kernel for.
 #pragma once
 
@@ -33,7 +33,7 @@ class BoundLayer {
   using Formula = std::function<at::Tensor(const reference::LayerCall& call)>;
   at::Tensor run_as(const Formula& formula, std::span<const at::Tensor> inputs, const StepRandom& random);
 
-  // Returns whether one of the node's parameters, those of a foreign module included, is trainable now.
+  // Returns whether one of the node's parameters, those of a custom layer included, is trainable now.
   bool trains() const;
 
  private:

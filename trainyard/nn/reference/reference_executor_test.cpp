@@ -1,5 +1,5 @@
 // What executors promise beyond single layers: binding, evaluation beside training, shared values, replicas on threads,
-// micro-steps, foreign modules.
+// micro-steps, custom layers.
 
 #include "trainyard/nn/reference/reference_executor.h"
 

@@ -294,7 +294,7 @@ Values run(const Input&, const Call&) {
   throw std::logic_error("an input is not run");
 }
 Values run(const Foreign&, const Call&) {
-  throw std::logic_error("a foreign module has no definition here");
+  throw std::logic_error("a custom layer has no definition here");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 //   const std::vector<LayerSparsity> report = prune(parameters, layers, MaskAlgorithm::kMask1d);
 //
 // As in PaddlePaddle, weights of convolutions and linear layers are pruned; biases, the parameters of norms, embeddings
-// and transposed convolutions are not, nor is what foreign modules hold.
+// and transposed convolutions are not, nor is what custom layers hold.
 #pragma once
 
 #include <optional>

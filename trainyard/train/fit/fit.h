@@ -129,7 +129,7 @@ struct FitResult {
 //
 // Throws kInvalidArgument for options that cannot be, another graph or other classes than those of the checkpoint in
 // train_dir, and a number of classes that is not that of the outputs; kCorruptData for a damaged checkpoint; and what
-// the training throws. Checkpoints of graphs with foreign modules hold no graph, so that load_model() does not take
+// the training throws. Checkpoints of graphs with custom layers hold no graph, so that load_model() does not take
 // them; fit() goes on from them all the same.
 FitResult fit(const FitOptions& options);
 

@@ -52,8 +52,8 @@ void FitState::load(const core::StateReader& reader) {
   if (saved.empty()) refuse_state("the checkpoint was not saved by fit()", "one of fit()", "one of another training");
   const ModelDescription before = described_in(saved, kSavedState), now = described_in(metadata_, "this training");
   if (before.graph.has_value() != now.graph.has_value()) {
-    refuse_state("the checkpoint is of another graph", before.graph ? "no foreign module" : "a foreign module",
-                 before.graph ? "a foreign module" : "no foreign module");
+    refuse_state("the checkpoint is of another graph", before.graph ? "no custom layer" : "a custom layer",
+                 before.graph ? "a custom layer" : "no custom layer");
   }
   if (before.graph && nn::graph_json(*before.graph) != nn::graph_json(*now.graph)) {
     compare_graphs(*before.graph, *now.graph);

@@ -234,7 +234,7 @@ TEST(NonFiniteTraining, AForeignModuleIsNamedAsAWhole) {
     SingleCostTrainer trainer(
         options, std::make_shared<MemorySource>(at::ones({8, 1, 1, 1}), at::empty({8}, at::kLong).zero_(), 4));
     const std::string error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 2}); }).what();
-    EXPECT_TRUE(contains(error, "the loss is inf; it began with the output of layer 'body' (a foreign module) (inf)"))
+    EXPECT_TRUE(contains(error, "the loss is inf; it began with the output of layer 'body' (a custom layer) (inf)"))
         << error;
     EXPECT_TRUE(contains(error, "body.b (inf) was not finite before the step")) << error;
   }

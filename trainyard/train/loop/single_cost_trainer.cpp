@@ -174,7 +174,7 @@ SingleCostTrainer::SingleCostTrainer(SingleCostOptions options, std::shared_ptr<
                  .actual = source_ == nullptr ? "no input" : std::to_string(source_->replicas())});
   }
   if (options_.kernels.choices == nullptr) options_.kernels.choices = std::make_shared<nn::KernelChoices>();
-  // Before the executors are made: foreign modules may draw their first values.
+  // Before the executors are made: custom layers may draw their first values.
   if (draws_from_aten(options_)) seed_aten_random(options_.seed);
   replicas_ = std::make_unique<Replicas>(options_, hyperparameters());
   constexpr double kMost = std::numeric_limits<double>::max();

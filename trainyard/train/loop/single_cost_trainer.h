@@ -78,7 +78,7 @@ struct ScheduledNumber {
 
 struct SingleCostOptions {
   // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
-  // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as foreign modules
+  // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as custom layers
   // do.
   nn::Graph graph{};
   LossModule loss{};
@@ -114,7 +114,7 @@ struct SingleCostOptions {
   std::optional<parallel::GradientReduction> reduction{};
   // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
   // it SyncBatchNorm). Replicas then meet in each norm: towers of one's own must run the same graphs in the same order.
-  // Foreign modules keep their own statistics. On the CPU, where gradients are exchanged.
+  // torch::nn modules keep their own statistics. On the CPU, where gradients are exchanged.
   bool sync_batch_norm = false;
   std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
   optim::MakeOptimizer make_optimizer{};
@@ -144,7 +144,7 @@ struct SingleCostOptions {
 
 // The trainer. Towers of one trainer may get batches of other sizes and shapes; their parameters must be the same.
 //
-// Foreign modules in a graph draw from ATen's default generator, which the constructor seeds and which is
+// Custom layers in a graph draw from ATen's default generator, which the constructor seeds and which is
 // saved. On more than one replica the order of its draws is that of the threads.
 //
 // A step that on_nan ends leaves parameters, slots and statistics as they were before it (independent replicas whose

@@ -33,7 +33,7 @@ std::string capture_obstacle(const SingleCostOptions& options) {
   if (options.tower) return "nobody knows what a tower of one's own does on the host";
   for (const nn::Node& node : options.graph.nodes) {
     if (std::holds_alternative<nn::Foreign>(node.op)) {
-      return fmt::format("nobody knows what the foreign module {} does", node.name);
+      return fmt::format("nobody knows what the custom layer {} does", node.name);
     }
   }
   return "";

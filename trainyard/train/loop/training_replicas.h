@@ -24,7 +24,7 @@ namespace trainyard::train {
 
 // Returns true where gradients are exchanged, between replicas or with other processes.
 bool exchange_gradients(const SingleCostOptions& options);
-// Returns true where ATen's default generator is part of the run: foreign modules and towers draw from it.
+// Returns true where ATen's default generator is part of the run: custom layers and towers draw from it.
 bool draws_from_aten(const SingleCostOptions& options);
 
 class SingleCostTrainer::Replicas {
@@ -172,7 +172,7 @@ class SingleCostTrainer::Replicas {
   TowerStep inference_step_;
   NanGuard nan_guard_;
   int64_t skipped_steps_ = 0, skipped_in_a_row_ = 0;
-  at::Tensor aten_random_;  // before this step, with foreign modules
+  at::Tensor aten_random_;  // before this step, with custom layers
   std::vector<CostOptions> costs_;
   size_t cost_ = 0;                                        // the one that is lowered now
   std::vector<double> learning_rates_;                     // of this step, by cost

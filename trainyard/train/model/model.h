@@ -83,7 +83,7 @@ class Model {
   std::unique_ptr<Contexts> contexts_;
 };
 
-// Writes a model's file, whole or not at all. description.graph must be there and have no foreign module
+// Writes a model's file, whole or not at all. description.graph must be there and have no custom layer
 // (kUnsupported); description.num_classes 0 becomes what the graph gives, an empty name the graph's, and the size of
 // input images the graph's. Throws kInvalidArgument for more names than outputs, or parameters that are not the
 // graph's; kIo, kNoSpace.

@@ -1,4 +1,4 @@
-// The random numbers that foreign modules draw: ATen's default generator on the CPU, which all of the process shares.
+// The random numbers that custom layers draw: ATen's default generator on the CPU, which all of the process shares.
 #pragma once
 
 #include <cstdint>

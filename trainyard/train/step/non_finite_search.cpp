@@ -31,7 +31,7 @@ std::string NonFiniteSearch::layers(std::span<const int> nodes) const {
   for (const int id : nodes) {
     const nn::Node& node = graph_->nodes[static_cast<size_t>(id)];
     const bool foreign = std::holds_alternative<nn::Foreign>(node.op);
-    names += fmt::format("{}'{}'{}", names.empty() ? "" : " + ", node.name, foreign ? " (a foreign module)" : "");
+    names += fmt::format("{}'{}'{}", names.empty() ? "" : " + ", node.name, foreign ? " (a custom layer)" : "");
   }
   return fmt::format("layer{} {}", nodes.size() == 1 ? "" : "s", names);
 }

@@ -1,14 +1,10 @@
-// Any torch::nn module as a model: LibTorch runs it, trainyard trains it. Its parameters live in the trainer's
-// parameter set, so that every optimizer, schedule, checkpoint and number of replicas works with it.
-//
-// A recurrent network reads images row by row and tells stripes that lie from stripes that stand, and from none.
-
+// A layer of one's own: it declares its parameters, computes with LibTorch's operators, and trains as all others do,
+// with every optimizer, schedule, checkpoint and number of replicas. Autograd finds its gradients. This one is
+// recurrent: it reads images row by row, and tells stripes that lie from stripes that stand, and from none.
 #include <cmath>
 #include <memory>
 
 #include <fmt/core.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/rnn.h>
 
 #include "trainyard/trainyard.h"
 
@@ -18,23 +14,34 @@ using namespace trainyard;
 
 constexpr int64_t kSize = 12, kClasses = 3, kBatch = 30;
 
-class RowReader : public torch::nn::Module {
+// The minimal gated unit of Zhou et al., 2016: [C, H, W] -> [units], its memory behind the last row.
+class RowReader : public nn::CustomLayer {
  public:
-  at::Tensor forward(const at::Tensor& images) {  // [N, 3, kSize, kSize] -> [N, kClasses]
-    const at::Tensor rows = images.transpose(1, 2).flatten(2);
-    return last_->forward(std::get<0>(memory_->forward(rows)).select(1, kSize - 1));
+  RowReader(int64_t inputs, int64_t units) : inputs_(inputs), units_(units) {}
+  nn::Shape output_shape(const std::vector<nn::Shape>& /*inputs*/) const override { return {units_}; }
+  at::Tensor forward(std::span<const at::Tensor> inputs) override {  // [N, C, H, W] -> [N, units]
+    const at::Tensor rows = inputs[0].transpose(1, 2).flatten(2).matmul(of_row_).add(bias_);  // [N, H, 2 * units]
+    at::Tensor memory = rows.new_zeros({rows.size(0), units_});
+    for (const at::Tensor& row : rows.unbind(1)) {
+      const at::Tensor gate = row.narrow(1, 0, units_).add(memory.mm(gate_)).sigmoid();
+      const at::Tensor fresh = row.narrow(1, units_, units_).add(memory.mul(gate).mm(fresh_)).tanh();
+      memory = memory.lerp(fresh, gate);
+    }
+    return memory;
   }
 
  private:
-  torch::nn::GRU memory_ =
-      register_module("memory", torch::nn::GRU(torch::nn::GRUOptions(3 * kSize, 24).batch_first(true)));
-  torch::nn::Linear last_ = register_module("last", torch::nn::Linear(24, kClasses));
+  int64_t inputs_, units_;
+  at::Tensor of_row_ = parameter({"of_row", {inputs_, 2 * units_}, nn::Initializer::uniform(0.2)});
+  at::Tensor gate_ = parameter({"gate", {units_, units_}, nn::Initializer::uniform(0.2)});
+  at::Tensor fresh_ = parameter({"fresh", {units_, units_}, nn::Initializer::uniform(0.2)});
+  at::Tensor bias_ = parameter({.name = "bias", .shape = {2 * units_}, .decay = false});
 };
 
 nn::Graph row_reader() {
   nn::GraphBuilder b({.image = {3, kSize, kSize}, .name = "row_reader"});
-  const auto make = [] { return std::make_shared<RowReader>(); };
-  return b.build(b.foreign("net", b.input(), nn::foreign_op(make, {kClasses}, "RowReader")));
+  const auto memory = b.foreign("rows", b.input(), nn::custom_layer<RowReader>("RowReader", 3 * kSize, 24));
+  return b.build(b.linear("last", memory, {.out_features = kClasses}));
 }
 
 core::NamedTensors stripes(const data::BatchPlace& place) {

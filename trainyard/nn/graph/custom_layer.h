@@ -1,0 +1,106 @@
+// A layer of one's own as a node of a graph: a class that declares its parameters and computes with LibTorch's
+// operators.
+//
+//   class Scale : public nn::CustomLayer {
+//    public:
+//     explicit Scale(int64_t channels) : weight_(parameter({"weight", {channels, 1, 1}, nn::Initializer::ones()})) {}
+//     nn::Shape output_shape(const std::vector<nn::Shape>& inputs) const override { return inputs.at(0); }
+//     at::Tensor forward(std::span<const at::Tensor> inputs) override { return inputs[0].mul(weight_); }
+//
+//    private:
+//     at::Tensor weight_;
+//   };
+//
+//   auto x = b.foreign("scale", b.input(), nn::custom_layer<Scale>("Scale", 3));
+//
+// Autograd finds the gradients: forward() takes part in it as any code of LibTorch's does. Methods of at::Tensor need
+// no header beyond this one. at::linear(), at::cat() and the like are in <ATen/ops/linear.h>, <ATen/ops/cat.h>.
+//
+// A torch::nn::Module becomes such a layer by foreign_op() (nn/graph/foreign_module.h).
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/nn/graph/graph.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::nn {
+
+// A layer that a program brings along. Each executor makes one, so that each replica has its own, and runs it on one
+// thread at a time. Its parameters ("<node>.<name>") and buffers live in the executor's ParameterSet, so that
+// optimizers, replicas, averages and checkpoints treat them as those of all other layers.
+class CustomLayer {
+ public:
+  // A tensor that the layer has declared.
+  struct Variable {
+    ParameterSpec spec{};    // the name without the node's
+    at::Tensor tensor{};     // what forward() computes with: a view of the ParameterSet once an executor runs the layer
+    bool is_buffer = false;  // no optimizer changes it
+  };
+
+  CustomLayer() = default;
+  CustomLayer(const CustomLayer&) = delete;
+  CustomLayer& operator=(const CustomLayer&) = delete;
+  virtual ~CustomLayer();
+
+  // Returns how many inputs the node has. nullopt: output_shape() says whether it takes so many.
+  [[nodiscard]] virtual std::optional<size_t> input_count() const { return 1; }
+  // Returns the shape of one sample's result from those of the inputs, all without the batch. Throws where these do not
+  // fit the layer. Called when the node is added to a graph.
+  [[nodiscard]] virtual Shape output_shape(const std::vector<Shape>& inputs) const = 0;
+  // Returns the layer's result, [N, output_shape...]. inputs: [N, ...], contiguous, of the ParameterSet's dtype, on its
+  // device. Draws random numbers from LibTorch's default generator, whose state the trainer saves.
+  [[nodiscard]] virtual at::Tensor forward(std::span<const at::Tensor> inputs) = 0;
+
+  // Returns whether the executor trains. Not to be asked in a constructor.
+  [[nodiscard]] bool training() const { return training_; }
+
+  // Called by executors, once, before forward().
+  virtual void set_training(bool training) { training_ = training; }
+  virtual std::vector<Variable> variables() { return variables_; }
+
+ protected:
+  // Declares a parameter, which training changes. Returns the tensor to compute with, of the spec's shape: keep it in a
+  // member. Its numbers are those of the ParameterSet as soon as forward() is called, and zeros before. Call it in
+  // constructors only. Throws kInvalidArgument for a name that is empty or was declared before.
+  at::Tensor parameter(ParameterSpec spec);
+  // Declares a tensor that is saved with the parameters, and that only the layer itself changes, in place and under
+  // at::NoGradGuard: a running mean, a table.
+  at::Tensor buffer(BufferSpec spec);
+  // Does the same for a buffer of any dtype that starts as a copy of `start`: at::kLong for a counter.
+  at::Tensor buffer(std::string name, const at::Tensor& start);
+
+ private:
+  at::Tensor declare(Variable variable);
+
+  std::vector<Variable> variables_;
+  bool training_ = false;
+};
+
+// Returns the operation of a node that runs a Layer, which is made by Layer(arguments...) for each executor, and once
+// to learn the shape of its result. `description` is for people.
+template <typename Layer, typename... Arguments>
+[[nodiscard]] Foreign custom_layer(std::string description, Arguments... arguments) {
+  static_assert(std::derived_from<Layer, CustomLayer>,
+                "custom_layer<Layer>() makes a class that derives publicly from nn::CustomLayer");
+  if constexpr (std::derived_from<Layer, CustomLayer>) {
+    static_assert(
+        std::constructible_from<Layer, const Arguments&...>,
+        "custom_layer<Layer>(description, arguments...) takes the arguments of a public constructor of Layer; "
+        "Layer overrides output_shape() and forward()");
+  }
+  return {.description = std::move(description),
+          .make = [arguments...]() -> std::shared_ptr<CustomLayer> { return std::make_shared<Layer>(arguments...); }};
+}
+
+}  // namespace trainyard::nn
+TRAINYARD_EXPORT_END
