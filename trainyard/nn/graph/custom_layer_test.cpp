@@ -193,7 +193,8 @@ TEST(CustomLayer, IsSavedUnderItsNodesName) {
 
   GraphBuilder b({.image = {4}, .name = "wider"});
   OwnRig wider("cpu", b.build(b.foreign("first", b.input(), custom_layer<Cell>("Cell", 4, 7))));
-  EXPECT_THAT(core::message_of([&] { wider.set.load(state); }), HasSubstr("first.weight"));
+  EXPECT_THAT(core::message_of([&] { wider.set.load(state); }, core::ErrorCode::kCorruptData),
+              HasSubstr("another shape or type: first.weight"));
   GraphBuilder c({.image = {4}, .name = "other"});
   OwnRig renamed("cpu", c.build(c.foreign("frist", c.input(), custom_layer<Cell>("Cell", 4, 5))));
   const std::string missing = core::message_of([&] { renamed.set.load(state); }, core::ErrorCode::kCorruptData);
