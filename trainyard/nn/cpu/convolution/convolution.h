@@ -1,5 +1,6 @@
 // Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
-// or does slowly (lane_convolution.h, winograd_convolution.h, float_winograd_convolution.h, amx_convolution.h). Weights
+// or does slowly (lane_convolution.h, winograd_convolution.h, float_winograd_convolution.h, pointwise_convolution.h,
+// amx_convolution.h). Weights
 // come in plain [out, in / groups, height, width] float and are packed into the layout that each direction wants; a
 // packed copy is good until the values change.
 #pragma once
@@ -33,6 +34,7 @@ enum class ConvolutionAlgorithm : uint8_t {
   kWinograd,   // oneDNN's in float, with AVX-512; ours in bfloat16: F(2x2, 3x3)
   kWinograd4,  // ours in float: F(4x4, 3x3)
   kWinograd2,  // ours in float: F(2x2, 3x3)
+  kPointwise,  // ours in float: 1x1
   kAmx,        // ours in bfloat16, on a processor with AMX
 };
 enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };
@@ -68,7 +70,7 @@ class ConvolutionKernel {
   // running needs besides.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  // For people: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4" or "amx".
+  // For people: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise" or "amx".
   virtual const char* implementation() const = 0;
   // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }

@@ -45,6 +45,7 @@ constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
                                          {ConvolutionAlgorithm::kWinograd4, "winograd4"},
                                          {ConvolutionAlgorithm::kWinograd, "winograd"},
                                          {ConvolutionAlgorithm::kWinograd2, "winograd2"},
+                                         {ConvolutionAlgorithm::kPointwise, "pointwise"},
                                          {ConvolutionAlgorithm::kDirect, "direct"}};
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;
@@ -182,7 +183,9 @@ bool has(const Candidates& all, ConvolutionAlgorithm algorithm) {
 }
 
 ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, const Candidates& all) {
-  if (has(all, ConvolutionAlgorithm::kAmx)) return ConvolutionAlgorithm::kAmx;
+  for (const ConvolutionAlgorithm algorithm : {ConvolutionAlgorithm::kAmx, ConvolutionAlgorithm::kPointwise}) {
+    if (has(all, algorithm)) return algorithm;
+  }
   return winograd_by_shape(shape) ? all.front().algorithm : ConvolutionAlgorithm::kDirect;
 }
 
@@ -253,6 +256,12 @@ bool winograd_by_shape(const ConvolutionShape& s) {
   return enough && std::min(s.in_channels, s.out_channels) >= 32;
 }
 
+bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection direction) {
+  if (isa() != Isa::kAvx2) return false;
+  return direction == ConvolutionDirection::kBackwardWeights ||
+         (direction == ConvolutionDirection::kBackwardData && s.in_channels >= 32);
+}
+
 Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                           const KernelOptions& kernels) {
   Candidates all;
@@ -260,7 +269,11 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
     options.algorithm = one.algorithm;
     const bool direct = one.algorithm == ConvolutionAlgorithm::kDirect;
     if (!direct && kernels.convolutions == ConvolutionPolicy::kDirect) continue;
-    if (one.algorithm == ConvolutionAlgorithm::kAmx && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
+    const bool winograd =
+        one.algorithm == ConvolutionAlgorithm::kWinograd || one.algorithm == ConvolutionAlgorithm::kWinograd4;
+    if (!direct && !winograd && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
+    const bool pointwise = one.algorithm == ConvolutionAlgorithm::kPointwise;
+    if (pointwise && !pointwise_by_shape(shape, options.direction)) continue;
     if (Kernel kernel = ConvolutionKernel::make(shape, options)) all.push_back({one.algorithm, std::move(kernel)});
   }
   if (!has(all, ConvolutionAlgorithm::kDirect)) return nullptr;

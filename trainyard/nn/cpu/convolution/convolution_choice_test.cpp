@@ -232,6 +232,34 @@ TEST(ChooseConvolution, ByShapeCountsTilesAndChannels) {
   }
 }
 
+// The kernel for 1x1 windows is considered with AVX2 and in two directions, and never where Winograd or the direct
+// kernel is asked for.
+TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
+  using Direction = ConvolutionDirection;
+  using Policy = ConvolutionPolicy;
+  ConvolutionShape wide = square(2, 32, 12);
+  wide.kernel_height = wide.kernel_width = 1;
+  wide.top = wide.left = wide.bottom = wide.right = 0;
+  ConvolutionShape narrow = wide;
+  narrow.in_channels = 24;
+  const auto is_ours = [](const ConvolutionShape& shape, Direction direction, Policy policy = Policy::kByShape) {
+    const auto kernel = choose_convolution(shape, {.direction = direction}, {.convolutions = policy});
+    return std::string(kernel->implementation()) == "pointwise";
+  };
+  const bool avx2 = isa() == Isa::kAvx2;
+  EXPECT_EQ(is_ours(wide, Direction::kBackwardWeights), avx2);
+  EXPECT_EQ(is_ours(narrow, Direction::kBackwardWeights), avx2);
+  EXPECT_EQ(is_ours(wide, Direction::kBackwardData), avx2);
+  EXPECT_FALSE(is_ours(narrow, Direction::kBackwardData));
+  EXPECT_FALSE(is_ours(wide, Direction::kForward));
+  EXPECT_FALSE(is_ours(wide, Direction::kBackwardWeights, Policy::kWinograd));
+  EXPECT_FALSE(is_ours(wide, Direction::kBackwardWeights, Policy::kDirect));
+
+  KernelOptions kernels{.choices = std::make_shared<KernelChoices>()};
+  ASSERT_NE(choose_convolution(wide, {.direction = Direction::kBackwardWeights}, kernels), nullptr);
+  EXPECT_EQ(kernels.choices->all().size(), avx2 ? 1U : 0U) << "measured, and part of the run";
+}
+
 // Of all that were tried, the fastest holds, and the times of all are kept.
 TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
   const ConvolutionShape shape = square(3, 48, 20);

@@ -1,0 +1,123 @@
+// Convolutions with 1x1 windows at shapes of ResNet-50 at batch 32: our kernels in turn with oneDNN's, all three
+// directions, and the pass of batch normalization that follows the forward. The counters are the GFLOP/s of the fastest
+// turn of each, since other programs on the machine only make turns slower, and the milliseconds of the norm. The
+// benchmark's own time is that of our kernel.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+
+#include <ATen/Parallel.h>
+#include <benchmark/benchmark.h>
+
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/nn/cpu/convolution/onednn_convolution.h"
+#include "trainyard/nn/cpu/convolution/pointwise_convolution.h"
+#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/testing/memory.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Memory that both kernels can use, and a run of one of them.
+class Bench {
+ public:
+  Bench(const ConvolutionShape& s, ConvolutionDirection direction)
+      : direction_(direction), source_(map(s.batch * s.in_channels * s.in_height * s.in_width)) {
+    output_ = map(s.batch * s.out_channels * s.out_height * s.out_width);
+    weights_ = map(2 * s.in_channels * s.out_channels);
+    scratch_ = memory_.zeros(int64_t{64} << 20);
+  }
+
+  void run(const ConvolutionKernel& kernel) {
+    switch (direction_) {
+      case ConvolutionDirection::kForward:
+        return kernel.forward(source_, weights_, nullptr, output_, scratch_);
+      case ConvolutionDirection::kBackwardData:
+        return kernel.backward_data(output_, weights_, source_, scratch_);
+      case ConvolutionDirection::kBackwardWeights:
+        return kernel.backward_weights(source_, output_, weights_, nullptr, scratch_);
+    }
+  }
+
+  void normalize(const MapShape& shape) {
+    auto* const vectors = static_cast<float*>(scratch_);
+    const auto vector = [&](int64_t i) { return vectors + i * shape.padded_channels(); };
+    norm_forward({.shape = shape,
+                  .activation = UnitActivation::kRelu,
+                  .input = output_,
+                  .weight = vector(0),
+                  .bias = vector(1),
+                  .output = normalized(shape),
+                  .mean = vector(2),
+                  .variance = vector(3),
+                  .scale = vector(4),
+                  .shift = vector(5)});
+  }
+
+ private:
+  // Numbers that are neither denormal nor huge.
+  void* map(int64_t elements) {
+    auto* const numbers = static_cast<float*>(memory_.zeros(elements * 4));
+    for (int64_t i = 0; i < elements; ++i) numbers[i] = static_cast<float>(i * 7919 % 1021) / 1021 - 0.5F;
+    return numbers;
+  }
+  void* normalized(const MapShape& shape) {
+    if (normalized_ == nullptr) normalized_ = memory_.zeros(shape.elements() * 4);
+    return normalized_;
+  }
+
+  BenchMemory memory_;
+  ConvolutionDirection direction_;
+  void *source_, *output_, *weights_, *scratch_, *normalized_ = nullptr;
+};
+
+void pointwise(benchmark::State& state, ConvolutionDirection direction) {
+  at::set_num_threads(core::available_cores());
+  const int64_t size = state.range(0);
+  const ConvolutionShape shape = {.batch = 32,
+                                  .in_channels = state.range(1),
+                                  .out_channels = state.range(2),
+                                  .in_height = size,
+                                  .in_width = size,
+                                  .out_height = size,
+                                  .out_width = size};
+  const auto ours = make_pointwise_convolution(shape, {.direction = direction});
+  const auto other = make_onednn_convolution(shape, {.direction = direction}, false);
+  const bool forward = direction == ConvolutionDirection::kForward;
+  Bench bench(shape, direction);
+  double our_seconds = 1e9, other_seconds = 1e9, norm_seconds = 1e9;
+  for (auto _ : state) {
+    const double seconds = seconds_of([&] { bench.run(*ours); });
+    state.SetIterationTime(seconds);
+    our_seconds = std::min(our_seconds, seconds);
+    other_seconds = std::min(other_seconds, seconds_of([&] { bench.run(*other); }));
+  }
+  const MapShape map{32, shape.out_channels, size, size, channel_block()};
+  for (int i = 0; forward && i < 5; ++i) {
+    norm_seconds = std::min(norm_seconds, seconds_of([&] { bench.normalize(map); }));
+  }
+  const double gflop = static_cast<double>(shape.flops()) / 1e9;
+  state.counters["GFLOP/s"] = gflop / our_seconds;
+  state.counters["dnnl_GFLOP/s"] = gflop / other_seconds;
+  state.counters["dnnl_ms"] = 1e3 * other_seconds;
+  if (forward) state.counters["norm_ms"] = 1e3 * norm_seconds;
+}
+
+void shapes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Args({56, 64, 256})->Args({28, 512, 128})->Args({14, 1024, 256});  // pixels a side, inputs, outputs
+  benchmark->UseManualTime()->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK_CAPTURE(pointwise, forward, ConvolutionDirection::kForward)->Apply(shapes);
+BENCHMARK_CAPTURE(pointwise, backward_data, ConvolutionDirection::kBackwardData)->Apply(shapes);
+BENCHMARK_CAPTURE(pointwise, backward_weights, ConvolutionDirection::kBackwardWeights)->Apply(shapes);
+
+}  // namespace
+}  // namespace trainyard::nn::cpu
