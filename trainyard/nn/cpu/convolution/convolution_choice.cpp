@@ -269,10 +269,9 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
     options.algorithm = one.algorithm;
     const bool direct = one.algorithm == ConvolutionAlgorithm::kDirect;
     if (!direct && kernels.convolutions == ConvolutionPolicy::kDirect) continue;
-    const bool winograd =
-        one.algorithm == ConvolutionAlgorithm::kWinograd || one.algorithm == ConvolutionAlgorithm::kWinograd4;
-    if (!direct && !winograd && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
     const bool pointwise = one.algorithm == ConvolutionAlgorithm::kPointwise;
+    const bool winograd = !direct && !pointwise && one.algorithm != ConvolutionAlgorithm::kAmx;
+    if (!direct && !winograd && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
     if (pointwise && !pointwise_by_shape(shape, options.direction)) continue;
     if (Kernel kernel = ConvolutionKernel::make(shape, options)) all.push_back({one.algorithm, std::move(kernel)});
   }
