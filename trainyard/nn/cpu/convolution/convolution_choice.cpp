@@ -182,11 +182,20 @@ bool has(const Candidates& all, ConvolutionAlgorithm algorithm) {
   return std::any_of(all.begin(), all.end(), [&](const Candidate& one) { return one.algorithm == algorithm; });
 }
 
+// Returns the products of a channel pair, transformed in tiles of `tile` x `tile` output pixels.
+int64_t winograd_products(const ConvolutionShape& s, int64_t tile) {
+  const int64_t tiles = ((s.out_height + tile - 1) / tile) * ((s.out_width + tile - 1) / tile);
+  return s.batch * tiles * (tile + 2) * (tile + 2);
+}
+
 ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, const Candidates& all) {
   for (const ConvolutionAlgorithm algorithm : {ConvolutionAlgorithm::kAmx, ConvolutionAlgorithm::kPointwise}) {
     if (has(all, algorithm)) return algorithm;
   }
-  return winograd_by_shape(shape) ? all.front().algorithm : ConvolutionAlgorithm::kDirect;
+  if (!winograd_by_shape(shape)) return ConvolutionAlgorithm::kDirect;
+  const bool small_tiles = winograd_products(shape, 2) <= winograd_products(shape, 4);
+  return small_tiles && has(all, ConvolutionAlgorithm::kWinograd2) ? ConvolutionAlgorithm::kWinograd2
+                                                                   : all.front().algorithm;
 }
 
 ConvolutionAlgorithm measured(const std::string& description, const ConvolutionShape& shape,

@@ -31,7 +31,8 @@ std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& sh
 // Returns whether Winograd is taken by the rule, where it is possible: if there are 32 channels on either side and, in
 // float, at least 32 tiles of 4x4 output pixels (over the batch). With fewer tiles the transformed weights, 36 numbers
 // for 9, cost more than the multiplications that they save; with 16 channels the transformed images do. In bfloat16
-// tiles have 2x2 pixels and weights 16 numbers, and the tiles do not count.
+// tiles have 2x2 pixels and weights 16 numbers, and the tiles do not count. In float the rule prefers F(2x2, 3x3) to
+// F(4x4, 3x3) where it needs no more products: on maps of up to 2 x 2 pixels, and of 5 x 5 and 6 x 6.
 bool winograd_by_shape(const ConvolutionShape& shape);
 
 // Returns whether our kernels for 1x1 windows (pointwise_convolution.h) are considered at all, and then taken by the

@@ -260,6 +260,18 @@ TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
   EXPECT_EQ(kernels.choices->all().size(), avx2 ? 1U : 0U) << "measured, and part of the run";
 }
 
+// Products of a channel pair: 6 x 6 pixels are 9 tiles of 16 or 4 of 36, 7 x 7 are 16 of 16 or 4 of 36.
+TEST(ChooseConvolution, ByShapeTakesTheTilesWithFewerProducts) {
+  const auto implementation = [](const ConvolutionShape& shape) {
+    return std::string(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape})->implementation());
+  };
+  EXPECT_EQ(implementation(square(32, 64, 1)), "winograd 2x2");
+  EXPECT_EQ(implementation(square(32, 64, 2)), "winograd 2x2");
+  EXPECT_EQ(implementation(square(32, 64, 3)), "winograd 4x4");
+  EXPECT_EQ(implementation(square(32, 64, 6)), "winograd 2x2");
+  EXPECT_EQ(implementation(square(32, 64, 7)), "winograd 4x4");
+}
+
 // Of all that were tried, the fastest holds, and the times of all are kept.
 TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
   const ConvolutionShape shape = square(3, 48, 20);

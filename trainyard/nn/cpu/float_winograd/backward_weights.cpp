@@ -79,7 +79,7 @@ void multiply_points(const FloatWinogradBackwardWeights& a, const Share& share, 
                                    .step = kGroup,
                                    .group = share.gradients.group,
                                    .unit = share.gradients.unit};
-        const Product product = {.data = a.gradient + (point * s.in_channels + channel) * s.out_channels + column,
+        const Product product = {.data = a.gradient + point * s.point_elements() + channel * s.out_channels + column,
                                  .rows = kRows * s.out_channels,
                                  .row = s.out_channels,
                                  .group = kGroup};

@@ -7,7 +7,7 @@ namespace {
 
 // Of transformed pixels and products, which stay in a core's cache where channels are few. Where they are many, the
 // weights do not fit there, and each chunk reads them once more: then it has at least kLeastTiles.
-constexpr int64_t kChunkBytes = 640 << 10, kLeastTiles = 8 * kRows, kMostTiles = 20 * kRows;
+constexpr int64_t kChunkBytes = 400 << 10, kLeastTiles = 8 * kRows, kMostTiles = 20 * kRows;
 constexpr int64_t kDepth = 256;  // input channels that one sweep sums over: a panel of their weights stays in L1
 
 // A thread works on its tiles in chunks. This is its memory for one.
@@ -43,8 +43,8 @@ void transform_source(const FloatWinogradForward& a, const Chunk& chunk, int64_t
 void multiply_points(const FloatWinogradForward& a, const Chunk& chunk, int64_t count, const float* pixels,
                      float* products) {
   const FloatWinogradShape& s = a.shape;
-  const float* weights = a.weights;
   for (int64_t point = 0; point < s.points(); ++point) {
+    const float* weights = a.weights + point * s.point_elements();
     for (int64_t column = 0; column < s.out_channels; column += kPanel) {
       const int64_t columns = smaller(kPanel, s.out_channels - column);
       for (int64_t channel = 0; channel < s.in_channels; channel += kDepth) {

@@ -26,6 +26,7 @@ void pack(const FloatWinogradPack& a) {
   const int64_t out_stride = a.in_channels * 9, summed_stride = a.backward ? out_stride : 9,
                 column_stride = a.backward ? 9 : out_stride;
   const int64_t summed = padded(summed_plain), columns = padded(columns_plain);
+  const int64_t point_elements = FloatWinogradShape{.in_channels = summed, .out_channels = columns}.point_elements();
 #pragma omp parallel for schedule(static)
   for (int64_t column = 0; column < columns; column += kLanes) {
     const int64_t panel = column / kPanel * kPanel, width = smaller(kPanel, columns - panel);
@@ -37,22 +38,28 @@ void pack(const FloatWinogradPack& a) {
       transform_square<Filter<tile>>(
           [&](int i, int j) __attribute__((always_inline)) { return load(filter[i * 3 + j]); },
           [&](int i, int j, Floats value)
-              __attribute__((always_inline)) { store(to + (i * (tile + 2) + j) * summed * columns, value); });
+              __attribute__((always_inline)) { store(to + (i * (tile + 2) + j) * point_elements, value); });
     }
   }
 }
 
+constexpr int kAhead = 2;  // input channels; the processor does not see by itself which numbers come next
+
 template <int tile>
 void unpack(const FloatWinogradUnpack& a) {
+  constexpr int kPoints = (tile + 2) * (tile + 2);
   const int64_t in_padded = padded(a.in_channels), out_padded = padded(a.out_channels);
+  const int64_t point_elements =
+      FloatWinogradShape{.in_channels = in_padded, .out_channels = out_padded}.point_elements();
 #pragma omp parallel for schedule(static)
   for (int64_t block = 0; block < out_padded; block += kLanes) {
     for (int64_t in = 0; in < a.in_channels; ++in) {
       float lanes[9][kLanes];
+      const float* const from = a.gradient + in * out_padded + block;
+      for (int p = 0; p < kPoints; ++p) __builtin_prefetch(from + p * point_elements + kAhead * out_padded);
       transform_square<FilterGradient<tile>>(
-          [&](int i, int j) __attribute__((always_inline)) {
-            return load(a.gradient + ((i * (tile + 2) + j) * in_padded + in) * out_padded + block);
-          },
+          [&](int i, int j)
+              __attribute__((always_inline)) { return load(from + (i * (tile + 2) + j) * point_elements); },
           [&](int i, int j, Floats value) __attribute__((always_inline)) { store(lanes[i * 3 + j], value); });
       for (int64_t c = 0; c < smaller(kLanes, a.out_channels - block); ++c) {
         float* const to = a.plain + ((block + c) * a.in_channels + in) * 9;

@@ -27,8 +27,11 @@ struct FloatWinogradShape {
   [[gnu::always_inline]] int64_t tile_rows() const { return (out_height + tile - 1) / tile; }
   [[gnu::always_inline]] int64_t tile_columns() const { return (out_width + tile - 1) / tile; }
   [[gnu::always_inline]] int64_t tiles() const { return batch * tile_rows() * tile_columns(); }
+  // Returns the elements from one point of transformed weights, or of their gradient, to the next: a cache line more
+  // than there are, since the numbers of all points would otherwise fight for one set of the cache.
+  [[gnu::always_inline]] int64_t point_elements() const { return in_channels * out_channels + 16; }
   // Returns the bytes of transformed weights, and of the gradient of them.
-  [[gnu::always_inline]] int64_t weights_bytes() const { return points() * in_channels * out_channels * 4; }
+  [[gnu::always_inline]] int64_t weights_bytes() const { return points() * point_elements() * 4; }
 };
 
 // Packs weights as they lie in the parameter set, float [out, in, 3, 3]: for the output, or, `backward`, for the
@@ -56,7 +59,7 @@ struct FloatWinogradForward {
   int64_t* scratch_bytes = nullptr;  // if not null, nothing is computed: receives the bytes of scratch for `threads`
 };
 
-// gradient: float [point][in][out], of the transformed weights.
+// gradient: float [point][in][out] of the transformed weights, points point_elements() apart.
 struct FloatWinogradBackwardWeights {
   FloatWinogradShape shape;
   const float* source = nullptr;
