@@ -44,10 +44,9 @@ void declare_kernel_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Kernels";
   table.boolean("winograd_nonfused", true, "allow Winograd convolutions").group(kGroup);
   table
-      .choice(
-          "conv_algorithm", "auto", {"auto", "direct", "winograd"},
-          "how convolutions are computed on the CPU; auto measures once which is faster, winograd is used where there "
-          "is a kernel (3x3, in float, and in bfloat16 with AVX512_BF16)")
+      .choice("conv_algorithm", "auto", {"auto", "direct", "winograd"},
+              "how convolutions are computed on the CPU; auto measures once which is faster, for at most 10 s a run, "
+              "winograd is used where there is a kernel (3x3, in float, and in bfloat16 with AVX512_BF16)")
       .group(kGroup);
   table
       .boolean("deterministic", false,

@@ -79,7 +79,7 @@ TEST(CpuExecutor, AgreesWithTheReference) {
   }
 }
 
-// Few samples have a kernel, more go through ATen.
+// Few samples have kernels, more go through ATen.
 TEST(CpuExecutor, LinearLayersAddTheirBiasAtEachBatchSize) {
   for (const bool bias : {true, false}) {
     GraphBuilder b({.image = {3, 12, 12}, .name = "linear"});
@@ -93,8 +93,25 @@ TEST(CpuExecutor, LinearLayersAddTheirBiasAtEachBatchSize) {
       set.values_changed();
       return executor->forward(images(batch), {});
     };
-    for (const int64_t batch : {1, 4, 5, 9}) {
+    for (const int64_t batch : {1, 4, 5, 9, 16, 17}) {
       EXPECT_LT(distance(logits("cpu", batch), logits("reference", batch)), 1e-6) << batch << bias;
+    }
+  }
+}
+
+// In 16 bits, products are in bfloat16 from five samples on, where the processor has them.
+TEST(CpuExecutor, LinearLayersHaveTheirGradientsAtEachBatchSize) {
+  GraphBuilder b({.image = {3, 12, 12}, .name = "linear"});
+  const auto hidden = b.linear("hidden", b.flatten("flat", b.input()), {.out_features = 33});
+  const auto bent = b.activation("silu", hidden, Activation::Function::kSilu);
+  const Graph graph = b.build(b.linear("fc", bent, {.out_features = 5}));
+  for (const int64_t batch : {1, 4, 5, 9, 16, 17}) {
+    Replica reference("reference", at::kDouble, graph);
+    const at::Tensor expected = reference.gradients_of(images(batch));
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const double bound = dtype == at::kFloat ? 1e-5 : 0x1p-7 * std::sqrt(2.0);
+      Replica cpu("cpu", dtype, graph);
+      EXPECT_LT(distance(cpu.gradients_of(images(batch)), expected), bound) << batch << ' ' << toString(dtype);
     }
   }
 }

@@ -70,17 +70,8 @@ struct Product {
 
 template <int rows, int vectors>
 void multiply_block(const Product& p) {
-  Floats sums[rows][vectors];
+  Floats sums[rows][vectors] = {};
   const __mmask16 last = lanes_before(p.columns - (vectors - 1) * kLanes);
-  for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < vectors; ++v) {
-      sums[r][v] = _mm512_setzero_ps();
-      if (p.accumulate) {
-        sums[r][v] = _mm512_maskz_loadu_ps(v == vectors - 1 ? last : static_cast<__mmask16>(0xFFFF),
-                                           p.out + r * p.out_stride + v * kLanes);
-      }
-    }
-  }
   const uint32_t* b = p.b;
   for (int64_t k = 0; k < p.pairs; ++k, b += p.b_stride) {
     Pairs columns[vectors];
@@ -93,6 +84,10 @@ void multiply_block(const Product& p) {
   for (int r = 0; r < rows; ++r) {
     float* const out = p.out + r * p.out_stride;
     for (int v = 0; v < vectors; ++v) {
+      if (p.accumulate) {
+        const auto lanes = v == vectors - 1 ? last : static_cast<__mmask16>(0xFFFF);
+        sums[r][v] += _mm512_maskz_loadu_ps(lanes, out + v * kLanes);
+      }
       if (p.stream) {
         _mm512_stream_ps(out + v * kLanes, sums[r][v]);
       } else if (v < vectors - 1 || last == 0xFFFF) {

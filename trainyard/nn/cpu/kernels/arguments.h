@@ -168,13 +168,28 @@ struct AveragePool {
   bool accumulate = false;      // backward only
 };
 
-// output [batch, out] = input [batch, in] * weight [out, in]^T + bias [out]: float, contiguous, at most kMostSamples
-// samples. A null bias counts as zeros.
+// output [batch, out] = input [batch, in] * weight [out, in]^T + bias [out]: float, contiguous. A null bias counts as
+// zeros. Beyond kMostSamples samples BLAS is faster, and so it is for both backwards.
 struct LinearForward {
-  static constexpr int64_t kMostSamples = 4;
+  static constexpr int64_t kMostSamples = 16;
   int64_t batch = 1, in = 1, out = 1;
   const float *input = nullptr, *weight = nullptr, *bias = nullptr;
   float* output = nullptr;
+};
+
+// input_gradient [batch, in] = output_gradient [batch, out] * weight [out, in]
+struct LinearBackwardData {
+  int64_t batch = 1, in = 1, out = 1;
+  const float *output_gradient = nullptr, *weight = nullptr;
+  float* input_gradient = nullptr;
+};
+
+// weight_gradient [out, in] (+)= output_gradient [batch, out]^T * input [batch, in]
+struct LinearBackwardWeights {
+  int64_t batch = 1, in = 1, out = 1;
+  const float *input = nullptr, *output_gradient = nullptr;
+  float* weight_gradient = nullptr;
+  bool accumulate = false;
 };
 
 // output = the mean of each channel over its pixels. Backward: input_gradient (+)= gradient / pixels.

@@ -40,6 +40,8 @@
   X(float_winograd_pack, FloatWinogradPack)                            \
   X(float_winograd_unpack, FloatWinogradUnpack)                        \
   X(linear_forward, LinearForward)                                     \
+  X(linear_backward_data, LinearBackwardData)                          \
+  X(linear_backward_weights, LinearBackwardWeights)                    \
   X(local_response_forward, LocalResponseForward)                      \
   X(local_response_backward, LocalResponseBackward)                    \
   X(layer_norm_forward, LayerNormForward)                              \

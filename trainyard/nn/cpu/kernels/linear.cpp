@@ -43,6 +43,72 @@ void row(const LinearForward& a, int64_t out) {
   }
 }
 
+// More samples go through the rows of weights a few at a time: as many rows and samples as have their sums in
+// registers.
+#if defined(TRAINYARD_KERNELS_AVX512)
+constexpr int kOutputs = 3, kSamples = 8;
+#else
+constexpr int kOutputs = 3, kSamples = 4;
+#endif
+// So many elements ahead, weights are asked for: the processor's own prefetching ends with each page.
+constexpr int64_t kAhead = 512;
+
+template <int outputs, int samples>
+void block(const LinearForward& a, int64_t output, int64_t sample) {
+  Floats sums[outputs][samples] = {};
+  const float* const weight = a.weight + output * a.in;
+  const float* const input = a.input + sample * a.in;
+  int64_t i = 0;
+  for (; i + kLanes <= a.in; i += kLanes) {
+    Floats rows[outputs];
+#pragma GCC unroll 3
+    for (int o = 0; o < outputs; ++o) {
+      __builtin_prefetch(weight + o * a.in + i + kAhead);
+      rows[o] = load(weight + o * a.in + i);
+    }
+#pragma GCC unroll 8
+    for (int n = 0; n < samples; ++n) {
+      const Floats x = load(input + n * a.in + i);
+#pragma GCC unroll 3
+      for (int o = 0; o < outputs; ++o) sums[o][n] = multiply_add(rows[o], x, sums[o][n]);
+    }
+  }
+  if (i < a.in) {
+    const Bits lanes = static_cast<Bits>((1U << (a.in - i)) - 1);
+    for (int o = 0; o < outputs; ++o) {
+      const Floats row = load_lanes(weight + o * a.in + i, lanes);
+      for (int n = 0; n < samples; ++n) {
+        sums[o][n] = multiply_add(row, load_lanes(input + n * a.in + i, lanes), sums[o][n]);
+      }
+    }
+  }
+  for (int o = 0; o < outputs; ++o) {
+    const float bias = a.bias != nullptr ? a.bias[output + o] : 0.0F;
+    for (int n = 0; n < samples; ++n) a.output[(sample + n) * a.out + output + o] = sum_of_lanes(sums[o][n]) + bias;
+  }
+}
+
+template <int outputs>
+void blocks(const LinearForward& a, int64_t output) {
+  int64_t sample = 0;
+  for (; sample + kSamples <= a.batch; sample += kSamples) block<outputs, kSamples>(a, output, sample);
+  for (; sample + 4 <= a.batch; sample += 4) block<outputs, 4>(a, output, sample);
+  for (; sample < a.batch; ++sample) block<outputs, 1>(a, output, sample);
+}
+
+void many_samples(const LinearForward& a) {
+  const int64_t groups = (a.out + kOutputs - 1) / kOutputs;
+#pragma omp parallel for schedule(static)
+  for (int64_t group = 0; group < groups; ++group) {
+    int64_t output = group * kOutputs;
+    if (output + kOutputs <= a.out) {
+      blocks<kOutputs>(a, output);
+      continue;
+    }
+    for (; output < a.out; ++output) blocks<1>(a, output);
+  }
+}
+
 template <int samples>
 void rows(const LinearForward& a) {
 #pragma omp parallel for schedule(static)
@@ -62,7 +128,7 @@ void linear_forward(const LinearForward& a) {
     case 4:
       return rows<4>(a);
     default:
-      __builtin_unreachable();
+      return many_samples(a);
   }
 }
 

@@ -1,5 +1,6 @@
-// A linear layer on plain vectors. Gradients of its weight go straight into the parameter set. In 16 bits, products are
-// in bfloat16 where the processor has them (bf16_linear.h); vectors and sums stay float.
+// A linear layer on plain vectors. Gradients of its weight go straight into the parameter set. A few samples go through
+// kernels of our own, many through BLAS. In 16 bits, products are in bfloat16 where the processor has them
+// (bf16_linear.h); vectors and sums stay float.
 #include <algorithm>
 
 #include <ATen/ops/addmm.h>
@@ -32,9 +33,11 @@ class LinearStep : public PlanStep {
     trains_bias_ = bias_.index >= 0 && builder.trains(bias_);
     input_data_ = builder.value(input_).data;
     output_data_ = builder.value(output_).data;
-    pairs_ = builder.dtype() == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16;
-    if (pairs_ && !reads_weights_once())
-      forward_scratch_ = builder.acquire(bf16_linear::forward_scratch_bytes(shape()));
+    // With fewer samples 16 bits would gain nothing: the same weights are read.
+    constexpr int64_t kLeastPairedSamples = 5;
+    pairs_ = builder.dtype() == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16 && batch_ >= kLeastPairedSamples;
+    few_ = !pairs_ && batch_ <= LinearForward::kMostSamples;
+    if (pairs_) forward_scratch_ = builder.acquire(bf16_linear::forward_scratch_bytes(shape()));
   }
 
   ValueId output() const override { return output_; }
@@ -45,7 +48,7 @@ class LinearStep : public PlanStep {
 
   void forward(Run& run) override {
     const ParameterSet& set = *context_.parameters;
-    if (reads_weights_once()) {
+    if (few_) {
       return linear_forward({.batch = batch_,
                              .in = in_,
                              .out = out_,
@@ -87,6 +90,7 @@ class LinearStep : public PlanStep {
   void backward(Run& run) override {
     if (!gradient_.valid()) return;
     if (pairs_) return backward_in_pairs(run);
+    if (few_) return backward_of_few(run);
     const at::Tensor gradient = matrix(run, gradient_, out_);
     if (input_gradient_.valid()) {
       at::Tensor target = matrix(run, input_gradient_, in_);
@@ -106,8 +110,6 @@ class LinearStep : public PlanStep {
   }
 
  private:
-  // Returns whether the forward takes the kernel for a few samples. Memory limits it, so 16 bits would gain nothing.
-  bool reads_weights_once() const { return batch_ <= LinearForward::kMostSamples; }
   bf16_linear::Shape shape() const { return {.batch = batch_, .in = in_, .out = out_}; }
 
   void backward_in_pairs(const Run& run) const {
@@ -132,6 +134,28 @@ class LinearStep : public PlanStep {
     sink.wrote(weight_);
   }
 
+  void backward_of_few(const Run& run) const {
+    if (input_gradient_.valid()) {
+      linear_backward_data({.batch = batch_,
+                            .in = in_,
+                            .out = out_,
+                            .output_gradient = run.at<float>(gradient_),
+                            .weight = context_.parameters->value(weight_).const_data_ptr<float>(),
+                            .input_gradient = run.at<float>(input_gradient_)});
+    }
+    GradientSink& sink = *context_.gradients;
+    if (trains_bias_) sink.write(bias_, matrix(run, gradient_, out_).sum(0));
+    if (!trains_weight_) return;
+    linear_backward_weights({.batch = batch_,
+                             .in = in_,
+                             .out = out_,
+                             .input = run.at<float>(kept_input_),
+                             .output_gradient = run.at<float>(gradient_),
+                             .weight_gradient = sink.parameters().gradient(weight_).data_ptr<float>(),
+                             .accumulate = !sink.overwrite(weight_)});
+    sink.wrote(weight_);
+  }
+
   at::Tensor matrix(const Run& run, BufferId buffer, int64_t columns) const {
     return at::from_blob(run.at(buffer), {batch_, columns}, at::kFloat);
   }
@@ -143,6 +167,7 @@ class LinearStep : public PlanStep {
   ParameterId weight_, bias_;
   bool trains_weight_ = false, trains_bias_ = false;
   bool pairs_ = false;  // products are in bfloat16
+  bool few_ = false;    // samples: our kernels in float
   BufferId input_data_, output_data_, kept_input_, gradient_, input_gradient_, forward_scratch_, backward_scratch_;
 };
 
