@@ -2,6 +2,8 @@
 
 #include "trainyard/nn/cpu/convolution/pointwise_convolution.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/testing/convolution.h"
