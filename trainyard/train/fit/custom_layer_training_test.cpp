@@ -123,7 +123,7 @@ TEST(CustomLayerTraining, ItsCheckpointsAreNoModels) {
   EXPECT_THAT(core::error_of([&] { load_model(dir); })->what(), HasSubstr("graph"));
   ModelDescription description = result.model->description();
   description.graph = gated(false);
-  EXPECT_THAT(core::message_of([&] { save_model(temp.file("file"), result.model->parameters(), description); },
+  EXPECT_THAT(core::message_of([&] { save_model(temp.file("file"), description, result.model->parameters()); },
                                core::ErrorCode::kUnsupported),
               AllOf(HasSubstr("custom layer"), HasSubstr("node 'gate'"), HasSubstr("save the weights alone")));
   FitOptions renamed = gated_options(dir, false);
