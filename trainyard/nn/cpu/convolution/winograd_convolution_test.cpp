@@ -124,6 +124,14 @@ TEST_P(WinogradConvolution, GivesTheSameBitsForAnyThreads) {
   EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), bound());
 }
 
+// Few channels and many tiles: each thread sums over parts of them.
+TEST_P(WinogradConvolution, SumsPartsToTheSameBitsForAnyThreads) {
+  const Problem p(typed(square(16, 20, 19, 32, 31, 3, 1, 1)));
+  const auto kernel = make(p.shape, {.direction = Direction::kBackwardWeights});
+  expect_same_for_any_threads([&] { return Runner(*kernel).backward_weights(p).weights; });
+  EXPECT_LE(relative_error(Runner(*kernel).backward_weights(p).weights, p.weights_gradient), bound());
+}
+
 TEST_P(WinogradConvolution, IsNullForOtherConvolutions) {
   const ConvolutionShape good = typed(square(2, 32, 32, 8, 8, 3, 1, 1));
   ASSERT_NE(make(good, {}), nullptr);

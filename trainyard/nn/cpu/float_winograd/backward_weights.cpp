@@ -15,8 +15,15 @@ constexpr int64_t kTilesDeep = 192;
 #endif
 
 constexpr int64_t kUnit = OverTiles::kUnit;
+// Where sums are few and tiles many, threads need not wait for each other, nor read what another one has transformed:
+// that took half of the time with two threads.
+constexpr int64_t kParts = 32, kPartSums = 160 << 10, kPartTiles = 32;
 
-// All threads work on a chunk of tiles at once. This is the memory for it.
+bool sums_parts(const FloatWinogradShape& s) {
+  return s.weights_bytes() <= kPartSums && s.tiles() >= kParts * kPartTiles;
+}
+
+// The memory for a chunk of tiles.
 struct Share {
   int64_t tiles;
   Layout<kUnit> pixels, gradients;
@@ -32,13 +39,11 @@ Share share_of(const FloatWinogradShape& s, int threads) {
 }
 
 template <int tile>
-void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_t first, int64_t count, float* pixels,
-               float* gradients) {
+void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_t first, int64_t mine, int64_t tiles,
+               float* pixels, float* gradients) {
   const FloatWinogradShape& s = a.shape;
   const int64_t in_blocks = s.in_channels / kLanes, in_elements = s.in_height * s.in_width * kLanes;
   const int64_t out_blocks = s.out_channels / kLanes, out_elements = s.out_height * s.out_width * kLanes;
-  const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
-  const int64_t mine = count * thread / threads, tiles = count * (thread + 1) / threads - mine;
   for_tiles<tile>(
       s, first + mine, tiles, in_blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
         float* const to = share.pixels.block(pixels, mine + k, b);
@@ -57,36 +62,31 @@ void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_
               store(to + (i * (tile + 2) + j) * Layout<kUnit>::kPoint, value);
             });
       });
-#pragma omp barrier
 }
 
-// Adds a chunk's products to the gradient.
-void multiply_points(const FloatWinogradBackwardWeights& a, const Share& share, bool first_chunk, int64_t count,
-                     const float* pixels, const float* gradients) {
-  const FloatWinogradShape& s = a.shape;
+// Adds a chunk's products of one point and one panel of columns to `sums`, which lie as the gradient.
+void multiply_point(const FloatWinogradShape& s, const Share& share, int64_t task, bool accumulate, int64_t count,
+                    const float* pixels, const float* gradients, float* sums) {
   const int64_t panels = (s.out_channels + kPanel - 1) / kPanel;
-#pragma omp for schedule(dynamic)
-  for (int64_t task = 0; task < s.points() * panels; ++task) {
-    const int64_t point = task / panels, column = task % panels * kPanel;
-    for (int64_t tile = 0; tile < count; tile += kTilesDeep) {
-      for (int64_t channel = 0; channel < s.in_channels; channel += kGroup) {
-        const LeftMatrix left = {.data = pixels + tile / kUnit * share.pixels.unit +
-                                         channel / kGroup * share.pixels.group + point * share.pixels.kPoint,
-                                 .rows = kRows,
-                                 .unit = share.pixels.unit};
-        const RightMatrix right = {.data = gradients + tile / kUnit * share.gradients.unit +
-                                           column / kGroup * share.gradients.group + point * share.gradients.kPoint,
-                                   .step = kGroup,
-                                   .group = share.gradients.group,
-                                   .unit = share.gradients.unit};
-        const Product product = {.data = a.gradient + point * s.point_elements() + channel * s.out_channels + column,
-                                 .rows = kRows * s.out_channels,
-                                 .row = s.out_channels,
-                                 .group = kGroup};
-        multiply<OverTiles>(left, right, product, smaller(kGroup, s.in_channels - channel),
-                            smaller(kPanel, s.out_channels - column), smaller(kTilesDeep, count - tile),
-                            /*accumulate=*/!first_chunk || tile > 0);
-      }
+  const int64_t point = task / panels, column = task % panels * kPanel;
+  for (int64_t tile = 0; tile < count; tile += kTilesDeep) {
+    for (int64_t channel = 0; channel < s.in_channels; channel += kGroup) {
+      const LeftMatrix left = {.data = pixels + tile / kUnit * share.pixels.unit +
+                                       channel / kGroup * share.pixels.group + point * share.pixels.kPoint,
+                               .rows = kRows,
+                               .unit = share.pixels.unit};
+      const RightMatrix right = {.data = gradients + tile / kUnit * share.gradients.unit +
+                                         column / kGroup * share.gradients.group + point * share.gradients.kPoint,
+                                 .step = kGroup,
+                                 .group = share.gradients.group,
+                                 .unit = share.gradients.unit};
+      const Product product = {.data = sums + point * s.point_elements() + channel * s.out_channels + column,
+                               .rows = kRows * s.out_channels,
+                               .row = s.out_channels,
+                               .group = kGroup};
+      multiply<OverTiles>(left, right, product, smaller(kGroup, s.in_channels - channel),
+                          smaller(kPanel, s.out_channels - column), smaller(kTilesDeep, count - tile),
+                          accumulate || tile > 0);
     }
   }
 }
@@ -113,17 +113,56 @@ void sum_gradients(const FloatWinogradBackwardWeights& a) {
   }
 }
 
+// All threads work on each chunk: on their tiles, and then on their points.
 template <int tile>
-void sum_products(const FloatWinogradBackwardWeights& a, const Share& share) {
+void sum_together(const FloatWinogradBackwardWeights& a, const Share& share) {
+  const FloatWinogradShape& s = a.shape;
   float* const pixels = static_cast<float*>(a.scratch);
   float* const gradients = pixels + share.pixels.elements(share.tiles);
-  const int64_t tiles = a.shape.tiles();
+  const int64_t tiles = s.tiles(), panels = (s.out_channels + kPanel - 1) / kPanel;
 #pragma omp parallel
   {
+    const int64_t threads = omp_get_num_threads(), thread = omp_get_thread_num();
     for (int64_t first = 0; first < tiles; first += share.tiles) {
-      const int64_t count = smaller(share.tiles, tiles - first);
-      transform<tile>(a, share, first, count, pixels, gradients);
-      multiply_points(a, share, first == 0, count, pixels, gradients);
+      const int64_t count = smaller(share.tiles, tiles - first), begin = count * thread / threads;
+      transform<tile>(a, share, first, begin, count * (thread + 1) / threads - begin, pixels, gradients);
+#pragma omp barrier
+#pragma omp for schedule(dynamic)
+      for (int64_t task = 0; task < s.points() * panels; ++task) {
+        multiply_point(s, share, task, first > 0, count, pixels, gradients, a.gradient);
+      }
+    }
+    if (a.bias_gradient != nullptr) sum_gradients(a);
+  }
+}
+
+// Each thread sums over parts of the tiles by itself. The parts do not depend on the number of threads.
+template <int tile>
+void sum_parts(const FloatWinogradBackwardWeights& a, const Share& share) {
+  const FloatWinogradShape& s = a.shape;
+  const int64_t tiles = s.tiles(), panels = (s.out_channels + kPanel - 1) / kPanel;
+  const int64_t elements = s.points() * s.point_elements();
+  float* const sums = static_cast<float*>(a.scratch);
+#pragma omp parallel
+  {
+    float* const pixels = sums + kParts * elements + omp_get_thread_num() * share.elements();
+    float* const gradients = pixels + share.pixels.elements(share.tiles);
+#pragma omp for schedule(static)
+    for (int64_t part = 0; part < kParts; ++part) {
+      const int64_t begin = tiles * part / kParts, end = tiles * (part + 1) / kParts;
+      for (int64_t first = begin; first < end; first += share.tiles) {
+        const int64_t count = smaller(share.tiles, end - first);
+        transform<tile>(a, share, first, 0, count, pixels, gradients);
+        for (int64_t task = 0; task < s.points() * panels; ++task) {
+          multiply_point(s, share, task, first > begin, count, pixels, gradients, sums + part * elements);
+        }
+      }
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < elements; i += kLanes) {
+      Floats sum = load(sums + i);
+      for (int64_t part = 1; part < kParts; ++part) sum += load(sums + part * elements + i);
+      store(a.gradient + i, sum);
     }
     if (a.bias_gradient != nullptr) sum_gradients(a);
   }
@@ -132,12 +171,15 @@ void sum_products(const FloatWinogradBackwardWeights& a, const Share& share) {
 }  // namespace
 
 void float_winograd_backward_weights(const FloatWinogradBackwardWeights& a) {
-  const Share share = share_of(a.shape, a.threads);
+  const bool parts = sums_parts(a.shape);
+  const Share share = share_of(a.shape, parts ? 1 : a.threads);
   if (a.scratch_bytes != nullptr) {
-    *a.scratch_bytes = share.elements() * 4;
+    *a.scratch_bytes =
+        parts ? kParts * a.shape.weights_bytes() + a.threads * share.elements() * 4 : share.elements() * 4;
     return;
   }
-  a.shape.tile == 4 ? sum_products<4>(a, share) : sum_products<2>(a, share);
+  if (a.shape.tile == 4) return parts ? sum_parts<4>(a, share) : sum_together<4>(a, share);
+  return parts ? sum_parts<2>(a, share) : sum_together<2>(a, share);
 }
 
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA
