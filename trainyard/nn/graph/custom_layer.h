@@ -19,12 +19,11 @@
 // A torch::nn::Module becomes such a layer by foreign_op() (nn/graph/foreign_module.h).
 #pragma once
 
-#include <concepts>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <type_traits>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -89,17 +88,20 @@ class CustomLayer {
 // Returns the operation of a node that runs a Layer, which is made by Layer(arguments...) for each executor, and once
 // to learn the shape of its result. `description` is for people.
 template <typename Layer, typename... Arguments>
-[[nodiscard]] Foreign custom_layer(std::string description, Arguments... arguments) {
-  static_assert(std::derived_from<Layer, CustomLayer>,
-                "custom_layer<Layer>() makes a class that derives publicly from nn::CustomLayer");
-  if constexpr (std::derived_from<Layer, CustomLayer>) {
+[[nodiscard]] Foreign custom_layer(const std::string& description, Arguments... arguments) {
+  // Not std::derived_from, of which the compiler would say where the standard library defines it.
+  constexpr bool kIsLayer = std::is_convertible_v<Layer*, CustomLayer*>;
+  static_assert(kIsLayer, "custom_layer<Layer>() makes a class that derives publicly from nn::CustomLayer");
+  if constexpr (kIsLayer) {
     static_assert(
-        std::constructible_from<Layer, const Arguments&...>,
+        std::is_constructible_v<Layer, const Arguments&...>,
         "custom_layer<Layer>(description, arguments...) takes the arguments of a public constructor of Layer; "
         "Layer overrides output_shape() and forward()");
+    return {.description = description,
+            .make = [arguments...]() -> std::shared_ptr<CustomLayer> { return std::make_shared<Layer>(arguments...); }};
+  } else {
+    return {};
   }
-  return {.description = std::move(description),
-          .make = [arguments...]() -> std::shared_ptr<CustomLayer> { return std::make_shared<Layer>(arguments...); }};
 }
 
 }  // namespace trainyard::nn
