@@ -1,37 +1,22 @@
 // Rounding to pairs of bfloat16, which vdpbf16ps multiplies, and a product of matrices of such pairs.
 #pragma once
 
-// gcc 12 warns of the undefined operands that its own intrinsics use on purpose (GCC bug 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include "trainyard/nn/cpu/bf16_linear/bf16_linear.h"
+#include "trainyard/nn/cpu/winograd/tile.h"
 
 namespace trainyard::nn::cpu::bf16_linear {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-using Floats = __m512;
+using winograd::Floats;
+using winograd::kLanes;
+using winograd::kPanel;
+using winograd::lanes_before;
+using winograd::larger;
+using winograd::smaller;
 using Pairs = __m512bh;  // 16 pairs; subnormal numbers become zero
-constexpr int64_t kLanes = 16;
-constexpr int64_t kPanel = 4 * kLanes;  // columns that one sweep of a product makes
 
-[[gnu::always_inline]] inline int64_t smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-[[gnu::always_inline]] inline int64_t larger(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
 [[gnu::always_inline]] inline int64_t rounded_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
-}
-// Returns the first `count` lanes: none for a negative count, all for one above kLanes.
-[[gnu::always_inline]] inline __mmask16 lanes_before(int64_t count) {
-  return static_cast<__mmask16>((1U << larger(0, smaller(count, kLanes))) - 1);
 }
 
 [[gnu::always_inline]] inline Pairs load_pairs(const void* from) {
