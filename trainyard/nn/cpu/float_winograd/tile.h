@@ -108,12 +108,5 @@ template <int tile, typename Visit>
   }
 }
 
-// Returns the first `count` elements at `from`, and zero in the lanes behind them.
-[[gnu::always_inline]] inline Floats load_first(const float* from, int64_t count) {
-  float lanes[kLanes] = {};
-  for (int64_t c = 0; c < smaller(count, kLanes); ++c) lanes[c] = from[c];
-  return load(lanes);
-}
-
 }  // namespace
 }  // namespace trainyard::nn::cpu::TRAINYARD_ISA

@@ -190,6 +190,13 @@ using Doubles [[gnu::vector_size(kLanes * 8)]] = double;
   __builtin_memcpy(mask + element / 8, &bits, sizeof(bits));
 }
 
+// Returns the first `count` elements at `from`, and zero in the lanes behind them.
+[[gnu::always_inline]] inline Floats load_first(const float* from, int64_t count) {
+  float lanes[kLanes] = {};
+  for (int64_t c = 0; c < smaller(count, kLanes); ++c) lanes[c] = from[c];
+  return load(lanes);
+}
+
 // Returns the indices by, by + 1, ..., with which pick() moves lanes down; 0 <= by <= kLanes.
 [[gnu::always_inline]] inline Ints lanes_from(int64_t by) {
 #if defined(TRAINYARD_KERNELS_AVX512)
