@@ -28,13 +28,15 @@ constexpr const char* kFormat = "trainyard convolutions 4";
 // up. So short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
 constexpr double kSeconds = 0.03;  // for all together
-// Seconds to wait for undisturbed runs, and the number of shapes for which that fails before a process takes the
+// Seconds that disturbed runs may take, and the number of shapes for which they take more before a process takes the
 // machine for busy.
 constexpr double kPatience = 0.25;
 // A run of so many seconds may lose a core once: no machine is so idle that the system takes none for its own work, and
 // that is over soon. Another program that computes takes one every few milliseconds.
 constexpr double kUndisturbedSeconds = 0.02;
 constexpr int kBusyShapes = 4;
+// An algorithm that took so many times as long as the fastest does not run again.
+constexpr double kHopeless = 2;
 
 struct AlgorithmName {
   ConvolutionAlgorithm algorithm;
@@ -266,9 +268,7 @@ bool winograd_by_shape(const ConvolutionShape& s) {
 }
 
 bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection direction) {
-  if (isa() != Isa::kAvx2) return false;
-  return direction == ConvolutionDirection::kBackwardWeights ||
-         (direction == ConvolutionDirection::kBackwardData && s.in_channels >= 32);
+  return direction == ConvolutionDirection::kBackwardWeights || s.in_channels >= 32;
 }
 
 Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
@@ -321,35 +321,40 @@ std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionA
                                                   const std::function<TrialRun(ConvolutionAlgorithm)>& run,
                                                   double most_seconds) {
   ConvolutionChoices::Choice choice;
-  double last_round = 0, all_rounds = 0;
+  double last_turn = 0, spent = 0;
   for (const ConvolutionAlgorithm algorithm : algorithms) {
-    last_round += run(algorithm).seconds;
+    last_turn += run(algorithm).seconds;
     choice.seconds.emplace_back(algorithm, std::numeric_limits<double>::infinity());
   }
-  int runs = 0;
-  double counted = 0, spent = 0;
-  while (runs < kMostRuns && (runs < kLeastRuns || counted < kSeconds)) {
-    all_rounds += last_round;
-    if (all_rounds + last_round > most_seconds) break;
-    std::vector<double> round;
-    bool disturbed = false;
-    for (const ConvolutionAlgorithm algorithm : algorithms) {
-      const TrialRun one = run(algorithm);
-      round.push_back(one.seconds);
-      disturbed = disturbed || one.disturbed;
+  spent = last_turn;
+  std::vector<int> runs(algorithms.size(), 0);  // that were not disturbed
+  int least = 0;                                // of an algorithm that may be the fastest
+  double counted = 0, lost = 0, best = std::numeric_limits<double>::infinity();
+  while (least < kMostRuns && (least < kLeastRuns || counted < kSeconds)) {
+    if (spent + last_turn > most_seconds) break;
+    last_turn = 0;
+    const auto hopeless = [&](size_t i) { return runs[i] > 0 && choice.seconds[i].second > kHopeless * best; };
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      if (hopeless(i)) continue;
+      const TrialRun one = run(algorithms[i]);
+      last_turn += one.seconds;
+      (one.disturbed ? lost : counted) += one.seconds;
+      if (one.disturbed) continue;
+      ++runs[i];
+      choice.seconds[i].second = std::min(choice.seconds[i].second, one.seconds);
+      best = std::min(best, one.seconds);
     }
-    const double together = std::accumulate(round.begin(), round.end(), 0.0);
-    last_round = together;
-    spent += together;
-    if (!disturbed) {
-      for (size_t i = 0; i < round.size(); ++i) choice.seconds[i].second = std::min(choice.seconds[i].second, round[i]);
-      counted += together;
-      ++runs;
-    } else if (spent - counted > kPatience + 2 * kLeastRuns * together) {
-      return std::nullopt;
+    spent += last_turn;
+    least = kMostRuns;
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      if (!hopeless(i)) least = std::min(least, runs[i]);
+    }
+    if (lost > kPatience + 2 * kLeastRuns * last_turn) {
+      if (least < kLeastRuns) return std::nullopt;
+      break;
     }
   }
-  if (runs == 0) return ConvolutionChoices::Choice();
+  if (least == 0) return ConvolutionChoices::Choice();
   choice.algorithm = std::min_element(choice.seconds.begin(), choice.seconds.end(), [](const auto& a, const auto& b) {
                        return a.second < b.second;
                      })->first;

@@ -35,9 +35,9 @@ std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& sh
 // F(4x4, 3x3) where it needs no more products: on maps of up to 2 x 2 pixels, and of 5 x 5 and 6 x 6.
 bool winograd_by_shape(const ConvolutionShape& shape);
 
-// Returns whether our kernels for 1x1 windows (pointwise_convolution.h) are considered at all, and then taken by the
-// rule: with AVX2, for the gradient of weights, and for the gradient of an input of at least 32 channels. Elsewhere
-// oneDNN's are as fast, and measuring both would only delay the first step.
+// Returns whether our gradients for 1x1 windows (pointwise_convolution.h), where they are possible, are considered at
+// all, and then taken by the rule: for weights, and for an input of at least 32 channels. Elsewhere oneDNN's are as
+// fast, and measuring both would only delay the first step.
 bool pointwise_by_shape(const ConvolutionShape& shape, ConvolutionDirection direction);
 
 // Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "winograd2", "pointwise", "amx".
@@ -87,10 +87,13 @@ struct TrialRun {
 };
 
 // Returns the algorithm with the fastest run, and the fastest run of each. They take turns, so that what else the
-// machine does meets all of them; each warms up first. Returns nothing when too few runs were undisturbed: a thread
-// that loses its core holds up all of its team, at each barrier, and Winograd has more of these. Of equals the first
-// one is taken. No turn begins that would not be over within `most_seconds`, warming up included, if it takes as long
-// as the one before: what was found until then decides. Where that is nothing, it returns a choice without times.
+// machine does meets all of them; each warms up first. A disturbed run does not count: a thread that loses its core
+// holds up all of its team, at each barrier, and Winograd has more of these. The runs beside it do count, since on a
+// machine with two cores hardly a turn of four algorithms passes without any. Returns nothing when one of them had too
+// few undisturbed runs. One that took more than twice as long as the fastest does not run again, and keeps its time. Of
+// equals the first one is taken. No turn begins that would not be over within `most_seconds`,
+// warming up included, if it takes as long as the one before: what was found until then decides. Where an algorithm has
+// no time by then, it returns a choice without times.
 std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
                                                   const std::function<TrialRun(ConvolutionAlgorithm)>& run,
                                                   double most_seconds = std::numeric_limits<double>::infinity());

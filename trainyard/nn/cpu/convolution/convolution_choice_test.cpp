@@ -122,14 +122,46 @@ TEST(Fastest, RunsShortKernelsOften) {
   EXPECT_EQ(shorter.asked(kPlainly), 1 + 25);
 }
 
-TEST(Fastest, CountsUndisturbedTurnsOnly) {
+TEST(Fastest, CountsUndisturbedRunsOnly) {
   FakeTimer timer({{kPlainly, {{1}, {0.25}, {0.5}}}, {kMatrix, {{1}, {0.125, true}, {0.625}}}});
   const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer));
   ASSERT_TRUE(choice);
   EXPECT_EQ(choice->algorithm, kPlainly);
-  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.5}, {kMatrix, 0.625}}));
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.25}, {kMatrix, 0.625}})) << "0.25 was beside a disturbed run";
   FakeTimer busy({{kPlainly, {{0.01}}}, {kMatrix, {{0.01, true}}}});
   EXPECT_FALSE(fastest({kPlainly, kMatrix}, std::ref(busy)));
+}
+
+TEST(Fastest, NeedsNoTurnWithoutAnyDisturbance) {
+  std::map<ConvolutionAlgorithm, int> runs;
+  const auto in_turns = [&](ConvolutionAlgorithm algorithm) {
+    const bool even = runs[algorithm]++ % 2 == 0;
+    return TrialRun{algorithm == kMatrix ? 0.01 : 0.02, even == (algorithm == kMatrix)};
+  };
+  const auto choice = fastest({kPlainly, kMatrix}, in_turns);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.02}, {kMatrix, 0.01}}));
+}
+
+TEST(Fastest, RunsTheHopelessOnce) {
+  FakeTimer timer({{kPlainly, {{9}, {0.125}}}, {kFewer, {{9}, {0.0625}}}, {kMatrix, {{9}, {0.25}, {0.001}}}});
+  const auto choice = fastest({kPlainly, kFewer, kMatrix}, std::ref(timer));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kFewer);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.125}, {kFewer, 0.0625}, {kMatrix, 0.25}}));
+  EXPECT_EQ(timer.asked(kMatrix), 2);
+  EXPECT_EQ(timer.asked(kPlainly), 4) << "twice as long is not hopeless";
+  // A run that does not count decides nothing.
+  FakeTimer disturbed({{kPlainly, {{1}, {0.125}}}, {kMatrix, {{1}, {0.5, true}, {0.0625}}}});
+  EXPECT_EQ(fastest({kPlainly, kMatrix}, std::ref(disturbed)).value_or(kDirect).algorithm, kMatrix);
+}
+
+// What disturbs later takes nothing away from three runs that were undisturbed.
+TEST(Fastest, IsContentWithFewRunsOnABusyMachine) {
+  int runs = 0;
+  const auto disturbed_later = [&](ConvolutionAlgorithm) { return TrialRun{0.001, ++runs > 2 * (1 + 3)}; };
+  EXPECT_TRUE(fastest({kPlainly, kMatrix}, disturbed_later));
+  EXPECT_NEAR(runs / 2, 1 + 3 + 131, 2) << "turns of 2 ms go on until 250 ms and six turns are lost";
 }
 
 TEST(Fastest, KeepsToItsTime) {
