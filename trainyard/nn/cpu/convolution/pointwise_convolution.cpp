@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <utility>
+#include <stdexcept>
 
 #include <omp.h>
 
 #include "trainyard/nn/cpu/convolution/winograd_convolution.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/cpu/pointwise/pointwise.h"
 
 namespace trainyard::nn::cpu {
@@ -14,18 +15,16 @@ namespace {
 
 class PointwiseKernel : public ConvolutionKernel {
  public:
-  PointwiseKernel(const ConvolutionShape& shape, const Options& options)
-      : options_(options),
-        shape_{.batch = shape.batch,
+  PointwiseKernel(const ConvolutionShape& shape, ConvolutionDirection direction)
+      : shape_{.batch = shape.batch,
                .in_channels = in_whole_blocks(shape.in_channels),
                .out_channels = in_whole_blocks(shape.out_channels),
                .pixels = shape.in_height * shape.in_width},
         in_channels_(shape.in_channels),
         out_channels_(shape.out_channels),
         threads_(omp_get_max_threads()) {
-    if (options.direction == ConvolutionDirection::kBackwardWeights) return;
-    if (options.direction == ConvolutionDirection::kBackwardData) std::swap(shape_.in_channels, shape_.out_channels);
-    pointwise_forward({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
+    if (direction == ConvolutionDirection::kBackwardWeights) return;
+    avx2::pointwise_backward_data({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
   }
 
   int64_t weights_bytes() const override { return shape_.in_channels * shape_.out_channels * int64_t{sizeof(float)}; }
@@ -33,11 +32,10 @@ class PointwiseKernel : public ConvolutionKernel {
   const char* implementation() const override { return "pointwise"; }
 
   void pack(const float* plain, void* packed) const override {
-    pointwise_pack({.in_channels = in_channels_,
-                    .out_channels = out_channels_,
-                    .backward = options_.direction == ConvolutionDirection::kBackwardData,
-                    .plain = plain,
-                    .packed = static_cast<float*>(packed)});
+    avx2::pointwise_pack({.in_channels = in_channels_,
+                          .out_channels = out_channels_,
+                          .plain = plain,
+                          .packed = static_cast<float*>(packed)});
   }
   void unpack(const void* packed, float* plain) const override {
     const auto* from = static_cast<const float*>(packed);
@@ -50,40 +48,31 @@ class PointwiseKernel : public ConvolutionKernel {
     }
   }
 
-  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
-    pointwise_forward({.shape = shape_,
-                       .source = static_cast<const float*>(source),
-                       .weights = static_cast<const float*>(weights),
-                       .bias = bias,
-                       .bias_count = out_channels_,
-                       .add = options_.sum,
-                       .relu = options_.activation == UnitActivation::kRelu,
-                       .output = static_cast<float*>(output),
-                       .scratch = scratch,
-                       .threads = threads_});
+  void forward(const void* /*source*/, const void* /*weights*/, const float* /*bias*/, void* /*output*/,
+               void* /*scratch*/) const override {
+    throw std::logic_error("there is no forward among our kernels for 1x1 windows");
   }
   void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
                      void* scratch) const override {
-    pointwise_forward({.shape = shape_,
-                       .source = static_cast<const float*>(output_gradient),
-                       .weights = static_cast<const float*>(weights),
-                       .output = static_cast<float*>(source_gradient),
-                       .scratch = scratch,
-                       .threads = threads_});
+    avx2::pointwise_backward_data({.shape = shape_,
+                                   .output_gradient = static_cast<const float*>(output_gradient),
+                                   .weights = static_cast<const float*>(weights),
+                                   .input_gradient = static_cast<float*>(source_gradient),
+                                   .scratch = scratch,
+                                   .threads = threads_});
   }
   void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
                         void* /*scratch*/) const override {
-    pointwise_backward_weights({.shape = shape_,
-                                .source = static_cast<const float*>(source),
-                                .output_gradient = static_cast<const float*>(output_gradient),
-                                .gradient = static_cast<float*>(weights_gradient),
-                                .bias_gradient = bias_gradient,
-                                .bias_count = out_channels_});
+    avx2::pointwise_backward_weights({.shape = shape_,
+                                      .input = static_cast<const float*>(source),
+                                      .output_gradient = static_cast<const float*>(output_gradient),
+                                      .weights_gradient = static_cast<float*>(weights_gradient),
+                                      .bias_gradient = bias_gradient,
+                                      .bias_count = out_channels_});
   }
 
  private:
-  Options options_;
-  PointwiseShape shape_;  // of the forward; for the gradient of the input with inputs for outputs
+  PointwiseShape shape_;
   int64_t in_channels_, out_channels_;
   int threads_;
   int64_t scratch_bytes_ = 0;
@@ -99,9 +88,9 @@ std::unique_ptr<ConvolutionKernel> make_pointwise_convolution(const ConvolutionS
   const bool fits = s.dtype == DataType::kFloat && !s.plain_input &&
                     is(1, {s.kernel_height, s.kernel_width, s.groups, s.stride_height, s.stride_width}) &&
                     is(0, {s.top, s.left, s.bottom, s.right}) && s.out_height == s.in_height &&
-                    s.out_width == s.in_width &&
-                    (options.activation == UnitActivation::kNone || options.activation == UnitActivation::kRelu);
-  return fits ? std::make_unique<PointwiseKernel>(s, options) : nullptr;
+                    s.out_width == s.in_width;
+  if (!fits || isa() != Isa::kAvx2 || options.direction == ConvolutionDirection::kForward) return nullptr;
+  return std::make_unique<PointwiseKernel>(s, options.direction);
 }
 
 }  // namespace trainyard::nn::cpu

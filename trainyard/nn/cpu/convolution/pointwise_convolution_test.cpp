@@ -1,11 +1,11 @@
-// Our kernels for 1x1 windows, against sums in double by the definition.
+// Our gradients for 1x1 windows, against sums in double by the definition. CTest runs them on any processor, limited to
+// AVX2.
 
 #include "trainyard/nn/cpu/convolution/pointwise_convolution.h"
 
-#include <algorithm>
-
 #include <gtest/gtest.h>
 
+#include "trainyard/nn/cpu/convolution/onednn_convolution.h"
 #include "trainyard/nn/testing/convolution.h"
 
 namespace trainyard::nn::cpu {
@@ -23,68 +23,66 @@ ConvolutionShape one_by_one(int64_t batch, int64_t in, int64_t out, int64_t heig
   return shape;
 }
 
-// All sizes of a tile of pixels; one, two, three and four blocks of channels, the last one half full; sums over more
-// channels than one sweep takes; images of more than a chunk, and of less than a span.
-TEST(PointwiseConvolution, AgreesWithTheDefinition) {
-  for (int64_t pixels = 1; pixels <= 16; ++pixels) {
-    expect_agreement(Problem(one_by_one(2, 20, 19, 1, pixels, pixels % 2 == 0)), pointwise);
-  }
-  for (const int64_t channels : {3, 8, 16, 24, 40, 49, 64}) {
-    expect_agreement(Problem(one_by_one(2, channels, 24, 5, 3)), pointwise);
-    expect_agreement(Problem(one_by_one(2, 24, channels, 5, 3)), pointwise);
-  }
-  expect_agreement(Problem(one_by_one(2, 600, 8, 7, 7, true)), pointwise);
-  expect_agreement(Problem(one_by_one(2, 8, 600, 7, 7, true)), pointwise);
-  expect_agreement(Problem(one_by_one(1, 1100, 24, 9, 23)), pointwise);
-  expect_agreement(Problem(one_by_one(5, 24, 40, 33, 31, true)), pointwise);
+// The forward is oneDNN's, so that expect_agreement() has all three directions.
+std::unique_ptr<ConvolutionKernel> gradients_pointwise(const ConvolutionShape& shape, Direction direction) {
+  return direction == Direction::kForward ? make_onednn_convolution(shape, {}, false) : pointwise(shape, direction);
 }
 
-TEST(PointwiseConvolution, AddsThenActivates) {
-  const Problem p(one_by_one(2, 22, 19, 6, 7, true));
-  const TestMap before = TestMap::random(p.output_gradient.shape(), DataType::kFloat, 9);
-  for (const bool sum : {false, true}) {
-    const auto kernel =
-        make_pointwise_convolution(p.shape, {.inference = true, .sum = sum, .activation = UnitActivation::kRelu});
-    ASSERT_NE(kernel, nullptr);
-    const auto expected = [&](int64_t n, int64_t c, int64_t y, int64_t x) {
-      const double added = sum ? before.at(n, c, y, x) : 0;
-      return std::max(p.output[static_cast<size_t>(before.index(n, c, y, x))] + added, 0.0);
-    };
-    Runner(*kernel).forward(p, sum ? &before : nullptr).expect(expected, tolerance(22));
+class PointwiseConvolution : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (isa() != Isa::kAvx2) GTEST_SKIP() << "the kernels are for AVX2: set TRAINYARD_MAX_CPU_ISA=avx2";
   }
+};
+
+// All sizes of a tile of pixels; one, two, three and four blocks of channels, the last one half full; sums over more
+// channels than one sweep takes; images of more than a chunk, and of less than a span.
+TEST_F(PointwiseConvolution, AgreesWithTheDefinition) {
+  for (int64_t pixels = 1; pixels <= 16; ++pixels) {
+    expect_agreement(Problem(one_by_one(2, 20, 19, 1, pixels, pixels % 2 == 0)), gradients_pointwise);
+  }
+  for (const int64_t channels : {3, 8, 16, 24, 40, 49, 64}) {
+    expect_agreement(Problem(one_by_one(2, channels, 24, 5, 3)), gradients_pointwise);
+    expect_agreement(Problem(one_by_one(2, 24, channels, 5, 3)), gradients_pointwise);
+  }
+  expect_agreement(Problem(one_by_one(2, 600, 8, 7, 7, true)), gradients_pointwise);
+  expect_agreement(Problem(one_by_one(2, 8, 600, 7, 7, true)), gradients_pointwise);
+  expect_agreement(Problem(one_by_one(1, 1100, 24, 9, 23)), gradients_pointwise);
+  expect_agreement(Problem(one_by_one(5, 24, 40, 33, 31, true)), gradients_pointwise);
 }
 
 // The first has panels to share out, the second chunks.
-TEST(PointwiseConvolution, GivesTheSameBitsForAnyThreads) {
+TEST_F(PointwiseConvolution, GivesTheSameBitsForAnyThreads) {
   for (const ConvolutionShape& shape : {one_by_one(1, 600, 130, 5, 7), one_by_one(5, 40, 72, 21, 20)}) {
     const Problem p(shape);
     const auto kernel = [&](Direction direction) { return pointwise(p.shape, direction); };
-    expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kForward)).forward(p); });
     expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kBackwardData)).backward_data(p); });
     expect_same_for_any_threads(
         [&] { return Runner(*kernel(Direction::kBackwardWeights)).backward_weights(p).weights; });
   }
 }
 
-TEST(PointwiseConvolution, IsNullForOtherConvolutions) {
+TEST_F(PointwiseConvolution, IsNullForOtherConvolutions) {
   const ConvolutionShape good = one_by_one(2, 32, 32, 8, 8);
-  ASSERT_NE(make_pointwise_convolution(good, {}), nullptr);
-  EXPECT_EQ(make_pointwise_convolution(square(2, 32, 32, 8, 8, 3, 1, 1), {}), nullptr) << "3 x 3";
-  EXPECT_EQ(make_pointwise_convolution(square(2, 32, 32, 8, 8, 1, 2, 0), {}), nullptr) << "stride 2";
-  EXPECT_EQ(make_pointwise_convolution(square(2, 32, 32, 8, 8, 1, 1, 1), {}), nullptr) << "padding";
-  EXPECT_EQ(make_pointwise_convolution(good, {.activation = UnitActivation::kSilu}), nullptr);
+  constexpr auto kWeights = Direction::kBackwardWeights;
+  ASSERT_NE(pointwise(good, kWeights), nullptr);
+  ASSERT_NE(pointwise(good, Direction::kBackwardData), nullptr);
+  EXPECT_EQ(pointwise(good, Direction::kForward), nullptr);
+  EXPECT_EQ(pointwise(square(2, 32, 32, 8, 8, 3, 1, 1), kWeights), nullptr) << "3 x 3";
+  EXPECT_EQ(pointwise(square(2, 32, 32, 8, 8, 1, 2, 0), kWeights), nullptr) << "stride 2";
+  EXPECT_EQ(pointwise(square(2, 32, 32, 8, 8, 1, 1, 1), kWeights), nullptr) << "padding";
   ConvolutionShape other = good;
   other.dtype = DataType::kBfloat16;
-  EXPECT_EQ(make_pointwise_convolution(other, {}), nullptr);
+  EXPECT_EQ(pointwise(other, kWeights), nullptr);
   other = good;
   other.groups = 2;
-  EXPECT_EQ(make_pointwise_convolution(other, {}), nullptr);
+  EXPECT_EQ(pointwise(other, kWeights), nullptr);
   other = good;
   other.plain_input = true;
-  EXPECT_EQ(make_pointwise_convolution(other, {}), nullptr);
+  EXPECT_EQ(pointwise(other, kWeights), nullptr);
   other = good;
   ++other.out_width;
-  EXPECT_EQ(make_pointwise_convolution(other, {}), nullptr);
+  EXPECT_EQ(pointwise(other, kWeights), nullptr);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@ namespace {
 
 // The size of a tile: registers hold its kTileRows * kTileBlocks sums, a pixel of as many blocks of the input, and one
 // number in all lanes.
-constexpr int kTileRows = kLanes / 2;  // output channels: half a block
-constexpr int kTileBlocks = 3;         // of input channels
+constexpr int kTileRows = 4;    // output channels: half a block
+constexpr int kTileBlocks = 3;  // of input channels
 
 // A span is so many pixels that those of a tile's blocks of the input stay in L1. It depends on the shape only, and so
 // does the order of sums.
@@ -96,7 +96,7 @@ void add_span(const PointwiseBackwardWeights& a, const PixelSpan& span, const Pi
     for (int64_t out = part.out; out < part.out_end; ++out) {
       for (int64_t half = 0; half < kLanes; half += kTileRows) {
         const SpanSums sums = {
-            .source = a.source + (span.sample * in_blocks + in) * step + span.first * kLanes,
+            .source = a.input + (span.sample * in_blocks + in) * step + span.first * kLanes,
             .output_gradient = a.output_gradient + (span.sample * out_blocks + out) * step + span.first * kLanes + half,
             .source_block = step,
             .source_sample = in_blocks * step,
@@ -105,7 +105,7 @@ void add_span(const PointwiseBackwardWeights& a, const PixelSpan& span, const Pi
             .gradient_ahead = (next.sample - span.sample) * out_blocks * step + (next.first - span.first) * kLanes,
             .samples = span.samples,
             .pixels = span.pixels,
-            .gradient = a.gradient + (out * kLanes + half) * s.in_channels + in * kLanes,
+            .gradient = a.weights_gradient + (out * kLanes + half) * s.in_channels + in * kLanes,
             .gradient_row = s.in_channels,
             .first = first};
         Ahead ahead = Ahead::kNone;
