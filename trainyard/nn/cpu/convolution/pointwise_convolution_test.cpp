@@ -5,7 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/nn/cpu/convolution/onednn_convolution.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
 namespace trainyard::nn::cpu {
@@ -31,7 +33,7 @@ std::unique_ptr<ConvolutionKernel> gradients_pointwise(const ConvolutionShape& s
 class PointwiseConvolution : public testing::Test {
  protected:
   void SetUp() override {
-    if (isa() != Isa::kAvx2) GTEST_SKIP() << "the kernels are for AVX2: set TRAINYARD_MAX_CPU_ISA=avx2";
+    if (isa() != Isa::kAvx2) GTEST_SKIP() << core::skip::kNeedsAvx2Limit;
   }
 };
 

@@ -1,4 +1,4 @@
-// Computes activations and their derivatives for one channel block at a time. The error is about 1e-7: relative, or
+// Computes activations and their derivatives for one channel block at a time. The error is a few 1e-7: relative, or
 // absolute where the exact value is near zero. NaN stays NaN. Follows the rules of compiled_for.h.
 #pragma once
 
@@ -45,23 +45,22 @@ template <typename... Rest>
   return size < fill(0.625F) ? small : copy_sign(large, x);
 }
 
-// Returns the probability below x of the normal distribution with mean 0 and variance 1: erfc(-x / sqrt(2)) / 2, after
-// erff and erfcf of Cephes.
-[[gnu::always_inline]] inline Floats normal_below(Floats x) {
-  const Floats z = x * fill(0.70710678118654752F), size = absolute(z), square = z * z, half = fill(0.5F);
-  const Floats error_function =
-      z * polynomial(square, fill(7.853861353153693e-5F), -8.010193625184903e-4F, 5.188327685732524e-3F,
-                     -2.685381193529856e-2F, 1.128358514861418e-1F, -3.761262582423300e-1F, 1.128379165726710F);
-  const Floats inverse = fill(1.0F) / size, y = inverse * inverse;
-  const Floats near = polynomial(y, fill(2.326819970068386e-2F), -1.387039388740657e-1F, 3.687424674597105e-1F,
-                                 -5.824733027278666e-1F, 6.210004621745983e-1F, -4.944515323274145e-1F,
-                                 3.404879937665872e-1F, -2.741127028184656e-1F, 5.638259427386472e-1F);
-  const Floats far =
-      polynomial(y, fill(-1.047766399936249e+1F), 1.297719955372516e+1F, -7.495518717768503F, 2.921019019210786F,
-                 -1.015265279202700F, 4.218463358204948e-1F, -2.820767439740514e-1F, 5.641895067754075e-1F);
-  const Floats tail = half * exponential(-square) * inverse * (size < fill(2.0F) ? near : far);
-  const Floats outer = z < fill(0.0F) ? tail : fill(1.0F) - tail;
-  return size < fill(1.0F) ? multiply_add(half, error_function, half) : outer;
+// Returns e^(-x^2 / 2).
+[[gnu::always_inline]] inline Floats bell(Floats x) {
+  return exponential(fill(-0.5F) * x * x);
+}
+
+// Returns the probability below x of the normal distribution with mean 0 and variance 1, given bell(x): its error is at
+// most 8e-7 of it from -5 on. With z = |x| / sqrt(2) and t = 1 / (1 + 0.3 z), erfc(z) e^(z^2) / t is a smooth function
+// of t (after Abramowitz and Stegun 7.1.26); half of it is the polynomial of degree 8 with the least largest relative
+// error, 2e-8, for z up to 10.5.
+[[gnu::always_inline]] inline Floats normal_below(Floats x, Floats bell_of_x) {
+  const Floats one = fill(1.0F), t = one / multiply_add(absolute(x), fill(0.3F * 0.70710678118654752F), one);
+  const Floats half =
+      polynomial(t, fill(-6.477661264e-02F), 2.428612491e-01F, -2.563184740e-01F, 2.740860961e-01F, -4.749934382e-02F,
+                 1.075466272e-01F, 7.414513197e-02F, 8.536158822e-02F, 8.459372814e-02F);
+  const Floats tail = bell_of_x * (t * half);
+  return x < Floats{} ? tail : one - tail;
 }
 
 // min(max(x + 3, 0), 6) / 6
@@ -78,7 +77,7 @@ template <UnitActivation kind>
   if constexpr (kind == UnitActivation::kHardSwish) return x * hard_sigmoid(x);
   if constexpr (kind == UnitActivation::kHardSigmoid) return hard_sigmoid(x);
   if constexpr (kind == UnitActivation::kSigmoid) return sigmoid(x);
-  if constexpr (kind == UnitActivation::kGelu) return x * normal_below(x);
+  if constexpr (kind == UnitActivation::kGelu) return x * normal_below(x, bell(x));
   if constexpr (kind == UnitActivation::kTanh) return hyperbolic_tangent(x);
 }
 
@@ -107,8 +106,8 @@ template <UnitActivation kind>
     return gradient * (s * (s * e));
   }
   if constexpr (kind == UnitActivation::kGelu) {
-    const Floats density = fill(0.39894228040143268F) * exponential(fill(-0.5F) * x * x);
-    return gradient * multiply_add(x, density, normal_below(x));
+    const Floats height = bell(x), density = fill(0.39894228040143268F) * height;
+    return gradient * multiply_add(x, density, normal_below(x, height));
   }
   if constexpr (kind == UnitActivation::kTanh) {
     const Floats t = hyperbolic_tangent(x);

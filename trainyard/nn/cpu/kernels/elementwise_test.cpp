@@ -120,6 +120,25 @@ TYPED_TEST(ElementwiseTest, ActivatesAsDefined) {
   }
 }
 
+// Far from zero GELU is a small part of its input, which absolute errors would not show.
+TYPED_TEST(ElementwiseTest, GeluIsAccurateInItsTail) {
+  constexpr int64_t kPixels = 4001;
+  const MapShape shape = this->shape(1, 2, 1, kPixels);
+  const TestMap input = TestMap::of(shape, DataType::kFloat, [](int64_t, int64_t c, int64_t, int64_t x) {
+    return (c == 0 ? -5.0 : 5.0) * static_cast<double>(x + 1) / kPixels;
+  });
+  TestMap output(shape, DataType::kFloat);
+  TypeParam::activation_forward(
+      {.shape = shape, .activation = UnitActivation::kGelu, .input = input.data(), .output = output.data()});
+  double largest = 0;
+  input.each([&](int64_t n, int64_t c, int64_t y, int64_t x) {
+    const double value = input.at(n, c, y, x), exact = value * std::erfc(-value / std::sqrt(2.0)) / 2;
+    largest = std::max(largest, std::abs(output.at(n, c, y, x) / exact - 1));
+  });
+  EXPECT_LT(largest, 8e-7);
+  EXPECT_GT(largest, 0);
+}
+
 TYPED_TEST(ElementwiseTest, PassesGradientsBackAsDefined) {
   for (DataType dtype : kDataTypes) {
     for (const MapShape& shape : this->shapes()) {
