@@ -163,6 +163,7 @@ std::vector<LayerCase> layer_cases() {
                   {.out_channels = 16, .kernel = 7, .stride = 2, .padding = Padding::all(3)}),
       convolution("ConvolutionSameOdd", {3, 7, 8},
                   {.out_channels = 4, .kernel = 3, .stride = 2, .padding = Padding::same()}),
+      convolution("ConvolutionPatches", {3, 25, 16}, {.out_channels = 20, .kernel = 8, .stride = 8}),
       convolution("ConvolutionSameEvenKernel", {2, 6, 7},
                   {.out_channels = 3, .kernel = {4, 2}, .stride = {3, 1}, .padding = Padding::same()}),
       convolution("ConvolutionLopsided", {2, 5, 6},

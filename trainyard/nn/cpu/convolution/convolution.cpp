@@ -4,6 +4,7 @@
 #include "trainyard/nn/cpu/convolution/float_winograd_convolution.h"
 #include "trainyard/nn/cpu/convolution/lane_convolution.h"
 #include "trainyard/nn/cpu/convolution/onednn_convolution.h"
+#include "trainyard/nn/cpu/convolution/patch_convolution.h"
 #include "trainyard/nn/cpu/convolution/pointwise_convolution.h"
 #include "trainyard/nn/cpu/convolution/whole_groups.h"
 #include "trainyard/nn/cpu/convolution/winograd_convolution.h"
@@ -56,6 +57,9 @@ std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShap
     return make_float_winograd_convolution(shape, options);
   }
   if (options.algorithm == ConvolutionAlgorithm::kPointwise) return make_pointwise_convolution(shape, options);
+  if (options.algorithm == ConvolutionAlgorithm::kDirect) {
+    if (auto kernel = make_patch_convolution(shape, options)) return kernel;
+  }
   if (groups_fit(shape)) {
     if (auto kernel = make_onednn_convolution(shape, options, false)) return kernel;
   }

@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include "trainyard/nn/cpu/float_winograd/bias_gradient.h"
 #include "trainyard/nn/cpu/float_winograd/tile.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -91,26 +92,14 @@ void multiply_point(const FloatWinogradShape& s, const Share& share, int64_t tas
   }
 }
 
-void sum_gradients(const FloatWinogradBackwardWeights& a) {
-  const FloatWinogradShape& s = a.shape;
-  const int64_t blocks = s.out_channels / kLanes, pixels = s.out_height * s.out_width;
-#pragma omp for schedule(static)
-  for (int64_t b = 0; b < blocks; ++b) {
-    double sums[kLanes] = {};
-    for (int64_t n = 0; n < s.batch; ++n) {
-      const float* from = a.output_gradient + (n * blocks + b) * pixels * kLanes;
-      for (int64_t row = 0; row < s.out_height; ++row) {
-        Floats sum = {};
-        for (int64_t column = 0; column < s.out_width; ++column, from += kLanes) sum += load(from);
-        float lanes[kLanes];
-        store(lanes, sum);
-        for (int64_t c = 0; c < kLanes; ++c) sums[c] += static_cast<double>(lanes[c]);
-      }
-    }
-    for (int64_t c = 0; c < smaller(kLanes, a.bias_count - b * kLanes); ++c) {
-      a.bias_gradient[b * kLanes + c] = static_cast<float>(sums[c]);
-    }
-  }
+void sum_bias_gradients(const FloatWinogradBackwardWeights& a) {
+  if (a.bias_gradient == nullptr) return;
+  sum_gradients({.batch = a.shape.batch,
+                 .blocks = a.shape.out_channels / kLanes,
+                 .pixels = a.shape.out_height * a.shape.out_width,
+                 .gradient = a.output_gradient,
+                 .sums = a.bias_gradient,
+                 .count = a.bias_count});
 }
 
 // All threads work on each chunk: on their tiles, and then on their points.
@@ -132,7 +121,7 @@ void sum_together(const FloatWinogradBackwardWeights& a, const Share& share) {
         multiply_point(s, share, task, first > 0, count, pixels, gradients, a.gradient);
       }
     }
-    if (a.bias_gradient != nullptr) sum_gradients(a);
+    sum_bias_gradients(a);
   }
 }
 
@@ -164,7 +153,7 @@ void sum_parts(const FloatWinogradBackwardWeights& a, const Share& share) {
       for (int64_t part = 1; part < kParts; ++part) sum += load(sums + part * elements + i);
       store(a.gradient + i, sum);
     }
-    if (a.bias_gradient != nullptr) sum_gradients(a);
+    sum_bias_gradients(a);
   }
 }
 

@@ -1,6 +1,6 @@
 #include <omp.h>
 
-#include "trainyard/nn/cpu/kernels/vector.h"
+#include "trainyard/nn/cpu/float_winograd/bias_gradient.h"
 #include "trainyard/nn/cpu/pointwise/arguments.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
@@ -124,28 +124,6 @@ void add_span(const PointwiseBackwardWeights& a, const PixelSpan& span, const Pi
   }
 }
 
-void sum_bias_gradients(const PointwiseBackwardWeights& a) {
-  const PointwiseShape& s = a.shape;
-  const int64_t blocks = s.out_channels / kLanes;
-#pragma omp for schedule(static)
-  for (int64_t b = 0; b < blocks; ++b) {
-    double sums[kLanes] = {};
-    for (int64_t n = 0; n < s.batch; ++n) {
-      const float* const from = a.output_gradient + (n * blocks + b) * s.pixels * kLanes;
-      for (int64_t first = 0; first < s.pixels; first += kSpan) {
-        Floats sum = {};
-        for (int64_t p = first; p < smaller(first + kSpan, s.pixels); ++p) sum += load(from + p * kLanes);
-        float lanes[kLanes];
-        store(lanes, sum);
-        for (int64_t c = 0; c < kLanes; ++c) sums[c] += static_cast<double>(lanes[c]);
-      }
-    }
-    for (int64_t c = 0; c < smaller(kLanes, a.bias_count - b * kLanes); ++c) {
-      a.bias_gradient[b * kLanes + c] = static_cast<float>(sums[c]);
-    }
-  }
-}
-
 }  // namespace
 
 void pointwise_backward_weights(const PointwiseBackwardWeights& a) {
@@ -186,7 +164,14 @@ void pointwise_backward_weights(const PointwiseBackwardWeights& a) {
                          .in_end = in_blocks * (i + 1) / in_parts};
       for (int64_t k = 0; k < spans; ++k) add_span(a, span_at(k), span_at(smaller(k + 1, spans - 1)), part, k == 0);
     }
-    if (a.bias_gradient != nullptr) sum_bias_gradients(a);
+    if (a.bias_gradient != nullptr) {
+      sum_gradients({.batch = s.batch,
+                     .blocks = out_blocks,
+                     .pixels = s.pixels,
+                     .gradient = a.output_gradient,
+                     .sums = a.bias_gradient,
+                     .count = a.bias_count});
+    }
   }
 }
 

@@ -1,0 +1,41 @@
+// The gradient of a bias: the sum of a float map over samples and pixels. Follows the rules of
+// nn/cpu/kernels/compiled_for.h.
+#pragma once
+
+#include "trainyard/nn/cpu/kernels/vector.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+struct BiasGradient {
+  int64_t batch = 0, blocks = 0, pixels = 0;  // pixels of an image
+  const float* gradient = nullptr;            // a map
+  float* sums = nullptr;                      // [count]
+  int64_t count = 0;
+};
+
+// Called by all threads of a team, which share the channel blocks. So many neighbouring pixels are summed in float, and
+// these sums in double.
+inline void sum_gradients(const BiasGradient& a) {
+  constexpr int64_t kTogether = 192;
+#pragma omp for schedule(static)
+  for (int64_t b = 0; b < a.blocks; ++b) {
+    double sums[kLanes] = {};
+    for (int64_t n = 0; n < a.batch; ++n) {
+      const float* const from = a.gradient + (n * a.blocks + b) * a.pixels * kLanes;
+      for (int64_t first = 0; first < a.pixels; first += kTogether) {
+        Floats sum = {};
+        for (int64_t p = first; p < smaller(first + kTogether, a.pixels); ++p) sum += load(from + p * kLanes);
+        float lanes[kLanes];
+        store(lanes, sum);
+        for (int64_t c = 0; c < kLanes; ++c) sums[c] += static_cast<double>(lanes[c]);
+      }
+    }
+    for (int64_t c = 0; c < smaller(kLanes, a.count - b * kLanes); ++c) {
+      a.sums[b * kLanes + c] = static_cast<float>(sums[c]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA
