@@ -4,7 +4,6 @@
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
 #                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/kernels/kernels.h
-#                AVX2_KERNELS <k.cpp>...             # compiled for AVX2 only, with the same rules
 #                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 and AMX only, with the same rules
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled where the CUDA engine is built (cmake/Cuda.cmake)
 #                CUDA_PRECOMPILED_TORCH <w.cpp>...   # the same, of those that need autograd
@@ -25,7 +24,7 @@
 
 function(trainyard_room)
   cmake_parse_arguments(ROOM "NO_LIBTORCH;NOTHING_HOT" "NAME"
-    "DEPENDS;SUBROOMS;SOURCES;TESTING;PRECOMPILED_TORCH;KERNELS;AVX2_KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
+    "DEPENDS;SUBROOMS;SOURCES;TESTING;PRECOMPILED_TORCH;KERNELS;BF16_KERNELS;CUDA_SOURCES;CUDA_PRECOMPILED_TORCH;CUDA_TESTS;TESTS;BENCHMARKS;FUZZ;LIBRARIES;TEST_LIBRARIES" ${ARGN})
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "trainyard_room(${ROOM_NAME}): unknown arguments ${ROOM_UNPARSED_ARGUMENTS}")
   endif()
@@ -75,7 +74,7 @@ function(trainyard_room)
   endif()
   if(ROOM_KERNELS)
     # -O3 in every build: without it these loops are slower than no kernel at all.
-    trainyard_objects(trainyard_${ROOM_NAME}_avx2 "" ${ROOM_KERNELS} ${ROOM_AVX2_KERNELS})
+    trainyard_objects(trainyard_${ROOM_NAME}_avx2 "" ${ROOM_KERNELS})
     target_compile_options(trainyard_${ROOM_NAME}_avx2 PRIVATE -O3)
     set_target_properties(trainyard_${ROOM_NAME}_avx2 PROPERTIES TRAINYARD_KERNEL_MARCH x86-64-v3)
     trainyard_objects(trainyard_${ROOM_NAME}_avx512 "" ${ROOM_KERNELS})

@@ -15,7 +15,6 @@ inline constexpr const char* kNeedsAvx512 = "needs a processor with AVX-512";
 inline constexpr const char* kNeedsAvx512Bf16 = "needs a processor with AVX512_BF16";
 inline constexpr const char* kNeedsAmx = "needs a processor with AMX";
 // CTest limits tests of kernels for AVX2 to it, on any processor.
-inline constexpr const char* kNeedsAvx2Limit = "needs TRAINYARD_MAX_CPU_ISA=avx2 or a processor without AVX-512";
 // AddressSanitizer must see every block.
 inline constexpr const char* kNeedsOwnAllocator = "needs a build without AddressSanitizer";
 // ThreadSanitizer does not see libgomp's synchronisation and reports correct teams.

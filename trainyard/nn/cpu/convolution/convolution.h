@@ -82,6 +82,10 @@ class ConvolutionKernel {
   // NaN in results that do not depend on them.
   virtual bool multiplies_pairs() const { return false; }
 
+  // Backward weights: returns whether packed gradients are plain, so that the caller may have them written where it
+  // wants them, and spare itself unpack().
+  virtual bool has_plain_gradient() const { return false; }
+
   // Packs the weights `plain`, float and contiguous.
   virtual void pack(const float* plain, void* packed) const = 0;
   // Backward weights: unpacks the gradient to `plain`, float and contiguous.

@@ -23,7 +23,7 @@
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr const char* kFormat = "trainyard convolutions 4";
+constexpr const char* kFormat = "trainyard convolutions 5";
 // How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
 // up. So short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
@@ -37,6 +37,8 @@ constexpr double kUndisturbedSeconds = 0.02;
 constexpr int kBusyShapes = 4;
 // An algorithm that took so many times as long as the fastest does not run again.
 constexpr double kHopeless = 2;
+// Our forwards and gradients of inputs for 1x1 windows with AVX-512 are for maps of so many pixels.
+constexpr int64_t kLargeMapPixels = 512;
 
 struct AlgorithmName {
   ConvolutionAlgorithm algorithm;
@@ -149,7 +151,7 @@ class Rehearsal {
         return kernel.backward_data(output, packed, source, scratch_.data_ptr());
       case ConvolutionDirection::kBackwardWeights:
         kernel.backward_weights(source, output, packed, bias, scratch_.data_ptr());
-        if (plain != nullptr) kernel.unpack(packed, plain);
+        if (plain != nullptr && !kernel.has_plain_gradient()) kernel.unpack(packed, plain);
         return;
     }
   }
@@ -268,7 +270,9 @@ bool winograd_by_shape(const ConvolutionShape& s) {
 }
 
 bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection direction) {
-  return direction == ConvolutionDirection::kBackwardWeights || s.in_channels >= 32;
+  if (direction == ConvolutionDirection::kBackwardWeights) return true;
+  if (isa() != Isa::kAvx2) return s.in_height * s.in_width >= kLargeMapPixels;
+  return direction == ConvolutionDirection::kBackwardData && s.in_channels >= 32;
 }
 
 Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,

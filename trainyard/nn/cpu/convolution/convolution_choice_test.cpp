@@ -68,7 +68,7 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
   core::local_file_system().write_file_atomically(
       temp.file("half.txt"),
-      "trainyard convolutions 4\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
+      "trainyard convolutions 5\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
       "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
@@ -264,8 +264,8 @@ TEST(ChooseConvolution, ByShapeCountsTilesAndChannels) {
   }
 }
 
-// The kernel for 1x1 windows is considered with AVX2 and in two directions, and never where Winograd or the direct
-// kernel is asked for.
+// The kernel for 1x1 windows is considered for all gradients of weights, for others as its instruction set is good at
+// them, and never where Winograd or the direct kernel is asked for.
 TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
   using Direction = ConvolutionDirection;
   using Policy = ConvolutionPolicy;
@@ -278,18 +278,22 @@ TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
     const auto kernel = choose_convolution(shape, {.direction = direction}, {.convolutions = policy});
     return std::string(kernel->implementation()) == "pointwise";
   };
+  ConvolutionShape large = square(1, 24, 23);  // 529 pixels
+  large.kernel_height = large.kernel_width = 1;
+  large.top = large.left = large.bottom = large.right = 0;
   const bool avx2 = isa() == Isa::kAvx2;
-  EXPECT_EQ(is_ours(wide, Direction::kBackwardWeights), avx2);
-  EXPECT_EQ(is_ours(narrow, Direction::kBackwardWeights), avx2);
+  for (const ConvolutionShape& shape : {wide, narrow, large}) EXPECT_TRUE(is_ours(shape, Direction::kBackwardWeights));
   EXPECT_EQ(is_ours(wide, Direction::kBackwardData), avx2);
   EXPECT_FALSE(is_ours(narrow, Direction::kBackwardData));
+  EXPECT_EQ(is_ours(large, Direction::kBackwardData), !avx2);
+  EXPECT_EQ(is_ours(large, Direction::kForward), !avx2);
   EXPECT_FALSE(is_ours(wide, Direction::kForward));
   EXPECT_FALSE(is_ours(wide, Direction::kBackwardWeights, Policy::kWinograd));
   EXPECT_FALSE(is_ours(wide, Direction::kBackwardWeights, Policy::kDirect));
 
   KernelOptions kernels{.choices = std::make_shared<KernelChoices>()};
   ASSERT_NE(choose_convolution(wide, {.direction = Direction::kBackwardWeights}, kernels), nullptr);
-  EXPECT_EQ(kernels.choices->all().size(), avx2 ? 1U : 0U) << "measured, and part of the run";
+  EXPECT_EQ(kernels.choices->all().size(), 1U) << "measured, and part of the run";
 }
 
 // Products of a channel pair: 6 x 6 pixels are 9 tiles of 16 or 4 of 36, 7 x 7 are 16 of 16 or 4 of 36.

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <stdexcept>
-
-#include <omp.h>
+#include <utility>
 
 #include "trainyard/nn/cpu/convolution/winograd_convolution.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/cpu/pointwise/pointwise.h"
 
 namespace trainyard::nn::cpu {
@@ -16,26 +13,29 @@ namespace {
 class PointwiseKernel : public ConvolutionKernel {
  public:
   PointwiseKernel(const ConvolutionShape& shape, ConvolutionDirection direction)
-      : shape_{.batch = shape.batch,
+      : direction_(direction),
+        shape_{.batch = shape.batch,
                .in_channels = in_whole_blocks(shape.in_channels),
                .out_channels = in_whole_blocks(shape.out_channels),
                .pixels = shape.in_height * shape.in_width},
         in_channels_(shape.in_channels),
-        out_channels_(shape.out_channels),
-        threads_(omp_get_max_threads()) {
-    if (direction == ConvolutionDirection::kBackwardWeights) return;
-    avx2::pointwise_backward_data({.shape = shape_, .threads = threads_, .scratch_bytes = &scratch_bytes_});
+        out_channels_(shape.out_channels) {
+    if (direction == ConvolutionDirection::kBackwardData) std::swap(shape_.in_channels, shape_.out_channels);
   }
 
   int64_t weights_bytes() const override { return shape_.in_channels * shape_.out_channels * int64_t{sizeof(float)}; }
-  int64_t scratch_bytes() const override { return scratch_bytes_; }
+  int64_t scratch_bytes() const override { return 0; }
   const char* implementation() const override { return "pointwise"; }
+  bool has_plain_gradient() const override {
+    return shape_.in_channels == in_channels_ && shape_.out_channels == out_channels_;
+  }
 
   void pack(const float* plain, void* packed) const override {
-    avx2::pointwise_pack({.in_channels = in_channels_,
-                          .out_channels = out_channels_,
-                          .plain = plain,
-                          .packed = static_cast<float*>(packed)});
+    pointwise_pack({.in_channels = in_channels_,
+                    .out_channels = out_channels_,
+                    .backward = direction_ == ConvolutionDirection::kBackwardData,
+                    .plain = plain,
+                    .packed = static_cast<float*>(packed)});
   }
   void unpack(const void* packed, float* plain) const override {
     const auto* from = static_cast<const float*>(packed);
@@ -48,34 +48,36 @@ class PointwiseKernel : public ConvolutionKernel {
     }
   }
 
-  void forward(const void* /*source*/, const void* /*weights*/, const float* /*bias*/, void* /*output*/,
+  void forward(const void* source, const void* weights, const float* bias, void* output,
                void* /*scratch*/) const override {
-    throw std::logic_error("there is no forward among our kernels for 1x1 windows");
+    pointwise_forward({.shape = shape_,
+                       .input = static_cast<const float*>(source),
+                       .weights = static_cast<const float*>(weights),
+                       .bias = bias,
+                       .bias_count = out_channels_,
+                       .output = static_cast<float*>(output)});
   }
   void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
-                     void* scratch) const override {
-    avx2::pointwise_backward_data({.shape = shape_,
-                                   .output_gradient = static_cast<const float*>(output_gradient),
-                                   .weights = static_cast<const float*>(weights),
-                                   .input_gradient = static_cast<float*>(source_gradient),
-                                   .scratch = scratch,
-                                   .threads = threads_});
+                     void* /*scratch*/) const override {
+    pointwise_forward({.shape = shape_,
+                       .input = static_cast<const float*>(output_gradient),
+                       .weights = static_cast<const float*>(weights),
+                       .output = static_cast<float*>(source_gradient)});
   }
   void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
                         void* /*scratch*/) const override {
-    avx2::pointwise_backward_weights({.shape = shape_,
-                                      .input = static_cast<const float*>(source),
-                                      .output_gradient = static_cast<const float*>(output_gradient),
-                                      .weights_gradient = static_cast<float*>(weights_gradient),
-                                      .bias_gradient = bias_gradient,
-                                      .bias_count = out_channels_});
+    pointwise_backward_weights({.shape = shape_,
+                                .input = static_cast<const float*>(source),
+                                .output_gradient = static_cast<const float*>(output_gradient),
+                                .weights_gradient = static_cast<float*>(weights_gradient),
+                                .bias_gradient = bias_gradient,
+                                .bias_count = out_channels_});
   }
 
  private:
-  PointwiseShape shape_;
+  ConvolutionDirection direction_;
+  PointwiseShape shape_;  // of the forward; for the gradient of the input with inputs for outputs
   int64_t in_channels_, out_channels_;
-  int threads_;
-  int64_t scratch_bytes_ = 0;
 };
 
 }  // namespace
@@ -88,9 +90,9 @@ std::unique_ptr<ConvolutionKernel> make_pointwise_convolution(const ConvolutionS
   const bool fits = s.dtype == DataType::kFloat && !s.plain_input &&
                     is(1, {s.kernel_height, s.kernel_width, s.groups, s.stride_height, s.stride_width}) &&
                     is(0, {s.top, s.left, s.bottom, s.right}) && s.out_height == s.in_height &&
-                    s.out_width == s.in_width;
-  if (!fits || isa() != Isa::kAvx2 || options.direction == ConvolutionDirection::kForward) return nullptr;
-  return std::make_unique<PointwiseKernel>(s, options.direction);
+                    s.out_width == s.in_width &&
+                    options.activation == UnitActivation::kNone && !options.sum;
+  return fits ? std::make_unique<PointwiseKernel>(s, options.direction) : nullptr;
 }
 
 }  // namespace trainyard::nn::cpu

@@ -1,4 +1,4 @@
-// Gradients of convolutions with 1x1 windows in float, for AVX2 (nn/cpu/pointwise/arguments.h).
+// Convolutions with 1x1 windows in float (nn/cpu/pointwise/arguments.h).
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace trainyard::nn::cpu {
 
-// Returns null unless the maps are float and blocked, the windows 1x1 with stride 1, without padding, in one group, the
-// direction is backward, and isa() is AVX2.
+// Returns null unless the maps are float and blocked, and the windows 1x1 with stride 1, without padding, in one group.
+// Forward kernels neither add nor activate.
 std::unique_ptr<ConvolutionKernel> make_pointwise_convolution(const ConvolutionShape& shape,
                                                               const ConvolutionKernel::Options& options);
 

@@ -33,11 +33,12 @@ inline int64_t last_cache_bytes() {
 }
 
 // Returns whether a map should be written past the caches: it is so large that little of it would still be there when
-// it is read (one program's share of a very large cache is guessed to be 64 MiB), and aligned to a vector. Not for a
-// map that is an input, too: its lines are in the cache already.
+// it is read, and aligned to a vector. It shares the cache with the map of the same size that it is made of, so that
+// half of the cache is too large already. (One program's share of a very large cache is guessed to be 64 MiB.) Not for
+// a map that is an input, too: its lines are in the cache already.
 template <typename T>
 inline bool goes_past_caches(const MapShape& shape, const void* map) {
-  return shape.elements() * static_cast<int64_t>(sizeof(T)) > smaller(last_cache_bytes(), int64_t{64} << 20) &&
+  return shape.elements() * static_cast<int64_t>(sizeof(T)) > smaller(last_cache_bytes() / 2, int64_t{64} << 20) &&
          reinterpret_cast<uintptr_t>(map) % (kLanes * sizeof(T)) == 0;
 }
 

@@ -104,7 +104,7 @@ class ConvolutionStep : public PlanStep {
     }
     if (backward_weights_ != nullptr) {
       kept_source_ = kept_source(builder);
-      packed_gradient_ = builder.acquire(backward_weights_->weights_bytes());
+      if (!writes_plain_gradient()) packed_gradient_ = builder.acquire(backward_weights_->weights_bytes());
       if (shape_.bias) {
         bias_gradient_ = builder.acquire(builder.value(output_).map.padded_channels() * int64_t{sizeof(float)});
       }
@@ -137,17 +137,22 @@ class ConvolutionStep : public PlanStep {
  private:
   // Computes the gradients of weight and bias, as the kernels do, and sends those that are wanted.
   void send_weights_back(Run& run) const {
-    backward_weights_->backward_weights(run.at(kept_source_), run.at(gradient_), run.at(packed_gradient_),
+    const at::Tensor plain = trains_weight_ ? plain_gradient() : at::Tensor();
+    backward_weights_->backward_weights(run.at(kept_source_), run.at(gradient_),
+                                        writes_plain_gradient() ? plain.data_ptr() : run.at(packed_gradient_),
                                         run.at<float>(bias_gradient_), run.at(backward_scratch_));
     if (trains_bias_) {
       context_.gradients->write(bias_, at::from_blob(run.at<float>(bias_gradient_), {shape_.out_channels}, at::kFloat));
     }
     if (!trains_weight_) return;
+    float* const values = plain.data_ptr<float>();
     if (backward_weights_->multiplies_pairs() && !guard_.is_source_finite(run, source_, run.at(kept_source_))) {
-      send_exact_weight_gradient(run);
-    } else {
-      send_weight_gradient(run);
+      exact_weight_gradient(shape_, run.at(kept_source_), run.at(gradient_), values);
+    } else if (!writes_plain_gradient()) {
+      backward_weights_->unpack(run.at(packed_gradient_), values);
     }
+    GradientSink& sink = *context_.gradients;
+    sink.overwrite(weight_) ? sink.wrote(weight_) : sink.write(weight_, plain);
   }
 
   void send_back(const Run& run) const {
@@ -226,22 +231,15 @@ class ConvolutionStep : public PlanStep {
     return shape_.bias ? context_.parameters->value(bias_).const_data_ptr<float>() : nullptr;
   }
 
-  void send_weight_gradient(const Run& run) const {
-    GradientSink& sink = *context_.gradients;
-    if (sink.overwrite(weight_)) {
-      backward_weights_->unpack(run.at(packed_gradient_), sink.parameters().gradient(weight_).data_ptr<float>());
-      sink.wrote(weight_);
-      return;
-    }
-    const at::Tensor plain = at::empty(context_.parameters->value(weight_).sizes(), at::kFloat);
-    backward_weights_->unpack(run.at(packed_gradient_), plain.data_ptr<float>());
-    sink.write(weight_, plain);
-  }
+  // Returns whether the kernel writes the weight's gradient where it belongs.
+  bool writes_plain_gradient() const { return trains_weight_ && backward_weights_->has_plain_gradient(); }
 
-  void send_exact_weight_gradient(const Run& run) const {
-    const at::Tensor plain = at::empty(context_.parameters->value(weight_).sizes(), at::kFloat);
-    exact_weight_gradient(shape_, run.at(kept_source_), run.at(gradient_), plain.data_ptr<float>());
-    context_.gradients->write(weight_, plain);
+  // Returns where the weight's gradient goes: to the parameter set, or, where that holds a part of it already, to a
+  // tensor that is added to it.
+  at::Tensor plain_gradient() const {
+    GradientSink& sink = *context_.gradients;
+    if (sink.overwrite(weight_)) return sink.parameters().gradient(weight_);
+    return at::empty(context_.parameters->value(weight_).sizes(), at::kFloat);
   }
 
   const Node& node_;

@@ -9,6 +9,13 @@ namespace trainyard::nn::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+// Maps have many powers of two in their sizes. A gap behind each large one keeps those that a kernel reads and writes at
+// the same time from lying at the same places of pages, which share the sets of the nearest cache.
+constexpr int64_t kLarge = int64_t{1} << 20, kGap = 4096 + 4 * kAlignment;
+
+int64_t with_gap(int64_t bytes) {
+  return bytes + (bytes >= kLarge ? kGap : 0);
+}
 
 }  // namespace
 
@@ -30,11 +37,11 @@ int64_t MemoryPlan::gap_for(const Buffer& buffer, const std::vector<const Buffer
   for (const Buffer* other : placed) {
     if (other->last < buffer.first || other->first > buffer.last) continue;
     const int64_t gap = other->offset - end;
-    if (gap >= buffer.bytes && gap < best_gap) {
+    if (gap >= with_gap(buffer.bytes) && gap < best_gap) {
       best = end;
       best_gap = gap;
     }
-    end = std::max(end, other->offset + other->bytes);
+    end = std::max(end, other->offset + with_gap(other->bytes));
   }
   return best >= 0 ? best : end;
 }

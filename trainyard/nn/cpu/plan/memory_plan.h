@@ -1,7 +1,7 @@
 // Where each buffer of a plan lies in its one block of memory (the arena). A buffer lives from the first to the last
 // moment at which a step uses it; buffers that never live at the same moment may share their place. Offsets are found
-// greedily, the largest buffers first, each in the tightest gap: Pisarchyk and Lee, "Efficient memory management for
-// deep neural net inference", 2020, section 4.3 (greedy by size).
+// greedily, the largest buffers first, each in the tightest place, and behind large ones with a small gap: Pisarchyk
+// and Lee, "Efficient memory management for deep neural net inference", 2020, section 4.3 (greedy by size).
 #pragma once
 
 #include <cstddef>

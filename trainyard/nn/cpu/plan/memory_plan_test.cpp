@@ -1,6 +1,7 @@
 #include "trainyard/nn/cpu/plan/memory_plan.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -96,6 +97,18 @@ TEST(MemoryPlan, FillsTheTightestGap) {
   const MemoryPlan plan = placed(intervals);
   expect_sound(plan, intervals);
   EXPECT_EQ(plan.offset({5}), plan.offset({3}));
+}
+
+// Maps of pages' size would all begin at the same place of a page; and a large one's place is as good for the next.
+TEST(MemoryPlan, LargeBuffersBeginAtDifferentPlacesOfPages) {
+  const std::vector<Interval> intervals(16, {1 << 20, 0, 1});
+  const MemoryPlan plan = placed(intervals);
+  expect_sound(plan, intervals);
+  std::set<int64_t> places;
+  for (int i = 0; i < plan.size(); ++i) places.insert(plan.offset({i}) % 4096);
+  EXPECT_EQ(places.size(), 16U);
+  const MemoryPlan shared = placed({{1 << 20, 0, 1}, {3 << 20, 0, 2}, {1 << 20, 2, 3}});
+  EXPECT_EQ(shared.offset({0}), shared.offset({2}));
 }
 
 TEST(MemoryPlan, NeedsNothingForWhatIsNeverUsed) {

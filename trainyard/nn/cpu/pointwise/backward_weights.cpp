@@ -8,8 +8,8 @@ namespace {
 
 // The size of a tile: registers hold its kTileRows * kTileBlocks sums, a pixel of as many blocks of the input, and one
 // number in all lanes.
-constexpr int kTileRows = 4;    // output channels: half a block
-constexpr int kTileBlocks = 3;  // of input channels
+constexpr int kTileRows = kLanes / 2;  // output channels: half a block
+constexpr int kTileBlocks = 3;         // of input channels
 
 // A span is so many pixels that those of a tile's blocks of the input stay in L1. It depends on the shape only, and so
 // does the order of sums.
@@ -87,8 +87,19 @@ struct Part {
   int64_t out, out_end, in, in_end;
 };
 
+// The first tile of a block of output channels has brought the span's gradients into L1: their sums cost no pass over
+// memory. `sums`: of the part's output channels.
+void add_bias_span(const PointwiseBackwardWeights& a, const PixelSpan& span, int64_t block, double* sums) {
+  const PointwiseShape& s = a.shape;
+  for (int64_t n = span.sample; n < span.sample + span.samples; ++n) {
+    const int64_t plane = n * (s.out_channels / kLanes) + block;
+    add_pixels(a.output_gradient + (plane * s.pixels + span.first) * kLanes, span.pixels, sums);
+  }
+}
+
+// bias_sums: of the part's output channels, or null.
 void add_span(const PointwiseBackwardWeights& a, const PixelSpan& span, const PixelSpan& next, const Part& part,
-              bool first) {
+              bool first, double* bias_sums) {
   const PointwiseShape& s = a.shape;
   const int64_t in_blocks = s.in_channels / kLanes, out_blocks = s.out_channels / kLanes, step = s.pixels * kLanes;
   for (int64_t in = part.in; in < part.in_end;) {
@@ -119,6 +130,7 @@ void add_span(const PointwiseBackwardWeights& a, const PixelSpan& span, const Pi
           weights_tile_of<1>(ahead, sums);
         }
       }
+      if (bias_sums != nullptr && in == 0) add_bias_span(a, span, out, bias_sums + (out - part.out) * kLanes);
     }
     in += blocks;
   }
@@ -162,15 +174,14 @@ void pointwise_backward_weights(const PointwiseBackwardWeights& a) {
                          .out_end = out_blocks * (o + 1) / out_parts,
                          .in = in_blocks * i / in_parts,
                          .in_end = in_blocks * (i + 1) / in_parts};
-      for (int64_t k = 0; k < spans; ++k) add_span(a, span_at(k), span_at(smaller(k + 1, spans - 1)), part, k == 0);
-    }
-    if (a.bias_gradient != nullptr) {
-      sum_gradients({.batch = s.batch,
-                     .blocks = out_blocks,
-                     .pixels = s.pixels,
-                     .gradient = a.output_gradient,
-                     .sums = a.bias_gradient,
-                     .count = a.bias_count});
+      const bool sums_bias = a.bias_gradient != nullptr && part.in == 0;
+      double bias_sums[kTaskOut] = {};
+      for (int64_t k = 0; k < spans; ++k) {
+        add_span(a, span_at(k), span_at(smaller(k + 1, spans - 1)), part, k == 0, sums_bias ? bias_sums : nullptr);
+      }
+      for (int64_t c = part.out * kLanes; sums_bias && c < smaller(part.out_end * kLanes, a.bias_count); ++c) {
+        a.bias_gradient[c] = static_cast<float>(bias_sums[c - part.out * kLanes]);
+      }
     }
   }
 }

@@ -6,8 +6,8 @@
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
 
-// Weights are packed in panels of so many blocks of input channels, of which the last may have fewer:
-// [panel][output channel][block][lane].
+// Weights are packed in panels of so many blocks of output channels, of which the last may have fewer:
+// [panel][input channel][block][lane].
 constexpr int64_t kPanelBlocks = 2;
 
 }  // namespace

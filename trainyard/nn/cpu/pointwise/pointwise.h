@@ -1,13 +1,33 @@
-// The kernels of arguments.h. They are compiled for AVX2 only: with AVX-512 oneDNN's leave nothing to gain
-// (docs/benchmarks.md). Callers ask isa() first.
+// Convolutions with 1x1 windows (arguments.h), compiled once for each instruction set, and functions that choose by
+// isa(): nn/cpu/kernels/kernels.h says why and how.
 #pragma once
 
+#include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/cpu/pointwise/arguments.h"
 
-namespace trainyard::nn::cpu::avx2 {
+// X(function, argument)
+#define TRAINYARD_POINTWISE_KERNELS(X)                    \
+  X(pointwise_forward, PointwiseForward)                  \
+  X(pointwise_backward_weights, PointwiseBackwardWeights) \
+  X(pointwise_pack, PointwisePack)
 
-void pointwise_backward_data(const PointwiseBackwardData& a);
-void pointwise_backward_weights(const PointwiseBackwardWeights& a);
-void pointwise_pack(const PointwisePack& a);
+namespace trainyard::nn::cpu {
 
-}  // namespace trainyard::nn::cpu::avx2
+#define TRAINYARD_DECLARE(function, argument) void function(const argument& a);
+namespace avx2 {
+TRAINYARD_POINTWISE_KERNELS(TRAINYARD_DECLARE)
+}
+namespace avx512 {
+TRAINYARD_POINTWISE_KERNELS(TRAINYARD_DECLARE)
+}
+#undef TRAINYARD_DECLARE
+
+#define TRAINYARD_CHOOSE(function, argument)                       \
+  inline void function(const argument& a) {                        \
+    isa() == Isa::kAvx2 ? avx2::function(a) : avx512::function(a); \
+  }
+TRAINYARD_POINTWISE_KERNELS(TRAINYARD_CHOOSE)
+#undef TRAINYARD_CHOOSE
+#undef TRAINYARD_POINTWISE_KERNELS
+
+}  // namespace trainyard::nn::cpu
