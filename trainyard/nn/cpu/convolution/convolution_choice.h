@@ -35,10 +35,10 @@ std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& sh
 // F(4x4, 3x3) where it needs no more products: on maps of up to 2 x 2 pixels, and of 5 x 5 and 6 x 6.
 bool winograd_by_shape(const ConvolutionShape& shape);
 
-// Returns whether our kernels for 1x1 windows (pointwise_convolution.h), where they are possible, are considered at all,
-// and then taken by the rule: for the gradient of weights; with AVX2 for that of an input of at least 32 channels; with
-// AVX-512 for that of the input and the forward on maps of at least 512 pixels. Elsewhere oneDNN's are as fast, and
-// measuring both would only delay the first step.
+// Returns whether our kernels for 1x1 windows (pointwise_convolution.h), where they are possible, are considered at
+// all, and then taken by the rule: for the gradient of weights; with AVX2 for that of an input of at least 32 channels;
+// with AVX-512 for that of the input and the forward on maps of at least 512 pixels. Elsewhere oneDNN's are as fast,
+// and measuring both would only delay the first step.
 bool pointwise_by_shape(const ConvolutionShape& shape, ConvolutionDirection direction);
 
 // Returns the algorithm's name in choices: "direct", "winograd", "winograd4", "winograd2", "pointwise", "amx".

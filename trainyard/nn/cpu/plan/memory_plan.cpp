@@ -9,8 +9,8 @@ namespace trainyard::nn::cpu {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// Maps have many powers of two in their sizes. A gap behind each large one keeps those that a kernel reads and writes at
-// the same time from lying at the same places of pages, which share the sets of the nearest cache.
+// Maps have many powers of two in their sizes. A gap behind each large one keeps those that a kernel reads and writes
+// at the same time from lying at the same places of pages, which share the sets of the nearest cache.
 constexpr int64_t kLarge = int64_t{1} << 20, kGap = 4096 + 4 * kAlignment;
 
 int64_t with_gap(int64_t bytes) {
