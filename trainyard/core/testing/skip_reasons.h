@@ -14,7 +14,6 @@ inline constexpr const char* kNeedsImageFormats = "needs a build with all image 
 inline constexpr const char* kNeedsAvx512 = "needs a processor with AVX-512";
 inline constexpr const char* kNeedsAvx512Bf16 = "needs a processor with AVX512_BF16";
 inline constexpr const char* kNeedsAmx = "needs a processor with AMX";
-// CTest limits tests of kernels for AVX2 to it, on any processor.
 // AddressSanitizer must see every block.
 inline constexpr const char* kNeedsOwnAllocator = "needs a build without AddressSanitizer";
 // ThreadSanitizer does not see libgomp's synchronisation and reports correct teams.
