@@ -14,8 +14,8 @@ struct BiasGradient {
   int64_t count = 0;
 };
 
-// Adds `pixels` neighbouring pixels of one channel block, a few hundred at most, to the sums of its lanes: first in float,
-// then in double.
+// Adds `pixels` neighbouring pixels of one channel block, a few hundred at most, to the sums of its lanes: first in
+// float, then in double.
 inline void add_pixels(const float* from, int64_t pixels, double* sums) {
   Floats parts[4] = {};  // one would wait for its own last addition
   int64_t p = 0;
