@@ -43,7 +43,7 @@ using Pairs = __m512bh;  // 16 pairs; subnormal numbers become zero
 // of neighbours in the summed dimension.
 struct Product {
   const uint32_t* a;
-  int64_t row_stride;  // of a, in pairs
+  int64_t row_stride, pair_stride = 1;  // of a, in pairs
   const uint32_t* b;
   int64_t b_stride;  // in pairs; all columns of whole vectors are read
   int64_t pairs;
@@ -62,7 +62,8 @@ void multiply_block(const Product& p) {
     Pairs columns[vectors];
     for (int v = 0; v < vectors; ++v) columns[v] = load_pairs(b + v * kLanes);
     for (int r = 0; r < rows; ++r) {
-      const auto row = reinterpret_cast<Pairs>(_mm512_set1_epi32(static_cast<int>(p.a[r * p.row_stride + k])));
+      const auto row =
+          reinterpret_cast<Pairs>(_mm512_set1_epi32(static_cast<int>(p.a[r * p.row_stride + k * p.pair_stride])));
       for (int v = 0; v < vectors; ++v) sums[r][v] = _mm512_dpbf16_ps(sums[r][v], row, columns[v]);
     }
   }

@@ -1,6 +1,8 @@
 // Attention of a map's pixels, whose heads fill whole channel blocks.
 #include <ATen/ops/zeros.h>
 
+#include "trainyard/nn/cpu/attention/bf16_attention.h"
+#include "trainyard/nn/cpu/kernels/isa.h"
 #include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
@@ -17,6 +19,7 @@ class AttentionStep : public SingleInputStep {
         context_(builder.context()),
         windows_(attention_windows(op_, input_map_.height, input_map_.width)) {
     keeps_input_ = true;
+    pairs_ = dtype_ == DataType::kBfloat16 && isa() == Isa::kAvx512Bf16;
     if (op_.window > 0) {
       table_ = builder.parameter(node_, 0);
       positions_ = relative_positions(op_.window);
@@ -42,10 +45,9 @@ class AttentionStep : public SingleInputStep {
 
   void run_forward(Run& run, BufferId input, BufferId output) override {
     if (bias_.valid()) spread_bias(run.at<float>(bias_));
-    attention_forward({.places = places(run),
-                       .input = run.at(input),
-                       .output = run.at(output),
-                       .log_sums = run.at<float>(log_sums_)});
+    const AttentionForward a = {
+        .places = places(run), .input = run.at(input), .output = run.at(output), .log_sums = run.at<float>(log_sums_)};
+    pairs_ ? bf16_attention::forward(a) : attention_forward(a);
   }
 
   void plan_more_again(PlanBuilder& builder) override {
@@ -60,13 +62,14 @@ class AttentionStep : public SingleInputStep {
   }
 
   void run_backward(Run& run) override {
-    attention_backward({.places = places(run),
-                        .gradient = run.at(gradient_),
-                        .input = run.at(kept_input_),
-                        .log_sums = run.at<float>(log_sums_),
-                        .input_gradient = run.at(input_gradient_),
-                        .accumulate = accumulate_,
-                        .bias_gradient = run.at<float>(bias_gradient_)});
+    const AttentionBackward a = {.places = places(run),
+                                 .gradient = run.at(gradient_),
+                                 .input = run.at(kept_input_),
+                                 .log_sums = run.at<float>(log_sums_),
+                                 .input_gradient = run.at(input_gradient_),
+                                 .accumulate = accumulate_,
+                                 .bias_gradient = run.at<float>(bias_gradient_)};
+    pairs_ ? bf16_attention::backward(a) : attention_backward(a);
     if (bias_gradient_.valid()) send_bias(run.at<float>(bias_gradient_));
   }
 
@@ -106,6 +109,7 @@ class AttentionStep : public SingleInputStep {
   const Attention& op_;
   const BuildContext& context_;
   AttentionWindows windows_;
+  bool pairs_ = false;  // products in bfloat16
   ParameterId table_;
   std::vector<int64_t> positions_;
   BufferId bias_, bias_gradient_, log_sums_;
