@@ -102,14 +102,17 @@ void scatter(const PlaceSizes& s, const Place& at, const Tokens& map, const floa
                                              float factor) {
   const AttentionPlaces& a = s.places;
   if (a.bias == nullptr && a.regions == nullptr) return factor;
-  for (int64_t j = 0; j < s.tokens; ++j) row[j] *= factor;
-  if (a.bias != nullptr) {
-    const float* const bias = a.bias + (at.head * s.tokens + i) * s.tokens;
-    for (int64_t j = 0; j < s.tokens; ++j) row[j] += bias[j];
-  }
-  if (a.regions != nullptr) {
-    const int32_t* const regions = a.regions + at.window * s.tokens;
-    for (int64_t j = 0; j < s.tokens; ++j) row[j] += regions[j] != regions[i] ? -100.0F : 0.0F;
+  const float* const bias = a.bias == nullptr ? nullptr : a.bias + (at.head * s.tokens + i) * s.tokens;
+  const int32_t* const regions = a.regions == nullptr ? nullptr : a.regions + at.window * s.tokens;
+  for (int64_t j = 0; j < s.padded; j += kLanes) {
+    const Bits lanes = s.lanes_at(j);
+    Floats score = load(row + j) * fill(factor);
+    if (bias != nullptr) score += load_lanes(bias + j, lanes);
+    if (regions != nullptr) {
+      const Ints others = __builtin_bit_cast(Ints, load_lanes(reinterpret_cast<const float*>(regions + j), lanes));
+      score += others == regions[i] ? Floats{} : fill(-100.0F);
+    }
+    store(row + j, score);
   }
   return 1;
 }
@@ -168,7 +171,10 @@ void scatter(const PlaceSizes& s, const Place& at, const Tokens& map, const floa
   for (int64_t j = 0; j < s.padded; j += kLanes) store(slope + j, load(row + j) * (load(slope + j) - mean));
   if (bias_gradient == nullptr) return;
   float* const bias = bias_gradient + ((at.sample * s.places.heads + at.head) * s.tokens + i) * s.tokens;
-  for (int64_t j = 0; j < s.tokens; ++j) bias[j] += slope[j];
+  for (int64_t j = 0; j < s.padded; j += kLanes) {
+    const Bits lanes = s.lanes_at(j);
+    store_lanes(bias + j, load_lanes(bias + j, lanes) + load(slope + j), lanes);
+  }
 }
 
 // Multiplies `count` rows of a matrix by a factor each.
