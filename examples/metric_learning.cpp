@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kSigns = 40, kSeen = 30, kDrawings = 40, kSize = 20, kBatch = 32;
 
 // A sign is four strokes; each drawing of it lies a little elsewhere, under noise.
-void draw(int64_t sign, int64_t drawing, at::Tensor image) {
+void draw(int64_t sign, int64_t drawing, const at::Tensor& image) {
   core::RandomStream strokes(1, "sign", {static_cast<uint64_t>(sign)});
   core::RandomStream hand(1, "hand", {static_cast<uint64_t>(sign), static_cast<uint64_t>(drawing)});
   auto* const pixel = image.mutable_data_ptr<float>();
@@ -36,7 +36,7 @@ void draw(int64_t sign, int64_t drawing, at::Tensor image) {
 
 // The drawings of signs [from, to), one sign behind the other: [N, 1, 20, 20].
 at::Tensor drawings(int64_t from, int64_t to) {
-  const at::Tensor all = core::new_tensor({(to - from) * kDrawings, 1, kSize, kSize});
+  at::Tensor all = core::new_tensor({(to - from) * kDrawings, 1, kSize, kSize});
   for (int64_t i = 0; i < all.size(0); ++i) draw(from + i / kDrawings, i % kDrawings, all[i]);
   return all;
 }

@@ -1,4 +1,5 @@
-// Convolutions with 1x1 windows at shapes of ResNet-50, without a bias, and of ConvNeXt-Tiny, with one, at batch 32:
+// Convolutions with 1x1 windows at shapes of ResNet-50, without a bias, and of ConvNeXt-Tiny and ViT-B/16, with one, at
+// batch 32:
 // our kernels in turn with oneDNN's, all three directions. The counters are the GFLOP/s of the fastest turn of each,
 // since other programs on the machine only make turns slower. The benchmark's own time is that of our kernel.
 #include <algorithm>
@@ -62,14 +63,14 @@ class Bench {
 
 void pointwise(benchmark::State& state, ConvolutionDirection direction) {
   at::set_num_threads(core::available_cores());
-  const int64_t size = state.range(0);
+  const int64_t pixels = state.range(0);
   const ConvolutionShape shape = {.batch = 32,
                                   .in_channels = state.range(1),
                                   .out_channels = state.range(2),
-                                  .in_height = size,
-                                  .in_width = size,
-                                  .out_height = size,
-                                  .out_width = size,
+                                  .in_height = pixels,
+                                  .in_width = 1,
+                                  .out_height = pixels,
+                                  .out_width = 1,
                                   .bias = state.range(3) != 0};
   const auto ours = make_pointwise_convolution(shape, {.direction = direction});
   const auto other = make_onednn_convolution(shape, {.direction = direction}, false);
@@ -88,12 +89,14 @@ void pointwise(benchmark::State& state, ConvolutionDirection direction) {
 }
 
 void shapes(benchmark::internal::Benchmark* benchmark) {
-  // Pixels a side, inputs, outputs, whether there is a bias.
-  benchmark->Args({56, 64, 256, 0})->Args({28, 512, 128, 0})->Args({14, 1024, 256, 0});
+  // Pixels, inputs, outputs, whether there is a bias.
+  benchmark->Args({56 * 56, 64, 256, 0})->Args({28 * 28, 512, 128, 0})->Args({14 * 14, 1024, 256, 0});
   for (const int64_t size : {56, 28, 14, 7}) {
     const int64_t channels = 96 * 56 / size;
-    benchmark->Args({size, channels, 4 * channels, 1})->Args({size, 4 * channels, channels, 1});
+    benchmark->Args({size * size, channels, 4 * channels, 1})->Args({size * size, 4 * channels, channels, 1});
   }
+  for (const int64_t outputs : {768, 2304, 3072}) benchmark->Args({197, 768, outputs, 1});
+  benchmark->Args({197, 3072, 768, 1});
   benchmark->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 

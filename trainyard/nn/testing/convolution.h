@@ -279,6 +279,16 @@ inline double relative_error(const TestMap& actual, const std::vector<double>& e
   return std::sqrt(difference / norm);
 }
 
+// The same of plain numbers.
+inline double relative_error(const std::vector<float>& actual, const std::vector<double>& expected) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    difference += std::pow(actual[i] - expected[i], 2);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
+
 inline auto at_index(const TestMap& map, const std::vector<double>& values) {
   return [&map, &values](int64_t n, int64_t c, int64_t y, int64_t x) {
     return values[static_cast<size_t>(map.index(n, c, y, x))];

@@ -19,8 +19,8 @@ class OpaqueLayer : public CustomLayer {
   Shape shape_;
 };
 
-inline Foreign opaque_layer(std::string description, Shape shape) {
-  return custom_layer<OpaqueLayer>(std::move(description), std::move(shape));
+inline Foreign opaque_layer(const std::string& description, Shape shape) {
+  return custom_layer<OpaqueLayer>(description, std::move(shape));
 }
 
 }  // namespace trainyard::nn

@@ -2,8 +2,6 @@
 
 #include "trainyard/nn/cpu/convolution/amx_convolution.h"
 
-#include <cmath>
-
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/skip_reasons.h"
@@ -30,15 +28,6 @@ ConvolutionShape in_bfloats(ConvolutionShape shape) {
   return shape;
 }
 
-double distance(const std::vector<float>& actual, const std::vector<double>& expected) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    difference += std::pow(actual[i] - expected[i], 2);
-    norm += expected[i] * expected[i];
-  }
-  return std::sqrt(difference / norm);
-}
-
 void expect_right(const Problem& p) {
   SCOPED_TRACE(::testing::Message() << p.shape << ", padding " << p.shape.top << ' ' << p.shape.left);
   const auto forward = make_amx(p.shape, {}), data = make_amx(p.shape, {.direction = Direction::kBackwardData}),
@@ -51,9 +40,9 @@ void expect_right(const Problem& p) {
   source_gradient.expect_clean();
   EXPECT_LE(relative_error(source_gradient, p.source_gradient), kMapBound);
   const Runner::Gradients gradients = Runner(*weights).backward_weights(p);
-  EXPECT_LE(distance(gradients.weights, p.weights_gradient), kWeightsBound);
+  EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), kWeightsBound);
   if (p.shape.bias) {
-    EXPECT_LE(distance(gradients.bias, p.bias_gradient), kWeightsBound);
+    EXPECT_LE(relative_error(gradients.bias, p.bias_gradient), kWeightsBound);
   }
 }
 
@@ -90,7 +79,7 @@ TEST_F(AmxConvolution, ReadsPlainImages) {
     const auto forward = make_amx(p.shape, {}), weights = make_amx(p.shape, {.direction = Direction::kBackwardWeights});
     ASSERT_TRUE(forward != nullptr && weights != nullptr);
     EXPECT_LE(relative_error(Runner(*forward).forward(p), p.output), kMapBound);
-    EXPECT_LE(distance(Runner(*weights).backward_weights(p).weights, p.weights_gradient), kWeightsBound);
+    EXPECT_LE(relative_error(Runner(*weights).backward_weights(p).weights, p.weights_gradient), kWeightsBound);
     EXPECT_EQ(make_amx(p.shape, {.direction = Direction::kBackwardData}), nullptr);
   }
 }

@@ -3,6 +3,7 @@
 #include "trainyard/nn/cpu/convolution/amx_convolution.h"
 #include "trainyard/nn/cpu/convolution/float_winograd_convolution.h"
 #include "trainyard/nn/cpu/convolution/lane_convolution.h"
+#include "trainyard/nn/cpu/convolution/libtorch_kernel.h"
 #include "trainyard/nn/cpu/convolution/onednn_convolution.h"
 #include "trainyard/nn/cpu/convolution/patch_convolution.h"
 #include "trainyard/nn/cpu/convolution/pointwise_convolution.h"
@@ -57,6 +58,7 @@ std::unique_ptr<ConvolutionKernel> ConvolutionKernel::make(const ConvolutionShap
     return make_float_winograd_convolution(shape, options);
   }
   if (options.algorithm == ConvolutionAlgorithm::kPointwise) return make_pointwise_convolution(shape, options);
+  if (options.algorithm == ConvolutionAlgorithm::kLibtorch) return make_libtorch_convolution(shape, options);
   if (options.algorithm == ConvolutionAlgorithm::kDirect) {
     if (auto kernel = make_patch_convolution(shape, options)) return kernel;
   }

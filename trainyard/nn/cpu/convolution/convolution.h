@@ -1,8 +1,7 @@
 // Convolutions in blocked layout: oneDNN's kernels (onednn_convolution.h), and ours for what it lacks
 // or does slowly (lane_convolution.h, winograd_convolution.h, float_winograd_convolution.h, pointwise_convolution.h,
-// amx_convolution.h). Weights
-// come in plain [out, in / groups, height, width] float and are packed into the layout that each direction wants; a
-// packed copy is good until the values change.
+// amx_convolution.h), and LibTorch's (libtorch_kernel.h). Weights come in plain [out, in / groups, height, width] float
+// and are packed into the layout that each direction wants; a packed copy is good until the values change.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +35,7 @@ enum class ConvolutionAlgorithm : uint8_t {
   kWinograd2,  // ours in float: F(2x2, 3x3)
   kPointwise,  // ours in float: 1x1
   kAmx,        // ours in bfloat16, on a processor with AMX
+  kLibtorch,   // LibTorch's in bfloat16, with copies to channels_last and back
 };
 enum class ConvolutionDirection : uint8_t { kForward, kBackwardData, kBackwardWeights };
 
@@ -70,8 +70,8 @@ class ConvolutionKernel {
   // running needs besides.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  // For people: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "amx", or "patches" and the name
-  // of the kernel that computes with them.
+  // For people: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "amx", "libtorch", or "patches" and
+  // the name of the kernel that computes with them.
   virtual const char* implementation() const = 0;
   // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }

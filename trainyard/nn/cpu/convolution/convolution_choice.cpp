@@ -18,12 +18,13 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/machine/user_cache.h"
+#include "trainyard/nn/cpu/convolution/libtorch_kernel.h"
 #include "trainyard/nn/cpu/kernels/isa.h"
 
 namespace trainyard::nn::cpu {
 namespace {
 
-constexpr const char* kFormat = "trainyard convolutions 5";
+constexpr const char* kFormat = "trainyard convolutions 6";
 // How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
 // up. So short kernels, which another program's turn on a core distorts most, run often.
 constexpr int kLeastRuns = 3, kMostRuns = 25;
@@ -44,13 +45,14 @@ struct AlgorithmName {
   ConvolutionAlgorithm algorithm;
   std::string_view name;
 };
-// In the order in which --conv_algorithm=winograd and the rule prefer them.
+// In the order in which --conv_algorithm=winograd and the rule prefer them. Neither ever takes LibTorch's.
 constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
                                          {ConvolutionAlgorithm::kWinograd4, "winograd4"},
                                          {ConvolutionAlgorithm::kWinograd, "winograd"},
                                          {ConvolutionAlgorithm::kWinograd2, "winograd2"},
                                          {ConvolutionAlgorithm::kPointwise, "pointwise"},
-                                         {ConvolutionAlgorithm::kDirect, "direct"}};
+                                         {ConvolutionAlgorithm::kDirect, "direct"},
+                                         {ConvolutionAlgorithm::kLibtorch, "libtorch"}};
 
 using Kernel = std::unique_ptr<ConvolutionKernel>;
 
@@ -283,18 +285,21 @@ Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Opti
     const bool direct = one.algorithm == ConvolutionAlgorithm::kDirect;
     if (!direct && kernels.convolutions == ConvolutionPolicy::kDirect) continue;
     const bool pointwise = one.algorithm == ConvolutionAlgorithm::kPointwise;
-    const bool winograd = !direct && !pointwise && one.algorithm != ConvolutionAlgorithm::kAmx;
+    const bool libtorch = one.algorithm == ConvolutionAlgorithm::kLibtorch;
+    const bool winograd = !direct && !pointwise && !libtorch && one.algorithm != ConvolutionAlgorithm::kAmx;
     if (!direct && !winograd && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
     if (pointwise && !pointwise_by_shape(shape, options.direction)) continue;
+    if (libtorch && !libtorch_by_processor(shape, has_amx())) continue;
     if (Kernel kernel = ConvolutionKernel::make(shape, options)) all.push_back({one.algorithm, std::move(kernel)});
   }
-  if (!has(all, ConvolutionAlgorithm::kDirect)) return nullptr;
-  if (all.size() == 1) return std::move(all.front().kernel);
-  const ConvolutionAlgorithm algorithm = chosen(shape, options, kernels, all);
-  for (Candidate& one : all) {
-    if (one.algorithm == algorithm) return std::move(one.kernel);
-  }
-  return std::move(all.back().kernel);  // a choice that this machine does not have: the direct one, which is the last
+  const auto find = [&](ConvolutionAlgorithm algorithm) {
+    return std::find_if(all.begin(), all.end(), [&](const Candidate& one) { return one.algorithm == algorithm; });
+  };
+  const auto direct = find(ConvolutionAlgorithm::kDirect);
+  if (direct == all.end()) return nullptr;
+  if (all.size() == 1) return std::move(direct->kernel);
+  const auto best = find(chosen(shape, options, kernels, all));
+  return std::move((best == all.end() ? direct : best)->kernel);  // the direct one for what this machine does not have
 }
 
 std::string describe_times(const ConvolutionChoices::Choice& choice) {

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/nn/cpu/kernels/isa.h"
 
@@ -68,7 +69,7 @@ TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
   EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
   core::local_file_system().write_file_atomically(
       temp.file("half.txt"),
-      "trainyard convolutions 5\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
+      "trainyard convolutions 6\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
       "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
   EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
 }
@@ -91,7 +92,7 @@ class FakeTimer {
 
 using Times = decltype(Choice::seconds);
 constexpr auto kPlainly = ConvolutionAlgorithm::kDirect, kFewer = ConvolutionAlgorithm::kWinograd,
-               kMatrix = ConvolutionAlgorithm::kAmx;
+               kMatrix = ConvolutionAlgorithm::kAmx, kOfLibtorch = ConvolutionAlgorithm::kLibtorch;
 
 TEST(Fastest, TakesTheOneWithTheFastestRun) {
   // The warm-up does not count, nor does one slow run among fast ones.
@@ -110,6 +111,16 @@ TEST(Fastest, TakesAmxWhereItWinsAndOnlyThere) {
     ASSERT_TRUE(choice);
     EXPECT_EQ(choice->algorithm, expected) << time;
     EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.4}, {kMatrix, time}}));
+  }
+}
+
+TEST(Fastest, TakesLibtorchWhereItWinsAndOnlyThere) {
+  for (const auto& [time, expected] : {std::pair{0.25, kOfLibtorch}, {0.3, kMatrix}, {0.5, kMatrix}}) {
+    FakeTimer timer({{kMatrix, {{0.3}}}, {kPlainly, {{0.4}}}, {kOfLibtorch, {{time}}}});
+    const auto choice = fastest({kMatrix, kPlainly, kOfLibtorch}, std::ref(timer));
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->algorithm, expected) << time;
+    EXPECT_EQ(choice->seconds, (Times{{kMatrix, 0.3}, {kPlainly, 0.4}, {kOfLibtorch, time}}));
   }
 }
 
@@ -219,11 +230,10 @@ bool is_winograd(const std::unique_ptr<ConvolutionKernel>& kernel) {
   return std::string(kernel->implementation()).find("wino") != std::string::npos;
 }
 
-// With AMX, whatever the machine is.
 TEST(ChooseConvolution, TheRuleTakesAmx) {
   ConvolutionShape shape = square(2, 32, 12);
   shape.dtype = DataType::kBfloat16;
-  if (ConvolutionKernel::make(shape, {.algorithm = ConvolutionAlgorithm::kAmx}) == nullptr) return;
+  if (!has_amx()) GTEST_SKIP() << core::skip::kNeedsAmx;
   const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
   EXPECT_STREQ(kernel->implementation(), "amx");
   KernelOptions direct{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
@@ -233,6 +243,31 @@ TEST(ChooseConvolution, TheRuleTakesAmx) {
   KernelOptions unknown{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
   unknown.choices->add(description, "winograd of later versions");
   EXPECT_STRNE(choose_convolution(shape, {}, unknown)->implementation(), "amx");
+}
+
+// Groups have no kernels for AMX of ours. LibTorch's are measured, and what the run has chosen holds.
+TEST(ChooseConvolution, MeasuresLibtorchWithAmx) {
+  if (!has_amx()) GTEST_SKIP() << core::skip::kNeedsAmx;
+  for (const int64_t groups : {1, 2}) {
+    ConvolutionShape shape = square(2, 64, 12);
+    shape.dtype = DataType::kBfloat16;
+    shape.groups = groups;
+    const auto implementation = [&](ConvolutionPolicy policy, const std::shared_ptr<KernelChoices>& choices) {
+      const KernelOptions kernels{.convolutions = policy, .choices = choices};
+      return std::string(choose_convolution(shape, {}, kernels)->implementation());
+    };
+    const auto choices = std::make_shared<KernelChoices>(), of_libtorch = std::make_shared<KernelChoices>();
+    implementation(ConvolutionPolicy::kAuto, choices);
+    const std::string description = choices->all().begin()->first;
+    const auto measured = ConvolutionChoices::instance().find(description);
+    ASSERT_TRUE(measured);
+    EXPECT_TRUE(measured->seconds.empty() || measured->seconds.back().first == kOfLibtorch) << description;
+    EXPECT_NE(implementation(ConvolutionPolicy::kByShape, std::make_shared<KernelChoices>()), "libtorch");
+    EXPECT_NE(implementation(ConvolutionPolicy::kDirect, nullptr), "libtorch");
+    EXPECT_NE(implementation(ConvolutionPolicy::kWinograd, nullptr), "libtorch");
+    of_libtorch->add(description, "libtorch");
+    EXPECT_EQ(implementation(ConvolutionPolicy::kAuto, of_libtorch), "libtorch");
+  }
 }
 
 TEST(ChooseConvolution, FollowsThePolicy) {
@@ -360,6 +395,7 @@ TEST(ChooseConvolution, RunsWhatTheRunHasChosen) {
   EXPECT_EQ(implementation("winograd4"), "winograd 4x4");
   EXPECT_EQ(implementation("winograd2"), "winograd 2x2");
   EXPECT_EQ(implementation("winograd") == direct, isa() == Isa::kAvx2) << "oneDNN has Winograd for AVX-512";
+  EXPECT_EQ(implementation("libtorch"), direct) << "that is for bfloat16";
   EXPECT_EQ(implementation("fft"), direct);
 }
 

@@ -36,7 +36,8 @@ TEST(PointwiseConvolution, AgreesWithTheDefinition) {
   }
   expect_agreement(Problem(one_by_one(2, 600, 8, 7, 7, true)), pointwise);
   expect_agreement(Problem(one_by_one(2, 8, 600, 7, 7, true)), pointwise);
-  expect_agreement(Problem(one_by_one(1, 1100, 24, 9, 23)), pointwise);
+  expect_agreement(Problem(one_by_one(1, 1100, 24, 9, 23, true)), pointwise);
+  expect_agreement(Problem(one_by_one(1, 24, 2100, 9, 7)), pointwise);
   expect_agreement(Problem(one_by_one(5, 24, 40, 33, 31, true)), pointwise);
 }
 

@@ -3,7 +3,6 @@
 
 #include "trainyard/nn/cpu/convolution/winograd_convolution.h"
 
-#include <cmath>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -18,15 +17,6 @@ namespace {
 
 using Direction = ConvolutionDirection;
 using Options = ConvolutionKernel::Options;
-
-double relative_error(const std::vector<float>& actual, const std::vector<double>& expected) {
-  double difference = 0, norm = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    difference += std::pow(actual[i] - expected[i], 2);
-    norm += expected[i] * expected[i];
-  }
-  return std::sqrt(difference / norm);
-}
 
 class WinogradConvolution : public ::testing::TestWithParam<ConvolutionAlgorithm> {
  protected:
@@ -88,10 +78,10 @@ TEST_P(WinogradConvolution, AgreesWithTheDefinition) {
     ASSERT_TRUE(forward != nullptr && data != nullptr && weights != nullptr);
     const TestMap output = Runner(*forward).forward(p);
     output.expect_clean();
-    EXPECT_LE(cpu::relative_error(output, p.output), bound());
+    EXPECT_LE(relative_error(output, p.output), bound());
     const TestMap source_gradient = Runner(*data).backward_data(p);
     source_gradient.expect_clean();
-    EXPECT_LE(cpu::relative_error(source_gradient, p.source_gradient), bound());
+    EXPECT_LE(relative_error(source_gradient, p.source_gradient), bound());
     const Runner::Gradients gradients = Runner(*weights).backward_weights(p);
     EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), bound());
     if (shape.bias) {
@@ -110,7 +100,7 @@ TEST_P(WinogradConvolution, AddsThenActivates) {
     const auto at = static_cast<size_t>(before.index(n, c, y, x));
     expected[at] = std::max(p.output[at] + before.at(n, c, y, x), 0.0);
   });
-  EXPECT_LE(cpu::relative_error(Runner(*kernel).forward(p, &before), expected), bound());
+  EXPECT_LE(relative_error(Runner(*kernel).forward(p, &before), expected), bound());
 }
 
 // There are more tiles than a chunk has, and more than one thread's chunk has for the gradient of weights.
