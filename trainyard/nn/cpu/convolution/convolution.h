@@ -70,8 +70,8 @@ class ConvolutionKernel {
   // running needs besides.
   virtual int64_t weights_bytes() const = 0;
   virtual int64_t scratch_bytes() const = 0;
-  // For people: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "amx", "libtorch", or "patches" and
-  // the name of the kernel that computes with them.
+  // For people: oneDNN's name, "lanes", "winograd 2x2", "winograd 4x4", "pointwise", "amx", "libtorch", or "patches"
+  // and the name of the kernel that computes with them.
   virtual const char* implementation() const = 0;
   // Returns whether the activation turns NaN into a number (plan/nan_guard.h).
   virtual bool hides_nan() const { return false; }

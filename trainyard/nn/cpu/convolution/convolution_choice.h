@@ -1,6 +1,7 @@
 // Which algorithm a convolution runs with: direct, or one of Winograd's, AMX, our own for 1x1 windows or LibTorch's
-// where that is faster. The run's choices come first (nn/execution/kernel_choices.h); what is new to it is measured once for a shape, direction, instruction
-// set and number of threads and kept for the process and in a file for the next one, or follows a rule on the shape.
+// where that is faster. The run's choices come first (nn/execution/kernel_choices.h); what is new to it is measured
+// once for a shape, direction, instruction set and number of threads and kept for the process and in a file for the
+// next one, or follows a rule on the shape.
 #pragma once
 
 #include <functional>
@@ -21,9 +22,9 @@ namespace trainyard::nn::cpu {
 
 // Returns the kernel to use; null where there is not even a direct one. With kAuto all algorithms that there are run a
 // few times on memory of their own when the shape is new, and their packing of weights with them; one caller at a time
-// measures. LibTorch's is one of them where libtorch_by_processor() says so. What is chosen, by measuring or by the rule, is added to the run's choices, if it has any. The rule takes
-// AMX for every shape that it can compute, since it multiplies eight times as fast; otherwise see winograd_by_shape()
-// and pointwise_by_shape().
+// measures. LibTorch's is one of them where libtorch_by_processor() says so. What is chosen, by measuring or by the
+// rule, is added to the run's choices, if it has any. The rule takes AMX for every shape that it can compute, since it
+// multiplies eight times as fast; otherwise see winograd_by_shape() and pointwise_by_shape().
 std::unique_ptr<ConvolutionKernel> choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
                                                       const KernelOptions& kernels);
 

@@ -125,9 +125,9 @@ class LibtorchKernel : public ConvolutionKernel {
       const Sizes sizes{1, 1, 1, output_[1]};
       bias_in_16 = view(bias, sizes, at::kFloat, at::MemoryFormat::Contiguous).view({-1}).to(at::kBFloat16);
     }
-    write_map(libtorch_convolution(op_, padding_, read_source(source, scratch), channels_last(weights, weights_),
-                                   bias_in_16),
-              output_, output);
+    write_map(
+        libtorch_convolution(op_, padding_, read_source(source, scratch), channels_last(weights, weights_), bias_in_16),
+        output_, output);
   }
   void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
                      void* scratch) const override {

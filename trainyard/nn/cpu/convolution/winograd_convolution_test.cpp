@@ -114,6 +114,18 @@ TEST_P(WinogradConvolution, GivesTheSameBitsForAnyThreads) {
   EXPECT_LE(relative_error(gradients.weights, p.weights_gradient), bound());
 }
 
+// So few tiles that threads share out the weights, of whole panels and not, of more channels than one sweep sums over.
+TEST_P(WinogradConvolution, SharesWeightsToTheSameBitsForAnyThreads) {
+  for (const auto& [in, out] : {std::pair(264, 72), {20, 120}}) {
+    const Problem p(typed(square(1, in, out, 7, 6, 3, 1, 1)));
+    const auto kernel = [&](Direction direction) { return make(p.shape, {.direction = direction}); };
+    expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kForward)).forward(p); });
+    expect_same_for_any_threads([&] { return Runner(*kernel(Direction::kBackwardData)).backward_data(p); });
+    EXPECT_LE(relative_error(Runner(*kernel(Direction::kForward)).forward(p), p.output), bound());
+    EXPECT_LE(relative_error(Runner(*kernel(Direction::kBackwardData)).backward_data(p), p.source_gradient), bound());
+  }
+}
+
 // Few channels and many tiles: each thread sums over parts of them.
 TEST_P(WinogradConvolution, SumsPartsToTheSameBitsForAnyThreads) {
   const Problem p(typed(square(16, 20, 19, 32, 31, 3, 1, 1)));

@@ -46,7 +46,7 @@ void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_
   const int64_t in_blocks = s.in_channels / kLanes, in_elements = s.in_height * s.in_width * kLanes;
   const int64_t out_blocks = s.out_channels / kLanes, out_elements = s.out_height * s.out_width * kLanes;
   for_tiles<tile>(
-      s, first + mine, tiles, in_blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
+      s, first + mine, tiles, 0, in_blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
         float* const to = share.pixels.block(pixels, mine + k, b);
         transform_pixels<tile, Pixels<tile>>(
             a.source + (at.sample * in_blocks + b) * in_elements, s.in_height, s.in_width, at.row - s.top,
@@ -55,7 +55,7 @@ void transform(const FloatWinogradBackwardWeights& a, const Share& share, int64_
             });
       });
   for_tiles<tile>(
-      s, first + mine, tiles, out_blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
+      s, first + mine, tiles, 0, out_blocks, [&](const Tile& at, int64_t k, int64_t b) __attribute__((always_inline)) {
         float* const to = share.gradients.block(gradients, mine + k, b);
         transform_pixels<tile, Gradient<tile>>(
             a.output_gradient + (at.sample * out_blocks + b) * out_elements, s.out_height, s.out_width, at.row,

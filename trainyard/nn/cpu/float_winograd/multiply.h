@@ -68,9 +68,10 @@ template <int rows, int vectors>
   }
 }
 
-template <typename Over, int rows, int vectors>
+// fetches: asks for the lines from `ahead` on, as many as the right matrix takes, which are needed next.
+template <typename Over, int rows, int vectors, bool fetches = false>
 void multiply_tile(const LeftMatrix& left, const RightMatrix& right, const Product& product, int64_t depth,
-                   bool accumulate) {
+                   bool accumulate, const float* ahead = nullptr) {
   Floats sums[rows][vectors] = {};
   if (accumulate) {
 #pragma GCC unroll 6
@@ -84,6 +85,11 @@ void multiply_tile(const LeftMatrix& left, const RightMatrix& right, const Produ
   const float* numbers = left.data;
   const float* line = right.data;
   for (; depth >= Over::kUnit; depth -= Over::kUnit, numbers += left.unit, line += right.unit) {
+    if constexpr (fetches) {
+      constexpr int64_t kElements = Over::kUnit * vectors * kLanes;
+      for (int64_t i = 0; i < kElements; i += kGroup) _mm_prefetch(ahead + i, _MM_HINT_T1);
+      ahead += kElements;
+    }
 #pragma GCC unroll 4
     for (int64_t k = 0; k < Over::kUnit; ++k) {
       multiply_row<rows, vectors>(numbers + k * Over::kLeftStep, Over::kLeftRow, line + k * right_step, right_group,
@@ -123,6 +129,20 @@ void multiply_columns(LeftMatrix left, const RightMatrix& right, Product product
     default:
       return;
   }
+}
+
+// Computes the product of a panel's kPanel columns, and asks for the right matrix of the next product meanwhile, which
+// begins at `ahead` and lies behind one another.
+template <typename Over>
+void multiply_fetching(LeftMatrix left, const RightMatrix& right, Product product, int64_t rows, int64_t depth,
+                       bool accumulate, const float* ahead) {
+  if (rows >= kRows) {
+    multiply_tile<Over, kRows, kVectors, true>(left, right, product, depth, accumulate, ahead);
+    left.data += left.rows;
+    product.data += product.rows;
+    rows -= kRows;
+  }
+  multiply_columns<Over, kVectors>(left, right, product, rows, depth, accumulate);
 }
 
 // Computes product(i, j) = sum over k < depth of left(i, k) * right(k, j), for i < rows and j < columns; with

@@ -82,18 +82,19 @@ template <int64_t in_unit>
   return {.group = group * kGroup, .unit = unit * kGroup};
 }
 
-// Calls visit(tile, k, block) for the tiles number first + k, k < count, and all channel blocks. Neighbouring tiles of
-// one channel block follow each other, as they lie in the map: other orders read from too many places for the processor
-// to fetch ahead. As many blocks as fill a cache line of the transformed numbers go together.
+// Calls visit(tile, k, block) for the tiles number first + k, k < count, and the channel blocks [first_block,
+// end_block); first_block is the first of a group. Neighbouring tiles of one channel block follow each other, as they
+// lie in the map: other orders read from too many places for the processor to fetch ahead. As many blocks as fill a
+// cache line of the transformed numbers go together.
 template <int tile, typename Visit>
-[[gnu::always_inline]] inline void for_tiles(const FloatWinogradShape& s, int64_t first, int64_t count, int64_t blocks,
-                                             const Visit& visit) {
+[[gnu::always_inline]] inline void for_tiles(const FloatWinogradShape& s, int64_t first, int64_t count,
+                                             int64_t first_block, int64_t end_block, const Visit& visit) {
   constexpr int64_t kTogether = kGroup / kLanes;
   const int64_t columns = s.tile_columns(), a_sample = s.tile_rows() * columns;
   const Tile begin = {
       .sample = first / a_sample, .row = first % a_sample / columns * tile, .column = first % columns * tile};
-  for (int64_t block = 0; block < blocks; block += kTogether) {
-    const int64_t end = smaller(block + kTogether, blocks);
+  for (int64_t block = first_block; block < end_block; block += kTogether) {
+    const int64_t end = smaller(block + kTogether, end_block);
     Tile at = begin;
     for (int64_t k = 0; k < count; ++k) {
       for (int64_t b = block; b < end; ++b) visit(at, k, b);
