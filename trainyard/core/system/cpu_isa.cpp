@@ -29,6 +29,12 @@ std::optional<CpuIsaLimit> limit_named(std::string_view text) {
 // which the constructor below would come before.
 char own_limit[32];
 
+bool processor_has_avx512() {
+  __builtin_cpu_init();  // for the constructor below, which may run before the compiler's own
+  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
+}
+
 // Runs when the library is loaded, before any thread of ours and any use of oneDNN or LibTorch. An unknown value is an
 // error later, where there is somebody to tell.
 [[gnu::constructor]] void pass_limit_on() {
@@ -37,14 +43,12 @@ char own_limit[32];
   std::string_view(given).copy(own_limit, sizeof own_limit - 1);
   const std::optional<CpuIsaLimit> limit = limit_named(given);
   if (!limit || *limit == CpuIsaLimit::kNone) return;
+  // LibTorch takes its variable as an order, not as a limit: on a processor without AVX-512 "avx512" ends the process
+  // with an illegal instruction.
+  const bool avx512 = *limit == CpuIsaLimit::kAvx512 && processor_has_avx512();
   for (const Setting& setting : kSettings) {
-    ::setenv(setting.name, *limit == CpuIsaLimit::kAvx2 ? setting.avx2 : setting.avx512, /*overwrite=*/1);
+    ::setenv(setting.name, avx512 ? setting.avx512 : setting.avx2, /*overwrite=*/1);
   }
-}
-
-bool processor_has_avx512() {
-  return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-         __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0;
 }
 
 bool processor_has_avx512_bf16() {

@@ -6,6 +6,8 @@
 //   avx512        AVX-512 without BF16        AVX-512
 //   auto, unset   all that the processor has
 //
+// A limit above what the processor has changes nothing.
+//
 // When the library is loaded, it sets the variables that oneDNN, LibTorch and MKL obey accordingly, before they read
 // them.
 #pragma once

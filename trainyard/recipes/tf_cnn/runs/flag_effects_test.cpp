@@ -6,6 +6,7 @@
 // - "refused": an error, before anything runs.
 // - "warned": a warning that names the flag.
 // - "same: WHY": nothing changes, and WHY says that this is right.
+// - "with AVX-512 output": "output" on a processor with AVX-512; on others nothing changes, and a warning says why.
 // - "reviewed: WHY": WHY says what changes and which test sees it: so short a run does not.
 // - "-", in the columns of `trainyard train` and `trainyard eval`: as in tf_cnn_benchmarks' training or evaluation.
 //
@@ -24,6 +25,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
@@ -164,8 +166,11 @@ class FlagEffects : public ::testing::Test {
       return;
     }
     EXPECT_EQ(seen.error, "");
-    if (effect == "output") {
+    if (effect == "output" || (effect == "with AVX-512 output" && core::cpu_has_avx512())) {
       EXPECT_NE(seen.output, plain.output);
+    } else if (effect == "with AVX-512 output") {
+      EXPECT_EQ(seen.output, plain.output);
+      EXPECT_NE(seen.log.find("needs AVX-512"), std::string::npos) << seen.log;
     } else if (effect == "warned") {
       EXPECT_NE(seen.log.find(row.flag), std::string::npos) << seen.log;
     } else if (effect.starts_with("same: ")) {
