@@ -1,7 +1,6 @@
 // Convolutions with 1x1 windows at shapes of ResNet-50, without a bias, and of ConvNeXt-Tiny and ViT-B/16, with one, at
-// batch 32:
-// our kernels in turn with oneDNN's, all three directions. The counters are the GFLOP/s of the fastest turn of each,
-// since other programs on the machine only make turns slower. The benchmark's own time is that of our kernel.
+// batch 32: our kernels in turn with oneDNN's, all three directions. The counters are the GFLOP/s of the fastest turn
+// of each, since other programs on the machine only make turns slower. The benchmark's own time is that of our kernel.
 #include <algorithm>
 #include <chrono>
 #include <cstring>

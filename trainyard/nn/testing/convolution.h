@@ -59,6 +59,11 @@ inline ConvolutionShape square(int64_t batch, int64_t in, int64_t out, int64_t h
                 .right = padding});
 }
 
+inline ConvolutionShape in_bfloats(ConvolutionShape shape) {
+  shape.dtype = DataType::kBfloat16;
+  return shape;
+}
+
 // Every kind of shape, on small images.
 inline std::vector<ConvolutionShape> odd_shapes() {
   std::vector<ConvolutionShape> shapes{

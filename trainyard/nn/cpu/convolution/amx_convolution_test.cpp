@@ -23,11 +23,6 @@ std::unique_ptr<ConvolutionKernel> make_amx(const ConvolutionShape& shape, Convo
   return make_amx_convolution(shape, options);
 }
 
-ConvolutionShape in_bfloats(ConvolutionShape shape) {
-  shape.dtype = DataType::kBfloat16;
-  return shape;
-}
-
 void expect_right(const Problem& p) {
   SCOPED_TRACE(::testing::Message() << p.shape << ", padding " << p.shape.top << ' ' << p.shape.left);
   const auto forward = make_amx(p.shape, {}), data = make_amx(p.shape, {.direction = Direction::kBackwardData}),

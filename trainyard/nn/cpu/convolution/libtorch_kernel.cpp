@@ -58,7 +58,7 @@ void each_block(const Sizes& sizes, const Copy& copy) {
 }
 
 template <int64_t kLanes>
-void from_blocked(const uint16_t* map, const Sizes& sizes, uint16_t* last) {
+void to_channels_last(const uint16_t* map, const Sizes& sizes, uint16_t* last) {
   each_block<kLanes>(sizes, [&](int64_t from, int64_t to, int64_t count) {
     if (count == kLanes) {
       std::memcpy(last + to, map + from, kLanes * sizeof(uint16_t));
@@ -69,7 +69,7 @@ void from_blocked(const uint16_t* map, const Sizes& sizes, uint16_t* last) {
 }
 
 template <int64_t kLanes>
-void to_blocked(const uint16_t* last, const Sizes& sizes, uint16_t* map) {
+void from_channels_last(const uint16_t* last, const Sizes& sizes, uint16_t* map) {
   each_block<kLanes>(sizes, [&](int64_t to, int64_t from, int64_t count) {
     if (count == kLanes) {
       std::memcpy(map + to, last + from, kLanes * sizeof(uint16_t));
@@ -160,7 +160,7 @@ class LibtorchKernel : public ConvolutionKernel {
   static at::Tensor read_map(const void* map, const Sizes& sizes, void* scratch) {
     const auto* from = static_cast<const uint16_t*>(map);
     auto* const to = static_cast<uint16_t*>(scratch);
-    channel_block() == 16 ? from_blocked<16>(from, sizes, to) : from_blocked<8>(from, sizes, to);
+    channel_block() == 16 ? to_channels_last<16>(from, sizes, to) : to_channels_last<8>(from, sizes, to);
     return channels_last(scratch, sizes);
   }
   at::Tensor read_source(const void* source, void* scratch) const {
@@ -171,7 +171,7 @@ class LibtorchKernel : public ConvolutionKernel {
     const at::Tensor last = result.contiguous(at::MemoryFormat::ChannelsLast);
     const auto* from = static_cast<const uint16_t*>(last.const_data_ptr());
     auto* const to = static_cast<uint16_t*>(map);
-    channel_block() == 16 ? to_blocked<16>(from, sizes, to) : to_blocked<8>(from, sizes, to);
+    channel_block() == 16 ? from_channels_last<16>(from, sizes, to) : from_channels_last<8>(from, sizes, to);
   }
 
   const Convolution op_;

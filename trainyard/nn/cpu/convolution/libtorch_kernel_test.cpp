@@ -20,11 +20,6 @@ std::unique_ptr<ConvolutionKernel> make(const ConvolutionShape& shape, Direction
   return ConvolutionKernel::make(shape, {.direction = direction, .algorithm = ConvolutionAlgorithm::kLibtorch});
 }
 
-ConvolutionShape in_bfloats(ConvolutionShape shape) {
-  shape.dtype = DataType::kBfloat16;
-  return shape;
-}
-
 // By norm. What comes out is rounded to 8 bits, which costs 1.7e-3; so is the bias before it is added. Without
 // AVX512_BF16 LibTorch rounds sums anew with each image (weights) and each pixel of the window (input).
 double bound(const ConvolutionShape& shape) {
