@@ -57,6 +57,19 @@ class Torch:
         self.optimizer.step()
 
 
+class TorchChangedMomentum(Torch):
+    """A momentum of 0 at first and for some steps later: neither dampens, and the velocity rests."""
+
+    def __init__(self, start, decay):
+        super().__init__(lambda *a, **k: torch.optim.SGD(*a, **k, dampening=DAMPENING), start, decay)
+        self.updates = 0
+
+    def update(self, gradient, learning_rate):
+        self.optimizer.param_groups[0]["momentum"] = 0 if self.updates < 2 or 100 <= self.updates < 250 else MOMENTUM
+        self.updates += 1
+        super().update(gradient, learning_rate)
+
+
 class Keras:
     def __init__(self, make, start, decay, decays=False):
         self.variable = keras.Variable(start, dtype="float64")
@@ -124,6 +137,8 @@ def run_torch():
 
     optim = torch.optim
     run("torch_momentum", of(optim.SGD, momentum=MOMENTUM, dampening=DAMPENING))
+    run("torch_momentum_of_zero", of(optim.SGD, momentum=0, dampening=DAMPENING))
+    run("torch_momentum_changed", lambda start, decay: TorchChangedMomentum(start, decay))
     run("torch_nesterov", of(optim.SGD, momentum=MOMENTUM, nesterov=True))
     squares = {"alpha": SQUARE_DECAY, "eps": SQUARE_EPSILON, "momentum": MOMENTUM}
     run("torch_rmsprop", of(optim.RMSprop, **squares))

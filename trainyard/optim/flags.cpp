@@ -114,7 +114,8 @@ void declare_average_flags(core::FlagTable& table) {
       .real("ema_decay", std::nullopt,
             "keep an exponential moving average of weights and batch norm statistics with this decay, as 0.9999; it is "
             "evaluated, saved and exported")
-      .bounds(0, 1)
+      .bounds(0)
+      .below(1)
       .group(kGroup);
   table
       .boolean(
@@ -217,7 +218,8 @@ void declare_loss_flags(core::FlagTable& table) {
               "total_loss holds the weight decay term")
       .group(kGroup);
   table.real("label_smoothing", 0, "part of the target that is spread evenly over all classes")
-      .bounds(0, 1)
+      .bounds(0)
+      .below(1)
       .group(kGroup);
   table
       .real(

@@ -162,10 +162,9 @@ void declare_output_flags(core::FlagTable& table) {
           "parameter and of its gradient")
       .group(kGroup);
   table
-      .text(
-          "plot_schedule", std::nullopt,
-          "draw the learning rate against step and epoch into this SVG file, say where it warms up, changes, and what "
-          "its extremes are, and train nothing")
+      .text("plot_schedule", std::nullopt,
+            "draw the learning rate against step and epoch into this SVG file, write its numbers beside it (.csv), say "
+            "where it warms up, changes, and what its extremes are, and train nothing")
       .group(kGroup);
   table.text("benchmark_log_dir", std::nullopt, "write benchmark_run.log and metric.log (JSON) here").group(kGroup);
   table.text("benchmark_test_id", std::nullopt, "a name for this run in benchmark_run.log").group(kGroup);

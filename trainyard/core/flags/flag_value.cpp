@@ -75,6 +75,14 @@ void check_bounds(const FlagSpec& spec, Number value) {
     throw Error(ErrorCode::kInvalidArgument, fmt::format("Param {} value of {} is higher than the upper bound of {}",
                                                          spec.name, value, *spec.upper_bound));
   }
+  const auto reaches = [&](bool excluded, const std::optional<double>& bound) {
+    return excluded && static_cast<double>(value) == bound;
+  };
+  if (reaches(spec.above_lower, spec.lower_bound) || reaches(spec.below_upper, spec.upper_bound)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                fmt::format("Param {} value of {} must be {} {}", spec.name, value,
+                            reaches(spec.above_lower, spec.lower_bound) ? "above" : "below", value));
+  }
 }
 
 void check_choice(const FlagSpec& spec, std::string_view text) {

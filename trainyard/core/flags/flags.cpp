@@ -83,6 +83,18 @@ FlagSpec& FlagSpec::bounds(std::optional<double> lower, std::optional<double> up
   return *this;
 }
 
+FlagSpec& FlagSpec::above(double lower) {
+  lower_bound = lower;
+  above_lower = true;
+  return *this;
+}
+
+FlagSpec& FlagSpec::below(double upper) {
+  upper_bound = upper;
+  below_upper = true;
+  return *this;
+}
+
 FlagSpec& FlagSpec::word(std::string value) {
   words.push_back(std::move(value));
   return *this;

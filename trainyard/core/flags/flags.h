@@ -46,7 +46,8 @@ struct FlagSpec {
   std::string name{};
   FlagKind kind = FlagKind::kText;
   FlagValue default_value{};
-  std::optional<double> lower_bound{}, upper_bound{};   // inclusive
+  std::optional<double> lower_bound{}, upper_bound{};   // inclusive, unless the next two say otherwise
+  bool above_lower = false, below_upper = false;        // the bound itself is refused, too
   std::vector<std::string> choices{};                   // of kChoice; of a pending kText: what is built
   std::vector<std::string> words{};                     // that an integer may be instead of a number: "auto"
   std::map<std::string, std::string> pending_values{};  // values that are not built yet -> what is missing
@@ -60,6 +61,9 @@ struct FlagSpec {
 
   FlagSpec& group(std::string value);
   FlagSpec& bounds(std::optional<double> lower, std::optional<double> upper = {});
+  // Sets a bound that the value must not reach. Called behind bounds(), whose other bound stays.
+  FlagSpec& above(double lower);
+  FlagSpec& below(double upper);
   // Lets an integer be this word instead of a number. Who reads the flag asks FlagValues::is_word() first.
   FlagSpec& word(std::string value);
   // Gives the flag a short form. Two flags with one are a fault of the program, which the first parsing throws.

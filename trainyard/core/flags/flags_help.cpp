@@ -40,8 +40,8 @@ std::string value_description(const FlagSpec& spec) {
     return fmt::format("{}", fmt::join(shown, " | "));
   }
   for (const std::string& word : spec.words) text += " or " + word;
-  if (spec.lower_bound) text += fmt::format(", at least {}", *spec.lower_bound);
-  if (spec.upper_bound) text += fmt::format(", at most {}", *spec.upper_bound);
+  if (spec.lower_bound) text += fmt::format(", {} {}", spec.above_lower ? "above" : "at least", *spec.lower_bound);
+  if (spec.upper_bound) text += fmt::format(", {} {}", spec.below_upper ? "below" : "at most", *spec.upper_bound);
   return text;
 }
 

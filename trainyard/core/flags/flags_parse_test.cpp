@@ -177,6 +177,25 @@ TEST(FlagsParsePending, IsRefusedButForTextsThatAreBuilt) {
   }
 }
 
+TEST(FlagsParseBounds, MayLeaveOutTheirEnds) {
+  FlagTable table;
+  table.real("share", 0.5, "a share").bounds(0).below(1);
+  table.real("width", 1, "a width").bounds({}, 8).above(0);
+  const auto value = [&](const char* flag, const char* name) { return parse_flags(table, {flag}).real(name); };
+  EXPECT_EQ(value("--share=0", "share"), 0);
+  EXPECT_EQ(value("--share=0.999999", "share"), 0.999999);
+  EXPECT_EQ(value("--width=8", "width"), 8);
+  EXPECT_EQ(value("--width=1e-300", "width"), 1e-300);
+  const auto problem = [&](const char* flag) { return problem_of([&] { parse_flags(table, {flag}); }); };
+  EXPECT_EQ(problem("--share=1"), "Param share value of 1 must be below 1");
+  EXPECT_EQ(problem("--share=1.5"), "Param share value of 1.5 is higher than the upper bound of 1");
+  EXPECT_EQ(problem("--width=0"), "Param width value of 0 must be above 0");
+  EXPECT_EQ(problem("--width=-1"), "Param width value of -1 is lower than the lower bound of 0");
+  const std::string help = help_text(table);
+  EXPECT_NE(help.find("--share=<float, at least 0, below 1>"), std::string::npos) << help;
+  EXPECT_NE(help.find("--width=<float, above 0, at most 8>"), std::string::npos) << help;
+}
+
 TEST_F(FlagsParse, FlagsOfAnotherRuntimeWarnOnce) {
   EXPECT_EQ(check_dispositions(parse({"--barrier"})),
             std::vector<std::string>{"--barrier has no effect here: barriers are ours"});

@@ -16,9 +16,7 @@ constexpr nn::Size2d kRow7{1, 7}, kColumn7{7, 1}, kRow3{1, 3}, kColumn3{3, 1};
 class Network {
  public:
   Network(const ModelOptions& options, const std::string& name)
-      : b_({.image = options.image_shape(),
-            .name = name,
-            .batch_norm = {.epsilon = 1e-3, .decay = 0.99, .scale = false}}) {}
+      : b_({.image = options.image_shape(), .name = name, .batch_norm = batch_norm(1e-3, 0.99, /*scale=*/false)}) {}
 
   Value same(Value x, int64_t channels, nn::Size2d kernel) {
     return append(x, convolution(b_.shape(x)[0], channels, kernel));

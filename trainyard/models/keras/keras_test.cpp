@@ -3,14 +3,21 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/models/keras/layers.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/executor.h"
 
 namespace trainyard::models {
 namespace {
@@ -55,6 +62,59 @@ TEST(KerasZoo, StartsAsKeras) {
       EXPECT_EQ(weight.init.kind, nn::Initializer::Kind::kUniform) << name << " " << weight.name;
       EXPECT_NEAR(weight.init.value, std::sqrt(6.0 / static_cast<double>(window * (in + out))), 1e-12)
           << name << " " << weight.name;
+    }
+  }
+}
+
+// tools/golden/keras_batch_norm.py: "<what> <step>" -> numbers.
+std::map<std::string, std::vector<float>> golden_norm() {
+  std::istringstream text(core::local_file_system().read_file(
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/models/testdata/keras_batch_norm.txt")));
+  std::map<std::string, std::vector<float>> lines;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    std::string what, step;
+    words >> what >> step;
+    for (float value = 0; words >> value;) lines[what + " " + step].push_back(value);
+  }
+  return lines;
+}
+
+TEST(KerasZoo, KeepsTheStatisticsThatKerasKeeps) {
+  nn::GraphBuilder b({.image = {4, 3, 2}, .name = "norm"});
+  const nn::Graph graph = b.build(b.flatten("flat", b.batch_norm("norm", b.input(), keras::batch_norm(1e-3, 0.75))));
+  auto golden = golden_norm();
+  for (const char* executor : {"reference", "cpu"}) {
+    nn::ParameterSet set;
+    nn::GradientSink sink(set);
+    const auto norm = nn::make_executor(executor, graph, {.parameters = &set, .gradients = &sink});
+    set.allocate();
+    set.initialize(1);
+    for (const char* step : {"0", "1", "2"}) {
+      std::vector<float>& pixels = golden.at(std::string("images ") + step);
+      ASSERT_EQ(pixels.size(), 48U);
+      norm->forward(at::from_blob(pixels.data(), {2, 3, 2, 4}, at::kFloat).permute({0, 3, 1, 2}).contiguous(), {});
+      for (const auto& [buffer, what] : {std::pair{"norm.running_mean", "mean "}, {"norm.running_var", "variance "}}) {
+        const at::Tensor found = set.buffer(*set.find_buffer(buffer));
+        const std::vector<float>& expected = golden.at(what + std::string(step));
+        ASSERT_EQ(expected.size(), 4U);
+        for (size_t c = 0; c < 4; ++c) {
+          EXPECT_NEAR(found.const_data_ptr<float>()[c], expected[c], 1e-6 * std::abs(expected[c]))
+              << executor << ", " << what << step;
+        }
+      }
+    }
+  }
+}
+
+// And those of other programs' networks keep PyTorch's and TensorFlow 1's, as before.
+TEST(KerasZoo, AloneKeepsTheBiasedVariance) {
+  for (const std::string& name : model_names(DatasetFamily::kImagenet)) {
+    const nn::Graph graph = build_model(name, "imagenet", {});
+    for (const nn::Node& node : graph.nodes) {
+      const auto* const norm = std::get_if<nn::BatchNorm>(&node.op);
+      if (norm == nullptr) continue;
+      EXPECT_EQ(norm->biased_running_variance, name.starts_with("keras/")) << name << " " << node.name;
     }
   }
 }

@@ -41,10 +41,14 @@ inline Value append_dense(nn::GraphBuilder& b, const std::string& name, Value x,
   return b.linear(name, x, {.out_features = units, .weight_init = glorot(in, static_cast<double>(units))});
 }
 
+// Returns a BatchNormalization. Keras 3 keeps the biased variance of the batches.
+inline nn::BatchNorm batch_norm(double epsilon, double momentum, bool scale = true) {
+  return {.epsilon = epsilon, .decay = momentum, .scale = scale, .biased_running_variance = true};
+}
+
 // Returns a builder with the BatchNormalization of the ResNets and DenseNets.
 inline nn::GraphBuilder builder(const ModelOptions& options, const std::string& name) {
-  return nn::GraphBuilder(
-      {.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = 1.001e-5, .decay = 0.99}});
+  return nn::GraphBuilder({.image = options.image_shape(), .name = name, .batch_norm = batch_norm(1.001e-5, 0.99)});
 }
 
 // Returns keras.applications' `application` as the model "keras/<name>". Keras has no training recipe, so the model

@@ -38,7 +38,7 @@ nn::Graph build(const ModelOptions& options, const std::string& name) {
   };
   constexpr std::array<Stage, 7> kStages{
       {{16, 1, 1}, {24, 2, 2}, {32, 2, 3}, {64, 2, 4}, {96, 1, 3}, {160, 2, 3}, {320, 1, 1}}};
-  nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = {.epsilon = 1e-3, .decay = 0.999}});
+  nn::GraphBuilder b({.image = options.image_shape(), .name = name, .batch_norm = batch_norm(1e-3, 0.999)});
   Value x = append(b, "Conv1", "bn_Conv1", b.input(), convolution(3, 32, 3, 2), "Conv1_relu");
   int number = 0;
   for (const Stage& stage : kStages) {

@@ -94,6 +94,7 @@ at::Tensor NormLayer::forward(AutogradContext* autograd, const at::Tensor& input
                    {.weight = pointer<float>(weight_),
                     .epsilon = op_.epsilon,
                     .decay = op_.decay,
+                    .running_variance_factor = running_variance_factor(op_, static_cast<double>(shape.rows)),
                     .mean = mean,
                     .inverse_deviation = mean + shape.channels,
                     .scale = mean + 2 * shape.channels,

@@ -3,9 +3,14 @@
 #include <optional>
 #include <tuple>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/masked_fill.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+
+#include "trainyard/nn/execution/unreached_weights.h"
 
 namespace trainyard::nn {
 namespace {
@@ -28,13 +33,34 @@ at::Tensor thinned(const at::Tensor& x, const Size2d& stride) {
   return x.slice(2, 0, std::nullopt, stride.height).slice(3, 0, std::nullopt, stride.width);
 }
 
+// Returns the tensor, weights or their gradient, with zeros where no window meets a pixel of x, and itself where there
+// are no such places. The gradient of the result has zeros there, too, whatever is given to it.
+at::Tensor without_unreached(const Pair& stride, const Pair& dilation, const Pair& padding, const at::Tensor& x,
+                             const at::Tensor& weights) {
+  if (!x.is_cpu() || !weights.defined()) return weights;
+  const auto axis = [&](size_t i) {
+    WindowAxis a{.in = x.size(static_cast<int64_t>(i) + 2),
+                 .kernel = weights.size(static_cast<int64_t>(i) + 2),
+                 .stride = stride[i],
+                 .dilation = dilation[i],
+                 .before = padding[i]};
+    a.out = (a.in + 2 * a.before - a.dilation * (a.kernel - 1) - 1) / a.stride + 1;
+    return a;
+  };
+  const UnreachedWeights unreached(axis(0), axis(1));
+  if (unreached.empty()) return weights;
+  at::Tensor mask = at::zeros({weights.size(2), weights.size(3)}, at::kBool);
+  for (const int64_t place : unreached.places()) mask.data_ptr<bool>()[place] = true;
+  return at::masked_fill(weights, mask, 0);
+}
+
 ConvolutionGradients backward(const Convolution& op, const Pair& stride, const Pair& padding,
                               const at::Tensor& output_gradient, const at::Tensor& x, const at::Tensor& weight,
                               bool wants_input, bool wants_weight) {
   const auto gradients =
       at::convolution_backward(output_gradient, x, weight, c10::nullopt, stride, padding, pair(op.dilation),
                                /*transposed=*/false, kNone, op.groups, {wants_input, wants_weight, false});
-  return {std::get<0>(gradients), std::get<1>(gradients)};
+  return {std::get<0>(gradients), without_unreached(stride, pair(op.dilation), padding, x, std::get<1>(gradients))};
 }
 
 }  // namespace
@@ -47,8 +73,12 @@ bool libtorch_may_compute(const Convolution& op, int64_t in_channels, std::array
 at::Tensor libtorch_convolution(const Convolution& op, std::array<int64_t, 2> padding, const at::Tensor& x,
                                 const at::Tensor& weight, const at::Tensor& bias) {
   const bool thin = must_thin(op, padding, x);
-  return at::convolution(thin ? thinned(x, op.stride) : x, weight, bias, thin ? kOne : pair(op.stride), padding,
-                         pair(op.dilation), /*transposed=*/false, kNone, op.groups);
+  const at::Tensor source = thin ? thinned(x, op.stride) : x;
+  const Pair stride = thin ? kOne : pair(op.stride), dilation = pair(op.dilation);
+  // Autograd's gradient of the weights then goes through the mask.
+  const bool wants_weight = at::GradMode::is_enabled() && weight.requires_grad();
+  const at::Tensor reached = wants_weight ? without_unreached(stride, dilation, padding, source, weight) : weight;
+  return at::convolution(source, reached, bias, stride, padding, dilation, /*transposed=*/false, kNone, op.groups);
 }
 
 ConvolutionGradients libtorch_convolution_backward(const Convolution& op, std::array<int64_t, 2> padding,

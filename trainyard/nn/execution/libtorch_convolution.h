@@ -1,4 +1,5 @@
-// The one way by which convolutions reach LibTorch, around a fault of its oneDNN.
+// The one way by which convolutions reach LibTorch, around two faults of its oneDNN. The second one,
+// uninitialized gradients of weights, is described in unreached_weights.h. The first one:
 //
 // oneDNN computes a 1x1 convolution with a stride by copying the pixels that count into a scratch memory first. In
 // channels_last, its gradient of the weights steps through that memory by blocks of 8 channels on AVX2 and 16 on
@@ -26,7 +27,8 @@ namespace trainyard::nn {
 
 // Returns at::convolution of x [N, C, H, W] with weight [out, C / groups, height, width] and bias [out] (undefined for
 // none), with autograd where that is on. What LibTorch may not compute on a CPU is computed without a stride, on the
-// pixels that the stride leaves, which gives the same sums. `op` gives stride, dilation and groups.
+// pixels that the stride leaves, which gives the same sums. On a CPU, weights that meet no pixel have a gradient of
+// zero, by definition and not by LibTorch. `op` gives stride, dilation and groups.
 [[nodiscard]] at::Tensor libtorch_convolution(const Convolution& op, std::array<int64_t, 2> padding,
                                               const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 

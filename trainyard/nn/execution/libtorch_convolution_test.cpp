@@ -1,6 +1,8 @@
 #include "trainyard/nn/execution/libtorch_convolution.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <ostream>
 #include <vector>
 
@@ -10,7 +12,10 @@
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
@@ -170,6 +175,37 @@ TEST_F(LibtorchConvolution, IsRightAndStaysInsideItsMemory) {
       return Values{libtorch_convolution(c.op, padding, x, weight, {}), input, weights};
     });
     EXPECT_EQ(found, "") << c;
+  }
+}
+
+// oneDNN's gradient of weights in 16 bits leaves those that meet no pixel as the memory was. That takes a processor
+// with AVX512_BF16; a gradient of NaN shows everywhere who makes them zero.
+TEST_F(LibtorchConvolution, WeightsThatMeetNoPixelHaveAGradientOfZero) {
+  const at::AutoGradMode on(true);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const at::MemoryFormat layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+      // Of 3 x 5 places, two of the middle row meet the two pixels of the map.
+      const Convolution op{.kernel = {3, 5}, .stride = {2, 3}};
+      const std::array<int64_t, 2> padding{1, 2};
+      const auto nan = [&](at::IntArrayRef sizes) {
+        return at::full(sizes, std::nan(""), at::TensorOptions(dtype).memory_format(layout));
+      };
+      const at::Tensor x = nan({5, 16, 1, 2}), gradient = nan({5, 32, 1, 1});
+      at::Tensor weight = at::zeros({32, 16, 3, 5}, at::TensorOptions(dtype)).contiguous(layout);
+      const at::Tensor direct = libtorch_convolution_backward(op, padding, gradient, x, weight, false, true).weight;
+      weight.requires_grad_(true);
+      libtorch_convolution(op, padding, x, weight, {}).backward(gradient);
+      for (const at::Tensor& found : {direct, weight.grad()}) {
+        for (int64_t row = 0; row < 3; ++row) {
+          for (int64_t column = 0; column < 5; ++column) {
+            const at::Tensor place = found.select(2, row).select(2, column);
+            const bool met = row == 1 && (column == 2 || column == 3);
+            EXPECT_TRUE(met ? at::isnan(place).all().item<bool>() : place.eq(0).all().item<bool>())
+                << toString(dtype) << ", " << layout << ", row " << row << ", column " << column;
+          }
+        }
+      }
+    }
   }
 }
 

@@ -33,13 +33,6 @@ at::Tensor at_least_float(const at::Tensor& logits) {
   return at::isReducedFloatingType(logits.scalar_type()) ? logits.to(at::kFloat) : logits;
 }
 
-void check_options(const CrossEntropyOptions& options) {
-  if (options.label_smoothing >= 0 && options.label_smoothing < 1) return;
-  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "label_smoothing is out of range",
-                                                        .expected = "[0, 1)",
-                                                        .actual = fmt::format("{}", options.label_smoothing)});
-}
-
 void check_shares(const at::Tensor& shares, const at::Tensor& labels) {
   const bool fits = shares.is_floating_point() && shares.sizes() == labels.sizes();
   const bool in_range = fits && (!shares.is_cpu() || shares.ge(0).logical_and(shares.le(1)).all().item<bool>());
@@ -60,6 +53,13 @@ const DeviceCrossEntropy* device_cross_entropy(const at::Tensor& logits) {
 }
 
 }  // namespace
+
+void CrossEntropyOptions::validate() const {
+  if (label_smoothing >= 0 && label_smoothing < 1) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "label_smoothing is out of range",
+                                                        .expected = "[0, 1)",
+                                                        .actual = fmt::format("{}", label_smoothing)});
+}
 
 core::Registry<DeviceCrossEntropy>& device_cross_entropies() {
   static auto* registry = new core::Registry<DeviceCrossEntropy>("loss on a device");
@@ -83,7 +83,7 @@ void check_labels(const at::Tensor& labels, int64_t classes) {
 at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels,
                                  const CrossEntropyOptions& options) {
   check(logits, labels);
-  check_options(options);
+  options.validate();
   if (const DeviceCrossEntropy* own = device_cross_entropy(logits)) {
     return (*own)(at_least_float(logits), labels, options.label_smoothing);
   }
@@ -98,7 +98,7 @@ at::Tensor mixed_softmax_cross_entropy(const at::Tensor& logits, const at::Tenso
   check(logits, labels);
   check(logits, other_labels);
   check_shares(shares, labels);
-  check_options(options);
+  options.validate();
   const at::Tensor scores = at::log_softmax(at_least_float(logits), 1);
   const at::Tensor own = shares.to(scores.scalar_type());
   const at::Tensor weights = at::stack({own, 1 - own}, 1);  // [N, 2]

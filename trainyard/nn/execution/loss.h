@@ -13,6 +13,8 @@ struct CrossEntropyOptions {
   // In [0, 1). Each target is 1 - label_smoothing at the label, plus label_smoothing / classes everywhere: Szegedy et
   // al. 2016, section 7.
   double label_smoothing = 0.0;
+  // Throws kInvalidArgument for a number out of range. What takes these options throws the same when it computes.
+  void validate() const;
 };
 
 // Returns the mean over the batch of -sum(target * log softmax(logits)): a scalar, at least fp32, under autograd.

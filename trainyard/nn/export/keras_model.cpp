@@ -33,7 +33,7 @@ Json pair_of(Size2d size) {
 class KerasNetwork {
  public:
   explicit KerasNetwork(const Graph& graph) : graph_(graph) {
-    for (const Node& node : graph.nodes) names_.insert(plain(node.name));
+    for (const Node& node : graph.nodes) node_names_.push_back(unique(node.name));
     for (const Node& node : graph.nodes) {
       node_ = &node;
       std::visit(*this, node.op);
@@ -47,6 +47,15 @@ class KerasNetwork {
 
   const std::vector<KerasLayer>& layers() const { return layers_; }
   int output() const { return output_; }
+  // Returns the names of the layers that have the nodes' weights, by node id.
+  const std::vector<std::string>& node_names() const { return node_names_; }
+
+  // Keras takes '/' for a part of a path, and its PyTorch backend no '.' in the name of anything that holds a weight.
+  static std::string plain(std::string name) {
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return c == '/' || c == '.'; }, '_');
+    return name;
+  }
 
   void operator()(const Input&) {
     Json shape = {nullptr};
@@ -248,11 +257,6 @@ class KerasNetwork {
     if (shape.size() == 3) std::rotate(shape.begin(), shape.begin() + 1, shape.end());
     return shape;
   }
-  // Keras takes '/' for a part of a path.
-  static std::string plain(std::string name) {
-    std::replace(name.begin(), name.end(), '/', '_');
-    return name;
-  }
 
   void require(bool good, const std::string& problem) const {
     if (good) return;
@@ -306,7 +310,7 @@ class KerasNetwork {
   }
   // Adds the layer that stands for the node, behind those that it needs.
   void add_main(const std::string& class_name, Json config, std::vector<int> inputs) {
-    add(class_name, plain(node_->name), std::move(config), std::move(inputs));
+    add(class_name, node_names_[static_cast<size_t>(node_->id)], std::move(config), std::move(inputs));
   }
   int pad(int x, const Padding& padding) {
     if (padding == Padding::valid()) return x;
@@ -325,6 +329,7 @@ class KerasNetwork {
   const Graph& graph_;
   const Node* node_ = nullptr;
   std::set<std::string> names_;
+  std::vector<std::string> node_names_;  // by node
   std::vector<KerasLayer> layers_;
   std::vector<int> layer_of_;  // by node
   int output_ = 0;
@@ -374,11 +379,10 @@ formats::Hdf5Group to_keras_model(const Graph& graph, const ParameterSet& set, c
   for (const int layer : keras_order(inputs, {network.output()})) {
     if (const int node = network.layers()[static_cast<size_t>(layer)].node; node >= 0) nodes.push_back(node);
   }
-  formats::Hdf5Group weights = to_keras(main, set, nodes);
+  formats::Hdf5Group weights = to_keras(main, set, nodes, network.node_names());
   formats::Hdf5Group root{.attributes = weights.attributes};
   std::erase_if(root.attributes, [](const auto& attribute) { return attribute.first.starts_with("layer_names"); });
-  std::string name = main.name.empty() ? "model" : main.name;
-  std::replace(name.begin(), name.end(), '/', '_');
+  const std::string name = KerasNetwork::plain(main.name.empty() ? "model" : main.name);
   root.attributes.emplace_back("model_config", config_of(network, name));
   weights.name = "model_weights";
   root.groups.push_back(std::move(weights));

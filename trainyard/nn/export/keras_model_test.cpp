@@ -75,6 +75,33 @@ TEST(KerasModel, WeightsStandInTheOrderOfItsOwnLayers) {
   EXPECT_THAT(names, ElementsAre("right1", "left1", "left2", "right2"));
 }
 
+// Keras' PyTorch backend refuses a '.' in names, and a '/' is a part of a path everywhere. What then would be the same
+// name is told apart, and groups of weights have the layers' names, so that they load by name, too.
+TEST(KerasModel, NamesAreThoseThatEveryBackendTakes) {
+  GraphBuilder b({.image = {3, 8, 8}, .name = "resnet50_v1.5/small"});
+  Value x = b.convolution("layer1.0.conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = Padding::all(1)});
+  x = b.convolution("layer1_0_conv", x, {.out_channels = 4});
+  x = b.batch_norm("layer1.0/conv", x);
+  const Graph graph = b.build(b.global_average_pool("pool", x));
+  const ParameterSet set = set_of(graph);
+  const formats::Hdf5Group root = to_keras_model(graph, set);
+  const nlohmann::json config = written_config(graph);
+  EXPECT_EQ(config["name"], "resnet50_v1_5_small");
+  std::vector<std::string> layers;
+  for (const nlohmann::json& layer : config.at("layers")) {
+    layers.push_back(layer.at("name"));
+    EXPECT_EQ(layer.at("name"), layer.at("config").at("name"));
+  }
+  EXPECT_THAT(layers, ElementsAre("input", "layer1_0_conv", "layer1_0_conv_", "layer1_0_conv__", "pool"));
+  ASSERT_EQ(root.groups.size(), 1u);
+  std::vector<std::string> groups;
+  for (const formats::Hdf5Group& layer : root.groups[0].groups) {
+    groups.push_back(layer.name);
+    for (const auto& dataset : layer.datasets) EXPECT_TRUE(dataset.name.starts_with(layer.name + "/")) << dataset.name;
+  }
+  EXPECT_THAT(groups, ElementsAre("layer1_0_conv", "layer1_0_conv_", "layer1_0_conv__"));
+}
+
 TEST(KerasModel, AMaximumOfNumbersFromZeroUpIsPaddedByALayer) {
   GraphBuilder b({.image = {4, 6, 6}, .name = "padded"});
   const Value x =

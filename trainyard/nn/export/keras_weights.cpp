@@ -148,11 +148,11 @@ std::string path_in(const std::string& group, const std::string& name) {
   return group == "/" ? group + name : group + "/" + name;
 }
 
-formats::Hdf5Group layer_group(const Node& node, const Weights& weights) {
-  formats::Hdf5Group group{.name = node.name};
+formats::Hdf5Group layer_group(const std::string& layer, const Weights& weights) {
+  formats::Hdf5Group group{.name = layer};
   std::vector<std::string> names;
   for (const Weight& weight : weights) {
-    names.push_back(fmt::format("{}/{}", node.name, weight.name));
+    names.push_back(fmt::format("{}/{}", layer, weight.name));
     const Shape shape = weight.shape.empty() ? weight.value.sizes().vec() : weight.shape;
     group.datasets.push_back({names.back(), shape, [value = weight.value] {
                                 const at::Tensor plain = value.to(at::kFloat).contiguous();
@@ -201,17 +201,18 @@ formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set) {
   return to_keras(graph, set, keras_order(graph));
 }
 
-formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes) {
+formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes,
+                            const std::vector<std::string>& names) {
   formats::Hdf5Group root;
-  std::vector<std::string> names;
+  std::vector<std::string> layers;
   for (const int id : nodes) {
     const Node& node = graph.nodes[static_cast<size_t>(id)];
     const Weights weights = std::visit(KerasForm(graph, node, set), node.op);
     if (weights.empty()) continue;
-    root.groups.push_back(layer_group(node, weights));
-    names.push_back(node.name);
+    layers.push_back(names.empty() ? node.name : names[static_cast<size_t>(id)]);
+    root.groups.push_back(layer_group(layers.back(), weights));
   }
-  add_names(root, "layer_names", names);
+  add_names(root, "layer_names", layers);
   // Files of Keras 1 and of other backends had other dimensions: readers ask.
   root.attributes.emplace_back("backend", "tensorflow");
   root.attributes.emplace_back("keras_version", "3.0.0");

@@ -22,8 +22,10 @@ namespace trainyard::nn {
 // allocated and has what the graph needs. Throws kUnsupported for a custom layer, kNotFound for a set of another
 // graph.
 [[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set);
-// Returns the same, of the nodes with these ids in this order.
-[[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes);
+// Returns the same, of the nodes with these ids in this order. `names`: what the layers are called, by node id; empty:
+// as the nodes.
+[[nodiscard]] formats::Hdf5Group to_keras(const Graph& graph, const ParameterSet& set, const std::vector<int>& nodes,
+                                          const std::vector<std::string>& names = {});
 
 // Fills the weights of the nodes with these ids, in this order, from the layers with weights in `group` of the file,
 // the n-th from the n-th, as Keras does. Throws kCorruptData for other counts or shapes.

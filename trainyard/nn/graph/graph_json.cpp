@@ -67,6 +67,10 @@ class FieldWriter {
                    {"value", value.value},
                    {"fan", kFans[static_cast<size_t>(value.fan)]}};
   }
+  // Files from before the attribute was added lack it, so false is not written.
+  void optional(const char* name, bool value) {
+    if (value) json_[name] = value;
+  }
   template <typename Enum>
   void choice(const char* name, Enum value, std::span<const std::string_view> names) {
     json_[name] = names[static_cast<size_t>(value)];
@@ -132,6 +136,9 @@ class FieldReader {
     const Json& json = member(name);
     if (!json.is_boolean()) fail(fmt::format("'{}' is not as it should be", name), "true or false", json.type_name());
     value = json.get<bool>();
+  }
+  void optional(const char* name, bool& value) {
+    if (json_.contains(name)) (*this)(name, value);
   }
   void operator()(const char* name, int64_t& value) { value = number(member(name), name); }
   void operator()(const char* name, double& value) {

@@ -1,5 +1,6 @@
 #include "trainyard/nn/graph/graph_json.h"
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -31,7 +32,7 @@ Graph every_operation() {
                           .bias = true,
                           .weight_init = Initializer::variance_scaling(0.3, Initializer::Fan::kAverage),
                           .bias_init = Initializer::uniform(0.1)});
-  x = b.batch_norm("norm", x, {.epsilon = 1e-3, .decay = 0.97, .scale = false});
+  x = b.batch_norm("norm", x, {.epsilon = 1e-3, .decay = 0.97, .scale = false, .biased_running_variance = true});
   x = b.activation("silu", x, Activation::Function::kSilu);
   x = b.max_pool("max", x, {.kernel = 3, .stride = 1, .padding = Padding::same(), .ceil_mode = true});
   x = b.average_pool("average", x, {.kernel = 2, .stride = 1, .count_padding = true});
@@ -88,6 +89,7 @@ TEST(GraphJson, EveryOperationIsReadAsItWasWritten) {
   EXPECT_EQ(read.outputs[1].loss_weight, 0.4);
   // An attribute that neither the description nor the parameters show.
   EXPECT_EQ(std::get<BatchNorm>(read.node("norm").op).decay, 0.97);
+  EXPECT_TRUE(std::get<BatchNorm>(read.node("norm").op).biased_running_variance);
   EXPECT_EQ(std::get<LocalResponseNorm>(read.node("lrn").op).alpha, 1e-4);
   EXPECT_EQ(std::get<Pool>(read.node("average").op).count_padding, true);
 }
@@ -104,6 +106,15 @@ Graph small() {
   GraphBuilder b({.image = {3, 8, 8}, .name = "small"});
   const auto x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = Padding::all(1)});
   return b.build(b.linear("fc", b.global_average_pool("pool", b.batch_norm("bn", x)), {.out_features = 2}));
+}
+
+// Files from before there was the attribute are read as they were meant, and written without it as they were.
+TEST(GraphJson, AnAttributeThatCameLaterMayBeMissing) {
+  const json text = json::parse(graph_json(small()));
+  const auto& norm =
+      *std::find_if(text["nodes"].begin(), text["nodes"].end(), [](const json& node) { return node["name"] == "bn"; });
+  EXPECT_FALSE(norm.contains("biased_running_variance"));
+  EXPECT_FALSE(std::get<BatchNorm>(parse_graph_json(text.dump(), "old").node("bn").op).biased_running_variance);
 }
 
 // Returns the message for the small graph's text with a change.

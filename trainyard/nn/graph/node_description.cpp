@@ -105,7 +105,8 @@ std::string Node::description() const {
             return text;
           },
           [](const BatchNorm& norm) {
-            return fmt::format("epsilon {}, decay {}{}", norm.epsilon, norm.decay, norm.scale ? "" : ", no scale");
+            return fmt::format("epsilon {}, decay {}{}{}", norm.epsilon, norm.decay, norm.scale ? "" : ", no scale",
+                               norm.biased_running_variance ? ", biased running variance" : "");
           },
           [](const Activation& activation) { return std::string(function_name(activation.function)); },
           [](const Pool& pool) {

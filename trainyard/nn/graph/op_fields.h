@@ -65,6 +65,7 @@ void visit_fields(Fields& fields, BatchNorm& op) {
   fields("decay", op.decay);
   fields("scale", op.scale);
   fields("scale_init", op.scale_init);
+  fields.optional("biased_running_variance", op.biased_running_variance);
 }
 
 template <typename Fields>

@@ -102,7 +102,9 @@ struct Upsample {
 };
 
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias over (N, H, W) for each channel; biased variance.
-// Training: batch statistics, and running = decay * running + (1 - decay) * batch (unbiased variance).
+// Training: batch statistics, and running = decay * running + (1 - decay) * batch, where the batch's variance is the
+// unbiased one (count / (count - 1) times as large; 0 for a single value), as in PyTorch and TensorFlow 1, or, with
+// biased_running_variance, the biased one that it is normalized with, as in Keras 3.
 // Inference, and training where all its parameters are frozen (ParameterSet::set_trainable): running statistics, which
 // stay as they are. Parameters: weight [C] (scale), bias [C] (shift); both outside weight decay.
 // Buffers: running_mean [C], running_var [C].
@@ -111,7 +113,14 @@ struct BatchNorm {
   double decay = 0.9;
   bool scale = true;
   Initializer scale_init = Initializer::ones();
+  bool biased_running_variance = false;
 };
+
+// Returns what the batch's biased variance of `count` values is multiplied by on its way into the running variance.
+[[nodiscard]] constexpr double running_variance_factor(const BatchNorm& op, double count) {
+  if (op.biased_running_variance) return 1;
+  return count > 1 ? count / (count - 1) : 0;
+}
 
 // y = (x - mean) / sqrt(variance + epsilon) * weight + bias over the C channels of each pixel, or the elements of a
 // vector [C]; biased variance (Ba, Kiros, Hinton, "Layer normalization", 2016). Parameters: weight [C], bias [C]; both

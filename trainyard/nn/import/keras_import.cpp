@@ -354,9 +354,11 @@ class GraphOfLayers {
     const int64_t along = axis.is_array() ? axis.at(0).get<int64_t>() : axis.get<int64_t>();
     require(along == -1 || along == 3, fmt::format("axis {}", along));
     require(option("center", true), "center is false");
-    give_weighted(builder_.batch_norm(
-        layer_->name, plain(),
-        {.epsilon = option("epsilon", 1e-3), .decay = option("momentum", 0.99), .scale = option("scale", true)}));
+    give_weighted(builder_.batch_norm(layer_->name, plain(),
+                                      {.epsilon = option("epsilon", 1e-3),
+                                       .decay = option("momentum", 0.99),
+                                       .scale = option("scale", true),
+                                       .biased_running_variance = true}));
   }
 
   void add_activation() {

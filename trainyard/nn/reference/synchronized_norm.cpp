@@ -50,10 +50,8 @@ at::Tensor run_synchronized(const BatchNorm& op, const LayerCall& call) {
   at::Tensor result = y.to(given.scalar_type());
 
   const at::NoGradGuard no_grad;
-  // One value a channel has no unbiased variance: it counts as 0.
-  const double values = count.item<double>(), unbiased = values > 1 ? values / (values - 1) : 0;
   call.buffers[0].mul_(op.decay).add_(mean, 1 - op.decay);
-  call.buffers[1].mul_(op.decay).add_(variance, (1 - op.decay) * unbiased);
+  call.buffers[1].mul_(op.decay).add_(variance, (1 - op.decay) * running_variance_factor(op, count.item<double>()));
   return result;
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <ostream>
+#include <random>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +23,8 @@ namespace trainyard::nn::cpu {
 inline std::ostream& operator<<(std::ostream& out, const ConvolutionShape& s) {
   return out << s.batch << " x " << s.in_channels << " -> " << s.out_channels << " groups " << s.groups << ", "
              << s.in_height << " x " << s.in_width << ", kernel " << s.kernel_height << " x " << s.kernel_width
+             << ", stride " << s.stride_height << " x " << s.stride_width << ", dilation " << s.dilation_height << " x "
+             << s.dilation_width << ", padding " << s.top << " " << s.bottom << " " << s.left << " " << s.right
              << (s.dtype == DataType::kFloat ? ", float" : ", bfloat16");
 }
 
@@ -133,6 +136,43 @@ inline std::vector<ConvolutionShape> odd_shapes() {
   ConvolutionShape with_bias = square(2, 34, 13, 6, 6, 3, 1, 1);
   with_bias.bias = true;
   shapes.push_back(with_bias);
+  return shapes;
+}
+
+// Random shapes on maps of 1 to 4 rows and columns: strides up to 4, kernels up to 7, dilation, groups, and padding
+// that differs from side to side, so that many kernels have weights that meet no pixel.
+inline std::vector<ConvolutionShape> narrow_shapes(size_t count) {
+  std::vector<ConvolutionShape> shapes{
+      square(5, 32, 32, 1, 1, 3, 2, 1), square(5, 16, 32, 4, 1, 5, 2, 2), square(2, 32, 16, 3, 2, 7, 4, 3),
+      square(3, 32, 48, 2, 3, 5, 4, 2), square(2, 20, 19, 1, 4, 3, 3, 1),
+  };
+  std::mt19937 random(45);
+  const auto draw = [&](int64_t least, int64_t most) {
+    return least + static_cast<int64_t>(random() % static_cast<uint64_t>(most - least + 1));
+  };
+  constexpr int64_t kChannels[] = {1, 3, 8, 16, 24, 32}, kGroups[] = {1, 1, 1, 2, 3, 5};
+  while (shapes.size() < count) {
+    ConvolutionShape s{.batch = draw(1, 5), .groups = kGroups[draw(0, 5)]};
+    s.in_channels = s.groups * kChannels[draw(0, 5)];
+    s.out_channels = s.groups * kChannels[draw(0, 5)];
+    if (draw(0, 5) == 0) s.groups = s.in_channels = s.out_channels = draw(5, 40);  // depthwise
+    s.in_height = draw(1, 4);
+    s.in_width = draw(1, 4);
+    s.kernel_height = draw(1, 7);
+    s.kernel_width = draw(1, 7);
+    s.stride_height = draw(1, 4);
+    s.stride_width = draw(1, 4);
+    if (draw(0, 2) == 0) s.dilation_height = draw(1, 3);
+    if (draw(0, 2) == 0) s.dilation_width = draw(1, 3);
+    const int64_t rows = s.dilation_height * (s.kernel_height - 1), columns = s.dilation_width * (s.kernel_width - 1);
+    s.top = draw(0, rows);
+    s.left = draw(0, columns);
+    const bool alike = draw(0, 1) == 0;
+    s.bottom = alike ? s.top : draw(0, rows);
+    s.right = alike ? s.left : draw(0, columns);
+    if (s.in_height + s.top + s.bottom <= rows || s.in_width + s.left + s.right <= columns) continue;
+    shapes.push_back(sized(s));
+  }
   return shapes;
 }
 

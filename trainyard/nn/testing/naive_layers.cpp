@@ -60,9 +60,9 @@ Values run(const BatchNorm& op, const Call& call) {
     const double squares = over_channel([m](double x) { return (x - m) * (x - m); });
     mean[channel] = m;
     variance[channel] = squares / static_cast<double>(per_channel);
-    const double unbiased = squares / static_cast<double>(std::max<int64_t>(per_channel - 1, 1));
+    const int64_t divisor = op.biased_running_variance ? per_channel : std::max<int64_t>(per_channel - 1, 1);
     running_mean[channel] = op.decay * running_mean[channel] + (1 - op.decay) * m;
-    running_var[channel] = op.decay * running_var[channel] + (1 - op.decay) * unbiased;
+    running_var[channel] = op.decay * running_var[channel] + (1 - op.decay) * squares / static_cast<double>(divisor);
   }
   return each_pixel(call, [&](int64_t n, int64_t c, int64_t h, int64_t w) {
     const auto channel = static_cast<size_t>(c);

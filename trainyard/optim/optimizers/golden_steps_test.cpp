@@ -31,6 +31,7 @@ struct Golden {
   std::string source, optimizer;
   OptimizerOptions options{};
   bool in_double = true;  // the source computes in double
+  bool changes_momentum = false;
 };
 
 // The numbers of the script.
@@ -49,6 +50,8 @@ const std::vector<Golden> kGoldens = {
     {"tf_momentum", "momentum", momentum_options()},
     {"tf_nesterov", "nesterov", momentum_options()},
     {"torch_momentum", "torch_momentum", {.momentum = 0.8, .dampening = 0.3}},
+    {"torch_momentum_of_zero", "torch_momentum", {.momentum = 0, .dampening = 0.3}},
+    {"torch_momentum_changed", "torch_momentum", {.momentum = 0.8, .dampening = 0.3}, true, true},
     {"torch_nesterov", "torch_momentum", {.momentum = 0.8, .nesterov = true}},
     {"keras_momentum", "keras_momentum", momentum_options()},
     {"keras_momentum_decoupled", "keras_momentum", {.momentum = 0.8, .decoupled_decay = true}},
@@ -88,7 +91,8 @@ std::map<int64_t, std::vector<double>> golden_steps(const std::string& wanted) {
 // The bowl of the script. The weight decay and the rate of "head" are its group's.
 class Bowl {
  public:
-  Bowl(const Golden& golden, at::ScalarType dtype) : set_({.dtype = dtype}) {
+  Bowl(const Golden& golden, at::ScalarType dtype)
+      : set_({.dtype = dtype}), changes_momentum_(golden.changes_momentum) {
     for (const auto& [parameter, start] : kStart) {
       set_.declare({.name = parameter, .shape = {static_cast<int64_t>(start.size())}});
     }
@@ -114,6 +118,10 @@ class Bowl {
             skipped ? std::numeric_limits<double>::infinity() : gradient * 4);
       }
     }
+    if (changes_momentum_) {
+      optimizer_->set_hyperparameter("momentum", updates_ < 2 || (updates_ >= 100 && updates_ < 250) ? 0 : 0.8);
+    }
+    updates_ += skipped ? 0 : 1;
     StepState state;
     state.write({.learning_rate = 0.02 / (1 + 0.01 * static_cast<double>(step)),
                  .inverse_loss_scale = 0.25,
@@ -140,6 +148,8 @@ class Bowl {
 
   nn::ParameterSet set_;
   std::unique_ptr<Optimizer> optimizer_;
+  bool changes_momentum_ = false;
+  int64_t updates_ = 0;
 };
 
 class GoldenSteps : public ::testing::TestWithParam<Golden> {

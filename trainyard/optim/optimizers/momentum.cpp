@@ -28,7 +28,7 @@ const FormulaRegistration kNesterov({
 const FormulaRegistration kTorchMomentum({
     .name = "torch_momentum",
     .formula = "v = m * v + (1 - dampening) * g, in the first update v = g;  w -= lr * v\n"
-               "nesterov: w -= lr * (g + m * v)",
+               "nesterov: w -= lr * (g + m * v);  m = 0: w -= lr * g",
     .source = "PyTorch's SGD",
     .slots = {{.name = "momentum"}},
     .hyperparameters = {"dampening", "momentum"},

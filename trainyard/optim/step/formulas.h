@@ -35,7 +35,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
-// How many updates there were: two float64 where the parameters lie. Skipped steps do not count.
+// How many updates there were: two float64 where the parameters lie. Skipped steps do not count, nor do updates of
+// torch_momentum without momentum.
 struct UpdateCount {
   double updates = 0;
   double momentum_product = 1;  // of the momenta of those updates, which Nadam's schedule gives
@@ -86,17 +87,20 @@ struct MomentumFormula {
 };
 
 // v = m * v + (1 - dampening) * g, in the first update v = g;  w -= lr * v  |  w -= lr * (g + m * v)
+// With m = 0 it is w -= lr * g: v stays as it is, dampening does not act, and the update does not count as the first.
 template <bool kNesterov>
 struct TorchMomentumFormula {
   static constexpr size_t kSlots = 1;
   double momentum = 0, dampening = 0;
   double gradient_factor = 1;  // derived
   TRAINYARD_FORMULA void begin_update(UpdateCount& count) {
+    if (momentum == 0) return;
     count.updates += 1;
     gradient_factor = count.updates == 1 ? 1.0 : 1.0 - dampening;
   }
   template <typename T>
   TRAINYARD_FORMULA T operator()(T gradient, T weight, T learning_rate, T* slots) const {
+    if (momentum == 0) return weight - learning_rate * gradient;
     const T m = static_cast<T>(momentum);
     slots[0] = m * slots[0] + static_cast<T>(gradient_factor) * gradient;
     return weight - learning_rate * (kNesterov ? gradient + m * slots[0] : slots[0]);

@@ -1,6 +1,7 @@
 #include "trainyard/recipes/shared/flag_ranges.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -27,9 +28,12 @@ struct IntegerRange {
   int64_t least, most;
 };
 
+enum class End { kIncluded, kExcluded };
+
 struct RealRange {
   const char* flag;
   double least, most;
+  End lower = End::kIncluded, upper = End::kIncluded;
 };
 
 constexpr IntegerRange kIntegers[] = {
@@ -87,18 +91,18 @@ constexpr RealRange kReals[] = {
     {"one_cycle_end_divisor", 0, kNoEnd},
     {"sam_rho", 0, kNoEnd},
     {"weight_decay", 0, kNoEnd},
-    {"gradient_clip", 0, kNoEnd},
-    {"clip_norm", 0, kNoEnd},
-    {"clip_global_norm", 0, kNoEnd},
-    {"adaptive_clip", 0, kNoEnd},
+    {"gradient_clip", 0, kNoEnd, End::kExcluded},
+    {"clip_norm", 0, kNoEnd, End::kExcluded},
+    {"clip_global_norm", 0, kNoEnd, End::kExcluded},
+    {"adaptive_clip", 0, kNoEnd, End::kExcluded},
     {"momentum_dampening", 0, 1},
     {"rmsprop_decay", 0, 1},
     {"rmsprop_momentum", 0, 1},
-    {"rmsprop_epsilon", 0, kNoEnd},
-    {"adam_beta1", 0, 1},
-    {"adam_beta2", 0, 1},
-    {"adam_epsilon", 0, kNoEnd},
-    {"lars_trust_coefficient", 0, kNoEnd},
+    {"rmsprop_epsilon", 0, kNoEnd, End::kExcluded},
+    {"adam_beta1", 0, 1, End::kIncluded, End::kExcluded},
+    {"adam_beta2", 0, 1, End::kIncluded, End::kExcluded},
+    {"adam_epsilon", 0, kNoEnd, End::kExcluded},
+    {"lars_trust_coefficient", 0, kNoEnd, End::kExcluded},
 };
 
 template <typename Number>
@@ -123,36 +127,58 @@ void check_integer(const core::FlagValues& values, const IntegerRange& range) {
 
 void check_real(const core::FlagValues& values, const RealRange& range) {
   if (values.table().find(range.flag) == nullptr) return;
-  if (const auto value = values.optional_real(range.flag)) {
-    require_in_range(range.flag, *value, range.least, range.most);
+  const std::optional<double> value = values.optional_real(range.flag);
+  if (!value) return;
+  require_in_range(range.flag, *value, range.least, range.most);
+  const bool at_least = range.lower == End::kExcluded && *value == range.least;
+  if (at_least || (range.upper == End::kExcluded && *value == range.most)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, fmt::format("--{} must be {} {}, not {}", range.flag,
+                                                                     at_least ? "above" : "below", *value, *value));
   }
+}
+
+// Those that depend on the machine.
+std::array<IntegerRange, 3> ranges_of_machine() {
+  const int64_t threads = core::most_threads();
+  const int64_t replicas = std::max<int64_t>(core::available_cores(), kFewestMostReplicas);
+  return {{{"num_gpus", 1, replicas}, {"num_intra_threads", 0, threads}, {"datasets_num_private_threads", 1, threads}}};
 }
 
 }  // namespace
 
 void check_flag_ranges(const core::FlagValues& values) {
-  const int64_t threads = core::most_threads();
-  const int64_t replicas = std::max<int64_t>(core::available_cores(), kFewestMostReplicas);
-  check_integer(values, {"num_gpus", 1, replicas});
-  check_integer(values, {"num_intra_threads", 0, threads});
-  check_integer(values, {"datasets_num_private_threads", 1, threads});
+  for (const IntegerRange& range : ranges_of_machine()) check_integer(values, range);
   for (const IntegerRange& range : kIntegers) check_integer(values, range);
   for (const RealRange& range : kReals) check_real(values, range);
-  // Ranges without their end.
-  const auto is = [&](const char* flag, double end) {
-    return values.table().find(flag) != nullptr && values.optional_real(flag) == end;
+}
+
+FlagRange flag_range(const core::FlagSpec& spec) {
+  FlagRange range{.above_least = spec.above_lower, .below_most = spec.below_upper};
+  range.least = spec.lower_bound;
+  range.most = spec.upper_bound;
+  // The narrower one counts.
+  const auto narrow = [&](double least, double most, bool above_least, bool below_most) {
+    if (!range.least || least > *range.least || (least == *range.least && above_least)) {
+      range.least = least;
+      range.above_least = above_least;
+    }
+    if (most != kNoEnd && (!range.most || most < *range.most || (most == *range.most && below_most))) {
+      range.most = most;
+      range.below_most = below_most;
+    }
   };
-  for (const char* flag : {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip", "rmsprop_epsilon",
-                           "adam_epsilon", "lars_trust_coefficient"}) {
-    if (is(flag, 0)) {
-      throw core::Error(core::ErrorCode::kInvalidArgument, fmt::format("--{} must be above 0, not 0", flag));
+  const auto narrow_by = [&](const IntegerRange& each) {
+    if (spec.name == each.flag) {
+      narrow(static_cast<double>(each.least), static_cast<double>(each.most), false, false);
     }
+  };
+  for (const IntegerRange& each : ranges_of_machine()) narrow_by(each);
+  for (const IntegerRange& each : kIntegers) narrow_by(each);
+  for (const RealRange& each : kReals) {
+    if (spec.name != each.flag) continue;
+    narrow(each.least, each.most, each.lower == End::kExcluded, each.upper == End::kExcluded);
   }
-  for (const char* flag : {"adam_beta1", "adam_beta2"}) {
-    if (is(flag, 1)) {
-      throw core::Error(core::ErrorCode::kInvalidArgument, fmt::format("--{} must be below 1, not 1", flag));
-    }
-  }
+  return range;
 }
 
 }  // namespace trainyard::recipes

@@ -3,6 +3,7 @@
 // of.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,14 @@ namespace trainyard::recipes {
 // Throws kInvalidArgument for the first flag of `values` that is out of its range, naming it. Flags that the table
 // lacks are passed over, so that commands with a part of the flags check theirs alike.
 void check_flag_ranges(const core::FlagValues& values);
+
+// Where the values of a number flag end: by its declaration, and by what check_flag_ranges() knows of it. An end
+// without a number is that of its type.
+struct FlagRange {
+  std::optional<double> least{}, most{};
+  bool above_least = false, below_most = false;  // the end itself is refused
+};
+[[nodiscard]] FlagRange flag_range(const core::FlagSpec& spec);
 
 // Throws kInvalidArgument with `problem` where the condition holds.
 inline void refuse_if(bool condition, std::string problem) {

@@ -60,9 +60,12 @@ RunSchedule make_schedule(const PreparedRun& run) {
 void write_schedule_plot(const PreparedRun& run, std::ostream& out) {
   const SchedulePlot plot = plot_schedule(fmt::format("{} on {}", run.model->name, run.dataset_label),
                                           make_schedule(run), schedule_facts(run));
-  const std::string& path = run.options.plot_schedule;
-  if (run.device.is_chief()) core::local_file_system().write_file_atomically(path, plot.svg);
-  out << plot.lines << "Picture: " << path << std::endl;
+  const SchedulePlotPaths paths = schedule_plot_paths(run.options.plot_schedule);
+  if (run.device.is_chief()) {
+    core::local_file_system().write_file_atomically(paths.picture, plot.svg);
+    core::local_file_system().write_file_atomically(paths.numbers, plot.csv);
+  }
+  out << plot.lines << "Picture: " << paths.picture << "\nNumbers: " << paths.numbers << std::endl;
 }
 
 }  // namespace trainyard::recipes

@@ -21,7 +21,8 @@ double batches_per_epoch(const PreparedRun& run);
 // schedule that is malformed.
 RunSchedule make_schedule(const PreparedRun& run);
 
-// Draws it into TfCnnOptions::plot_schedule, and says on `out` what it is and where the picture is.
+// Draws it into TfCnnOptions::plot_schedule, writes its numbers beside that file, and says on `out` what it is and
+// where both are.
 void write_schedule_plot(const PreparedRun& run, std::ostream& out);
 
 }  // namespace trainyard::recipes

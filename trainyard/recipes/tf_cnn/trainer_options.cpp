@@ -80,15 +80,19 @@ optim::OptimizerOptions optimizer_options(const PreparedRun& run) {
 
 std::optional<optim::WeightAverageOptions> average_of(const PreparedRun& run) {
   const AverageOptions& asked = run.options.average;
+  optim::WeightAverageOptions average;
   if (asked.ema_decay) {
-    return optim::WeightAverageOptions{
-        .decay = *asked.ema_decay, .warmup = asked.ema_warmup, .every = asked.average_every.value_or(1)};
+    average = {.decay = *asked.ema_decay, .warmup = asked.ema_warmup, .every = asked.average_every.value_or(1)};
+  } else if (asked.swa_start_epoch) {
+    const double epoch = batches_per_epoch(run);
+    average = {.kind = optim::AverageKind::kEqual,
+               .every = asked.average_every.value_or(std::max<int64_t>(1, std::llround(epoch))),
+               .first_step = std::llround(*asked.swa_start_epoch * epoch)};
+  } else {
+    return std::nullopt;
   }
-  if (!asked.swa_start_epoch) return std::nullopt;
-  const double epoch = batches_per_epoch(run);
-  return optim::WeightAverageOptions{.kind = optim::AverageKind::kEqual,
-                                     .every = asked.average_every.value_or(std::max<int64_t>(1, std::llround(epoch))),
-                                     .first_step = std::llround(*asked.swa_start_epoch * epoch)};
+  average.validate();
+  return average;
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ class TrainingRun {
           out_ << lines << std::endl;
         }),
         source_(make_source(prepared, data::Subset::kTrain)),
+        recalibration_batches_(recalibration_batches(prepared)),
         trainer_(make_trainer_options(prepared), source_),
         state_(make_saved_run(trainer_, prepared)) {
     trainer_.set_stop_token(stop);
@@ -134,6 +135,7 @@ class TrainingRun {
   std::unique_ptr<core::LockFile> lock_;  // of train_dir; outlives all that writes there
   Print print_;
   std::shared_ptr<data::BatchSource> source_;
+  const int64_t recalibration_batches_;
   train::SingleCostTrainer trainer_;
   std::shared_ptr<SavedRun> state_;
   RunSteps steps_;
@@ -165,8 +167,7 @@ nn::ParameterSet& TrainingRun::evaluated_parameters() {
 // Of the averaged weights, where there are some: they have seen no batch. Every process does the same, as each has all
 // weights; rank 0's statistics are those that count.
 void TrainingRun::add_recalibration() {
-  const int64_t batches = recalibration_batches(run_);
-  if (batches == 0) return;
+  if (recalibration_batches_ == 0) return;
   const train::SingleCostOptions& options = trainer_.options();
   recalibration_ = std::make_shared<train::RecalibrationCallback>(train::RecalibrationCallback::Options{
       .norms = {.graph = options.graph,
@@ -175,7 +176,7 @@ void TrainingRun::add_recalibration() {
                 .kernels = options.kernels,
                 .seed = options.seed,
                 .stops = [stop = stop_] { return stop.stop_requested(); }},
-      .batches = batches,
+      .batches = recalibration_batches_,
       .make_source =
           [this] {
             PreparedRun whole = run_;

@@ -98,6 +98,10 @@ const std::map<std::string, Update>& updates_by_definition() {
        }},
       {"torch_momentum",
        [](Variable& w, double g, double, const Numbers& o) {
+         if (o.momentum == 0) {
+           w.value -= kSixteenth * g;
+           return;
+         }
          w.first = w.updates == 1 ? g : o.momentum * w.first + (1 - o.dampening) * g;
          w.value -= kSixteenth * (o.nesterov ? g + o.momentum * w.first : w.first);
        }},
@@ -232,6 +236,10 @@ std::vector<OracleOptimizer> oracle_optimizers() {
   };
   add("torch_momentum", "nesterov", [](Numbers& o) { o.nesterov = true; });
   add("torch_momentum", "dampened", [](Numbers& o) { o.dampening = 0.5; });
+  add("torch_momentum", "dampened without momentum", [](Numbers& o) {
+    o.momentum = 0;
+    o.dampening = 0.5;
+  });
   add("keras_momentum", "nesterov", [](Numbers& o) { o.nesterov = true; });
   for (const char* name : {"rmsprop", "keras_rmsprop", "torch_rmsprop"}) {
     add(name, "centered", [](Numbers& o) { o.centered = true; });

@@ -3,6 +3,7 @@
 namespace trainyard::train {
 
 LossModule classifier_loss(const nn::CrossEntropyOptions& options) {
+  options.validate();
   return [options](TowerContext&) -> Loss {
     return [options](const LossInput& in) {
       const at::Tensor& labels = in.batch["labels"];

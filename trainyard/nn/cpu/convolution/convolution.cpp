@@ -38,6 +38,21 @@ bool pays_whole(const ConvolutionShape& s, ConvolutionDirection direction) {
 
 }  // namespace
 
+UnreachedWeights unreached_weights(const ConvolutionShape& s) {
+  return {{.in = s.in_height,
+           .out = s.out_height,
+           .kernel = s.kernel_height,
+           .stride = s.stride_height,
+           .dilation = s.dilation_height,
+           .before = s.top},
+          {.in = s.in_width,
+           .out = s.out_width,
+           .kernel = s.kernel_width,
+           .stride = s.stride_width,
+           .dilation = s.dilation_width,
+           .before = s.left}};
+}
+
 bool ConvolutionKernel::is_fusable(UnitActivation activation) {
   switch (activation) {
     case UnitActivation::kNone:

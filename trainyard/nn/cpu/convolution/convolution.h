@@ -9,6 +9,7 @@
 
 #include "trainyard/nn/cpu/kernels/arguments.h"
 #include "trainyard/nn/cpu/kernels/feature_map.h"
+#include "trainyard/nn/execution/unreached_weights.h"
 
 namespace trainyard::nn::cpu {
 
@@ -27,6 +28,9 @@ struct ConvolutionShape {
     return 2 * batch * out_channels * (in_channels / groups) * kernel_height * kernel_width * out_height * out_width;
   }
 };
+
+// Returns the places of the kernel whose weights have a gradient of zero, because no window of theirs meets a pixel.
+UnreachedWeights unreached_weights(const ConvolutionShape& shape);
 
 enum class ConvolutionAlgorithm : uint8_t {
   kDirect,

@@ -166,7 +166,11 @@ struct Prepared {
 class OneDnnKernel : public ConvolutionKernel {
  public:
   OneDnnKernel(const ConvolutionShape& shape, const WholeGroups& groups, UnitActivation activation, Prepared prepared)
-      : shape_(shape), groups_(groups), activation_(activation), prepared_(std::move(prepared)) {
+      : shape_(shape),
+        groups_(groups),
+        activation_(activation),
+        prepared_(std::move(prepared)),
+        unreached_(unreached_weights(shape)) {
     expands_ = groups.count != shape.groups || groups.count * groups.in != shape.in_channels ||
                groups.count * groups.out != shape.out_channels;
     if (!expands_ || !shape.bias) return;
@@ -205,10 +209,13 @@ class OneDnnKernel : public ConvolutionKernel {
     memory from = at(prepared_.packed, packed),
            to = at(prepared_.descs.plain_weights, expands_ ? expanded.data() : plain);
     prepared_.unpack.execute(stream(), from, to);
-    if (!expands_) return;
-    each_window([&](int64_t whole, int64_t window) {
-      if (window >= 0) std::copy_n(expanded.data() + whole, window_pixels(), plain + window);
-    });
+    if (expands_) {
+      each_window([&](int64_t whole, int64_t window) {
+        if (window >= 0) std::copy_n(expanded.data() + whole, window_pixels(), plain + window);
+      });
+    }
+    // oneDNN may have left them as the memory was.
+    unreached_.clear(plain, shape_.out_channels * (shape_.in_channels / shape_.groups));
   }
 
   void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
@@ -277,6 +284,7 @@ class OneDnnKernel : public ConvolutionKernel {
   WholeGroups groups_;
   UnitActivation activation_;
   Prepared prepared_;
+  UnreachedWeights unreached_;
   bool expands_ = false;     // between the plain weights and those of whole groups
   int64_t bias_floats_ = 0;  // of a bias in scratch; 0: the caller's serves
 };

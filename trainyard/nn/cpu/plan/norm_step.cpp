@@ -202,16 +202,14 @@ class NormStep : public PlanStep {
     context_.gradients->write(id, at::from_blob(gradient, {shape_.channels}, at::kFloat));
   }
 
-  // As the reference executor: with the unbiased variance, which counts as 0 for a single value.
   void update_running_statistics(const Run& run) const {
-    const double count = this->count(run);
-    const double unbiased = count > 1 ? count / (count - 1) : 0;
+    const double factor = running_variance_factor(op_, count(run));
     const auto decay = static_cast<float>(op_.decay);
     float* const mean = mean_buffer_.data_ptr<float>();
     float* const variance = variance_buffer_.data_ptr<float>();
     for (int64_t c = 0; c < shape_.channels; ++c) {
       mean[c] = decay * mean[c] + static_cast<float>(1 - op_.decay) * run.at<float>(mean_)[c];
-      variance[c] = decay * variance[c] + static_cast<float>((1 - op_.decay) * unbiased) * run.at<float>(variance_)[c];
+      variance[c] = decay * variance[c] + static_cast<float>((1 - op_.decay) * factor) * run.at<float>(variance_)[c];
     }
   }
 

@@ -43,10 +43,10 @@ struct ChannelAffine {
 void moments(const RowShape& shape, const void* x, float* partial, cudaStream_t stream);
 
 // Batch normalization's constants from those sums; all [channels] float. weight null: 1. Statistics are biased for the
-// batch, unbiased in running_variance (of one row: 0), as nn/ops.h says.
+// batch; running_variance takes running_variance_factor times the batch's, as nn/graph/ops.h says.
 struct NormStatistics {
   const float* weight = nullptr;
-  double epsilon = 0, decay = 0;
+  double epsilon = 0, decay = 0, running_variance_factor = 1;
   float *mean = nullptr, *inverse_deviation = nullptr, *scale = nullptr;  // out; scale = weight * inverse_deviation
   float *running_mean = nullptr, *running_variance = nullptr;             // changed
 };

@@ -138,7 +138,10 @@ TEST(BenchmarkCnn, DrawsItsScheduleInsteadOfTraining) {
   EXPECT_THAT(out.str(), ::testing::HasSubstr("==========\nLearning rate: polynomial, 5 steps (0.00 epochs)\n"
                                               "Warm-up: none\nBoundaries: none\n"
                                               "Minimum 0.0036 at step 4 (epoch 0.00); maximum 0.01 at step 0"));
-  EXPECT_THAT(out.str(), ::testing::EndsWith("Picture: " + options.plot_schedule + "\n"));
+  EXPECT_THAT(out.str(), ::testing::EndsWith("Picture: " + options.plot_schedule +
+                                             "\nNumbers: " + directory.file("rate.csv") + "\n"));
+  EXPECT_THAT(core::local_file_system().read_file(directory.file("rate.csv")),
+              ::testing::StartsWith("step,epoch,learning_rate\n0,0,0.01\n1,"));
   EXPECT_EQ(core::local_file_system().read_file(options.plot_schedule).substr(0, 4), "<svg");
   EXPECT_FALSE(core::local_file_system().exists(options.saving.train_dir));
 }

@@ -1,6 +1,7 @@
 #include "trainyard/recipes/tf_cnn/schedules/schedule_plot.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -22,6 +23,7 @@ struct Reading {
 struct Readings {
   Reading least, most;
   std::vector<Reading> line;
+  std::vector<double> values;  // at all steps that were read
 };
 
 // Returns the steps to read, ascending: all, or every so many and those around boundaries.
@@ -48,6 +50,8 @@ Readings read(const optim::Schedule& schedule, const std::vector<int64_t>& steps
   for (const int64_t step : steps) all.push_back({step, schedule(step)});
   const auto by_value = [](const Reading& a, const Reading& b) { return a.value < b.value; };
   Readings readings;
+  readings.values.reserve(all.size());
+  for (const Reading& each : all) readings.values.push_back(each.value);
   readings.least = *std::min_element(all.begin(), all.end(), by_value);
   readings.most =
       *std::max_element(all.begin(), all.end(), [](const Reading& a, const Reading& b) { return a.value < b.value; });
@@ -112,17 +116,43 @@ class Words {
   const ScheduleFacts& facts_;
 };
 
+// A column for each of `quantities`, behind those of step and epoch.
+std::string csv_of(const std::vector<int64_t>& steps, const ScheduleFacts& facts,
+                   const std::vector<std::pair<const char*, const Readings*>>& quantities) {
+  std::string text = "step,epoch";
+  for (const auto& [name, readings] : quantities) text += fmt::format(",{}", name);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    text += fmt::format("\n{},{}", steps[i], static_cast<double>(steps[i]) / facts.steps_per_epoch());
+    for (const auto& [name, readings] : quantities) text += fmt::format(",{}", readings->values[i]);
+  }
+  return text + "\n";
+}
+
 }  // namespace
+
+SchedulePlotPaths schedule_plot_paths(const std::string& path) {
+  const auto with_extension = [&](const char* extension) {
+    const bool replaces = path.ends_with(".svg") || path.ends_with(".csv");
+    return path.substr(0, path.size() - (replaces ? 4 : 0)) + extension;
+  };
+  return {.picture = path.ends_with(".csv") ? with_extension(".svg") : path, .numbers = with_extension(".csv")};
+}
 
 SchedulePlot plot_schedule(const std::string& title, const RunSchedule& schedule, const ScheduleFacts& facts) {
   const std::vector<int64_t> steps = steps_to_read(schedule, facts);
   const Readings rates = read(schedule.learning_rate, steps);
   std::vector<train::CurvePanel> panels = {panel_of("learning rate", rates, facts)};
   const Words words(schedule, facts);
-  if (!schedule.momentum) return {.svg = train::curve_svg(title, panels), .lines = words.text(rates, nullptr)};
+  if (!schedule.momentum) {
+    return {.svg = train::curve_svg(title, panels),
+            .lines = words.text(rates, nullptr),
+            .csv = csv_of(steps, facts, {{"learning_rate", &rates}})};
+  }
   const Readings momenta = read(schedule.momentum, steps);
   panels.push_back(panel_of("momentum", momenta, facts));
-  return {.svg = train::curve_svg(title, panels), .lines = words.text(rates, &momenta)};
+  return {.svg = train::curve_svg(title, panels),
+          .lines = words.text(rates, &momenta),
+          .csv = csv_of(steps, facts, {{"learning_rate", &rates}, {"momentum", &momenta}})};
 }
 
 }  // namespace trainyard::recipes

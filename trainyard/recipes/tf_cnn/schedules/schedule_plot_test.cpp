@@ -1,6 +1,7 @@
 #include "trainyard/recipes/tf_cnn/schedules/schedule_plot.h"
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -57,6 +58,52 @@ TEST(SchedulePlot, DrawsMomentumWhereItIsScheduled) {
             std::string::npos)
       << plot.lines;
   EXPECT_EQ(plot_schedule("t", stepped(), facts()).svg.find(">momentum<"), std::string::npos);
+}
+
+TEST(SchedulePlot, HasItsNumbersStepByStep) {
+  const std::string csv = plot_schedule("t", stepped(), facts()).csv;
+  const auto lines = static_cast<int64_t>(std::count(csv.begin(), csv.end(), '\n'));
+  EXPECT_EQ(lines, 1 + kSteps);
+  EXPECT_EQ(csv.rfind("step,epoch,learning_rate\n0,0,0\n1,0.05,0.0125\n", 0), 0U) << csv.substr(0, 80);
+  EXPECT_NE(csv.find("\n39,1.95,0.4875\n40,2,0.5\n"), std::string::npos) << csv;
+  EXPECT_NE(csv.find("\n119,5.95,0.5\n120,6,0.25\n"), std::string::npos) << csv;
+  EXPECT_TRUE(csv.ends_with("\n199,9.95,0.25\n")) << csv;
+}
+
+TEST(SchedulePlot, HasMomentumAmongItsNumbersWhereItIsScheduled) {
+  const optim::OneCycle cycle{.rate = 0.4, .steps = kSteps};
+  const std::string csv =
+      plot_schedule(
+          "t",
+          {.name = "one_cycle", .learning_rate = optim::one_cycle(cycle), .momentum = optim::one_cycle_momentum(cycle)},
+          facts())
+          .csv;
+  std::istringstream text(csv);
+  std::string line;
+  ASSERT_TRUE(std::getline(text, line));
+  EXPECT_EQ(line, "step,epoch,learning_rate,momentum");
+  const optim::Schedule rate = optim::one_cycle(cycle), momentum = optim::one_cycle_momentum(cycle);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    ASSERT_TRUE(std::getline(text, line));
+    std::istringstream numbers(line);
+    double at = 0, epoch = 0, is_rate = 0, is_momentum = 0;
+    char comma = 0;
+    numbers >> at >> comma >> epoch >> comma >> is_rate >> comma >> is_momentum;
+    EXPECT_EQ(at, step);
+    EXPECT_EQ(epoch, static_cast<double>(step) / 20);
+    EXPECT_EQ(is_rate, rate(step));
+    EXPECT_EQ(is_momentum, momentum(step));
+  }
+}
+
+TEST(SchedulePlot, WritesNumbersBesideThePicture) {
+  const auto paths = [](const std::string& path) {
+    const SchedulePlotPaths both = schedule_plot_paths(path);
+    return both.picture + " " + both.numbers;
+  };
+  EXPECT_EQ(paths("out/rate.svg"), "out/rate.svg out/rate.csv");
+  EXPECT_EQ(paths("rate.csv"), "rate.svg rate.csv");
+  EXPECT_EQ(paths("out.svg/rate"), "out.svg/rate out.svg/rate.csv");
 }
 
 // A run of a hundred thousand steps: the picture is small, and has the top of each restart.

@@ -1,0 +1,141 @@
+// Each flag with a range at the ends of it: an end that belongs to the range is accepted, one that does not is refused
+// by name, and whatever is refused is refused before anything is written. number_flags_test.cpp goes beyond the ends.
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/datasets/shapes.h"
+#include "trainyard/recipes/shared/flag_ranges.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+
+namespace trainyard::cli {
+namespace {
+
+// What a flag needs beside it to have a meaning.
+const std::map<std::string, Arguments> kCompanions = {
+    {"average_every", {"--ema_decay=0.9"}},
+    {"momentum_dampening", {"--optimizer=torch_momentum"}},
+    {"rmsprop_decay", {"--optimizer=rmsprop"}},
+    {"rmsprop_momentum", {"--optimizer=rmsprop"}},
+    {"rmsprop_epsilon", {"--optimizer=rmsprop"}},
+    {"adam_beta1", {"--optimizer=adam"}},
+    {"adam_beta2", {"--optimizer=adam"}},
+    {"adam_epsilon", {"--optimizer=adam"}},
+    {"lars_trust_coefficient", {"--optimizer=lars"}},
+    {"learning_rate_decay_factor", {"--num_epochs_per_decay=1"}},
+    {"num_epochs_per_decay", {"--learning_rate_decay_factor=0.5"}},
+    {"minimum_learning_rate", {"--num_epochs_per_decay=1", "--learning_rate_decay_factor=0.5"}},
+    {"warmup_learning_rate", {"--num_learning_rate_warmup_epochs=1"}},
+    {"polynomial_power", {"--learning_rate_schedule=polynomial"}},
+    {"restart_period_factor", {"--learning_rate_schedule=cosine_restarts", "--num_epochs_per_decay=1"}},
+    {"one_cycle_rise", {"--learning_rate_schedule=one_cycle"}},
+    {"one_cycle_start_divisor", {"--learning_rate_schedule=one_cycle"}},
+    {"one_cycle_end_divisor", {"--learning_rate_schedule=one_cycle"}},
+    {"mixup_prob", {"--mixup_alpha=0.2"}},
+    {"mixup_switch_prob", {"--mixup_alpha=0.2", "--cutmix_alpha=1"}},
+    {"rand_augment_num_ops", {"--auto_augment=rand"}},
+    {"rand_augment_magnitude", {"--auto_augment=rand"}},
+    {"batch_norm_decay", {"--model=resnet20"}},
+    {"recalibrate_batch_norm", {"--model=resnet20"}},
+    {"record_cache_mib", {"--datasets_use_caching"}},
+    {"batch_size_memory_mib", {"--batch_size=auto"}},
+    {"num_eval_batches", {"--eval_during_training_every_n_steps=1"}},
+    {"num_eval_epochs", {"--eval_during_training_every_n_steps=1"}},
+    {"stop_at_top_1_accuracy", {"--eval_during_training_every_n_steps=1"}},
+    {"loss_scale_lower_after", {"--use_fp16"}},
+};
+
+// Ends that belong to the range of the flag alone; with the flags or the machine of this test they mean nothing.
+const std::set<std::string> kNeedMore = {
+    "stochastic_depth",         // a model with residual branches that are dropped
+    "distill_weight",           // a teacher
+    "batch_size_memory_mib",    // more than a batch takes
+    "resnet_base_lr",           // a ResNet of ImageNet
+    "one_cycle_start_divisor",  // 0 divides
+    "one_cycle_end_divisor",
+};
+
+// Whole numbers whose upper end is a count of things that are made or done: they are checked, and not run.
+bool runs_at_upper_end(const core::FlagSpec& spec, double most) {
+  return spec.kind == core::FlagKind::kReal ? most <= 1 : most <= 30;
+}
+
+class FlagRangeEnds : public ::testing::Test {
+ protected:
+  void SetUp() override { data::write_shapes({.train_count = 24, .validation_count = 12, .train_shards = 1}, data_); }
+
+  CommandResult train(const core::FlagSpec& spec, double value) {
+    Arguments arguments = {"train",
+                           "--model=trivial",
+                           "--data_name=shapes",
+                           "--data_dir=" + data_,
+                           "--device=cpu",
+                           "--batch_size=2",
+                           "--num_batches=2",
+                           "--num_intra_threads=1",
+                           "--init_learning_rate=0.01",
+                           "--train_dir=" + run_};
+    Arguments more;
+    if (const auto found = kCompanions.find(spec.name); found != kCompanions.end()) more = found->second;
+    const std::string number =
+        spec.kind == core::FlagKind::kInteger ? fmt::format("{:.0f}", value) : fmt::format("{}", value);
+    more.push_back("--" + spec.name + "=" + number);
+    return run_command(with_flags(arguments, more));
+  }
+
+  // An end that is refused is refused by name and leaves no trace; one that is not, is not.
+  void expect_end(const core::FlagSpec& spec, double value, bool refused) {
+    SCOPED_TRACE(fmt::format("--{}={}", spec.name, value));
+    if (core::local_file_system().exists(run_)) core::local_file_system().remove_tree(run_);
+    const CommandResult result = train(spec, value);
+    EXPECT_EQ(result.err.find("internal"), std::string::npos) << result.err;
+    if (result.code == kUsage) {
+      EXPECT_FALSE(core::local_file_system().exists(run_)) << "refused behind the first file: " << result.err;
+      EXPECT_NE(result.err.find(spec.name), std::string::npos) << result.err;
+    }
+    if (refused) {
+      EXPECT_EQ(result.code, kUsage) << result.out;
+    } else if (!kNeedMore.contains(spec.name)) {
+      EXPECT_NE(result.code, kUsage) << result.err;
+    }
+  }
+
+  const core::TempDir temp_;
+  const std::string data_ = temp_.file("shapes"), run_ = temp_.file("run");
+};
+
+TEST_F(FlagRangeEnds, AreAcceptedOrRefusedBeforeAnythingIsWritten) {
+  int ends = 0;
+  for (const core::FlagSpec& spec : recipes::tf_cnn_flags(recipes::Dialect::kTrainyard).all()) {
+    if (spec.disposition != core::Disposition::kImplemented) continue;
+    if (spec.kind != core::FlagKind::kInteger && spec.kind != core::FlagKind::kReal) continue;
+    const recipes::FlagRange range = recipes::flag_range(spec);
+    if (range.least) {
+      ++ends;
+      expect_end(spec, *range.least, range.above_least);
+    }
+    if (range.most && (range.below_most || runs_at_upper_end(spec, *range.most))) {
+      ++ends;
+      expect_end(spec, *range.most, range.below_most);
+    }
+  }
+  EXPECT_GT(ends, 80);
+}
+
+TEST_F(FlagRangeEnds, OfSmoothingAndAveragesAreSaidInTheHelp) {
+  const std::string help = run_command({"help"}).out;
+  EXPECT_NE(help.find("--label_smoothing=<float, at least 0, below 1>"), std::string::npos);
+  EXPECT_NE(help.find("--ema_decay=<float, at least 0, below 1>"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trainyard::cli
