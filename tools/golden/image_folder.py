@@ -9,7 +9,7 @@ import tempfile
 from torchvision.datasets import ImageFolder
 
 FILES = ["b/2.jpg", "b/10.JPG", "b/1.png", "b/notes.txt", "a/x/1.jpg", "a/x-y/1.jpg", "a/0.jpeg", "a/z.jpg", "B/1.jpg",
-         "\u00e9/1.jpg", "b/.hidden.jpg", "b/1.jpg.txt"]
+         "\u00e9/1.jpg", "b/.hidden.jpg", "b/1.jpg.txt", "b/x.jpg/1.jpg"]
 
 with tempfile.TemporaryDirectory() as root:
     for file in FILES:

@@ -67,11 +67,11 @@ def webp(writer: Writer) -> None:
     writer.pixels("turned_webp_turned", np.rot90(smooth(3), -1))
 
 
-def gif_bytes(screen, frame, indices, palette, transparent=None, interlaced=False) -> bytes:
+def gif_bytes(screen, frame, indices, palette, transparent=None, interlaced=False, colour_bits=8) -> bytes:
     """A GIF of one frame (left, top, width, height) with a global palette, LZW codes of nine bits that never grow."""
     bits = 8
-    out = b"GIF89a" + struct.pack("<HHBBB", *screen, 0x80 | 0x70 | (bits - 1), 0, 0)
-    out += bytes(palette) + bytes(3 * (1 << bits) - len(palette))
+    out = b"GIF89a" + struct.pack("<HHBBB", *screen, 0x80 | 0x70 | (colour_bits - 1), 0, 0)
+    out += bytes(palette) + bytes(3 * (1 << colour_bits) - len(palette))
     if transparent is not None:
         out += b"\x21\xf9\x04\x01\x00\x00" + bytes([transparent]) + b"\x00"
     left, top, width, height = frame
@@ -115,7 +115,23 @@ def gif(writer: Writer) -> None:
     part = (3, 2, WIDTH, HEIGHT)
     writer.add("part.gif", gif_bytes((WIDTH + 6, HEIGHT + 7), part, indices, palette))
     writer.add("part_transparent.gif", gif_bytes((WIDTH + 6, HEIGHT + 7), part, indices, palette, transparent=99))
+    for name, short in (("short_palette", palette[:12]), ("short_grays", [i for i in range(4) for _ in range(3)])):
+        writer.add(f"{name}.gif", gif_bytes((WIDTH, HEIGHT), whole, indices, short, colour_bits=2))
     writer.add("beyond.gif", gif_bytes((WIDTH - 4, HEIGHT - 5), part, indices, palette))
+
+
+def add_short_palettes(writer: Writer) -> None:
+    """Palettes with fewer colours than the indices in use: what the file lacks is black, or gray behind grays."""
+    indices = smooth(1)[::-1, :, 0]
+    two = bytes([10, 200, 30, 0, 250, 50, 60, 0])
+    writer.add("short_palette8.bmp", bmp_bytes([row.tobytes() for row in indices % 5], 8, HEIGHT, two))
+    writer.add("short_palette8_far.bmp", bmp_bytes([row.tobytes() for row in indices], 8, HEIGHT, two))
+    packed = [bytes(int(a) << 4 | int(b) for a, b in zip(row[::2], list(row[1::2]) + [0])) for row in indices % 16]
+    writer.add("short_palette4.bmp", bmp_bytes(packed, 4, HEIGHT, two))
+    bits = np.packbits(indices % 2, axis=1)
+    writer.add("short_palette1.bmp", bmp_bytes([row.tobytes() for row in bits], 1, HEIGHT, two[:4]))
+    grays = b"".join(bytes([i, i, i, 0]) for i in range(40))
+    writer.add("short_grays8.bmp", bmp_bytes([row.tobytes() for row in indices], 8, HEIGHT, grays))
 
 
 def bmp_bytes(rows: list[bytes], bits: int, height: int, palette: bytes = b"", masks: bytes = b"") -> bytes:
@@ -144,6 +160,7 @@ def bmp(writer: Writer) -> None:
     sixteen = [struct.pack(f"<{WIDTH}H", *((int(r) >> 3) << 11 | (int(g) >> 2) << 5 | int(b) >> 3 for r, g, b in row))
                for row in smooth(3)[::-1]]
     writer.add("rgb565.bmp", bmp_bytes(sixteen, 16, HEIGHT, masks=struct.pack("<III", 0xF800, 0x07E0, 0x001F)))
+    add_short_palettes(writer)
     # Run lengths, which are refused: no pixels are kept.
     writer.path("run_lengths.bmp").write_bytes(
         b"BM" + struct.pack("<IHHI", 0, 0, 0, 54 + 8) + struct.pack("<IiiHHIIiiII", 40, 2, 1, 1, 8, 1, 4, 0, 0, 2, 0) +

@@ -1,7 +1,6 @@
 #include "trainyard/data/codecs/gif.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -10,6 +9,7 @@
 #include <fmt/core.h>
 #include <gif_lib.h>
 
+#include "trainyard/data/codecs/palette.h"
 #include "trainyard/data/codecs/whole_image.h"
 
 namespace trainyard::data {
@@ -17,8 +17,6 @@ namespace {
 
 using core::Error;
 using core::ErrorCode;
-
-constexpr int kColours = 256;
 
 Error gif_error(std::string_view why) {
   return {ErrorCode::kCorruptData, {.problem = fmt::format("GIF cannot be decoded: {}", why)}};
@@ -121,15 +119,16 @@ class Reader {
     return true;
   }
 
-  // RGB by index, grays where there is no palette, and behind the end of a short one.
-  std::array<std::array<uint8_t, 3>, kColours> palette() const {
-    std::array<std::array<uint8_t, 3>, kColours> colours{};
-    for (int i = 0; i < kColours; ++i) colours[static_cast<size_t>(i)].fill(static_cast<uint8_t>(i));
+  // Grays where the file has no palette.
+  Palette palette() const {
+    Palette colours{};
     const ColorMapObject* map = file_->Image.ColorMap != nullptr ? file_->Image.ColorMap : file_->SColorMap;
-    for (int i = 0; map != nullptr && i < std::min(map->ColorCount, kColours); ++i) {
+    const size_t count = map == nullptr ? 0 : std::min<size_t>(map->ColorCount, kPaletteColours);
+    for (size_t i = 0; i < count; ++i) {
       const GifColorType& colour = map->Colors[i];
-      colours[static_cast<size_t>(i)] = {colour.Red, colour.Green, colour.Blue};
+      colours[i] = {colour.Red, colour.Green, colour.Blue};
     }
+    fill_rest(colours, count);
     return colours;
   }
 

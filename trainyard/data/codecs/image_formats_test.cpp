@@ -1,6 +1,7 @@
 // Each kind of image file against the pixels that Pillow reads from it (tools/golden/image_formats.py).
 #include "trainyard/data/codecs/image_formats.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -146,14 +147,16 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"lossy.webp"}, Case{"lossless.webp"}, Case{"lossy_alpha.webp"}, Case{"lossless_alpha.webp"},
                       Case{"gray.webp"}, Case{"animated.webp"}, Case{"turned.webp"}, Case{"palette.gif"},
                       Case{"gray.gif"}, Case{"animated.gif"}, Case{"interlaced.gif"}, Case{"transparent.gif"},
-                      Case{"part.gif"}, Case{"part_transparent.gif"}, Case{"beyond.gif"}, Case{"rgb24.bmp"},
-                      Case{"palette8.bmp"}, Case{"gray8.bmp"}, Case{"one_bit.bmp"}, Case{"rgba32.bmp"},
-                      Case{"top_down.bmp"}, Case{"rgb32.bmp"}, Case{"palette4.bmp"}, Case{"rgb565.bmp", 1},
-                      Case{"plain.tif"}, Case{"lzw.tif"}, Case{"deflate.tif"}, Case{"packbits.tif"}, Case{"zstd.tif"},
-                      Case{"jpeg.tif"}, Case{"gray.tif"}, Case{"palette.tif"}, Case{"one_bit.tif"}, Case{"alpha.tif"},
-                      Case{"cmyk.tif", 1}, Case{"strips.tif"}, Case{"tiled.tif"}, Case{"pages.tif"},
-                      Case{"sixteen_bits.tif", 1}, Case{"gray_sixteen_bits.tif", 1}, Case{"multiplied_alpha.tif", 1},
-                      Case{"turned.tif"}),
+                      Case{"part.gif"}, Case{"part_transparent.gif"}, Case{"beyond.gif"}, Case{"short_palette.gif"},
+                      Case{"short_grays.gif"}, Case{"short_palette8.bmp"}, Case{"short_palette8_far.bmp"},
+                      Case{"short_palette4.bmp"}, Case{"short_palette1.bmp"}, Case{"short_grays8.bmp"},
+                      Case{"rgb24.bmp"}, Case{"palette8.bmp"}, Case{"gray8.bmp"}, Case{"one_bit.bmp"},
+                      Case{"rgba32.bmp"}, Case{"top_down.bmp"}, Case{"rgb32.bmp"}, Case{"palette4.bmp"},
+                      Case{"rgb565.bmp", 1}, Case{"plain.tif"}, Case{"lzw.tif"}, Case{"deflate.tif"},
+                      Case{"packbits.tif"}, Case{"zstd.tif"}, Case{"jpeg.tif"}, Case{"gray.tif"}, Case{"palette.tif"},
+                      Case{"one_bit.tif"}, Case{"alpha.tif"}, Case{"cmyk.tif", 1}, Case{"strips.tif"},
+                      Case{"tiled.tif"}, Case{"pages.tif"}, Case{"sixteen_bits.tif", 1},
+                      Case{"gray_sixteen_bits.tif", 1}, Case{"multiplied_alpha.tif", 1}, Case{"turned.tif"}),
     [](const auto& named) { return golden_name(named.param.file); });
 
 TEST(ImageFormat, AreTurnedWhereThatIsAskedFor) {
@@ -175,6 +178,57 @@ TEST(ImageFormat, RunLengthsInABmpAreRefusedByName) {
   const std::vector<std::byte> bytes = file_of("run_lengths.bmp");
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("run-length coded"));
+}
+
+// The entry of a tag in the only page of a little-endian TIFF: tag, type, count, value.
+std::byte* entry_of(std::vector<std::byte>& tiff, int tag) {
+  const auto number = [&](size_t at) {
+    return std::to_integer<size_t>(tiff[at]) | std::to_integer<size_t>(tiff[at + 1]) << 8;
+  };
+  const size_t page = number(4) | number(6) << 16;
+  for (size_t i = 0; i < number(page); ++i) {
+    const size_t at = page + 2 + 12 * i;
+    if (number(at) == static_cast<size_t>(tag)) return &tiff[at];
+  }
+  throw std::logic_error("no such tag");
+}
+
+// The height asks for more strips than the file names. libtiff would take the file's first bytes for them.
+TEST(ImageFormat, ATiffWithoutAllItsStripsIsRefused) {
+  std::vector<std::byte> bytes = file_of("plain.tif");
+  if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  constexpr int kHeight = 257, kRowsPerStrip = 278;
+  ASSERT_EQ(entry_of(bytes, kRowsPerStrip)[8], std::byte{18});
+  entry_of(bytes, kHeight)[8] = std::byte{40};
+  EXPECT_EQ(read_image_size(bytes).value().height, 40);
+  EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("strip 2 of 3 is not in the file"));
+}
+
+TEST(ImageFormat, ATiffThatDoesNotSayItsColoursIsRefused) {
+  std::vector<std::byte> bytes = file_of("gray.tif");
+  if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  constexpr int kPhotometric = 262;
+  constexpr std::byte kThreshholding{7};  // 263 instead of 262, which means nothing here
+  entry_of(bytes, kPhotometric)[0] = kThreshholding;
+  EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("PhotometricInterpretation is missing"));
+}
+
+// Some of libtiff's messages have several lines, and quote what the file says.
+TEST(ImageFormat, WhatIsWrongWithATiffIsOneLine) {
+  core::RandomStream random(6, "messages");
+  for (const char* const name : {"plain.tif", "jpeg.tif", "lzw.tif", "one_bit.tif", "tiled.tif"}) {
+    const std::vector<std::byte> bytes = file_of(name);
+    if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+    for (int round = 0; round < 200; ++round) {
+      std::vector<std::byte> damaged = bytes;
+      for (int i = 0; i < 3; ++i)
+        damaged[8 + random.below(damaged.size() - 8)] = static_cast<std::byte>(random.below(256));
+      const auto image = decode_image(damaged, {}, {.limits = {.max_pixels = 1 << 16}});
+      if (image.ok()) continue;
+      const std::string message = image.error().what();
+      EXPECT_TRUE(std::none_of(message.begin(), message.end(), [](char c) { return c >= 0 && c < ' '; })) << message;
+    }
+  }
 }
 
 TEST(ImageFormat, TheBuildSaysWhichItReads) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include <immintrin.h>
 // After jpeglib.h.
@@ -118,12 +119,27 @@ void skip_block(BitReader& in, Table& table) {
   }
 }
 
+// Returns true when 0xff is repeated before a stuffed zero, up to the next marker. No encoder writes that. libjpeg
+// takes it for a marker first, then decodes the MCU once more without clearing it, so that coefficients of both stay.
+bool repeats_stuffed_byte(std::span<const uint8_t> data) {
+  const auto is_prefix = [](uint8_t byte) { return byte == 0xff; };
+  for (auto at = std::find_if(data.begin(), data.end(), is_prefix); at != data.end();) {
+    const auto behind = std::find_if_not(at, data.end(), is_prefix);
+    if (behind == data.end() || *behind != 0) return false;
+    if (behind - at > 1) return true;
+    const void* next = std::memchr(&*behind, 0xff, static_cast<size_t>(data.end() - behind));
+    at = next == nullptr ? data.end() : data.begin() + (static_cast<const uint8_t*>(next) - data.data());
+  }
+  return false;
+}
+
 }  // namespace
 
 void JpegEntropyDecoder::attach(jpeg_decompress_struct& codec) {
   if (codec.progressive_mode || codec.arith_code || codec.restart_interval != 0 || jpeg_has_multiple_scans(&codec)) {
     return;
   }
+  if (repeats_stuffed_byte({codec.src->next_input_byte, codec.src->bytes_in_buffer})) return;
   std::array<bool, NUM_HUFF_TBLS> dc_built{}, ac_built{};
   for (int b = 0; b < codec.blocks_in_MCU; ++b) {
     const int component = codec.MCU_membership[b];

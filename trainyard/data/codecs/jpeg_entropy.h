@@ -22,7 +22,8 @@ namespace trainyard::data {
 class JpegEntropyDecoder {
  public:
   // Takes over from libjpeg directly after jpeg_start_decompress, until decompression ends. Does nothing where libjpeg
-  // has to go on alone: progressive, arithmetic coding, several scans, restart intervals.
+  // decodes alone: progressive, arithmetic coding, several scans, restart intervals, damage that it reads in a way of
+  // its own.
   void attach(jpeg_decompress_struct& codec);
 
  private:

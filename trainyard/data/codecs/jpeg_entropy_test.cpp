@@ -1,7 +1,9 @@
 // Our entropy decoder against libjpeg's, which is the independent source: the same pixels, to the bit.
 #include "trainyard/data/codecs/jpeg_entropy.h"
 
+#include <csetjmp>
 #include <memory>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +13,8 @@
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/testing/jpeg_encoder.h"
 #include "trainyard/data/testing/test_images.h"
+// After jpeglib.h.
+#include <jerror.h>
 
 namespace trainyard::data {
 namespace {
@@ -33,25 +37,91 @@ std::vector<std::byte> encode(const Image& image, const Encoding& how) {
   });
 }
 
-// The whole image by libjpeg alone.
-Image plain_decode(std::span<const std::byte> file) {
-  jpeg_decompress_struct codec{};
-  jpeg_error_mgr errors{};
-  codec.err = jpeg_std_error(&errors);
-  errors.emit_message = [](j_common_ptr, int) {};
+constexpr int64_t kMostPixels = 1 << 16;  // a damaged header may claim any size
+
+// What libjpeg alone says of a file.
+struct PlainDecoding {
+  Image image;
+  std::string error;           // libjpeg gave up with this message
+  bool ends_early = false;     // libjpeg filled up what was missing at the file's end
+  bool invalid_codes = false;  // it met codes that are in no table
+  bool other_colours = false;  // CMYK, of which nothing is compared here
+};
+
+struct PlainErrors {
+  jpeg_error_mgr base;  // first: libjpeg knows only this part
+  std::jmp_buf escape;
+  PlainDecoding* decoding;
+};
+
+PlainErrors& errors_of(j_common_ptr codec) {
+  return *reinterpret_cast<PlainErrors*>(codec->err);
+}
+
+[[noreturn]] void give_up(j_common_ptr codec) {
+  char message[JMSG_LENGTH_MAX];
+  codec->err->format_message(codec, message);
+  errors_of(codec).decoding->error = message;
+  std::longjmp(errors_of(codec).escape, 1);
+}
+
+void note_warning(j_common_ptr codec, int level) {
+  if (level != -1) return;
+  PlainDecoding& decoding = *errors_of(codec).decoding;
+  if (codec->err->msg_code == JWRN_JPEG_EOF) decoding.ends_early = true;
+  if (codec->err->msg_code == JWRN_HUFF_BAD_CODE) decoding.invalid_codes = true;
+}
+
+// Holds only trivial locals, which a longjmp may leave.
+void decode_into(jpeg_decompress_struct& codec, PlainErrors& errors, std::span<const std::byte> file,
+                 PlainDecoding& decoding) {
+  if (setjmp(errors.escape) != 0) return;
   jpeg_create_decompress(&codec);
   jpeg_mem_src(&codec, reinterpret_cast<const unsigned char*>(file.data()), file.size());
   jpeg_read_header(&codec, TRUE);
+  if (int64_t{codec.image_width} * codec.image_height > kMostPixels) {
+    decoding.error = "too large";
+    return;
+  }
+  decoding.other_colours = codec.jpeg_color_space == JCS_CMYK || codec.jpeg_color_space == JCS_YCCK;
+  if (decoding.other_colours) return;
   codec.out_color_space = JCS_RGB;
+  codec.do_block_smoothing = FALSE;
   jpeg_start_decompress(&codec);
-  Image image{.height = static_cast<int>(codec.output_height), .width = static_cast<int>(codec.output_width)};
+  Image& image = decoding.image;
+  image.height = static_cast<int>(codec.output_height);
+  image.width = static_cast<int>(codec.output_width);
   image.pixels.resize(size_t{3} * image.height * image.width);
   while (codec.output_scanline < codec.output_height) {
     JSAMPROW row = image.pixels.data() + size_t{3} * image.width * codec.output_scanline;
     jpeg_read_scanlines(&codec, &row, 1);
   }
+}
+
+// The whole image by libjpeg alone.
+PlainDecoding decode_plainly(std::span<const std::byte> file) {
+  PlainDecoding decoding;
+  jpeg_decompress_struct codec{};
+  PlainErrors errors{.base = {}, .escape = {}, .decoding = &decoding};
+  codec.err = jpeg_std_error(&errors.base);
+  errors.base.error_exit = give_up;
+  errors.base.emit_message = note_warning;
+  decode_into(codec, errors, file, decoding);
   jpeg_destroy_decompress(&codec);
-  return image;
+  return decoding;
+}
+
+Image plain_decode(std::span<const std::byte> file) {
+  return decode_plainly(file).image;
+}
+
+CropWindow random_crop(const Image& image, core::RandomStream& random) {
+  CropWindow crop;
+  crop.height = 1 + static_cast<int>(random.below(image.height));
+  crop.width = 1 + static_cast<int>(random.below(image.width));
+  crop.y = static_cast<int>(random.below(image.height - crop.height + 1));
+  crop.x = static_cast<int>(random.below(image.width - crop.width + 1));
+  return crop;
 }
 
 // The whole image and random crops of it.
@@ -59,11 +129,7 @@ void expect_same_pixels(std::span<const std::byte> file, int crops, core::Random
   const Image expected = plain_decode(file);
   ASSERT_EQ(decode_jpeg(file).value().pixels, expected.pixels);
   for (int i = 0; i < crops; ++i) {
-    CropWindow crop;
-    crop.height = 1 + static_cast<int>(random.below(expected.height));
-    crop.width = 1 + static_cast<int>(random.below(expected.width));
-    crop.y = static_cast<int>(random.below(expected.height - crop.height + 1));
-    crop.x = static_cast<int>(random.below(expected.width - crop.width + 1));
+    const CropWindow crop = random_crop(expected, random);
     ASSERT_EQ(decode_jpeg(file, crop).value().pixels, part_of(expected, crop).pixels)
         << crop.y << " " << crop.x << " " << crop.height << " " << crop.width;
   }
@@ -121,14 +187,97 @@ TEST(JpegEntropy, MarkerThatComesTooEarly) {
   file.push_back(std::byte{0xff});
   file.push_back(std::byte{0xd9});
   const Image image = decode_jpeg(file).value();
-  const Image expected = plain_decode(file);
-  // What the MCU at the cut holds is not defined; those before and behind it are.
-  const auto rows = [](const Image& whole, int first, int count) {
-    return part_of(whole, {first, 0, count, whole.width}).pixels;
-  };
-  EXPECT_EQ(rows(image, 0, 32), rows(expected, 0, 32));
-  EXPECT_EQ(rows(image, 56, 8), rows(expected, 56, 8));
+  EXPECT_EQ(image.pixels, plain_decode(file).pixels);
   EXPECT_EQ(image.pixels.back(), 128);
+}
+
+// Changes one to four places of a file: bits, bytes, bytes more, or its end.
+std::vector<std::byte> damaged(std::vector<std::byte> file, core::RandomStream& random) {
+  constexpr std::byte kPrefix{0xff}, kEnd{0xd9};
+  constexpr size_t kSignature = 2;
+  const auto any_place = [&] { return kSignature + random.below(file.size() - 2 * kSignature); };
+  const auto any_byte = [&] { return static_cast<std::byte>(random.below(256)); };
+  for (uint64_t left = 1 + random.below(4); left > 0; --left) {
+    const size_t place = any_place();
+    switch (random.below(8)) {
+      case 0:
+      case 1:
+      case 2:
+        file[place] = any_byte();
+        break;
+      case 3:
+      case 4:
+      case 5:
+        file[place] ^= static_cast<std::byte>(1 << random.below(8));
+        break;
+      case 6:
+        file.insert(file.begin() + static_cast<std::ptrdiff_t>(place),
+                    {kPrefix, random.below(2) == 0 ? kPrefix : any_byte()});
+        break;
+      default:
+        if (left > 1) break;
+        file.resize(std::max<size_t>(place, file.size() / 2));
+        if (random.below(4) != 0) file.insert(file.end(), {kPrefix, kEnd});
+        return file;
+    }
+  }
+  return file;
+}
+
+// The pixels of a file that is damaged anywhere are those of libjpeg, whole and in part, or both refuse it. Only a file
+// that ends too early is an error here and none of libjpeg's.
+TEST(JpegEntropy, DamagedFilesHaveThePixelsOfLibjpeg) {
+  core::RandomStream random(15, "damage");
+  std::vector<std::vector<std::byte>> files;
+  for (const Image& image : {noisy_image(48, 64), smooth_image(64, 80)}) {
+    for (const int quality : {30, 75, 95}) {
+      for (const bool optimized : {false, true}) {
+        for (const int sampling : {1, 2}) {
+          files.push_back(encode(
+              image, {.quality = quality, .horizontal = sampling, .vertical = sampling, .optimized = optimized}));
+        }
+      }
+    }
+    files.push_back(encode(image, {.gray = true}));
+    files.push_back(encode(image, {.horizontal = 2, .restart_rows = 2}));
+  }
+  const DecodeLimits limits{.max_pixels = kMostPixels};
+  int compared = 0, with_invalid_codes = 0;
+  for (int round = 0; round < 7000; ++round) {
+    SCOPED_TRACE(round);
+    const std::vector<std::byte> file = damaged(files[random.below(files.size())], random);
+    const PlainDecoding plain = decode_plainly(file);
+    if (plain.other_colours) continue;
+    const auto ours = decode_jpeg(file, {}, {.limits = limits});
+    ASSERT_TRUE(ours.ok() || !plain.error.empty() || plain.ends_early) << ours.error().what();
+    ASSERT_TRUE(!ours.ok() || plain.error.empty()) << plain.error;
+    if (!ours.ok()) continue;
+    ASSERT_EQ(ours.value().pixels, plain.image.pixels);
+    const CropWindow crop = random_crop(plain.image, random);
+    const auto part = decode_jpeg(file, crop, {.limits = limits});
+    ASSERT_TRUE(part.ok());
+    ASSERT_EQ(part.value().pixels, part_of(plain.image, crop).pixels);
+    ++compared;
+    if (plain.invalid_codes) ++with_invalid_codes;
+  }
+  EXPECT_GT(compared, 4000);
+  EXPECT_GT(with_invalid_codes, 300) << "else this tests nothing of them";
+}
+
+// No encoder repeats the prefix before a stuffed zero. libjpeg reads the block twice then, and so do we.
+TEST(JpegEntropy, ARepeatedPrefixIsReadAsLibjpegReadsIt) {
+  int repeated = 0;
+  for (const int quality : {60, 90, 100}) {
+    const auto whole = encode(noisy_image(64, 80), {.quality = quality});
+    for (size_t i = 800; i + 1 < whole.size(); ++i) {
+      if (whole[i] != std::byte{0xff} || whole[i + 1] != std::byte{0}) continue;
+      auto file = whole;
+      file.insert(file.begin() + static_cast<std::ptrdiff_t>(i), std::byte{0xff});
+      ASSERT_EQ(decode_jpeg(file).value().pixels, plain_decode(file).pixels) << quality << " " << i;
+      ++repeated;
+    }
+  }
+  EXPECT_GT(repeated, 20);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ JpegHuffmanTable::Symbol JpegHuffmanTable::rare_symbol(uint32_t look) const {
     const int index = first_value_[length] + static_cast<int>(look >> (16 - length));
     return not_whole(values_[index & 255], length);
   }
-  return 16U << 20 | steps_of(0, is_dc_) << 8;
+  return kInvalidBits << 20 | steps_of(0, is_dc_) << 8;
 }
 
 JpegHuffmanTable::Skip JpegHuffmanTable::fill_skip(uint32_t look) {

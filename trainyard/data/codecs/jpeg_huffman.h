@@ -30,12 +30,16 @@ class JpegHuffmanTable {
   static constexpr uint32_t kEnds = 1 << 15;
   static constexpr uint32_t kNoSkip = kEnds;  // not even one fits
 
+  // Bits that an invalid code takes. libjpeg looks for a code of one more bit than the longest has before it takes what
+  // it found for a zero; with another number, all that follows in a damaged file would be other pixels than libjpeg's.
+  static constexpr uint32_t kInvalidBits = 17;
+
   // `table` has passed libjpeg's checks (jpeg_make_d_derived_tbl).
   void build(const JHUFF_TBL& table, bool is_dc);
 
   // What begins with these kBits bits; 0: a code that is longer.
   Symbol symbol(uint32_t look) const { return symbols_[look]; }
-  // The same for codes of any length, from 16 bits; never whole. No such code: an end of 16 bits.
+  // The same for codes of any length, from 16 bits; never whole. No such code: a zero, or an end, of kInvalidBits.
   Symbol rare_symbol(uint32_t look) const;
   // From kBits bits.
   Skip skip(uint32_t look) { return skips_[look] != 0 ? skips_[look] : fill_skip(look); }

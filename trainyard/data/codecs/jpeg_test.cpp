@@ -77,6 +77,21 @@ TEST(Jpeg, CmykAndYcckBecomeRgb) {
   }
 }
 
+// Without Adobe's marker, inks are stored as they are. Pixels of TensorFlow (tools/golden/cmyk_jpeg.py); Pillow takes
+// every CMYK JPEG for Adobe's.
+TEST(Jpeg, CmykIsReadAsTensorFlowReadsIt) {
+  const std::string folder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata");
+  core::FileSystem& files = core::local_file_system();
+  for (const std::string name : {"cmyk_adobe", "cmyk_plain"}) {
+    const std::string file = files.read_file(core::join_path(folder, name + ".jpg"));
+    const auto expected = formats::read_npy(*files.open_read(core::join_path(folder, name + ".npy")));
+    const Image image = decode_jpeg(std::as_bytes(std::span(file))).value();
+    ASSERT_EQ(expected.shape, (std::vector<int64_t>{image.height, image.width, 3}));
+    const auto values = expected.values<uint8_t>();
+    EXPECT_TRUE(std::equal(values.begin(), values.end(), image.pixels.begin(), image.pixels.end())) << name;
+  }
+}
+
 // For every kind of file, a crop holds exactly what the whole image holds there.
 TEST(Jpeg, CropIsPartOfTheWholeImage) {
   const Image source = noisy_image(75, 90);

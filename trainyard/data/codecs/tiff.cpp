@@ -63,12 +63,26 @@ toff_t size_of(thandle_t handle) {
   return source_of(handle).bytes.size();
 }
 
+// libtiff breaks its longer messages into lines, and quotes texts of the file.
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool blank = static_cast<unsigned char>(c) <= ' ' || c == 0x7f;
+    if (!blank) {
+      line += c;
+    } else if (!line.empty() && line.back() != ' ') {
+      line += ' ';
+    }
+  }
+  return line;
+}
+
 void note(void* user, const char* format, va_list values) {
   auto& source = *static_cast<Source*>(user);
   if (!source.problem.empty()) return;
   char text[512];
   std::vsnprintf(text, sizeof text, format, values);
-  source.problem = text;
+  source.problem = one_line(text);
 }
 
 int note_error(TIFF*, void* user, const char*, const char* format, va_list values) {
@@ -156,6 +170,23 @@ core::Result<void> check_kind(TIFF* file) {
   if (const auto bits = tag<uint16_t>(file, TIFFTAG_BITSPERSAMPLE); bits > 16) {
     return tiff_error(fmt::format("{} bits a sample", bits));
   }
+  // Programs differ in whether 0 is black then.
+  if (uint16_t photometric = 0; TIFFGetField(file, TIFFTAG_PHOTOMETRIC, &photometric) != 1) {
+    return tiff_error("it does not say which colours its samples are: the tag PhotometricInterpretation is missing");
+  }
+  return {};
+}
+
+// Returns an error unless all strips or tiles have a place. A file may name fewer strips than its height needs. libtiff
+// takes those that are not named to lie at the file's begin, and its header for pixels.
+core::Result<void> check_places(TIFF* file) {
+  constexpr uint64_t kHeaderBytes = 8;
+  const bool tiled = TIFFIsTiled(file) != 0;
+  const uint32_t count = tiled ? TIFFNumberOfTiles(file) : TIFFNumberOfStrips(file);
+  for (uint32_t i = 0; i < count; ++i) {
+    if (TIFFGetStrileOffset(file, i) >= kHeaderBytes) continue;
+    return tiff_error(fmt::format("{} {} of {} is not in the file", tiled ? "tile" : "strip", i + 1, count));
+  }
   return {};
 }
 
@@ -177,8 +208,9 @@ Alpha settle_alpha(TIFF* file) {
   return Alpha::kApart;
 }
 
+// Where nothing is left of a colour it is black, as Pillow has it.
 uint8_t divided(uint32_t colour, uint32_t alpha) {
-  if (alpha == 0) return static_cast<uint8_t>(colour);
+  if (alpha == 0) return 0;
   return static_cast<uint8_t>(std::min<uint32_t>(255, colour * 255 / alpha));
 }
 
@@ -190,13 +222,14 @@ struct RgbaImage : TIFFRGBAImage {
 };
 
 core::Result<void> fill_pixels(TIFF* file, const Source& source, ImageSize size, uint8_t* pixels) {
+  if (auto checked = check_places(file); !checked.ok()) return checked.error();
   const Alpha alpha = settle_alpha(file);
   TIFFSetField(file, TIFFTAG_ORIENTATION, static_cast<int>(ORIENTATION_TOPLEFT));  // turned later, as all formats are
   char message[1024] = "";
   RgbaImage image{};
   constexpr int kStopAtErrors = 1;
   image.begun = TIFFRGBAImageOK(file, message) != 0 && TIFFRGBAImageBegin(&image, file, kStopAtErrors, message) != 0;
-  if (!image.begun) return tiff_error(message[0] == '\0' ? source.problem : message);
+  if (!image.begun) return tiff_error(message[0] == '\0' ? source.problem : one_line(message));
   image.req_orientation = ORIENTATION_TOPLEFT;
   const auto count = static_cast<size_t>(size.height) * static_cast<size_t>(size.width);
   KeptVector<uint32_t> raster;

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/formats/records/cifar.h"
@@ -23,10 +24,23 @@ const Labels& cifar10_labels() {
   return labels;
 }
 
+// Returns the names that lie beside the batches, as the authors' binary version has them: those of CIFAR-10, or of
+// other images in its form.
+std::vector<std::string> class_names(const DatasetOptions& options) {
+  const std::string path = core::join_path(options.directory, kCifar10NamesFile);
+  if (!options.files->exists(path)) return cifar10_labels().names;
+  std::vector<std::string> names = read_names_file(*options.files, path);
+  if (std::ssize(names) <= formats::kCifar10Classes) return names;
+  throw core::Error(core::ErrorCode::kCorruptData, {.problem = "too many class names for CIFAR-10 batches",
+                                                    .where = path,
+                                                    .expected = fmt::format("{} at most", formats::kCifar10Classes),
+                                                    .actual = fmt::format("{}", names.size())});
+}
+
 // The authors' batches, all in memory (150 MB).
 class CifarBatches : public Dataset {
  public:
-  explicit CifarBatches(const DatasetOptions& options) {
+  explicit CifarBatches(const DatasetOptions& options) : names_(class_names(options)) {
     const auto split = options.subset == Subset::kTrain ? formats::CifarSplit::kTraining : formats::CifarSplit::kTest;
     for (const std::string& path : formats::find_cifar10_batches(*options.files, options.directory, split)) {
       batches_.push_back({path, size_, formats::read_cifar10_batch(*options.files, path)});
@@ -42,6 +56,13 @@ class CifarBatches : public Dataset {
     const Batch& batch = *std::prev(after);
     const int64_t place = index - batch.first;
     const auto pixels = std::as_bytes(batch.content.image(place));
+    if (batch.content.labels[place] >= names_.size()) {
+      return core::Error(core::ErrorCode::kCorruptData,
+                         {.problem = "label has no name",
+                          .where = fmt::format("{}, image {}", batch.path, place),
+                          .expected = fmt::format("one of the {} classes in {}", names_.size(), kCifar10NamesFile),
+                          .actual = fmt::format("{}", batch.content.labels[place])});
+    }
     return Record{.encoding = Encoding::kRawChw,
                   .bytes = {pixels.begin(), pixels.end()},
                   .height = kSide,
@@ -50,8 +71,8 @@ class CifarBatches : public Dataset {
                   .where = fmt::format("{}, image {}", batch.path, place)};
   }
 
-  int64_t label_count() const override { return cifar10_labels().count; }
-  std::vector<std::string> label_names() const override { return cifar10_labels().names; }
+  int64_t label_count() const override { return std::ssize(names_); }
+  std::vector<std::string> label_names() const override { return names_; }
 
  private:
   struct Batch {
@@ -59,6 +80,7 @@ class CifarBatches : public Dataset {
     int64_t first;  // index of its first image
     formats::CifarBatch content;
   };
+  std::vector<std::string> names_;
   std::vector<Batch> batches_;
   int64_t size_ = 0;
 };

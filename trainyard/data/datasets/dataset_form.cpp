@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
+#include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/datasets/tfrecord_dataset.h"
 #include "trainyard/data/datasets/webdataset.h"
@@ -250,11 +251,16 @@ std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::
                                             const Labels& labels, std::string_view other_forms) {
   StoredImages stored = find_stored_images(options, prefix, other_forms);
   if (stored.form != Form::kTfRecords) refuse_index_files(options);
+  Labels named = labels;
+  if (stored.form != Form::kClassFolders) {
+    std::vector<std::string> names = read_class_names(*options.files, core::parent_path(stored.paths.front()));
+    if (!names.empty()) named = {labels.first + std::ssize(names), std::move(names), labels.first};
+  }
   switch (stored.form) {
     case Form::kTfRecords:
-      return std::make_unique<TfRecordDataset>(options, stored.paths, labels);
+      return std::make_unique<TfRecordDataset>(options, stored.paths, named);
     case Form::kWebDataset:
-      return std::make_unique<WebDataset>(options, stored.paths, labels.count - labels.first, labels.names);
+      return std::make_unique<WebDataset>(options, stored.paths, named.count - named.first, named.names);
     case Form::kClassFolders:
       return std::make_unique<FolderDataset>(options, stored.paths.front());
   }
@@ -266,7 +272,7 @@ std::vector<std::string> training_class_names(const std::string& name, DatasetOp
   options.classes = {};
   try {
     const StoredImages stored = find_stored_images(options, tfrecord_prefix(name, options.subset));
-    if (stored.form == Form::kClassFolders) return folders_in(*options.files, stored.paths.front());
+    if (stored.form == Form::kClassFolders) return class_order(*options.files, stored.paths.front());
     if (stored.form == Form::kWebDataset) return datasets().get(name)(options)->label_names();
   } catch (const NoSuchSubset&) {
     // CIFAR-10's batches, or validation images alone.

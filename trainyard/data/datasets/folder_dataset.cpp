@@ -10,6 +10,7 @@
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/codecs/image_formats.h"
+#include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/image_files.h"
 
 namespace trainyard::data {
@@ -26,14 +27,26 @@ struct Listing {
   std::vector<std::string> images;
 };
 
+// Returns true for a folder whose name ends as an image's does. Asks once a name: a data set may have a million. What
+// cannot be looked at is left to read(), which says why.
+bool is_folder_of_images(core::FileSystem& files, const std::string& path) {
+  try {
+    return files.info(path).is_directory;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 void list_below(core::FileSystem& files, const std::string& path, int depth, std::vector<Listing>& listings) {
   refuse_depth(path, depth);
   Listing listing{.path = path};
   for (const std::string& name : files.list(path)) {
-    if (is_image_name(name)) {
-      listing.images.push_back(name);
-    } else if (const std::string below = core::join_path(path, name); is_directory(files, below)) {
+    const std::string below = core::join_path(path, name);
+    const bool image = is_image_name(name);
+    if (image ? is_folder_of_images(files, below) : is_directory(files, below)) {
       list_below(files, below, depth + 1, listings);
+    } else if (image) {
+      listing.images.push_back(name);
     }
   }
   listings.push_back(std::move(listing));
@@ -62,6 +75,12 @@ std::vector<std::string> folders_in(core::FileSystem& files, const std::string& 
   return folders;
 }
 
+std::vector<std::string> class_order(core::FileSystem& files, const std::string& root) {
+  std::vector<std::string> folders = folders_in(files, root);
+  std::vector<std::string> listed = read_folder_order(files, root, folders);
+  return listed.empty() ? std::move(folders) : std::move(listed);
+}
+
 bool holds_class_folders(core::FileSystem& files, const std::string& directory) {
   const std::vector<std::string> folders = folders_in(files, directory);
   return std::any_of(folders.begin(), folders.end(), [&](const std::string& name) {
@@ -73,10 +92,11 @@ bool holds_class_folders(core::FileSystem& files, const std::string& directory) 
 FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& root) : files_(*options.files) {
   const std::vector<std::string> found = folders_in(files_, root);
   const bool known = !options.classes.names.empty();
-  classes_ = known ? options.classes.names : found;
+  classes_ = known ? options.classes.names : class_order(files_, root);
   std::vector<int64_t> labels(found.size());
   std::iota(labels.begin(), labels.end(), 0);
   if (known) labels = labels_of_classes(found, options.classes, root);
+  if (!known) labels = labels_of_classes(found, {.names = classes_, .origin = "classnames.txt"}, root);
   std::vector<std::vector<Listing>> listings(found.size());
   core::for_each_parallel(found.size(), core::available_cores(), [&](size_t folder) {
     list_below(files_, core::join_path(root, found[folder]), 0, listings[folder]);

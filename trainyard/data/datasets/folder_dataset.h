@@ -1,7 +1,8 @@
 // Images in folders, one a class: ROOT/<class>/**/*.jpg. Classes and files come in the order of torchvision's
 // ImageFolder (checked by tools/golden/image_folder.py): classes by name, then folders below by path, then files by
 // name, where names are compared byte by byte. A class without an image keeps its label; a folder whose name begins
-// with '.' is no class. Where DatasetOptions::classes names classes, these number the labels, not the folders.
+// with '.' is no class. Where DatasetOptions::classes names classes, these number the labels, not the folders; else
+// classnames.txt does (class_names_file.h).
 #pragma once
 
 #include <string>
@@ -23,6 +24,10 @@ void refuse_depth(const std::string& path, int depth);
 
 // Returns the names of the folders in `directory`, sorted, without hidden ones.
 [[nodiscard]] std::vector<std::string> folders_in(core::FileSystem& files, const std::string& directory);
+
+// Returns the names of the classes in `root` by their labels: as classnames.txt lists them (class_names_file.h), else
+// folders_in().
+[[nodiscard]] std::vector<std::string> class_order(core::FileSystem& files, const std::string& root);
 
 // Returns true when the folder holds a folder with an image in it.
 [[nodiscard]] bool holds_class_folders(core::FileSystem& files, const std::string& directory);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainyard/data/codecs/decode.h"
+#include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/formats/records/tf_example.h"
@@ -66,7 +67,11 @@ std::string recognise_tfrecords(core::FileSystem& files, const std::string& shar
   const bool small = size.ok() && size.value() == kCifar;
   const auto& cifar = cifar10_class_names();
   const bool its_label = label.value() >= 0 && label.value() < static_cast<int64_t>(cifar.size());
-  return small && (name.empty() ? its_label : names(cifar, label.value(), name)) ? "cifar10" : "imagenet";
+  // Other classes in CIFAR-10's form: their names lie beside the records, whose labels count from 0.
+  const std::vector<std::string> listed = read_class_names(files, core::parent_path(shard));
+  const bool other_classes = names(listed, label.value(), name) && !names(listed, label.value() - 1, name);
+  const bool of_cifar = name.empty() ? its_label : names(cifar, label.value(), name) || other_classes;
+  return small && of_cifar ? "cifar10" : "imagenet";
 }
 
 }  // namespace trainyard::data

@@ -62,7 +62,7 @@ WebDataset::WebDataset(const DatasetOptions& options, const std::vector<std::str
 // A sample that cannot be read says nothing: read() tells what is wrong with it.
 bool WebDataset::labels_are_names() const {
   for (const Sample& sample : samples_) {
-    if (sample.image.offset == 0 || sample.label.offset == 0) continue;
+    if (sample.image.offset == 0 || !sample.has_label()) continue;
     if (auto label = read_label(sample); label.ok()) return !label.value().is_number;
   }
   return false;
@@ -72,7 +72,7 @@ bool WebDataset::labels_are_names() const {
 std::vector<std::string> WebDataset::read_names() const {
   std::vector<std::string> names(samples_.size());
   core::for_each_parallel(samples_.size(), core::available_cores(), [&](size_t i) {
-    if (samples_[i].label.offset == 0) return;
+    if (!samples_[i].has_label()) return;
     core::Result<WebLabel> label = read_label(samples_[i]);
     if (!label.ok()) return;
     if (label.value().is_number) {
@@ -122,7 +122,7 @@ std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::Tar
   std::string_view current;
   std::string image_extension;
   const auto finish = [&] {
-    if (sample.image.offset != 0 || sample.label.offset != 0) samples.push_back(sample);
+    if (sample.image.offset != 0 || sample.has_label()) samples.push_back(sample);
     sample = {.shard = shard};
     image_extension.clear();
   };
@@ -130,7 +130,6 @@ std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::Tar
     const auto [key, extension] = split_name(member.name);
     if (extension.empty()) continue;
     const bool image = is_image_extension(extension);
-    const bool label = extension == "cls" || (extension == "json" && sample.label.offset == 0);
     // Two files of one name are two samples, as after `cat`; 0001.jpg and 0001.png are the image and a mask of it.
     if (key != current || (image && extension == image_extension)) finish();
     current = key;
@@ -138,36 +137,52 @@ std::vector<WebDataset::Sample> WebDataset::group(const std::vector<formats::Tar
       sample.image = {member.offset, member.size};
       image_extension = extension;
     }
-    if (label) {
-      sample.label = {member.offset, member.size};
-      sample.json = extension == "json";
-    }
+    if (extension == "cls") sample.cls = {member.offset, member.size};
+    if (extension == "json") sample.json = {member.offset, member.size};
   }
   finish();
   return samples;
 }
 
 std::string WebDataset::describe(const Sample& sample) const {
-  const uint64_t offset = sample.image.offset != 0 ? sample.image.offset : sample.label.offset;
+  const uint64_t offset = sample.image.offset != 0 ? sample.image.offset
+                          : sample.cls.offset != 0 ? sample.cls.offset
+                                                   : sample.json.offset;
   return fmt::format("{} at offset {}", files_.path(sample.shard), offset);
 }
 
-core::Result<WebLabel> WebDataset::read_label(const Sample& sample) const {
-  if (sample.label.size > kMaxLabelBytes) {
+core::Result<std::string> WebDataset::read_text(const Sample& sample, const Part& part) const {
+  if (part.size > kMaxLabelBytes) {
     return Error(ErrorCode::kCorruptData,
-                 {.problem = "label is too long", .actual = fmt::format("{} bytes", sample.label.size)});
+                 {.problem = "label is too long", .actual = fmt::format("{} bytes", part.size)});
   }
   const auto file = files_.open(sample.shard);
-  formats::check_tar_header(*file, sample.label.offset, sample.label.size);
-  std::string text(sample.label.size, '\0');
-  file->read_at(sample.label.offset, std::as_writable_bytes(std::span(text.data(), text.size())));
-  return sample.json ? parse_json_label(text) : parse_cls_label(text);
+  formats::check_tar_header(*file, part.offset, part.size);
+  std::string text(part.size, '\0');
+  file->read_at(part.offset, std::as_writable_bytes(std::span(text.data(), text.size())));
+  return text;
+}
+
+core::Result<WebLabel> WebDataset::read_label(const Sample& sample) const {
+  const bool cls = sample.cls.offset != 0;
+  auto text = read_text(sample, cls ? sample.cls : sample.json);
+  if (!text.ok()) return text.error();
+  auto label = cls ? parse_cls_label(text.value()) : parse_json_label(text.value());
+  if (!cls || !label.ok() || !label.value().is_number || sample.json.offset == 0) return label;
+  // The JSON of other programs may hold anything: what is not of this number is none of its name.
+  auto json = read_text(sample, sample.json);
+  if (!json.ok()) return label;
+  auto named = parse_json_label(json.value());
+  if (named.ok() && (!named.value().is_number || named.value().number == label.value().number)) {
+    label.value().name = std::move(named.value().name);
+  }
+  return label;
 }
 
 core::Result<Record> WebDataset::read(int64_t index) const {
   const Sample& sample = samples_[index];
   Record record{.where = describe(sample)};
-  if (sample.image.offset == 0 || sample.label.offset == 0) {
+  if (sample.image.offset == 0 || !sample.has_label()) {
     return Error(ErrorCode::kCorruptData,
                  {.problem = "sample is incomplete",
                   .where = record.where,

@@ -18,8 +18,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 // The image is KEY.jpg, KEY.png, KEY.webp or another of codecs/image_formats.h, and of several the first. The label is
-// KEY.cls or KEY.json (webdataset_label.h). Groups with neither are passed over; a group with only one of the two is a
-// bad sample.
+// KEY.cls or, where there is none, KEY.json (webdataset_label.h), which also names the class of a number in KEY.cls.
+// Groups with neither are passed over; a group with only one of image and label is a bad sample.
 //
 // The first sample's label says whether labels are numbers or names; a set has one kind. Names are numbered by
 // DatasetOptions::classes, else by the data set's own names, else by their order, byte by byte, among all that occur.
@@ -43,14 +43,16 @@ class WebDataset : public Dataset {
   };
   struct Sample {
     uint32_t shard = 0;
-    bool json = false;  // the label
-    Part image{}, label{};
+    Part image{}, cls{}, json{};
+
+    bool has_label() const { return cls.offset != 0 || json.offset != 0; }
   };
   static std::vector<Sample> group(const std::vector<formats::TarMember>& members, uint32_t shard);
   bool labels_are_names() const;
   std::vector<std::string> read_names() const;
   void number_names(const KnownClasses& known, const std::string& where);
   core::Result<WebLabel> read_label(const Sample& sample) const;
+  core::Result<std::string> read_text(const Sample& sample, const Part& part) const;
   core::Result<int64_t> label_of(const WebLabel& label) const;
   std::string describe(const Sample& sample) const;
 

@@ -72,4 +72,12 @@ core::Result<WebLabel> parse_json_label(const std::string& text) {
   return label;
 }
 
+std::string json_label(int64_t number, const std::string& name) {
+  try {
+    return nlohmann::ordered_json({{"label", number}, {"class_name", name}}).dump();
+  } catch (const nlohmann::json::type_error&) {
+    return "";
+  }
+}
+
 }  // namespace trainyard::data

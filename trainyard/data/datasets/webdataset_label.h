@@ -23,5 +23,9 @@ core::Result<WebLabel> parse_cls_label(const std::string& text);
 // also stand beside a number.
 core::Result<WebLabel> parse_json_label(const std::string& text);
 
+// Returns the text of a KEY.json with both: {"label":3,"class_name":"cat"}. Empty where the name is no UTF-8, which
+// JSON cannot hold.
+[[nodiscard]] std::string json_label(int64_t number, const std::string& name);
+
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

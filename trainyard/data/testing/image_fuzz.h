@@ -1,28 +1,53 @@
 // What every image decoder answers to strangers' bytes. For fuzz targets.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <span>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/base/kept_vector.h"
 #include "trainyard/data/image/image.h"
 
 namespace trainyard::data {
 
-// Ends the program unless: a file that decodes has the size that its header says, and the middle of it decodes alone,
-// to the same pixels. A corrupt file is as good an answer.
+// Overwrites what a decoder may find in memory that it does not set: the stack that it is about to use, and the memory
+// that an image of `bytes` bytes will get (base/kept_vector.h).
+[[gnu::noinline]] inline void litter(uint8_t value, size_t bytes) {
+  constexpr size_t kStackBytes = size_t{1} << 16;
+  std::array<volatile uint8_t, kStackBytes> stack;
+  for (volatile uint8_t& byte : stack) byte = value;
+  const KeptVector<uint8_t> kept(bytes, value);
+  static_cast<void>(kept);
+}
+
+// Shows the pixels to valgrind and MemorySanitizer, which follow uninitialized memory up to a system call.
+inline void show(const Image& image) {
+  static const int kNowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (::write(kNowhere, image.pixels.data(), image.pixels.size()) < 0) std::abort();
+}
+
+// Ends the program unless: a file that decodes has the size that its header says, decodes to the same pixels whatever
+// the memory held before, and the middle of it decodes alone, to the same pixels. A corrupt file is as good an answer.
 template <typename ReadSize, typename Decode>
 void check_decoder(std::span<const std::byte> bytes, const ReadSize& read_size, const Decode& decode) {
   // Few pixels, so that a header's wish does not cost the time of a hundred inputs.
   const DecodeLimits limits{.max_pixels = 1 << 13};
   auto size = read_size(bytes);
+  litter(0x55, 0);
   auto whole = decode(bytes, std::optional<CropWindow>(), limits);
   if (!whole.ok()) return;
   const Image& image = whole.value();
+  show(image);
+  litter(0xaa, image.pixels.size());
+  auto again = decode(bytes, std::optional<CropWindow>(), limits);
+  if (!again.ok() || again.value().pixels != image.pixels) std::abort();
   if (!size.ok() || size.value() != ImageSize{image.height, image.width}) std::abort();
   const CropWindow middle{image.height / 3, image.width / 3, (image.height + 2) / 3, (image.width + 2) / 3};
   auto part = decode(bytes, std::optional<CropWindow>(middle), limits);

@@ -13,9 +13,12 @@
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/codecs/image_formats.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/datasets/record_image.h"
+#include "trainyard/data/datasets/webdataset_label.h"
+#include "trainyard/data/tools/converted_classes.h"
 #include "trainyard/formats/base/tar.h"
 #include "trainyard/formats/records/cifar.h"
 #include "trainyard/formats/records/tf_example.h"
@@ -51,15 +54,13 @@ Sample read_sample(const Dataset& dataset, int64_t index) {
   return sample;
 }
 
-std::string example_of(const Sample& sample, const ConvertOptions& options, const std::vector<std::string>& names,
+std::string example_of(const Sample& sample, const std::string& class_name, const ConvertOptions& options,
                        std::string_view file_name) {
   formats::ExampleBuilder example;
   const ImageSize size = record_image_size(sample.record).value();
   example.add_bytes(formats::kImageEncoded, sample.bytes());
   example.add_int64(formats::kImageClassLabel, sample.label + tfrecord_first_label(options.name));
-  if (sample.label < static_cast<int64_t>(names.size())) {
-    example.add_bytes(formats::kImageClassText, names[sample.label]);
-  }
+  if (!class_name.empty()) example.add_bytes(formats::kImageClassText, class_name);
   example.add_int64(formats::kImageHeight, size.height);
   example.add_int64(formats::kImageWidth, size.width);
   example.add_bytes(formats::kImageFilename, file_name);
@@ -79,6 +80,10 @@ std::string file_name(Subset subset, int64_t index, const Sample& sample) {
   return fmt::format("{}_{:08}.{}", subset_name(subset), index, sample.extension);
 }
 
+std::string name_of(const Sample& sample, ConvertedClasses& classes) {
+  return classes.add(sample.label, sample.record.label_text, sample.record.where);
+}
+
 // Writes shards with `write_shard(number, shards, first, last)`.
 void for_each_shard(const Dataset& dataset, const ConvertOptions& options,
                     const std::function<void(int64_t, int64_t, int64_t, int64_t)>& write_shard) {
@@ -89,15 +94,14 @@ void for_each_shard(const Dataset& dataset, const ConvertOptions& options,
   });
 }
 
-void write_tfrecords(const Dataset& dataset, Subset subset, const ConvertOptions& options,
-                     const std::string& directory) {
-  const std::vector<std::string> names = dataset.label_names();
+void write_tfrecords(const Dataset& dataset, Subset subset, const ConvertOptions& options, const std::string& directory,
+                     ConvertedClasses& classes) {
   for_each_shard(dataset, options, [&](int64_t shard, int64_t shards, int64_t first, int64_t last) {
     const std::string name = fmt::format("{}-{:05}-of-{:05}", tfrecord_prefix(options.name, subset), shard, shards);
     formats::TfRecordWriter writer(options.files->open_write(core::join_path(directory, name)));
     for (int64_t i = first; i < last; ++i) {
       const Sample sample = read_sample(dataset, i);
-      writer.write(example_of(sample, options, names, file_name(subset, i, sample)));
+      writer.write(example_of(sample, name_of(sample, classes), options, file_name(subset, i, sample)));
     }
     writer.sync();
     writer.close();
@@ -105,42 +109,43 @@ void write_tfrecords(const Dataset& dataset, Subset subset, const ConvertOptions
 }
 
 void write_webdataset(const Dataset& dataset, Subset subset, const ConvertOptions& options,
-                      const std::string& directory) {
+                      const std::string& directory, ConvertedClasses& classes) {
   for_each_shard(dataset, options, [&](int64_t shard, int64_t, int64_t first, int64_t last) {
     const std::string name = fmt::format("{}-{:06}.tar", subset_name(subset), shard);
     formats::TarWriter writer(options.files->open_write(core::join_path(directory, name)));
     for (int64_t i = first; i < last; ++i) {
       const Sample sample = read_sample(dataset, i);
+      const std::string class_name = name_of(sample, classes);
+      const std::string json = class_name.empty() ? "" : json_label(sample.label, class_name);
       writer.write(fmt::format("{:08}.{}", i, sample.extension), sample.bytes());
       writer.write(fmt::format("{:08}.cls", i), fmt::format("{}", sample.label));
+      if (!json.empty()) writer.write(fmt::format("{:08}.json", i), json);
     }
     writer.close();
   });
 }
 
-// Folders must sort as the labels do: by the classes' names where these do, else by number.
-std::vector<std::string> class_folders(const Dataset& dataset) {
-  std::vector<std::string> names = dataset.label_names();
-  const bool usable = std::is_sorted(names.begin(), names.end(), std::less_equal<>()) &&
-                      std::none_of(names.begin(), names.end(), [](const std::string& name) {
-                        return name.empty() || name.starts_with('.') || name.find('/') != std::string::npos;
-                      });
-  if (!names.empty() && usable) return names;
-  names.clear();
-  for (int64_t label = 0; label < dataset.label_count() - dataset.first_label(); ++label) {
-    names.push_back(fmt::format("{:05}", label));
-  }
-  return names;
+void list_class_names(const ConvertOptions& options, const std::string& directory, const ConvertedClasses& classes) {
+  const std::vector<std::string> names = classes.names();
+  if (!names.empty()) write_class_names(*options.files, directory, names);
 }
 
-void write_folders(const Dataset& dataset, Subset subset, const ConvertOptions& options, const std::string& directory) {
-  const std::string root = core::join_path(directory, subset == Subset::kTrain ? "train" : "val");
-  const std::vector<std::string> folders = class_folders(dataset);
-  // Also those of classes without images, which keep their labels so.
-  for (const std::string& folder : folders) options.files->make_directories(core::join_path(root, folder));
+const char* folder_of(Subset subset) {
+  return subset == Subset::kTrain ? "train" : "val";
+}
+
+// What a class is called is known when all samples were read. Until then its folder has a name that no class has.
+std::string unnamed_folder(const std::string& directory, Subset subset, int64_t label) {
+  return core::join_path(core::join_path(directory, folder_of(subset)), fmt::format(".{:05}", label));
+}
+
+void write_folders(const Dataset& dataset, Subset subset, const ConvertOptions& options, const std::string& directory,
+                   ConvertedClasses& classes) {
   core::for_each_parallel(dataset.size(), options.threads, [&](size_t i) {
     const Sample sample = read_sample(dataset, static_cast<int64_t>(i));
-    const std::string folder = core::join_path(root, folders[sample.label]);
+    static_cast<void>(name_of(sample, classes));
+    const std::string folder = unnamed_folder(directory, subset, sample.label);
+    options.files->make_directories(folder);
     const auto file =
         options.files->open_write(core::join_path(folder, file_name(subset, static_cast<int64_t>(i), sample)));
     file->write(sample.bytes());
@@ -148,8 +153,30 @@ void write_folders(const Dataset& dataset, Subset subset, const ConvertOptions& 
   });
 }
 
+// Classes without images have folders, too, which keep their labels so. The list of names says what the folders do not:
+// labels in another order than that of the names, and classes that only the source's numbers leave room for.
+void name_folders(const ConvertOptions& options, const std::string& directory, const ConvertedClasses& classes) {
+  core::FileSystem& files = *options.files;
+  const std::vector<std::string> names = classes.folder_names();
+  bool all = true;
+  for (int64_t label = 0; label < std::ssize(names); ++label) {
+    all = all && classes.has(label);
+    for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+      const std::string root = core::join_path(directory, folder_of(subset));
+      if (!files.exists(root)) continue;
+      const std::string folder = core::join_path(root, names[static_cast<size_t>(label)]);
+      if (const std::string unnamed = unnamed_folder(directory, subset, label); files.exists(unnamed)) {
+        files.rename(unnamed, folder);
+      } else if (classes.has(label)) {
+        files.make_directories(folder);
+      }
+    }
+  }
+  if (!all || !std::is_sorted(names.begin(), names.end())) write_class_names(files, directory, names);
+}
+
 void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOptions& options,
-                        const std::string& directory) {
+                        const std::string& directory, ConvertedClasses& classes) {
   constexpr int kSide = 32;
   const int64_t batches = subset == Subset::kTrain ? 5 : 1;
   core::for_each_parallel(batches, options.threads, [&](size_t i) {
@@ -168,6 +195,7 @@ void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOpti
                      .expected = "32 x 32 pixels, a label in [0, 10)",
                      .actual = fmt::format("{} x {}, label {}", image.width, image.height, sample.label)});
       }
+      static_cast<void>(name_of(sample, classes));
       std::string bytes(1, static_cast<char>(sample.label));
       for (size_t c = 0; c < 3; ++c) {
         for (size_t p = 0; p < size_t{kSide} * kSide; ++p) bytes += static_cast<char>(image.pixels[3 * p + c]);
@@ -177,6 +205,13 @@ void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOpti
     file->sync();
     file->close();
   });
+}
+
+// Without them, a reader takes the classes for CIFAR-10's own.
+void list_cifar_names(const ConvertOptions& options, const std::string& directory, const ConvertedClasses& classes) {
+  std::vector<std::string> names = classes.folder_names();
+  if (names.size() > formats::kCifar10Classes) names.resize(formats::kCifar10Classes);
+  options.files->write_file_atomically(core::join_path(directory, kCifar10NamesFile), encode_class_names(names));
 }
 
 // Some of a data set's samples, in their order.
@@ -241,29 +276,34 @@ Subsets open_subsets(const ConvertOptions& options) {
   return subsets;
 }
 
-using Write = void (*)(const Dataset&, Subset, const ConvertOptions&, const std::string&);
-constexpr std::array<std::pair<const char*, Write>, 4> kTargets = {{{"tfrecord", write_tfrecords},
-                                                                    {"webdataset", write_webdataset},
-                                                                    {"folder", write_folders},
-                                                                    {"cifar_binary", write_cifar_binary}}};
+struct Target {
+  const char* name;
+  void (*write)(const Dataset&, Subset, const ConvertOptions&, const std::string& directory, ConvertedClasses&);
+  // Writes what the classes are called, once both subsets are written.
+  void (*name_classes)(const ConvertOptions&, const std::string& directory, const ConvertedClasses&);
+};
+constexpr std::array<Target, 4> kTargets = {{{"tfrecord", write_tfrecords, list_class_names},
+                                             {"webdataset", write_webdataset, list_class_names},
+                                             {"folder", write_folders, name_folders},
+                                             {"cifar_binary", write_cifar_binary, list_cifar_names}}};
 
-Write writer_for(const std::string& target) {
-  for (const auto& [name, write] : kTargets) {
-    if (target == name) return write;
-  }
-  throw core::unknown_name("form of a data set", target, conversion_targets());
+const Target& find_target(const std::string& name) {
+  const auto found =
+      std::find_if(kTargets.begin(), kTargets.end(), [&](const Target& target) { return name == target.name; });
+  if (found == kTargets.end()) throw core::unknown_name("form of a data set", name, conversion_targets());
+  return *found;
 }
 
 }  // namespace
 
 std::vector<std::string> conversion_targets() {
   std::vector<std::string> names;
-  for (const auto& [name, write] : kTargets) names.emplace_back(name);
+  for (const Target& target : kTargets) names.emplace_back(target.name);
   return names;
 }
 
 void ConvertOptions::validate() const {
-  static_cast<void>(writer_for(to));
+  static_cast<void>(find_target(to));
   if (samples_per_shard < 1) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = "samples_per_shard is out of range",
                                               .expected = "at least 1",
@@ -273,13 +313,16 @@ void ConvertOptions::validate() const {
 
 ConvertedSamples convert_dataset(const ConvertOptions& options) {
   options.validate();
-  const Write write = writer_for(options.to);
+  const Target& target = find_target(options.to);
   const Subsets subsets = open_subsets(options);
+  const Dataset& named = subsets[0] ? *subsets[0] : *subsets[1];
+  ConvertedClasses classes(named.label_names(), named.label_count() - named.first_label());
   make_new_directory(options.output, *options.files, [&](const std::string& unfinished) {
     for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
       const auto& dataset = subsets[static_cast<size_t>(subset)];
-      if (dataset) write(*dataset, subset, options, unfinished);
+      if (dataset) target.write(*dataset, subset, options, unfinished, classes);
     }
+    target.name_classes(options, unfinished, classes);
   });
   return {subsets[0] ? subsets[0]->size() : 0, subsets[1] ? subsets[1]->size() : 0};
 }

@@ -36,8 +36,10 @@ inline constexpr int64_t kImagesForOneOfValidation = 10;
 
 // Both subsets, as far as they are there, in the order in which the source has them (class folders sort them by class).
 // Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes are kept
-// in TFRecords only. The training's classes number those of the validation, too. Throws kNotFound when there is neither
-// subset, kCorruptData at a bad sample; nothing is left of an output that failed.
+// in TFRecords only. The training's classes number those of the validation, too. Names of classes come along, from a
+// list that the source has, else from its records: converted_classes.h. Throws kInvalidArgument where records of one
+// label name different classes, kNotFound when there is neither subset, kCorruptData at a bad sample; nothing is left
+// of an output that failed.
 //
 // Class folders without folders of the subsets are divided: of the images of a class, in the data set's order, the 1st,
 // 11th, 21st, ... are validation images, all others training images; the only image of a class is a training image.

@@ -121,18 +121,22 @@ std::string folder_label(const DatasetChoice& choice, const std::string& directo
 }
 
 int64_t label_offset(const data::Dataset& dataset, const models::DatasetInfo& info, int64_t num_classes) {
+  const auto named = static_cast<int64_t>(dataset.label_names().size());
   int64_t offset = 0;
   if (info.name == "imagenet") {
-    // Where TFRecords are of another number of classes, their labels are the model's.
-    if (dataset.first_label() == 1 && num_classes == info.num_classes) offset = -1;
-    if (dataset.first_label() == 0 && num_classes == info.benchmark_classes) offset = 1;
+    const bool background = num_classes == info.benchmark_classes;
+    // Where TFRecords without names are of another number of classes, their labels are the model's.
+    const bool counted = num_classes == info.num_classes || (named > 0 && !background);
+    if (dataset.first_label() == 1 && counted) offset = -1;
+    if (dataset.first_label() == 0 && background) offset = 1;
   }
-  const auto named = static_cast<int64_t>(dataset.label_names().size());
-  if (named + offset > num_classes) {
-    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "data set has more classes than the model",
-                                                          .expected = fmt::format("at most {}", num_classes - offset),
-                                                          .actual = fmt::format("{}", named),
-                                                          .remedy = fmt::format("pass --num_classes={}", named)});
+  const int64_t first_output = dataset.first_label() + offset;
+  if (named > 0 && named + first_output > num_classes) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "data set has more classes than the model",
+                       .expected = fmt::format("at most {}", num_classes - first_output),
+                       .actual = fmt::format("{}", named),
+                       .remedy = fmt::format("pass --num_classes={}", named)});
   }
   return offset;
 }

@@ -56,7 +56,7 @@ constexpr IntegerRange kIntegers[] = {
     {"multi_device_iterator_max_buffer_size", 1, kBatchesHeld},
     {"datasets_parallel_interleave_cycle_length", -1, kInt},  // -1 is tf.data's AUTOTUNE
     {"datasets_parallel_interleave_prefetch", -1, kInt},
-    {"num_inter_threads", -1, kInt},  // -1: TensorFlow runs all in the caller's thread
+    {"num_inter_threads", 0, kInt},
     {"kmp_blocktime", 0, kInt},
     {"kmp_settings", 0, 1},
     {"per_gpu_thread_count", 0, kBatchesHeld},

@@ -292,7 +292,7 @@ TEST(FlagRanges, IntegersEndWhereTheirMeaningEnds) {
       {"multi_device_iterator_max_buffer_size", 1, 1024},
       {"datasets_parallel_interleave_cycle_length", -1, 2147483647},
       {"datasets_parallel_interleave_prefetch", -1, 2147483647},
-      {"num_inter_threads", -1, 2147483647},
+      {"num_inter_threads", 0, 2147483647},
       {"kmp_blocktime", 0, 2147483647},
       {"kmp_settings", 0, 1},
       {"per_gpu_thread_count", 0, 1024},
