@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <ostream>
 
@@ -10,31 +12,44 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/parallel/launch/launch.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 
 namespace trainyard::cli {
 namespace {
+
+// What becomes of a command that mpirun or srun starts several times.
+enum class Copies {
+  kAllowed,  // it reads and prints, decides by itself (train, eval), or trains together
+  kRefused,  // each would write the same files, or train alone
+};
 
 struct Command {
   const char* name;
   const char* summary;  // null: only the program itself starts it
   int (*run)(const Arguments&, Console&);
+  Copies copies = Copies::kAllowed;
+  const char* allowed = nullptr;  // the sub-command that only reads and prints
 };
 
 constexpr Command kCommands[] = {
     {"train", "train or benchmark a model (also with flags alone, as tf_cnn_benchmarks)", run_train},
     {"train-ctl", "train as NVIDIA DALI's TensorFlow ResNet-N example does", run_train_ctl},
     {"eval", "evaluate the newest checkpoint of --train_dir, or --weights", run_eval},
-    {"launch", "processes that train together, by mpirun: launch -n 4 -- train ...", run_launch},
+    {"launch", "processes that train together, by mpirun: launch -n 4 -- train ...", run_launch, Copies::kRefused},
     {"launch-rank", nullptr, run_launch_rank},
     {"launch-keeper", nullptr, run_launch_keeper},
-    {"program", "train and evaluate as NVIDIA's PaddlePaddle ResNet-50 example, by its options", run_program},
-    {"predict", "top-5 classes of images, or logits of an array", run_predict},
-    {"data", "data sets: write, index, convert, show, verify", run_data},
-    {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export},
+    {"program", "train and evaluate as NVIDIA's PaddlePaddle ResNet-50 example, by its options", run_program,
+     Copies::kRefused},
+    {"predict", "top-5 classes of images, or logits of an array", run_predict, Copies::kRefused},
+    {"data", "data sets: write, index, convert, show, verify", run_data, Copies::kRefused, "verify"},
+    {"export", "a trained model for other programs: safetensors, ONNX, HDF5 for Keras", run_export, Copies::kRefused},
     {"models", "the models by data set, or one model's layers: models NAME", run_models},
     {"bench", "time parts of a run: bench layers --model=NAME, bench data --data_dir=DIR", run_bench},
-    {"suite", "tf_cnn_benchmarks' own benchmarks, scaled to this machine: --list, --run=PATTERN", run_suite},
-    {"sparsity", "2:4 sparsity of a checkpoint or a file of weights: verify, report, prune", run_sparsity},
+    {"suite", "tf_cnn_benchmarks' own benchmarks, scaled to this machine: --list, --run=PATTERN", run_suite,
+     Copies::kRefused},
+    {"sparsity", "2:4 sparsity of a checkpoint or a file of weights: verify, report, prune", run_sparsity,
+     Copies::kRefused},
     {"doctor", "this machine, what is built in, and what is missing", run_doctor},
     {"help", "every flag, by group, and the formulas of the optimizers", run_help},
 };
@@ -46,6 +61,20 @@ void print_commands(std::ostream& out) {
   }
   out << "\n`trainyard help` lists the flags of train and eval; each command takes --help.\n"
          "`trainyard --version` says which version this is.\n";
+}
+
+// Throws kInvalidArgument where a launcher has started this process several times
+// (parallel/processes/launcher_claims.h) and the command allows no copies. Its help is always printed.
+void refuse_copies_of(const Command& command, const Arguments& arguments) {
+  if (command.copies == Copies::kAllowed) return;
+  const auto asks_for_help = [](const std::string& each) { return each == "--help" || each == "-h"; };
+  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) return;
+  std::string name = command.name;
+  if (command.allowed != nullptr) {
+    if (arguments.empty() || arguments[0] == command.allowed) return;
+    name += " " + arguments[0];
+  }
+  parallel::refuse_copies(fmt::format("run `trainyard {}` by itself", name));
 }
 
 int dispatch(const Arguments& arguments, Console& console) {
@@ -60,7 +89,10 @@ int dispatch(const Arguments& arguments, Console& console) {
   }
   if (arguments[0].starts_with("-")) return run_flags_alone(arguments, console);
   for (const Command& command : kCommands) {
-    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()}, console);
+    if (arguments[0] != command.name) continue;
+    const Arguments own(arguments.begin() + 1, arguments.end());
+    refuse_copies_of(command, own);
+    return command.run(own, console);
   }
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
@@ -68,6 +100,14 @@ int dispatch(const Arguments& arguments, Console& console) {
   }
   core::Error unknown = core::unknown_name("command", arguments[0], names);
   throw core::Error(core::ErrorCode::kInvalidArgument, unknown.detail());
+}
+
+// Launch must know whether starting a rank again could help.
+int code_of_error(core::ErrorCode code) {
+  if (code == core::ErrorCode::kCancelled) return kStoppedBySignal;
+  const bool of_data = code == core::ErrorCode::kCorruptData || code == core::ErrorCode::kNotFound;
+  return of_data && std::getenv(parallel::kRankOfLaunchVariable) != nullptr ? parallel::kWrongData
+                                                                            : core::exit_code(code);
 }
 
 }  // namespace
@@ -81,7 +121,7 @@ int run(const Arguments& arguments, Console& console) {
     return code;
   } catch (const core::Error& error) {
     core::log::error("{}", error.what());
-    return error.code() == core::ErrorCode::kCancelled ? kStoppedBySignal : core::exit_code(error.code());
+    return code_of_error(error.code());
   } catch (const std::bad_alloc&) {
     core::log::error("out of memory; use a smaller --batch_size");
     return kFailure;

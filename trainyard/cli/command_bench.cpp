@@ -12,7 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/registry.h"
-#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/core/threads/thread_limit.h"
 #include "trainyard/models/flags.h"
@@ -102,7 +102,7 @@ int run_layers(const Arguments& arguments, Console& console) {
   print_choices(*choices, console.out);
   if (report.device.empty()) print_limits(bfloat16, console.out);  // which are the CPU's
   if (const std::string path = values.text("json"); !path.empty()) {
-    core::local_file_system().write_file_atomically(path, train::layer_time_json(report));
+    core::write_user_output(path, train::layer_time_json(report));
   }
   return kSuccess;
 }

@@ -5,6 +5,7 @@
 
 #include "trainyard/cli/command_data.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/flags.h"
@@ -78,8 +79,7 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const auto transform = data::transforms().get(name)(options.transform);
   const data::ContactSheet sheet = data::make_contact_sheet(*dataset, *transform, options);
   const std::vector<std::byte> png = data::encode_png(sheet.image);
-  core::local_file_system().write_file_atomically(values.text("output"),
-                                                  {reinterpret_cast<const char*>(png.data()), png.size()});
+  core::write_user_output(values.text("output"), {reinterpret_cast<const char*>(png.data()), png.size()});
   for (size_t i = 0; i < sheet.cells.size(); ++i) {
     const auto& [sample, label, where] = sheet.cells[i];
     fmt::print(console.out, "{:3}: sample {}, label {}{}: {}\n", i + 1, sample, label, label_name(*dataset, label),

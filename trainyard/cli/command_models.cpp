@@ -8,7 +8,7 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph_drawing.h"
@@ -86,7 +86,7 @@ void write_graph(const nn::Graph& graph, const std::string& path) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "a graph is drawn as .dot or .svg", .where = "--graph=" + path});
   }
-  core::local_file_system().write_file_atomically(path, svg ? nn::graph_svg(graph) : nn::graph_dot(graph));
+  core::write_user_output(path, svg ? nn::graph_svg(graph) : nn::graph_dot(graph));
 }
 
 std::string first_dataset_with(const std::string& model) {

@@ -1,5 +1,6 @@
 // The suite of tf_cnn_benchmarks: lists its entries, or runs those of a pattern.
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,26 +14,39 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/pattern.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/recipes/suite/suite.h"
 
 namespace trainyard::cli {
 namespace {
 
 void list_entries(const std::string& pattern, const recipes::SuiteMachine& machine, std::ostream& out) {
+  size_t listed = 0, runnable = 0, waiting = 0;
+  std::set<std::string> not_built;
   for (const recipes::SuiteEntry& entry : recipes::suite_entries()) {
     if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
     const recipes::ScaledEntry scaled = recipes::scale_entry(entry, machine);
     fmt::print(out, "{}\n  {}\n", entry.name, entry.arguments);
-    if (!scaled.refusal.empty()) fmt::print(out, "  does not run here: {}\n", scaled.refusal);
+    ++listed;
+    if (scaled.refusal.empty()) ++runnable;
+    if (!scaled.not_built.empty()) ++waiting;
+    not_built.insert(scaled.not_built.begin(), scaled.not_built.end());
+    if (!scaled.refusal.empty()) {
+      fmt::print(out, "  {}{}\n", scaled.not_built.empty() ? "does not run here: " : "", scaled.refusal);
+    }
     if (scaled.refusal.empty() && !scaled.changes.empty()) {
       fmt::print(out, "  changed here: {}\n", fmt::join(scaled.changes, ", "));
     }
+  }
+  fmt::print(out, "{} of {} entries run here\n", runnable, listed);
+  if (waiting > 0) {
+    fmt::print(out, "{} wait for what is not built yet: {}\n", waiting, fmt::join(not_built, ", "));
   }
 }
 
 std::string read_if_there(const std::string& path) {
   core::FileSystem& files = core::local_file_system();
-  return files.exists(path) ? files.read_file(path) : "";
+  return files.exists(path) && !core::resolve_user_output(path).is_stream ? files.read_file(path) : "";
 }
 
 }  // namespace
@@ -40,7 +54,10 @@ std::string read_if_there(const std::string& path) {
 int run_suite(const Arguments& arguments, Console& console) {
   constexpr const char* kGroup = "Suite";
   core::FlagTable table;
-  table.boolean("list", false, "print the entries, their command lines and what this machine changes of them")
+  table
+      .boolean("list", false,
+               "print the entries, their command lines, what this machine changes of them, and which do not run: those "
+               "of several GPUs need --all_reduce_spec and --gradient_repacking, which are not built yet")
       .group(kGroup);
   table.text("run", std::nullopt, "run the entries of this name; * stands for any characters").group(kGroup);
   table.real("minutes", 1, "time of an entry: batch and steps are cut to it").bounds(0.01, 1e5).group(kGroup);
@@ -75,7 +92,7 @@ int run_suite(const Arguments& arguments, Console& console) {
                                                    .actual = pattern,
                                                    .remedy = "trainyard suite --list names them all"});
   }
-  core::local_file_system().write_file_atomically(output, before.with(results, machine));
+  core::write_user_output(output, before.with(results, machine));
   console.out << recipes::suite_table(results, before);
   for (const recipes::SuiteResult& result : results) {
     if (result.error.empty()) return kSuccess;

@@ -14,6 +14,7 @@ TEST(SuiteCommand, ListsEntriesAndWhatThisMachineChanges) {
   EXPECT_EQ(all.code, kSuccess) << all.err;
   EXPECT_EQ(count_lines(all.out, "^[A-Za-z0-9]+\\.[a-z0-9_]+$"), 98);
   EXPECT_EQ(count_lines(all.out, "^  does not run here: .*largest batch"), 0) << all.out;
+  EXPECT_EQ(count_lines(all.out, "^[0-9]+ of 98 entries run here$"), 1) << all.out;
   const CommandResult some = run_command({"suite", "--list", "--run=Vgg16*"});
   EXPECT_EQ(count_lines(some.out, "^Vgg16Benchmarks\\."), 7);
 }

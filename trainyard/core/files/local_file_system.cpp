@@ -8,6 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/core/files/system_calls.h"
 
 namespace trainyard::core {
@@ -91,7 +92,7 @@ class LocalReadableFile : public ReadableFile {
 class LocalWritableFile : public WritableFile {
  public:
   LocalWritableFile(SystemCalls& system, const std::string& path, int flags)
-      : system_(system), path_(path), descriptor_(system, path, O_WRONLY | O_CREAT | flags, "create file") {
+      : system_(system), path_(path), descriptor_(system, path, O_WRONLY | flags, "create file") {
     buffer_.reserve(kWriteBufferBytes);
   }
   ~LocalWritableFile() override {
@@ -134,6 +135,15 @@ class LocalWritableFile : public WritableFile {
     if (error_number_ != 0) throw system_error(error_number_, "write file", path_);
   }
 
+  // Throws where what was opened is a pipe or a device.
+  void require_plain() {
+    struct stat status {};
+    if (retry_interrupted([&] { return system_.fstat(descriptor_.get(), &status); }) == -1) {
+      fail(errno, "look at file");
+    }
+    if (!S_ISREG(status.st_mode)) throw not_a_plain_file(path_, OutputKind::kPipeOrDevice);
+  }
+
  private:
   void check_usable(std::string_view operation) const {
     if (closed_) throw system_error(EBADF, operation, path_);
@@ -162,6 +172,20 @@ class LocalWritableFile : public WritableFile {
   bool closed_ = false;
 };
 
+// Opens a file that the program has named (output_path.h): no link is followed, and no pipe is waited for.
+std::unique_ptr<WritableFile> open_plain(SystemCalls& system, const std::string& path, int flags) {
+  try {
+    auto file = std::make_unique<LocalWritableFile>(system, path, O_CREAT | O_NOFOLLOW | O_NONBLOCK | flags);
+    file->require_plain();
+    return file;
+  } catch (const Error&) {
+    // The system's own words, "too many levels of symbolic links" or "no such device or address", would not help.
+    const OutputKind kind = output_kind(path);
+    if (kind == OutputKind::kLink || kind == OutputKind::kPipeOrDevice) throw not_a_plain_file(path, kind);
+    throw;
+  }
+}
+
 class LocalFileSystem : public FileSystem {
  public:
   explicit LocalFileSystem(SystemCalls& system) : system_(system) {}
@@ -170,10 +194,10 @@ class LocalFileSystem : public FileSystem {
     return std::make_unique<LocalReadableFile>(system_, path);
   }
   std::unique_ptr<WritableFile> open_write(const std::string& path) override {
-    return std::make_unique<LocalWritableFile>(system_, path, O_TRUNC);
+    return open_plain(system_, path, O_TRUNC);
   }
   std::unique_ptr<WritableFile> open_append(const std::string& path) override {
-    return std::make_unique<LocalWritableFile>(system_, path, O_APPEND);
+    return open_plain(system_, path, O_APPEND);
   }
 
   bool exists(const std::string& path) override {
@@ -278,6 +302,13 @@ FileSystem& local_file_system() {
 
 std::unique_ptr<FileSystem> make_file_system(SystemCalls& system) {
   return std::make_unique<LocalFileSystem>(system);
+}
+
+std::unique_ptr<WritableFile> open_stream(const std::string& path) {
+  static auto* const calls = new SystemCalls;  // never destroyed, as local_file_system()
+  // Opening a pipe without a reader would wait for one, whatever signals come.
+  const Descriptor probe(*calls, path, O_WRONLY | O_NONBLOCK, "open pipe or device");
+  return std::make_unique<LocalWritableFile>(*calls, path, O_APPEND);
 }
 
 }  // namespace trainyard::core

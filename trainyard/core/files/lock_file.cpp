@@ -13,6 +13,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/core/system/system_files.h"
 
 namespace trainyard::core {
@@ -119,13 +120,19 @@ LockFile::~LockFile() {
 
 bool LockFile::lock() {
   for (int tries = 0; tries < kMostTries; ++tries) {
-    descriptor_ = retry_interrupted([&] { return system_.open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
+    constexpr int kPlain = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    descriptor_ = retry_interrupted([&] { return system_.open(path_.c_str(), O_RDWR | O_CREAT | kPlain, 0666); });
     // Another user's: it can be asked for its lock, and read.
     if (descriptor_ == -1 && errno == EACCES) {
-      descriptor_ = retry_interrupted([&] { return system_.open(path_.c_str(), O_RDONLY | O_CLOEXEC, 0); });
+      descriptor_ = retry_interrupted([&] { return system_.open(path_.c_str(), O_RDONLY | kPlain, 0); });
       if (descriptor_ == -1) errno = EACCES;
     }
-    if (descriptor_ == -1) throw system_error(errno, "make lock file", path_);
+    if (descriptor_ == -1) {
+      const int error = errno;
+      require_plain_output(path_);
+      throw system_error(error, "make lock file", path_);
+    }
+    require_plain_output(path_);
     if (retry_interrupted([&] { return system_.flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0) {
       if (is_current()) return true;
     } else if (errno == EWOULDBLOCK) {
@@ -156,7 +163,7 @@ bool LockFile::is_current() const {
   }, named{};
   if (retry_interrupted([&] { return system_.fstat(descriptor_, &opened); }) == -1)
     throw system_error(errno, "look at file", path_);
-  if (retry_interrupted([&] { return system_.stat(path_.c_str(), &named); }) == -1) {
+  if (retry_interrupted([&] { return system_.lstat(path_.c_str(), &named); }) == -1) {
     if (errno == ENOENT) return false;
     throw system_error(errno, "look at file", path_);
   }

@@ -111,6 +111,26 @@ TEST_F(LockFileTest, ASecondProcessIsRefusedWithWhoHoldsIt) {
   EXPECT_THAT(text(), HasSubstr("process: " + std::to_string(first.process()))) << "being refused changes nothing";
 }
 
+// The text of the lock must not replace another file, also where the lock is refused for another reason later.
+TEST_F(LockFileTest, IsNoLinkAndNoPipe) {
+  const std::string precious = directory_.file("precious");
+  local_file_system().write_file_atomically(precious, "text");
+  for (const std::string& target : {precious, directory_.file("nowhere")}) {
+    ASSERT_EQ(::symlink(target.c_str(), path_.c_str()), 0);
+    for (const auto& error : {taking(), taking_by_text()}) {
+      ASSERT_TRUE(error);
+      EXPECT_THAT(error->what(), HasSubstr("a symbolic link is not written through: " + path_));
+    }
+    ASSERT_EQ(::unlink(path_.c_str()), 0);
+  }
+  EXPECT_EQ(local_file_system().read_file(precious), "text");
+  EXPECT_FALSE(local_file_system().exists(directory_.file("nowhere")));
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  const auto error = taking();
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr("a pipe or device is not written like a file: " + path_));
+}
+
 TEST_F(LockFileTest, AProcessThatEndsGivesItBackAndRemovesTheFile) {
   Holder first(path_);
   first.finish();

@@ -3,6 +3,7 @@
 #include "build_values.h"
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/output_path.h"
 
 #if TRAINYARD_HDF5
 
@@ -291,7 +292,7 @@ std::optional<std::vector<std::string>> Hdf5File::texts(const std::string& group
 }
 
 void write_hdf5(const std::string& path, const Hdf5Group& root, core::FileSystem& files) {
-  files.write_file_atomically(path, encode_hdf5(root));
+  core::write_user_output(path, encode_hdf5(root), files);
 }
 
 }  // namespace trainyard::formats

@@ -7,6 +7,7 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/output_path.h"
 
 namespace trainyard::formats {
 namespace {
@@ -160,7 +161,7 @@ std::string encode_onnx(const OnnxModel& model) {
 }
 
 void write_onnx(const std::string& path, const OnnxModel& model, core::FileSystem& files) {
-  files.write_file_atomically(path, encode_onnx(model));
+  core::write_user_output(path, encode_onnx(model), files);
 }
 
 }  // namespace trainyard::formats

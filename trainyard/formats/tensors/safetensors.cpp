@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/formats/base/little_endian.h"
 #include "trainyard/formats/tensors/safetensors_header.h"
 
@@ -99,7 +100,7 @@ void write_safetensors(const std::string& path, std::span<const FloatTensor> ten
   for (const FloatTensor& tensor : tensors) {
     content.append(reinterpret_cast<const char*>(tensor.values.data()), tensor.values.size_bytes());
   }
-  files.write_file_atomically(path, content);
+  core::write_user_output(path, content, files);
 }
 
 }  // namespace trainyard::formats

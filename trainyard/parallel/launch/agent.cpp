@@ -23,6 +23,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/sockets/socket.h"
 #include "trainyard/parallel/launch/hosts.h"
+#include "trainyard/parallel/launch/launch.h"
 #include "trainyard/parallel/launch/launch_messages.h"
 #include "trainyard/parallel/launch/lines.h"
 #include "trainyard/parallel/launch/process.h"
@@ -136,7 +137,7 @@ class Agent {
       writes[i] = core::Socket(ends[1]);
       ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
     }
-    std::vector<std::string> with;
+    std::vector<std::string> with{fmt::format("{}=1", kRankOfLaunchVariable)};
     if (const char* network = std::getenv(kLaunchNetworkVariable)) {
       with.push_back(fmt::format("{}={}", kListenAddressVariable, find_network(network).own_address));
     }

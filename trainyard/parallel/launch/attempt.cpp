@@ -1,6 +1,7 @@
 #include "trainyard/parallel/launch/attempt.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -289,6 +290,16 @@ int worst_code(const AttemptResult& result) {
     if (replaces && (code != core::kExitStoppedBySignal || worst == 0)) worst = code;
   }
   return worst;
+}
+
+std::optional<int> final_failure(const AttemptResult& result) {
+  constexpr std::array kFinal{kWrongUse, kWrongData, 126, 127};  // shells: not executable, not found
+  for (size_t i = 0; i < result.ranks.size(); ++i) {
+    const RankEnd& rank = result.ranks[i];
+    const bool ends_so_again = std::find(kFinal.begin(), kFinal.end(), rank.end.code()) != kFinal.end();
+    if (ends_so_again && !rank.ended_by_launch) return static_cast<int>(i);
+  }
+  return std::nullopt;
 }
 
 AttemptResult run_attempt(const LaunchOptions& options, const RankCommand& command, const Network* network,

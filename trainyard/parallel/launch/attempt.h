@@ -30,6 +30,9 @@ struct AttemptResult {
 // Returns the worst code of the ranks that ended by themselves: the highest of a failure, else that of a stop, else 0.
 int worst_code(const AttemptResult& result);
 
+// Returns a rank that ended by itself with a code that it would end with again (kWrongUse, kWrongData, 126, 127).
+std::optional<int> final_failure(const AttemptResult& result);
+
 // Runs `command`; `number` is 1 for the first start. Throws as launch() does.
 AttemptResult run_attempt(const LaunchOptions& options, const RankCommand& command, const Network* network,
                           const std::vector<HostSlots>& hosts, int number, Terminal& terminal,

@@ -14,6 +14,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/sockets/socket.h"
+#include "trainyard/parallel/launch/launch_folders.h"
 #include "trainyard/parallel/launch/process.h"
 
 namespace trainyard::parallel {
@@ -55,6 +56,8 @@ ProcessEnd wait_for(pid_t mpirun, const core::StopToken& stop) {
 int run_launch_keeper(const std::vector<std::string>& command, const std::vector<std::string>& folders,
                       const core::StopToken& stop) {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  std::vector<core::Socket> held;  // also where launch has been killed, until they are removed below
+  for (const std::string& folder : folders) held.push_back(hold_launch_folder(folder));
   ProcessEnd end;
   try {
     // Without a signal at our end: mpirun would leave its agents one second, and they need two to end their ranks.

@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -14,18 +13,13 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/parallel/launch/agent.h"
+#include "trainyard/parallel/launch/launch_folders.h"
 
 namespace trainyard::parallel {
 namespace {
 
 constexpr auto kTimeToEnd = std::chrono::seconds(10);
 constexpr int kLookForEnd = 50;  // milliseconds
-
-std::string make_folder(const std::filesystem::path& base) {
-  std::string path = (base / fmt::format("trainyard-launch-{}-XXXXXX", ::getpid())).string();
-  if (::mkdtemp(path.data()) == nullptr) throw core::system_error(errno, "make a folder for mpirun", path);
-  return path;
-}
 
 void remove_folders(const MpirunFolders& folders) {
   std::error_code ignored;
@@ -48,7 +42,12 @@ KeptMpirun::KeptMpirun(const LaunchOptions& options, const RankCommand& command,
   pipes_[1].reads = core::Socket(error[0]);
   for (const Pipe& pipe : pipes_) ::fcntl(pipe.reads.descriptor(), F_SETFL, O_NONBLOCK);
   try {
-    folders_.session = make_folder(std::filesystem::temp_directory_path());
+    const auto make_folder = [this](const std::string& base) {
+      std::string folder = make_launch_folder(base);
+      held_.push_back(hold_launch_folder(folder));
+      return folder;
+    };
+    folders_.session = make_folder(std::filesystem::temp_directory_path().string());
     std::vector<std::string> words{options.trainyard, "launch-keeper", folders_.session};
     if (network == nullptr && ::access("/dev/shm", W_OK) == 0) {
       folders_.memory = make_folder("/dev/shm");

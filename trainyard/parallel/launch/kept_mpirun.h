@@ -48,7 +48,8 @@ class KeptMpirun {
   };
 
   MpirunFolders folders_;
-  core::Socket control_;  // the keeper goes on while it is open
+  std::vector<core::Socket> held_;  // says that the folders are in use
+  core::Socket control_;            // the keeper goes on while it is open
   std::array<Pipe, 2> pipes_;
   pid_t keeper_ = 0;
   ProcessEnd end_;  // of the keeper, which ends with mpirun's code

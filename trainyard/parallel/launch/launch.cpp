@@ -1,11 +1,15 @@
 #include "trainyard/parallel/launch/launch.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <sstream>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -17,6 +21,7 @@
 #include "trainyard/core/threads/signal_watcher.h"
 #include "trainyard/parallel/launch/attempt.h"
 #include "trainyard/parallel/launch/hosts.h"
+#include "trainyard/parallel/launch/launch_folders.h"
 #include "trainyard/parallel/launch/launch_messages.h"
 #include "trainyard/parallel/launch/mpirun_command.h"
 #include "trainyard/parallel/launch/terminal.h"
@@ -24,7 +29,8 @@
 namespace trainyard::parallel {
 namespace {
 
-constexpr int kNotFoundByShells = 127, kNotExecutable = 126;
+// Ranks that ran so long before they failed were well: the next restart need not wait long.
+constexpr auto kSteadyRun = std::chrono::minutes(10);
 
 core::Error wrong_launch(std::string problem, std::string actual, std::string remedy) {
   return {core::ErrorCode::kInvalidArgument,
@@ -73,13 +79,30 @@ class KeepHandler {
   struct sigaction before_ {};
 };
 
-// Whether a start with other luck could end otherwise.
-bool may_be_repeated(int code) {
-  return code != 0 && code != core::kExitStoppedBySignal && code != kWrongUse && code != kNotFoundByShells &&
-         code != kNotExecutable;
+// Removes what launches that were killed together with their keepers have left.
+void clean_up_after_others(Terminal& terminal) {
+  std::error_code none;  // mpirun's start says it
+  for (const std::string& base : {std::filesystem::temp_directory_path(none).string(), std::string("/dev/shm")}) {
+    for (const std::string& folder : remove_abandoned_folders(base)) {
+      terminal.say(fmt::format("removed {}, which a launch that was killed has left", folder));
+    }
+  }
+}
+
+// Returns false when a stop is asked for meanwhile.
+bool wait_for_restart(double seconds, const core::StopToken& stop) {
+  constexpr auto kLookForStop = std::chrono::milliseconds(50);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < until && !stop.stop_requested()) std::this_thread::sleep_for(kLookForStop);
+  return !stop.stop_requested();
 }
 
 }  // namespace
+
+double restart_delay(int failures) {
+  constexpr double kFirst = 1, kLongest = 60;
+  return std::min(std::ldexp(kFirst, std::clamp(failures - 1, 0, 30)), kLongest);
+}
 
 void LaunchOptions::validate() const {
   if (commands.empty() || commands[0].arguments.empty()) {
@@ -127,27 +150,42 @@ int launch(const LaunchOptions& options, const core::StopToken& stop) {
     terminal.say(
         "warning: mpirun listens on all addresses of this host: libtrainyard_loopback.so is not beside the library");
   }
-  size_t next = 0;  // of options.commands
+  clean_up_after_others(terminal);
+  size_t next = 0;   // of options.commands
+  int failures = 0;  // one soon after the other
   for (int restarts = 0;; ++restarts) {
+    const auto began = std::chrono::steady_clock::now();
     const RankCommand& command = options.commands[next];
     const AttemptResult result =
         run_attempt(options, command, network ? &*network : nullptr, next == 0 ? std::vector<HostSlots>() : hosts,
                     restarts + 1, terminal, stop);
     const int code = worst_code(result);
-    const bool again = may_be_repeated(code) && !result.stopped && restarts < options.max_restarts;
+    const bool failed = code != 0 && code != core::kExitStoppedBySignal && !result.stopped;
+    const std::optional<int> hopeless = final_failure(result);
+    if (failed && hopeless && options.max_restarts > 0) {
+      terminal.say(fmt::format("rank {} {}: it would fail in the same way again, so there is no restart", *hopeless,
+                               result.ranks[static_cast<size_t>(*hopeless)].end.description()));
+    }
+    const bool again = failed && !hopeless && restarts < options.max_restarts;
     const bool fewer = options.commands.size() > 1 && result.first_failed.has_value();
     if (again && fewer && next + 1 == options.commands.size()) {
       terminal.say(fmt::format("fewer than {} ranks are left", command.ranks));
     } else if (again) {
       if (fewer) {
-        const size_t failed = static_cast<size_t>(*result.first_failed);
-        hosts = without_slot_of(std::move(hosts), result.ranks[failed].host);
+        const auto first = static_cast<size_t>(*result.first_failed);
+        hosts = without_slot_of(std::move(hosts), result.ranks[first].host);
         ++next;
       }
-      terminal.say(fmt::format("starting again with {} ranks, restart {} of {}", options.commands[next].ranks,
-                               restarts + 1, options.max_restarts));
+      const bool soon = std::chrono::steady_clock::now() - began < kSteadyRun;
+      failures = soon ? failures + 1 : 1;
+      const double delay = restart_delay(failures);
+      terminal.say(fmt::format("starting again with {} ranks, restart {} of {}, in {:g} s",
+                               options.commands[next].ranks, restarts + 1, options.max_restarts, delay));
       terminal.finish();
-      continue;
+      if (wait_for_restart(delay, stop)) continue;
+      terminal.say("asked to stop before the restart");
+      terminal.finish();
+      return core::kExitStoppedBySignal;
     }
     terminal.finish();
     // Nothing is lost when ranks were stopped before they had begun.

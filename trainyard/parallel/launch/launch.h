@@ -35,7 +35,7 @@ struct LaunchOptions {
   std::string host_file;  // path
   std::string network;    // "10.0.0.0/24": where ports listen when ranks run on several machines; empty: on loopback
   std::string log_dir;    // a file rank-N.log for each rank is written there, behind what it has; empty: none
-  int max_restarts = 0;   // how often all ranks are started again after one has failed
+  int max_restarts = 0;   // how often all ranks are started again after one has failed (restart_delay)
   // Seconds: until all ranks have started; that the others have when one has failed; and when they are asked to stop.
   double start_timeout = 600, failure_timeout = 10, stop_timeout = 600;
 
@@ -43,8 +43,11 @@ struct LaunchOptions {
   void validate() const;
 };
 
-// The exit code of a rank that ended at once because its flags are wrong: starting it again would not help.
-inline constexpr int kWrongUse = 2;
+// Exit codes of a rank that starting it again would not help: its flags are wrong; its data, a file or a checkpoint is
+// missing or damaged. The second one `trainyard` ends with only where it is a rank of a launch, which it knows by the
+// variable: alone it ends with 1, as with any failure.
+inline constexpr int kWrongUse = 2, kWrongData = 65;
+inline constexpr const char* kRankOfLaunchVariable = "TRAINYARD_RANK_OF_LAUNCH";
 
 // Runs the ranks until all have ended, writes what they write to the standard streams, and returns the worst of their
 // exit codes: 128 + n for a rank that signal n ended, 75 (core::kExitStoppedBySignal) when nothing is worse than a rank
@@ -52,6 +55,10 @@ inline constexpr int kWrongUse = 2;
 // it is. Call it from the main thread. Throws kUnsupported without mpirun, kPeerFailed when
 // mpirun cannot start the ranks, kTimeout when they do not all start in time.
 int launch(const LaunchOptions& options, const core::StopToken& stop);
+
+// Returns the seconds that launch waits before it starts ranks again that have failed so often, one soon after the
+// other: 1, 2, 4, ..., at most 60. What has made them fail, a network or a disk, may need time.
+[[nodiscard]] double restart_delay(int failures);
 
 // Returns the command line of mpirun for each of the commands, as a shell takes them.
 std::string launch_command_lines(const LaunchOptions& options);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 
 namespace trainyard::parallel {
 
@@ -50,11 +50,16 @@ std::string read_whole(const std::string& path) {
 // Readers see all of it or nothing.
 void write_at_once(const std::string& path, const std::string& text) {
   const std::string unfinished = path + ".new";
-  std::ofstream file(unfinished, std::ios::binary);
-  file << text << std::flush;
-  if (!file || std::rename(unfinished.c_str(), path.c_str()) != 0) {
+  core::FileSystem& files = core::local_file_system();
+  try {
+    const auto file = files.open_write(unfinished);
+    file->write(text);
+    file->close();
+    files.rename(unfinished, path);
+  } catch (const Error& error) {
     throw Error(ErrorCode::kIo, {.problem = "rank 0 cannot say where the processes meet",
                                  .where = path,
+                                 .actual = error.what(),
                                  .remedy = "look whether the folder can be written to, and whether the disk is full"});
   }
 }
@@ -79,10 +84,6 @@ std::string await_file(const std::string& path, std::chrono::milliseconds deadli
 
 bool started_by_mpi(const ReadVariable& read) {
   return read("OMPI_COMM_WORLD_SIZE").has_value() || read("PMIX_RANK").has_value();
-}
-
-int processes_by_mpi(const ReadVariable& read) {
-  return started_by_mpi(read) ? std::max(1, number_in(read, {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})) : 1;
 }
 
 int local_rank_by_mpi(const ReadVariable& read) {

@@ -15,8 +15,6 @@ namespace trainyard::parallel {
 
 // Returns whether a launcher of MPI has started this process.
 bool started_by_mpi(const ReadVariable& read = read_environment);
-// Returns how many processes it has started; 1 where it does not say, or there is none.
-int processes_by_mpi(const ReadVariable& read = read_environment);
 // Returns which of the processes on this machine this is; 0 where nobody says it.
 int local_rank_by_mpi(const ReadVariable& read = read_environment);
 

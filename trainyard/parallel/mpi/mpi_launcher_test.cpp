@@ -42,10 +42,6 @@ TEST(MpiLauncher, IsKnownByItsVariables) {
   EXPECT_EQ(local_rank_by_mpi(variables(kMpirun)), 1);
   EXPECT_EQ(local_rank_by_mpi(variables({{"PMIX_RANK", "5"}, {"SLURM_LOCALID", "2"}})), 2);
   EXPECT_EQ(local_rank_by_mpi(variables({})), 0);
-  EXPECT_EQ(processes_by_mpi(variables(kMpirun)), 3);
-  EXPECT_EQ(processes_by_mpi(variables({{"PMIX_RANK", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}})), 4);
-  EXPECT_EQ(processes_by_mpi(variables({{"PMIX_RANK", "0"}})), 1);
-  EXPECT_EQ(processes_by_mpi(variables({{"SLURM_STEP_NUM_TASKS", "4"}})), 1) << "srun without --mpi=pmix";
 }
 
 TEST(MpiLauncher, TiesProcessesToCoresOrLetsThemShare) {

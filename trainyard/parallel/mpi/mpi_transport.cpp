@@ -12,6 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/parallel/mpi/mpi_launcher.h"
 #include "trainyard/parallel/mpi/mpi_library.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 
 namespace trainyard::parallel {
 
@@ -68,7 +69,7 @@ std::shared_ptr<ProcessEngine> start_mpi(std::chrono::milliseconds deadline, Pee
     const size_t equals = setting.find('=');
     setenv(setting.substr(0, equals).c_str(), setting.substr(equals + 1).c_str(), 0);
   }
-  return ProcessEngine::start(
+  auto engine = ProcessEngine::start(
       [open] {
         std::string text;
         auto transport = open(text);
@@ -77,6 +78,8 @@ std::shared_ptr<ProcessEngine> start_mpi(std::chrono::milliseconds deadline, Pee
         return transport;
       },
       deadline, std::move(peers));
+  require_whole_group(engine->processes());
+  return engine;
 }
 
 std::string mpi_version() {

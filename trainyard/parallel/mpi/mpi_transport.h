@@ -14,7 +14,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::parallel {
 
 // Starts MPI on a thread of its own. Collective over the processes of the launcher; a process can do it once. Throws
-// kInvalidArgument where no launcher has started this process, kUnsupported where MPI is not built in or not installed,
+// kInvalidArgument where no launcher has started this process, or another number of processes than have met (then each
+// would train alone), kUnsupported where MPI is not built in or not installed,
 // kTimeout when the others do not come, and what `peers` reports meanwhile: then a thread that waits for them is left
 // behind, which only the process ends.
 std::shared_ptr<ProcessEngine> start_mpi(std::chrono::milliseconds deadline, PeerWatch peers = {});

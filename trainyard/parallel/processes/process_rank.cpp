@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 
 namespace trainyard::parallel {
 
@@ -51,6 +52,7 @@ ProcessRank read_process_rank(const ReadVariable& read) {
   process.master_address = required(read, "MASTER_ADDR");
   process.master_port = static_cast<uint16_t>(number(read, "MASTER_PORT", 1, 65535));
   process.served_by_launcher = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  require_whole_group(process.size, read);  // another launcher may have started several groups
   return process;
 }
 

@@ -25,7 +25,7 @@ struct ProcessRank {
 
 using ReadVariable = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> read_environment(const std::string& name);
-// Reads those variables. Throws kInvalidArgument with the variable that is missing or makes no sense.
+// Reads those variables. Throws kInvalidArgument where one is missing, makes no sense, or another launcher disagrees.
 ProcessRank read_process_rank(const ReadVariable& read = read_environment);
 
 }  // namespace trainyard::parallel

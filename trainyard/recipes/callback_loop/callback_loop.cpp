@@ -7,6 +7,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/sources/dealt_source.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 #include "trainyard/recipes/callback_loop/loop_replicas.h"
 #include "trainyard/recipes/callback_loop/loop_steps.h"
 #include "trainyard/recipes/shared/device_names.h"
@@ -55,6 +56,7 @@ std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector
                  .expected = "at least 1 step, and a batch_size that is a multiple of the number of devices",
                  .actual = fmt::format("{} steps, {} on {}", steps, options.batch_size, named.replicas)});
   }
+  parallel::refuse_copies("train alone");
   const train::RunDevices opened = train::open_devices(named.request);
   const nn::AcceleratorScope on_devices = opened.use();
   const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), named.replicas);

@@ -51,8 +51,9 @@ struct Options {
 //
 // The trainer's inference_tower() runs input_pre and the model and gives the outputs "output", "output_1", ...
 //
-// Throws kInvalidArgument for devices, options and callbacks that cannot be used, kUnsupported for a GPU where there
-// is none, and what callbacks throw, with the callback's name, step and replica.
+// Throws kInvalidArgument for devices, options and callbacks that cannot be used, and where mpirun or srun has started
+// several processes, which would not train together; kUnsupported for a GPU where there is none; and what callbacks
+// throw, with the callback's name, step and replica.
 std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector<std::string>& devices,
                                                 const Options& options, Callbacks callbacks);
 

@@ -13,6 +13,7 @@
 #include "trainyard/data/sources/checked_source.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 #include "trainyard/recipes/shared/device_names.h"
 #include "trainyard/train/loop/metric.h"
 #include "trainyard/train/methods/prune_training.h"
@@ -72,6 +73,7 @@ at::ScalarType amp_type(at::Device device) {
 }  // namespace
 
 Executor::Executor(const std::vector<std::string>& places, ExecutorOptions options) : options_(std::move(options)) {
+  parallel::refuse_copies("train alone");
   const NamedDevices named = read_device_names(places);
   places_ = named.replicas;
   static_cast<train::RunDevices&>(device_) = train::open_devices(named.request);

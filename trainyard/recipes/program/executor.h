@@ -40,7 +40,8 @@ using Feed = core::NamedTensors;
 class Executor {
  public:
   // `places` are devices as in shared/device_names.h. Each trains on batches of its own, and gradients are averaged.
-  // Throws as read_device_names() and train::open_devices() do.
+  // Throws as read_device_names() and train::open_devices() do, and kInvalidArgument where mpirun or srun has started
+  // several processes, which would not train together.
   explicit Executor(const std::vector<std::string>& places = {"cpu:0"}, ExecutorOptions options = {});
   ~Executor();
 

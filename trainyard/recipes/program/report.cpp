@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <filesystem>
 #include <ostream>
 #include <system_error>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 
 namespace trainyard::recipes::program {
 namespace {
@@ -74,9 +74,14 @@ Report::Report(std::ostream& out, const std::string& path, bool append)
     : out_(out), path_(path), clock_(system_seconds) {
   start_ = clock_();
   if (path.empty()) return;
-  file_ = std::make_unique<train::LineFile>(path, core::local_file_system());
-  std::error_code none;
-  begins_anew_ = !append && std::filesystem::is_regular_file(path, none);
+  const core::UserOutput output = core::resolve_user_output(path);
+  path_ = output.path;
+  if (output.is_stream) {
+    file_ = std::make_unique<train::LineFile>(core::open_stream(path_));
+    return;
+  }
+  file_ = std::make_unique<train::LineFile>(path_, core::local_file_system());
+  begins_anew_ = !append;
 }
 
 void Report::write(const std::string& shown_step, const std::string& json_step,

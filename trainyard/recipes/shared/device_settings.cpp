@@ -19,6 +19,7 @@
 #include "trainyard/parallel/mpi/mpi_launcher.h"
 #include "trainyard/parallel/mpi/mpi_transport.h"
 #include "trainyard/parallel/mpi/process_communicator.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -427,16 +428,21 @@ DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int 
 
 void refuse_processes_that_train_alone(const DeviceOptions& options, const DeviceUse& use, int processes) {
   if (processes == 1 || options.many_processes() || use.forward_only) return;
+  const auto claim = parallel::several_processes();
   throw Error(ErrorCode::kInvalidArgument,
               {.problem = fmt::format("{} processes were started, and each would {} alone", processes,
                                       use.evaluation ? "evaluate" : "train"),
+               .where = claim ? fmt::format("{}, {}", claim->launcher, claim->variables) : "",
                .expected = "--variable_update=horovod, or collective_all_reduce with several replicas a process",
                .actual = "--variable_update=" + options.variable_update,
-               .remedy = "pass one of them, or start one process"});
+               .remedy = fmt::format("pass one of them, or start one process; or set {}=1 where each is a run of its "
+                                     "own",
+                                     parallel::kSeparateProcessesVariable)});
 }
 
 DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
-  refuse_processes_that_train_alone(options, use, parallel::processes_by_mpi());
+  const auto several = parallel::several_processes();
+  refuse_processes_that_train_alone(options, use, several ? several->size : 1);
   check_cpu_isa(options.max_cpu_isa);
   const int gpus = train::gpu_count();
   parallel::ProcessRank process;

@@ -17,6 +17,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/lock_file.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 
@@ -143,6 +144,10 @@ std::optional<ExistingRun> parse_existing_run(std::string_view text) {
 
 bool holds_run(const std::string& directory, core::FileSystem& files) {
   return !entries_of(directory, files).own.empty();
+}
+
+void require_plain_run_files(const std::string& directory) {
+  for (const std::string_view name : kRunFiles) core::require_plain_output(core::join_path(directory, name));
 }
 
 std::string settle_existing_run(const std::string& directory, ExistingRun existing, double now,

@@ -26,6 +26,10 @@ std::optional<ExistingRun> parse_existing_run(std::string_view text);
 // Returns true when the directory holds a checkpoint or another file that a training writes there.
 [[nodiscard]] bool holds_run(const std::string& directory, core::FileSystem& files = core::local_file_system());
 
+// Throws kInvalidArgument where a file that a training writes there is a symbolic link, a pipe, a device or a
+// directory, before anything is written: after hours of training would be late.
+void require_plain_run_files(const std::string& directory);
+
 // Does as `existing` says where the directory holds a run, and returns the directory for the new run. Other directories
 // are left as they are. Says in the log what it has done. Throws kInvalidArgument when another process trains there
 // (not for kKeep and kNewName), and for kDelete, before anything is deleted, when the directory also holds what no

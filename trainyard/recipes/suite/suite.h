@@ -19,6 +19,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
+struct TfCnnOptions;
+
 struct SuiteEntry {
   std::string_view name;        // "Resnet50Benchmarks.synth_1gpu_gpuparams"
   std::string_view arguments;   // of tf_cnn_benchmarks, with spaces between them
@@ -39,11 +41,16 @@ SuiteMachine suite_machine(std::string data_dir);
 
 struct ScaledEntry {
   std::vector<std::string> arguments;
-  std::vector<std::string> changes;  // "use_fp16 -> use_bf16"; empty: it runs as the original does
-  std::string refusal;               // why it cannot run here; empty: it can
+  std::vector<std::string> changes;    // "use_fp16 -> use_bf16"; empty: it runs as the original does
+  std::string refusal;                 // why it cannot run here; empty: it can
+  std::vector<std::string> not_built;  // "--gradient_repacking": flags that it needs and that are not built yet
 };
-// Changes what the machine cannot do: devices that it lacks, 16-bit floats, captured steps, all-reduce algorithms.
+// Changes what the machine cannot do: devices that it lacks, 16-bit floats, captured steps, all-reduce algorithms. What
+// the program would refuse of the result it refuses here, by the same checks: flags, model, data and devices.
 ScaledEntry scale_entry(const SuiteEntry& entry, const SuiteMachine& machine);
+
+// Returns what the program reads of an entry's arguments. Throws what it would throw.
+TfCnnOptions read_suite_options(const std::vector<std::string>& arguments);
 
 struct SuiteResult {
   std::string name;
@@ -54,7 +61,8 @@ struct SuiteResult {
   std::optional<int64_t>
       max_batch_size;  // of an entry that searches it: images a device, before it was cut to the time
   std::optional<double> last_average_loss, top_1, top_5;
-  std::string error;  // why there are no numbers; empty: there are
+  std::string error;                   // why there are no numbers; empty: there are
+  std::vector<std::string> not_built;  // of ScaledEntry
 };
 // Scales the entry, runs a few steps of small batches to see what an image costs, then the entry with as many steps,
 // and at most the batch, for which `seconds` suffice; both are among the changes. Never throws a core::Error but

@@ -20,6 +20,7 @@ Json json_of(const SuiteResult& result) {
   Json json{{"name", result.name}, {"arguments", result.arguments}, {"changes", result.changes}};
   if (!result.error.empty()) {
     json["error"] = result.error;
+    if (!result.not_built.empty()) json["not_built"] = result.not_built;
     return json;
   }
   json["iters"] = result.iters;

@@ -6,9 +6,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/recipes/suite/suite.h"
 #include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
-#include "trainyard/recipes/tf_cnn/flags.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
-#include "trainyard/recipes/tf_cnn/read_options.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -16,11 +14,6 @@ namespace {
 constexpr int64_t kProbedBatch = 8, kProbedSteps = 2;
 constexpr int64_t kDefaultSteps = 100, kDefaultWarmup = 10;
 constexpr int64_t kSearchedSteps = 10;  // that the original runs with each batch it tries, without a warm-up
-
-TfCnnOptions options_of(const std::vector<std::string>& arguments) {
-  constexpr Dialect kDialect = Dialect::kTfCnnBenchmarks;
-  return read_options(core::parse_flags(tf_cnn_flags(kDialect), arguments), kDialect);
-}
 
 RunStatistics run_quietly(const TfCnnOptions& options, const core::StopToken& stop) {
   std::ostream nowhere(nullptr);
@@ -69,7 +62,7 @@ void find_batch(TfCnnOptions& options, SuiteResult& result) {
 }
 
 void run_into(SuiteResult& result, double seconds, const core::StopToken& stop) {
-  TfCnnOptions options = options_of(result.arguments);
+  TfCnnOptions options = read_suite_options(result.arguments);
   if (options.batch_size == kLargestBatch) find_batch(options, result);
   fit(options, seconds, image_seconds(options, stop), result.changes);
   const RunStatistics statistics = run_quietly(options, stop);
@@ -89,6 +82,7 @@ SuiteResult run_suite_entry(const SuiteEntry& entry, const SuiteMachine& machine
   SuiteResult result{.name = std::string(entry.name), .arguments = scaled.arguments, .changes = scaled.changes};
   if (!scaled.refusal.empty()) {
     result.error = scaled.refusal;
+    result.not_built = scaled.not_built;
     return result;
   }
   try {

@@ -1,17 +1,27 @@
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/recipes/shared/dataset_choice.h"
+#include "trainyard/recipes/shared/device_settings.h"
 #include "trainyard/recipes/suite/suite.h"
+#include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/read_options.h"
 #include "trainyard/train/loop/run_devices.h"
 
 namespace trainyard::recipes {
 namespace {
+
+constexpr Dialect kSuiteDialect = Dialect::kTfCnnBenchmarks;
 
 std::pair<std::string, std::string> split_argument(const std::string& argument) {
   const size_t equals = argument.find('=');
@@ -81,6 +91,36 @@ class Scaler {
   bool says_device_ = false;
 };
 
+// Returns what the flag waits for, where the program knows it and does not have it yet.
+std::string missing_part(const std::string& argument) {
+  try {
+    core::check_dispositions(core::parse_flags(tf_cnn_flags(kSuiteDialect), {argument}));
+  } catch (const core::Error& error) {
+    const core::FlagSpec* const flag = tf_cnn_flags(kSuiteDialect).find(split_argument(argument).first);
+    if (error.code() != core::ErrorCode::kUnsupported || flag == nullptr) return "";
+    return flag->note.empty() ? error.what() : flag->note;
+  }
+  return "";
+}
+
+// Returns the program's own refusal of a run on this machine, before it opens a device; empty: it would begin.
+std::string refusal_of_program(const std::vector<std::string>& arguments, const SuiteMachine& machine) {
+  try {
+    const TfCnnOptions options = read_suite_options(arguments);
+    options.validate();
+    models::find_model(options.model, choose_dataset(options.input.data_name, options.input.data_dir).name);
+    plan_devices(options.device,
+                 {.evaluation = options.mode == RunMode::kEvaluation,
+                  .forward_only = options.mode == RunMode::kForwardOnly,
+                  .decodes_on_gpu = options.input.decode_on_gpu,
+                  .prunes = options.update.sparsity.has_value()},
+                 machine.gpus);
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 }  // namespace
 
 SuiteMachine suite_machine(std::string data_dir) {
@@ -90,8 +130,25 @@ SuiteMachine suite_machine(std::string data_dir) {
           .data_dir = std::move(data_dir)};
 }
 
+TfCnnOptions read_suite_options(const std::vector<std::string>& arguments) {
+  return read_options(core::parse_flags(tf_cnn_flags(kSuiteDialect), arguments), kSuiteDialect);
+}
+
 ScaledEntry scale_entry(const SuiteEntry& entry, const SuiteMachine& machine) {
-  return Scaler(entry, machine).take();
+  ScaledEntry scaled = Scaler(entry, machine).take();
+  std::set<std::string> missing;
+  for (const std::string& argument : scaled.arguments) {
+    const std::string what = missing_part(argument);
+    if (what.empty()) continue;
+    scaled.not_built.push_back("--" + split_argument(argument).first);
+    missing.insert(what);
+  }
+  if (!scaled.not_built.empty()) {
+    scaled.refusal = fmt::format("not built yet: {} ({})", fmt::join(scaled.not_built, ", "), fmt::join(missing, "; "));
+  } else if (scaled.refusal.empty()) {
+    scaled.refusal = refusal_of_program(scaled.arguments, machine);
+  }
+  return scaled;
 }
 
 }  // namespace trainyard::recipes

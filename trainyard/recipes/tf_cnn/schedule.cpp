@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/recipes/tf_cnn/schedules/schedule_plot.h"
 
 namespace trainyard::recipes {
@@ -62,8 +62,8 @@ void write_schedule_plot(const PreparedRun& run, std::ostream& out) {
                                           make_schedule(run), schedule_facts(run));
   const SchedulePlotPaths paths = schedule_plot_paths(run.options.plot_schedule);
   if (run.device.is_chief()) {
-    core::local_file_system().write_file_atomically(paths.picture, plot.svg);
-    core::local_file_system().write_file_atomically(paths.numbers, plot.csv);
+    core::write_user_output(paths.picture, plot.svg);
+    core::write_user_output(paths.numbers, plot.csv);
   }
   out << plot.lines << "Picture: " << paths.picture << "\nNumbers: " << paths.numbers << std::endl;
 }

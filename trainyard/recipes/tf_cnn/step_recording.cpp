@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/formats/logs/tf_profile.h"
 #include "trainyard/recipes/tf_cnn/output/device_name.h"
 #include "trainyard/recipes/tf_cnn/output/graph_files.h"
@@ -26,7 +27,7 @@ constexpr size_t kPrintedOperators = 20;
 void write(const std::string& path, const std::string& text) {
   core::FileSystem& files = core::local_file_system();
   if (const std::string folder = core::parent_path(path); !folder.empty()) files.make_directories(folder);
-  files.write_file_atomically(path, text);
+  core::write_user_output(path, text, files);
 }
 
 // Returns the last but one step of the warm-up, or the run's first one.

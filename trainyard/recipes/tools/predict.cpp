@@ -17,6 +17,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/core/threads/parallel.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/transform.h"
@@ -130,7 +131,7 @@ void predict_array(const PredictOptions& options, TrainedModel& trained, std::os
     std::copy_n(part.data_ptr<float>(), part.numel(), logits.begin() + begin * classes);
   }
   const std::array<int64_t, 2> output_shape{count, classes};
-  files.write_file_atomically(options.array_output, formats::encode_npy<float>(output_shape, logits));
+  core::write_user_output(options.array_output, formats::encode_npy<float>(output_shape, logits), files);
   fmt::print(out, "wrote logits [{}, {}] to {}\n", count, classes, options.array_output);
 }
 

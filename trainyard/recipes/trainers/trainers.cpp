@@ -11,6 +11,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 #include "trainyard/parallel/processes/shared_outcome.h"
 #include "trainyard/recipes/shared/device_names.h"
 #include "trainyard/recipes/shared/device_settings.h"
@@ -108,6 +109,7 @@ std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int rep
 std::unique_ptr<train::Trainer> make_on_devices(const TrainConfig& config, const std::vector<std::string>& devices,
                                                 const std::string& variable_update,
                                                 std::optional<parallel::GradientReduction> reduction) {
+  parallel::refuse_copies("train alone", "use HorovodTrainer");
   const NamedDevices named = read_device_names(devices);
   return make_on(train::open_devices(named.request), named.replicas, config, variable_update, reduction);
 }

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/train/loop/trainer.h"
 
@@ -60,7 +61,9 @@ void DumpTensors::after_step(Trainer& trainer, const StepView& view) {
   }
   files_->make_directories(directory_);
   const std::string file = fmt::format("step-{}.safetensors", trainer.global_step());
-  formats::write_safetensors(core::join_path(directory_, file), tensors, {{"format", "pt"}}, *files_);
+  const std::string path = core::join_path(directory_, file);
+  core::require_plain_output(path);  // the name is not the user's
+  formats::write_safetensors(path, tensors, {{"format", "pt"}}, *files_);
 }
 
 }  // namespace trainyard::train

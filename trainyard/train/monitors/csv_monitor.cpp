@@ -59,19 +59,16 @@ std::vector<std::string> split_csv_line(std::string_view line) {
 
 CsvMonitor::CsvMonitor(std::string path, core::FileSystem& files, int64_t start_step)
     : path_(std::move(path)), files_(files) {
-  lines_.emplace(path_, files_);
-  if (files_.info(path_).size == 0) return;
-  const std::string content = files_.read_file(path_);
-  columns_ = split_csv_line(std::string_view(content).substr(0, content.find('\n')));
+  // Before anything is changed in it.
+  const std::string begin = read_beginning(path_, files_);
+  const size_t header = begin.find('\n');
   const std::vector<std::string>& first = first_columns();
-  if (columns_.size() < first.size() || !std::equal(first.begin(), first.end(), columns_.begin())) {
-    throw core::Error(core::ErrorCode::kCorruptData,
-                      {.problem = "not a file of metrics",
-                       .where = path_,
-                       .expected = "a first line " + line_of(first) + ",...",
-                       .actual = content.substr(0, std::min<size_t>(content.find('\n'), 80)),
-                       .remedy = "move it away"});
-  }
+  if (header != std::string::npos) columns_ = split_csv_line(std::string_view(begin).substr(0, header));
+  const bool own = header == std::string::npos
+                       ? is_torn_from(begin, line_of(first))
+                       : columns_.size() >= first.size() && std::equal(first.begin(), first.end(), columns_.begin());
+  if (!own) refuse_foreign_file(path_, "a first line " + line_of(first) + ",...", begin);
+  lines_.emplace(path_, files_);
   if (start_step == std::numeric_limits<int64_t>::max()) return;
   lines_->close();
   keep_lines(path_, files_, [start_step](std::string_view line) {

@@ -24,7 +24,7 @@ namespace trainyard::train {
 class CsvMonitor : public Monitor {
  public:
   // First takes out the rows of steps after `start_step`, as JsonLinesMonitor does. Throws kCorruptData when there is a
-  // file that does not begin with the four columns above.
+  // file that does not begin with the four columns above, and leaves it as it is.
   explicit CsvMonitor(std::string path, core::FileSystem& files = core::local_file_system(),
                       int64_t start_step = std::numeric_limits<int64_t>::max());
 

@@ -1,6 +1,7 @@
 #include "trainyard/train/monitors/json_lines_monitor.h"
 
 #include <cmath>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -30,7 +31,32 @@ std::string json_line(const Scalars& scalars) {
 
 namespace {
 
+// Whether json_line() can have written the line.
+bool is_own_line(const std::string& text) {
+  const auto row = nlohmann::json::parse(text, nullptr, false);
+  const auto has = [&row](const char* name, bool (*is)(const nlohmann::json&)) {
+    const auto found = row.find(name);
+    return found != row.end() && is(*found);
+  };
+  const auto number = [](const nlohmann::json& value) { return value.is_number(); };
+  return row.is_object() && has("global_step", [](const nlohmann::json& value) { return value.is_number_integer(); }) &&
+         has("epoch", number) && has("wall_time", number) &&
+         has("phase", [](const nlohmann::json& value) { return value.is_string(); });
+}
+
+// One row tells: what others have added to the file may be in front of it.
+bool is_own_file(const std::string& begin) {
+  std::istringstream lines(begin);
+  for (std::string line; std::getline(lines, line);) {
+    if (is_own_line(line)) return true;
+  }
+  return begin.find('\n') == std::string::npos && is_torn_from(begin, R"({"global_step":)");
+}
+
 const std::string& without_later_rows(const std::string& path, core::FileSystem& files, int64_t start_step) {
+  if (const std::string begin = read_beginning(path, files); !is_own_file(begin)) {
+    refuse_foreign_file(path, R"(lines {"global_step":...,"epoch":...,"wall_time":...,"phase":...,...})", begin);
+  }
   if (start_step == std::numeric_limits<int64_t>::max()) return path;
   keep_lines(path, files, [start_step](std::string_view line) {
     const auto row = nlohmann::json::parse(line, nullptr, false);

@@ -20,7 +20,7 @@ class JsonLinesMonitor : public Monitor {
  public:
   // First takes out the rows of steps after `start_step`, where the run begins or goes on: they are those of an
   // interrupted run, whose steps after its checkpoint are done again. Lines that are no rows stay. Throws kIo,
-  // kNoSpace.
+  // kNoSpace, and kCorruptData for a file without any row: something else has written it, and it stays so.
   explicit JsonLinesMonitor(const std::string& path, core::FileSystem& files = core::local_file_system(),
                             int64_t start_step = std::numeric_limits<int64_t>::max());
 

@@ -5,13 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/logs/event_file.h"
 #include "trainyard/train/monitors/csv_monitor.h"
 #include "trainyard/train/monitors/json_lines_monitor.h"
+#include "trainyard/train/monitors/stats_json.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 
 namespace trainyard::train {
@@ -142,6 +146,61 @@ TEST(CsvMonitor, RefusesOtherFilesAndNamesThatBreakTheTable) {
   EXPECT_THROW(monitor.write(scalars), core::Error);
   scalars.values = {{"fine", 1}};
   monitor.write(scalars);
+}
+
+// Links would let whoever may write into the folder have any file of the user changed; a pipe would wait for a reader.
+TEST(Monitors, FilesOfOthersAreLeftAsTheyAre) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string precious = directory.file("precious"), link = directory.file("link");
+  const std::string pipe = directory.file("pipe");
+  ASSERT_EQ(::symlink("precious", link.c_str()), 0);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto refusal = [](const std::string& path, int kind) {
+    return core::error_of([&] {
+      if (kind == 0) JsonLinesMonitor(path).close();
+      if (kind == 1) JsonLinesMonitor(path, core::local_file_system(), 0).close();
+      if (kind == 2) CsvMonitor(path).close();
+      if (kind == 3) StatsJsonMonitor monitor(path);
+    });
+  };
+  for (int kind = 0; kind < 4; ++kind) {
+    // Without a last line break, too, which a line that a crash has cut off does not have.
+    for (const std::string text : {"name,age\nx,7\n", "notes", "{\"step\": 1, \"loss\": 0.5}\n{\"step\": 2}", "\n\n"}) {
+      if (kind == 3 && text == "\n\n") continue;
+      files.write_file_atomically(precious, text);
+      const auto foreign = refusal(precious, kind);
+      ASSERT_TRUE(foreign) << kind << text;
+      EXPECT_EQ(foreign->code(), core::ErrorCode::kCorruptData) << foreign->what();
+      const auto linked = refusal(link, kind);
+      ASSERT_TRUE(linked) << kind << text;
+      EXPECT_THAT(linked->what(), HasSubstr("a symbolic link is not written through: " + link));
+      EXPECT_EQ(files.read_file(precious), text) << kind;
+    }
+    const auto piped = refusal(pipe, kind);
+    ASSERT_TRUE(piped) << kind;
+    EXPECT_THAT(piped->what(), HasSubstr("a pipe or device is not written like a file: " + pipe));
+  }
+}
+
+// What a crash in the first line leaves is no file of others.
+TEST(Monitors, AFirstLineThatACrashCutOffIsOurs) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const std::string csv = directory.file("metrics.csv"), json = directory.file("metrics.jsonl");
+  for (const std::string& text :
+       {std::string(), std::string("{\"glob"), std::string("{\"global_step\":1,\"ep"), std::string(300, '\0')}) {
+    files.write_file_atomically(json, text);
+    JsonLinesMonitor(json).write(train_values(1, 1));
+    EXPECT_EQ(files.read_file(json), json_line(train_values(1, 1)) + "\n");
+  }
+  for (const std::string& text : {std::string(), std::string("global_step,epo"),
+                                  std::string("global_step,epoch,wall_time,phase,lear"), std::string(300, '\0')}) {
+    files.write_file_atomically(csv, text);
+    CsvMonitor(csv).write(train_values(1, 1));
+    EXPECT_EQ(files.read_file(csv),
+              "global_step,epoch,wall_time,phase,learning_rate,total_loss\n1,0.125,1700000000.250,train,0.1,1\n");
+  }
 }
 
 // A run that was killed had got further than its checkpoint; the run that goes on does those steps again.

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/output_path.h"
 
 namespace trainyard::train {
 
@@ -57,7 +58,18 @@ StatsEnd end_of(const Json& entry, const std::string& path) {
 }
 
 std::vector<Json> read_entries(const std::string& path, core::FileSystem& files) {
-  return files.exists(path) ? complete_objects(files.read_file(path)) : std::vector<Json>{};
+  core::require_plain_output(path);
+  if (!files.exists(path)) return {};
+  const std::string text = files.read_file(path);
+  const size_t begin = text.find_first_not_of(std::string_view(" \t\r\n\0", 5));
+  if (begin != std::string::npos && text[begin] != '[') {
+    throw Error(ErrorCode::kCorruptData, {.problem = "not a file of statistics",
+                                          .where = path,
+                                          .expected = "a list of objects",
+                                          .actual = text.substr(begin, 80),
+                                          .remedy = "move it away"});
+  }
+  return complete_objects(text);
 }
 
 void put(Json& entry, const std::string& name, double value) {

@@ -6,6 +6,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/output_path.h"
 #include "trainyard/formats/tensors/onnx.h"
 #include "trainyard/nn/export/onnx_model.h"
 #include "trainyard/nn/graph/graph_text.h"
@@ -26,7 +27,7 @@ void write_graph_file(const std::string& path, const nn::Graph& graph, const nn:
   if (const std::string folder = core::parent_path(path); !folder.empty()) files.make_directories(folder);
   const nn::Graph main = nn::main_output_graph(graph);
   if (text) {
-    files.write_file_atomically(path, nn::graph_text(main));
+    core::write_user_output(path, nn::graph_text(main), files);
   } else {
     formats::write_onnx(path, nn::to_onnx(main, parameters));
   }

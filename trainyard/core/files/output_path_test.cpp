@@ -1,0 +1,124 @@
+#include "trainyard/core/files/output_path.h"
+
+#include <array>
+#include <string>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+class OutputPath : public ::testing::Test {
+ protected:
+  void link(const std::string& target, const std::string& name) {
+    ASSERT_EQ(::symlink(target.c_str(), temp_.file(name).c_str()), 0);
+  }
+  std::string read(const std::string& name) { return files_.read_file(temp_.file(name)); }
+  bool is_link(const std::string& name) { return output_kind(temp_.file(name)) == OutputKind::kLink; }
+  void append(const std::string& path) const {
+    const auto file = files_.open_append(path);
+    file->write("ours\n");
+    file->close();
+  }
+
+  TempDir temp_;
+  FileSystem& files_ = local_file_system();
+};
+
+TEST_F(OutputPath, FilesOfTheProgramsNamingFollowNoLink) {
+  files_.write_file_atomically(temp_.file("precious"), "text");
+  link("precious", "link");
+  link("nowhere", "dangling");
+  link("dangling", "chain");
+  for (const std::string name : {"link", "dangling", "chain"}) {
+    const std::string path = temp_.file(name);
+    EXPECT_THAT(message_of([&] { append(path); }), HasSubstr("a symbolic link is not written through: " + path));
+    EXPECT_THAT(message_of([&] { files_.open_write(path); }), HasSubstr("not written through: " + path));
+    EXPECT_THAT(message_of([&] { require_plain_output(path); }), HasSubstr("not written through: " + path));
+  }
+  EXPECT_EQ(read("precious"), "text");
+  EXPECT_FALSE(files_.exists(temp_.file("nowhere")));
+  // The name gets a file of its own, and what the link led to stays.
+  files_.write_file_atomically(temp_.file("link"), "ours");
+  EXPECT_EQ(read("precious"), "text");
+  EXPECT_EQ(read("link"), "ours");
+  // A folder may be a link.
+  files_.make_directories(temp_.file("folder"));
+  link("folder", "runs");
+  append(temp_.file("runs/log"));
+  EXPECT_EQ(read("folder/log"), "ours\n");
+}
+
+// Opening a pipe for writing waits for a reader, whatever signals come.
+TEST_F(OutputPath, PipesAndDevicesAreRefusedAtOnce) {
+  const std::string pipe = temp_.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const bool read : {false, true}) {
+    const int reader = read ? ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK) : -1;
+    for (const std::string& path : {pipe, std::string("/dev/null")}) {
+      EXPECT_THAT(message_of([&] { append(path); }), HasSubstr("a pipe or device is not written like a file: " + path));
+      EXPECT_THAT(message_of([&] { files_.open_write(path); }), HasSubstr("not written like a file: " + path));
+    }
+    if (read) ::close(reader);
+  }
+  EXPECT_EQ(code_of([&] { append(temp_.path()); }), ErrorCode::kIo) << "a directory";
+}
+
+TEST_F(OutputPath, APathThatAUserHasTypedLeadsWhereItLeads) {
+  files_.make_directories(temp_.file("results"));
+  files_.write_file_atomically(temp_.file("results/a.json"), "old");
+  link("results/a.json", "link");
+  link("link", "chain");
+  link(temp_.file("results/new.json"), "dangling");
+  write_user_output(temp_.file("chain"), "new");
+  EXPECT_EQ(read("results/a.json"), "new");
+  write_user_output(temp_.file("dangling"), "first");
+  EXPECT_EQ(read("results/new.json"), "first");
+  for (const std::string name : {"link", "chain", "dangling"}) EXPECT_TRUE(is_link(name)) << name;
+  write_user_output(temp_.file("plain"), "text");
+  EXPECT_EQ(read("plain"), "text");
+  link("circle", "other");
+  link("other", "circle");
+  EXPECT_THAT(message_of([&] { write_user_output(temp_.file("circle"), "x"); }), HasSubstr("lead to each other"));
+  EXPECT_EQ(code_of([&] { write_user_output(temp_.path(), "x"); }), ErrorCode::kIo);
+  EXPECT_EQ(code_of([&] { write_user_output(temp_.file("no/where"), "x"); }), ErrorCode::kNotFound);
+}
+
+TEST_F(OutputPath, StreamsAreWrittenTo) {
+  write_user_output("/dev/null", "text");
+  struct stat status {};
+  ASSERT_EQ(::stat("/dev/null", &status), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode)) << "it is still there";
+  const std::string pipe = temp_.file("pipe");
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(code_of([&] { write_user_output(pipe, "text"); }), ErrorCode::kIo) << "nobody reads it";
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  link("pipe", "link");
+  write_user_output(temp_.file("link"), "text");
+  std::array<char, 16> bytes{};
+  EXPECT_EQ(::read(reader, bytes.data(), bytes.size()), 4);
+  EXPECT_STREQ(bytes.data(), "text");
+  ::close(reader);
+  // `program --output=/dev/stdout > log`: the shell has the log open, so that it is added to, not replaced.
+  const int log = ::open(temp_.file("log").c_str(), O_RDWR | O_CREAT | O_APPEND, 0600);
+  ASSERT_EQ(::write(log, "before ", 7), 7);
+  write_user_output("/dev/fd/" + std::to_string(log), "text");
+  EXPECT_EQ(read("log"), "before text");
+  EXPECT_EQ(::fstat(log, &status), 0);
+  EXPECT_EQ(status.st_nlink, 1U);
+  ::close(log);
+}
+
+}  // namespace
+}  // namespace trainyard::core
