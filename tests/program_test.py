@@ -67,6 +67,29 @@ class Program(unittest.TestCase):
         given = {flag.split("=")[0] for flag in more}  # a sub-command refuses a repetition
         return [flag for flag in base if flag.split("=")[0] not in given] + list(more)
 
+    def test_tensorboard_shows_the_first_images_of_a_batch(self):
+        colours = [(200, 30, 40), (20, 60, 210)]
+        for name, colour in zip(("red", "blue"), colours):
+            (self.root / "colours" / "train" / name).mkdir(parents=True)
+            for number in range(4):
+                Image.new("RGB", (40, 30), colour).save(self.root / "colours" / "train" / name / f"{number}.png")
+        for dialect, verbosity, normalization in ((), 3, "symmetric"), (("train",), 9, "mean_std"):
+            board = self.root / f"board{verbosity}"
+            done = run(*dialect, "--model=trivial", "--image_size=32", "--device=cpu", "--batch_size=4", "--num_batches=2",
+                       "--num_warmup_batches=0", "--nodistortions", f"--data_dir={self.root / 'colours'}", "--data_name=imagenet",
+                       f"--normalization={normalization}", "--save_summaries_steps=1", f"--summary_verbosity={verbosity}",
+                       f"--train_dir={board}")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            events = EventAccumulator(str(board), size_guidance={"images": 0})
+            events.Reload()
+            self.assertEqual(sorted(events.Tags()["images"]), [f"input/image/{number}" for number in range(3)])
+            for tag in events.Tags()["images"]:
+                self.assertEqual([shown.step for shown in events.Images(tag)], [1, 2])
+                for shown in events.Images(tag):
+                    pixels = numpy.asarray(Image.open(io.BytesIO(shown.encoded_image_string)), dtype=int)
+                    self.assertEqual(pixels.shape, (32, 32, 3))
+                    self.assertLessEqual(min(abs(pixels - colour).max() for colour in colours), 1)
+
     def test_files_open_in_other_readers(self):
         done = run(*self.flags("files", "--eval_during_training_every_n_steps=3", "--eval_exact", "--summary_verbosity=2"))
         self.assertEqual(done.returncode, 0, done.stderr)

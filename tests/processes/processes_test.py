@@ -4,6 +4,7 @@
 Usage: python3 tests/processes/processes_test.py PROGRAM EXCHANGE_CHECK ORACLE_CHECK
 (build/trainyard build/trainyard_exchange_check build/trainyard_oracle_check).
 """
+import json
 import os
 import pathlib
 import re
@@ -122,8 +123,29 @@ class Training(unittest.TestCase):
         # Twice the same images on each process: what one of them alone does.
         output = self.train(2, "--variable_update=horovod", "--model=trivial", "--batch_size=4", "--num_batches=5")
         self.assertIn("'horovod/cpu:0', 'horovod/cpu:1'", output)
+        self.assertIn("Reduce:      average\n", output)
         self.assertIn("Horovod on:  cpu", output)
         self.assertEqual(len(re.findall(r"^total images/sec", output, re.MULTILINE)), 1, "rank 0 alone speaks:\n" + output)
+
+    def test_headers_of_flags_alone_are_those_of_tf_cnn_benchmarks(self):
+        flags = ["--device=cpu", "--num_warmup_batches=0", "--model=trivial", "--image_size=32", "--batch_size=4", "--num_batches=1"]
+        for more, devices, end in (
+                (["--variable_update=collective_all_reduce", "--all_reduce_spec=collective"], ["/cpu:0"],
+                 "Variables:   collective_all_reduce\nAllReduce:   collective\n==========\n"),
+                (["--variable_update=horovod", "--horovod_device=cpu", "--horovod_reduce=sum"], ["horovod/cpu:0", "horovod/cpu:1"],
+                 "Variables:   horovod\nHorovod on:  cpu\n==========\n"),
+                (["--variable_update=horovod"], ["horovod/cpu:0", "horovod/cpu:1"],
+                 "Variables:   horovod\nReduce:      average\n==========\n")):
+            log = self.root / "log"
+            result = run([*MPIRUN, "-n", "2", program, *flags, *more, f"--benchmark_log_dir={log}"],
+                         XDG_CACHE_HOME=str(self.root / "cache"))
+            self.assertEqual(result.returncode, 0, result.stdout)
+            self.assertIn(end, result.stdout)
+            self.assertIn("Batch size:  8 global\n             4 per device\n", result.stdout)
+            self.assertIn(f"Devices:     {devices}\n", result.stdout)
+            facts = json.loads((log / "benchmark_run.log").read_text())
+            self.assertEqual((facts["devices"], facts["batch_size"], facts["batch_size_per_device"], facts["dataset"]),
+                             (devices, 8, 4, "imagenet (synthetic)"))
 
     def test_rank_0_alone_listens_and_on_loopback(self):
         cache = str(self.root / "cache")

@@ -81,7 +81,9 @@ void declare_process_flags(core::FlagTable& table) {
   table.text("ps_hosts", "", "host:port of each parameter server, comma separated").group(kGroup).pending(kProcesses);
   table.text("worker_hosts", "", "host:port of each worker, comma separated").group(kGroup).pending(kProcesses);
   table.text("controller_host", std::nullopt, "host:port of the controller").group(kGroup).pending(kProcesses);
-  table.integer("task_index", 0, "which of the processes of its job this is").group(kGroup).pending(kProcesses);
+  table.integer("task_index", 0, "which of the processes of its job this is")
+      .group(kGroup)
+      .translated("it counts with job_name alone, which is not available yet");
   table.boolean("cross_replica_sync", true, "workers wait for each other at every step")
       .group(kGroup)
       .pending(kProcesses);

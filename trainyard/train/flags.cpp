@@ -156,10 +156,10 @@ void declare_output_flags(core::FlagTable& table) {
       .group(kGroup);
   table.integer("save_summaries_steps", 0, "steps between two summaries in TensorBoard; 0: none").group(kGroup);
   table
-      .integer(
-          "summary_verbosity", 0,
-          "0: no summaries; 1: scalars; 2: also a histogram of the logarithms of all gradients; 3: also one of each "
-          "parameter and of its gradient")
+      .integer("summary_verbosity", 0,
+               "0: no summaries; 1: scalars; 2: also a histogram of the logarithms of all gradients; 3 and more: also "
+               "one of "
+               "each parameter and of its gradient, and the first three images of the batch")
       .group(kGroup);
   table
       .text("plot_schedule", std::nullopt,

@@ -11,6 +11,7 @@
 
 #include "trainyard/formats/base/little_endian.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/formats/tensors/torch_state_dict.h"
 
 namespace trainyard::formats {
@@ -187,6 +188,7 @@ std::vector<float> TensorFile::read_floats(const StoredTensor& tensor) const {
 }
 
 TensorFile open_tensor_file(const std::string& path, core::FileSystem& files) {
+  refuse_tensorflow_checkpoint(path, files);
   auto file = files.open_read(path);
   std::map<std::string, std::string> metadata;
   std::vector<StoredTensor> tensors =

@@ -81,7 +81,8 @@ class TensorFile {
 
 // Opens a file of either format; its first bytes say which, not its name. "module." and "_orig_mod." in front of all
 // names, which data-parallel training and torch.compile add, are taken off. Nothing in the file is executed, and no
-// memory is taken beyond the file's size. Throws kNotFound, or kCorruptData naming the file and the tensor.
+// memory is taken beyond the file's size. Throws kNotFound, kUnsupported (TensorFlow's), kCorruptData naming the
+// tensor.
 TensorFile open_tensor_file(const std::string& path, core::FileSystem& files = core::local_file_system());
 
 // For the readers of both formats. Throws kCorruptData unless shape and strides are possible and all elements lie in

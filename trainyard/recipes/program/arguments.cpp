@@ -10,6 +10,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/optim/sparsity/mask_algorithm.h"
 #include "trainyard/recipes/shared/device_names.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
@@ -113,6 +114,7 @@ void warn_of_idle_options(const Arguments& args) {
 }
 
 bool holds_checkpoint(const std::string& directory) {
+  formats::refuse_tensorflow_checkpoint(directory);
   return core::local_file_system().exists(directory) && !train::CheckpointStore(directory).list().empty();
 }
 
@@ -155,6 +157,7 @@ void find_checkpoint(Arguments& args) {
   }
   directory = core::join_path(directory, args.model_prefix);
   if (!holds_checkpoint(directory)) {
+    formats::refuse_tensorflow_checkpoint(*args.from_checkpoint);
     core::log::warning("Cannot find a checkpoint in {}, disable --from_checkpoint.", directory);
     return;
   }
@@ -172,6 +175,7 @@ void find_pretrained(Arguments& args) {
   } else if (holds_checkpoint(base)) {
     args.pretrained_weights = base;
   } else {
+    formats::refuse_tensorflow_checkpoint(*args.from_pretrained_params);
     core::log::warning("Cannot find {} or a checkpoint in {}, disable --from_pretrained_params.", file, base);
   }
 }
@@ -211,6 +215,7 @@ void settle(Arguments& args) {
   if (args.places.empty()) args.places = {train::gpu_count() > 0 ? "gpu:0" : "cpu:0"};
   read_device_names(args.places);
   warn_of_idle_options(args);
+  if (args.trains()) formats::refuse_tensorflow_checkpoint(args.output_dir);
   find_checkpoint(args);
   find_pretrained(args);
   if (args.benchmark || !args.trains()) args.epochs = args.start_epoch + 1;

@@ -2,6 +2,7 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/recipes/shared/run_directory.h"
@@ -83,6 +84,7 @@ std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOpt
 }
 
 std::unique_ptr<core::LockFile> lock_run_directory(const std::string& directory) {
+  formats::refuse_tensorflow_checkpoint(directory);
   core::local_file_system().make_directories(directory);
   require_plain_run_files(directory);
   return std::make_unique<core::LockFile>(core::join_path(directory, "run.lock"));

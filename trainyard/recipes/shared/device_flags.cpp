@@ -75,6 +75,7 @@ DeviceOptions read_device_options(const core::FlagValues& values) {
   options.deterministic = values.boolean("deterministic");
   options.max_cpu_isa = values.text("max_cpu_isa");
   options.variable_update = values.text("variable_update");
+  options.all_reduce_spec = values.text("all_reduce_spec");
   options.staged_vars = values.boolean("staged_vars");
   options.sync_batch_norm = values.boolean("sync_batch_norm");
   options.horovod_device = values.text("horovod_device");

@@ -72,11 +72,13 @@ std::vector<std::string> gpu_flags(const DeviceOptions& options) {
   const auto add = [&](const char* flag, bool set) {
     if (set) flags.emplace_back(flag);
   };
-  add("gpu_indices", !options.gpu_indices.empty());
-  add("gpu_memory_frac_for_testing", options.gpu_memory_fraction != 0);
-  add("allow_growth", options.allow_growth.has_value());
-  add("use_unified_memory", options.use_unified_memory.has_value());
-  flags.insert(flags.end(), options.gpu_thread_flags.begin(), options.gpu_thread_flags.end());
+  if (!options.passes_over_gpu_flags) {
+    add("gpu_indices", !options.gpu_indices.empty());
+    add("gpu_memory_frac_for_testing", options.gpu_memory_fraction != 0);
+    add("allow_growth", options.allow_growth.has_value());
+    add("use_unified_memory", options.use_unified_memory.has_value());
+    flags.insert(flags.end(), options.gpu_thread_flags.begin(), options.gpu_thread_flags.end());
+  }
   add("xla", options.xla);
   add("xla_compile", options.xla_compile);
   add("tf32", options.tf32);
@@ -230,7 +232,7 @@ std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& asked
   return options;
 }
 
-// What parameters are rounded to. tf_cnn_benchmarks passes over fp16_vars without use_fp16; here it would be ignored.
+// Returns what parameters are rounded to.
 std::optional<at::ScalarType> variables_of(const DeviceOptions& asked) {
   if (!asked.fp16_vars) return std::nullopt;
   if (asked.use_fp16) return at::kHalf;

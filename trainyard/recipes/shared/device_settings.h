@@ -30,8 +30,11 @@ struct DeviceOptions {
   double gpu_memory_fraction = 0;
   std::optional<bool> allow_growth{}, use_unified_memory{};
   bool tf32 = false;
-  // Flags of TensorFlow's threads of a GPU that were given: refused without a GPU, without an effect on one.
+  // Flags of TensorFlow's threads of a GPU that were given. They have no effect.
   std::vector<std::string> gpu_thread_flags{};
+  // On a CPU, what says how GPUs are used (all members from gpu_indices to here, but tf32) is refused by name; true: it
+  // is passed over, as in tf_cnn_benchmarks.
+  bool passes_over_gpu_flags = false;
 
   bool use_bf16 = false, use_fp16 = false;
   bool fp16_vars = false;                   // with one of them: parameters and slots are such numbers, too
@@ -55,6 +58,7 @@ struct DeviceOptions {
   std::string max_cpu_isa = "auto";  // that the process must have begun with: "avx2", "avx512"
 
   std::string variable_update = "parameter_server";  // a name of parallel::variable_updates()
+  std::string all_reduce_spec{};           // of collective_all_reduce: "collective", or empty, which is the same
   bool staged_vars = false;                // of parameter_server: replicas read the values of one update before
   bool sync_batch_norm = false;            // batch norms see the batches of all replicas; on the CPU
   std::string horovod_device{};            // "gpu", "cpu", or empty

@@ -51,7 +51,7 @@ constexpr IntegerRange kIntegers[] = {
     {"save_model_steps", 0, kSteps},
     {"max_ckpts_to_keep", 0, kInt},
     {"save_summaries_steps", 0, kSteps},
-    {"summary_verbosity", 0, 3},
+    {"summary_verbosity", 0, kInt},  // above 3 it is 3
     {"datasets_prefetch_buffer_size", 1, kBatchesHeld},
     {"multi_device_iterator_max_buffer_size", 1, kBatchesHeld},
     {"datasets_parallel_interleave_cycle_length", -1, kInt},  // -1 is tf.data's AUTOTUNE

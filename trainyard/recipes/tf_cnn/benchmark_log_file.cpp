@@ -1,23 +1,24 @@
 #include "trainyard/recipes/tf_cnn/benchmark_log_file.h"
 
-#include "trainyard/recipes/tf_cnn/output/device_name.h"
+#include "trainyard/recipes/tf_cnn/run_header.h"
 
 namespace trainyard::recipes {
 
-std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run, int64_t batch_size) {
+std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run) {
   const DisplayOptions& display = run.options.display;
   if (display.benchmark_log_dir.empty()) return nullptr;
   auto log = std::make_unique<BenchmarkLog>(display.benchmark_log_dir);
   BenchmarkRun facts;
-  facts.model = run.model->name;
-  facts.dataset = run.input.dataset;
+  const HeaderFacts header = header_facts(run);
+  facts.model = header.model;
+  facts.dataset = header.dataset;
   facts.mode = run_mode_name(run.mode());
-  for (int i = 0; i < run.replicas; ++i) facts.devices.push_back(device_name(run.device, i));
+  facts.devices = header.devices;
   for (const auto& gpu : run.device.accelerators) facts.gpus.push_back(gpu->name());
-  facts.batch_size = batch_size;
-  facts.batch_size_per_device = run.batch_size;
-  facts.num_batches = run.plan.num_batches;
-  facts.num_epochs = run.plan.num_epochs;
+  facts.batch_size = header.batch_size;
+  facts.batch_size_per_device = header.batch_size_per_device;
+  facts.num_batches = header.num_batches;
+  facts.num_epochs = header.num_epochs;
   facts.data_format = run.options.data_format;
   facts.optimizer = run.options.update.optimizer;
   facts.rewrite_config = run.options.device.switches.rewriter_config;

@@ -10,8 +10,8 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
-// With the run's facts written; null without the flag. batch_size: images a step, over all devices.
-std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run, int64_t batch_size);
+// Opens the log and writes benchmark_run.log, which says what the header says. Returns null without the flag.
+[[nodiscard]] std::unique_ptr<BenchmarkLog> open_benchmark_log(const PreparedRun& run);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

@@ -176,7 +176,7 @@ RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, con
   if (prepared.compliance) prepared.compliance->begin_evaluations();
   std::unique_ptr<BenchmarkLog> log;
   if (prepared.device.is_chief()) {
-    log = open_benchmark_log(prepared, prepared.eval_batch_size * prepared.total_replicas());
+    log = open_benchmark_log(prepared);
   }
   const auto interval = std::chrono::seconds(prepared.options.eval_interval_secs);
   PreparedRun run = prepared;
@@ -191,6 +191,7 @@ RunStatistics run_evaluation(const PreparedRun& prepared, std::ostream& out, con
       if (error.code() != core::ErrorCode::kNotFound || (interval.count() <= 0 && !tf)) throw;
       fmt::print(out, "Checkpoint not found in {}\n", run.train_dir());
       out.flush();
+      if (first) core::log::warning("{}", error.what());  // it says what was found there
     }
     if (trained && tf) fmt::print(out, "Successfully loaded model from {}.\n", trained->checkpoint.path);
     try {

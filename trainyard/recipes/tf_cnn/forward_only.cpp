@@ -98,7 +98,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
   check_workspace(run, trainer);
   StepLogOptions log = step_log_options(run, out);
   std::shared_ptr<StepLog> step_log;
-  const auto benchmark_log = open_benchmark_log(run, log.batch_size);
+  const auto benchmark_log = open_benchmark_log(run);
   if (benchmark_log) {
     log.on_line = [&](const StepReport& report) { benchmark_log->write(report); };
     log.on_total = [&](double speed) {

@@ -7,6 +7,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/listing_cache.h"
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/parallel/processes/shared_outcome.h"
 #include "trainyard/recipes/ranks/shared_model.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
@@ -188,10 +189,13 @@ nn::Size2d image_size_by_files(const PreparedRun& run) {
 }  // namespace
 
 nn::Size2d choose_image_size(const PreparedRun& run) {
+  const auto look = [&run] {
+    formats::refuse_tensorflow_checkpoint(run.train_dir());
+    return image_size_by_files(run);
+  };
   // Rank 0 alone has the directory of the run.
   parallel::ProcessGroup* const processes = run.device.processes.get();
-  if (processes == nullptr) return image_size_by_files(run);
-  return size_of_first(*processes, "the size of the images", [&run] { return image_size_by_files(run); });
+  return processes == nullptr ? look() : size_of_first(*processes, "the size of the images", look);
 }
 
 TrainedModelOptions evaluated_model(const PreparedRun& run) {

@@ -97,7 +97,7 @@ nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options);
 void open_data(PreparedRun& run);
 
 // Returns the size of the images: what is asked for; else that of the checkpoint which is evaluated or gone on from;
-// else the model's own. Looks into the train directory of a training: rank 0 does, for all processes.
+// else the model's own. Looks into the train directory: rank 0 does, for all. Throws kUnsupported for TensorFlow's.
 nn::Size2d choose_image_size(const PreparedRun& run);
 
 // Returns how run.checkpoint is opened, or the newest one after it.

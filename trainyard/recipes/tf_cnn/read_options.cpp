@@ -119,6 +119,26 @@ DisplayOptions read_display(const core::FlagValues& values) {
   return options;
 }
 
+// Leaves out what another flag has switched off. "If use_fp16=False, no other fp16 parameters apply", says
+// tf_cnn_benchmarks, and what it is told of GPUs it reads on GPUs alone. Flags of ours, and all of them in `trainyard
+// train`, need that other flag on the command line: a loss scale or a GPU that is asked for is not left out in silence.
+void pass_over_idle_flags(const core::FlagValues& values, Dialect dialect, DeviceOptions& device) {
+  const bool tf = dialect == Dialect::kTfCnnBenchmarks;
+  device.passes_over_gpu_flags = tf || device.gpu == false;
+  const bool switched_off = values.given("use_fp16");
+  if (device.use_fp16 || !(tf || switched_off)) return;
+  device.fp16_vars = device.fp16_vars && device.use_bf16;
+  device.fp16_loss_scale.reset();
+  device.fp16_automatic_loss_scale = false;
+  device.fp16_raise_loss_scale_after.reset();
+  if (!switched_off) return;
+  device.loss_scale_rule = DeviceOptions().loss_scale_rule;
+  device.loss_scale_raise_factor.reset();
+  device.loss_scale_lower_factor.reset();
+  device.loss_scale_lower_after.reset();
+  device.loss_scale_most_skips.reset();
+}
+
 FlagRecord record_of(const core::FlagValues& values) {
   FlagRecord record;
   for (const core::FlagSpec& flag : values.table().all()) {
@@ -174,6 +194,7 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.data_format = values.text("data_format");
   options.input = read_input_options(values);
   options.device = read_device_options(values);
+  pass_over_idle_flags(values, dialect, options.device);
   options.threads = read_thread_options(values);
   options.learning_rate = read_learning_rate(values);
   options.learning_rate.piecewise = std::move(checked.piecewise);

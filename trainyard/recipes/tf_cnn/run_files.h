@@ -24,7 +24,7 @@ bool records_metrics(const PreparedRun& run);
 // `first_step`, where the run goes on, are taken out. Throws kIo, kNoSpace, kCorruptData.
 void add_monitors(const PreparedRun& run, int64_t first_step, train::MonitorSet& monitors);
 
-// Sets the steps that are recorded; returns false when none is.
+// Sets the steps that are recorded, and their histograms and pictures; returns false when no step is. Borrows the run.
 bool set_recorded_steps(const PreparedRun& run, train::SummaryOptions& summary);
 
 // --progress: a bar on stderr; auto where that is a terminal.

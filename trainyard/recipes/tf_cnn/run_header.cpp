@@ -7,6 +7,7 @@
 #include <fmt/ostream.h>
 
 #include "trainyard/core/base/build_info.h"
+#include "trainyard/core/flags/flag_value.h"
 #include "trainyard/recipes/tf_cnn/output/device_name.h"
 
 namespace trainyard::recipes {
@@ -15,38 +16,87 @@ namespace {
 // The version whose tf_cnn_benchmarks the flags alone are.
 constexpr const char* kTensorFlow = "2.13";
 
+// Returns what tf_cnn_benchmarks calls a model in its output, which is not always what --model calls it.
+std::string benchmark_name(const std::string& model) {
+  constexpr std::string_view kOfficial = "official_resnet", kVersion2 = "_v2";
+  if (model == "lenet") return "lenet5";
+  if (model == "nasnetlarge") return "nasnet";
+  if (!model.starts_with(kOfficial)) return model;
+  const bool second = model.ends_with(kVersion2);
+  const std::string layers =
+      model.substr(kOfficial.size(), model.size() - kOfficial.size() - (second ? kVersion2.size() : 0));
+  return fmt::format("official_resnet_{}_v{}", layers, second ? 2 : 1);
+}
+
+// Returns "cpu" or "gpu".
+const char* kind_of_device(const PreparedRun& run) {
+  return run.device.accelerators.empty() ? "cpu" : "gpu";
+}
+
+std::vector<std::string> device_names(const PreparedRun& run) {
+  std::vector<std::string> names;
+  const bool horovod = run.options.device.variable_update == "horovod";
+  for (int i = 0; i < (horovod ? run.device.ranks() : run.replicas); ++i) {
+    names.push_back(horovod ? fmt::format("horovod/{}:{}", kind_of_device(run), i) : device_name(run.device, i));
+  }
+  return names;
+}
+
+// How gradients of several devices or processes are joined.
+void add_exchange_rows(const PreparedRun& run, std::vector<HeaderRow>& rows) {
+  const DeviceOptions& device = run.options.device;
+  const bool own = run.own_dialect();
+  if (device.variable_update == "replicated" || device.variable_update == "collective_all_reduce") {
+    rows.emplace_back("AllReduce:", device.all_reduce_spec.empty() ? "None" : device.all_reduce_spec);
+  }
+  if (device.staged_vars) rows.emplace_back("Staged vars:", "True");
+  if (device.variable_update != "horovod") return;
+  // tf_cnn_benchmarks echoes the flag.
+  if (own || !device.horovod_device.empty()) {
+    rows.emplace_back("Horovod on:", device.horovod_device.empty() ? kind_of_device(run) : device.horovod_device);
+  }
+  const std::string overriding = run.options.update.gradient_reduction;
+  const std::string reduction = overriding == "auto" ? device.horovod_reduce : overriding;
+  // It has no such row and sums, so that what the run does otherwise is said.
+  if (own || reduction != "sum") rows.emplace_back("Reduce:", reduction);
+}
+
 }  // namespace
 
-std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
-  std::string devices;
-  const bool horovod = run.options.device.variable_update == "horovod";
-  const char* const horovod_device = run.device.accelerators.empty() ? "cpu" : "gpu";
-  for (int i = 0; i < (horovod ? run.device.ranks() : run.replicas); ++i) {
-    devices += fmt::format("{}'{}'", i == 0 ? "" : ", ",
-                           horovod ? fmt::format("horovod/{}:{}", horovod_device, i) : device_name(run.device, i));
-  }
-  const bool evaluates = run.mode() == RunMode::kEvaluation;
-  const bool tf = !run.own_dialect();
-  int64_t per_device = evaluates ? run.eval_batch_size : run.batch_size;
+HeaderFacts header_facts(const PreparedRun& run) {
+  const bool evaluates = run.mode() == RunMode::kEvaluation, tf = !run.own_dialect();
+  HeaderFacts facts{.model = tf ? benchmark_name(run.model->name) : run.model->name,
+                    .dataset = run.dataset_label,
+                    .devices = device_names(run),
+                    .batch_size_per_device = evaluates ? run.eval_batch_size : run.batch_size};
   train::BatchesAndEpochs length{run.plan.num_batches, run.plan.num_epochs};
   if (evaluates) length = {run.plan.num_eval_batches, run.plan.num_eval_epochs};
   if (evaluates && tf) {
     // It says what a training of the validation images would be, whatever the flags of evaluation.
-    per_device = run.batch_size;
+    facts.batch_size_per_device = run.batch_size;
     length = train::batches_and_epochs(run.options.steps.num_batches, run.options.steps.num_epochs,
                                        run.batch_size * run.replicas, run.validation_examples);
   }
+  facts.batch_size = facts.batch_size_per_device * run.total_replicas();
+  facts.num_batches = length.batches;
+  facts.num_epochs = length.epochs;
+  return facts;
+}
+
+std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
+  const bool tf = !run.own_dialect();
+  const HeaderFacts facts = header_facts(run);
   std::vector<HeaderRow> rows = {
       {tf ? "TensorFlow:" : "Trainyard:", tf ? kTensorFlow : std::string(core::build_info().version)},
-      {"Model:", tf && run.model->name == "lenet" ? "lenet5" : run.model->name},
-      {"Dataset:", run.dataset_label},
+      {"Model:", facts.model},
+      {"Dataset:", facts.dataset},
       {"Mode:", std::string(run_mode_name(run.mode()))},
       {"SingleSess:", "False"},
-      {"Batch size:", fmt::format("{} global", per_device * run.replicas * run.device.ranks())},
-      {"", fmt::format("{} per device", per_device)},
-      {"Num batches:", std::to_string(length.batches)},
-      {"Num epochs:", fmt::format("{:.2f}", length.epochs)},
-      {"Devices:", "[" + devices + "]"},
+      {"Batch size:", fmt::format("{} global", facts.batch_size)},
+      {"", fmt::format("{} per device", facts.batch_size_per_device)},
+      {"Num batches:", std::to_string(facts.num_batches)},
+      {"Num epochs:", fmt::format("{:.2f}", facts.num_epochs)},
+      {"Devices:", core::quoted_list(facts.devices)},
       {"NUMA bind:", run.threads.use_numa_affinity ? "True" : "False"},
       {"Data format:", run.options.data_format},
       {"Optimizer:", run.options.update.optimizer},
@@ -65,13 +115,7 @@ std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
     rows.insert(rows.begin() + 7,
                 {"", fmt::format("{} batches per prepocessing group", run.options.steps.batch_group_size)});
   }
-  if (run.options.device.variable_update == "replicated") rows.emplace_back("AllReduce:", "None");
-  if (run.options.device.staged_vars) rows.emplace_back("Staged vars:", "True");
-  if (horovod) {
-    rows.emplace_back("Horovod on:", horovod_device);
-    const std::string overriding = run.options.update.gradient_reduction;
-    rows.emplace_back("Reduce:", overriding == "auto" ? run.options.device.horovod_reduce : overriding);
-  }
+  add_exchange_rows(run, rows);
   return rows;
 }
 

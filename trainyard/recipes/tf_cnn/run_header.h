@@ -13,6 +13,16 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
 
+// What the header and benchmark_run.log say alike.
+struct HeaderFacts {
+  std::string model{}, dataset{};
+  std::vector<std::string> devices{};
+  int64_t batch_size = 0, batch_size_per_device = 0;  // images a step: of all devices of all processes, and of one
+  int64_t num_batches = 0;
+  double num_epochs = 0;
+};
+[[nodiscard]] HeaderFacts header_facts(const PreparedRun& run);
+
 using HeaderRow = std::pair<std::string, std::string>;  // "Model:", "resnet20"
 
 std::vector<HeaderRow> run_header_rows(const PreparedRun& run);

@@ -417,7 +417,7 @@ RunStatistics TrainingRun::run() {
   }
   steps_ = make_run_steps(run_, trainer_.global_step());
   if (run_.device.is_chief()) {
-    benchmark_log_ = open_benchmark_log(run_, run_.global_batch_size());
+    benchmark_log_ = open_benchmark_log(run_);
   }
   add_monitors(run_, steps_.first, trainer_.monitors());
   add_callbacks();

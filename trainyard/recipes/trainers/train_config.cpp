@@ -7,6 +7,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/sources/dealt_source.h"
 #include "trainyard/data/sources/sized_source.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/callbacks/progress_callback.h"
 #include "trainyard/train/callbacks/progress_trackers.h"
 #include "trainyard/train/callbacks/summary_callback.h"
@@ -99,6 +100,7 @@ std::vector<std::unique_ptr<train::Monitor>> default_monitors(const std::string&
   std::vector<std::unique_ptr<train::Monitor>> monitors;
   monitors.push_back(std::make_unique<train::ScalarPrinter>());
   if (run_directory.empty()) return monitors;
+  formats::refuse_tensorflow_checkpoint(run_directory);
   core::FileSystem& files = core::local_file_system();
   files.make_directories(run_directory);
   monitors.push_back(std::make_unique<train::TensorBoardMonitor>(run_directory, start_step));

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -80,8 +81,17 @@ void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {
     scalars.values.emplace_back("update_share", shares.update);
   }
   trainer.monitors().write(scalars);
+  write_pictures(trainer, view, scalars.wall_time);
   if (options_.histograms != SummaryHistograms::kNone) write_histograms(trainer, view, scalars.wall_time);
   times_.reset();
+}
+
+void SummaryCallback::write_pictures(Trainer& trainer, const StepView& view, double wall_time) const {
+  Images images{.global_step = trainer.global_step(), .wall_time = wall_time, .values = {}};
+  for (const auto& [name, make] : options_.pictures) {
+    if (at::Tensor picture = make(view); picture.defined()) images.values.emplace_back(name, std::move(picture));
+  }
+  if (!images.values.empty()) trainer.monitors().write_images(images);
 }
 
 void SummaryCallback::write_histograms(Trainer& trainer, const StepView& view, double wall_time) const {

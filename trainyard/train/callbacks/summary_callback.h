@@ -34,6 +34,9 @@ struct SummaryOptions {
   // The values of a row, in this order. They are read when a summary is written: {"learning_rate", ...}, {"total_loss",
   // ...}, {"loss_scale", ...}.
   std::vector<std::pair<std::string, std::function<double(const StepView&)>>> values{};
+  // Pictures that go with a row, each as the monitors take it (Images): {"input", [N, 3, H, W]}. One that is undefined
+  // is left out.
+  std::vector<std::pair<std::string, std::function<at::Tensor(const StepView&)>>> pictures{};
   // For trainers whose steps have gradients.
   SummaryHistograms histograms = SummaryHistograms::kNone;
   std::function<double()> wall_clock{};  // seconds since the Unix epoch; default: the system's clock
@@ -55,6 +58,7 @@ class SummaryCallback : public Callback {
   void after_train(Trainer& trainer) override;
 
  private:
+  void write_pictures(Trainer& trainer, const StepView& view, double wall_time) const;
   void write_histograms(Trainer& trainer, const StepView& view, double wall_time) const;
 
   SummaryOptions options_;

@@ -90,8 +90,8 @@ class CheckpointStore {
 };
 
 // Finds a checkpoint. `path` is its directory, or a train directory, whose newest one is meant. Throws kNotFound with
-// the text "No checkpoint file found in dir:...", and kCorruptData when the checkpoint's manifest is damaged, or, in a
-// train directory, when the newest one is damaged.
+// the text "No checkpoint file found in dir:...", kCorruptData when the checkpoint's manifest, or, in a train
+// directory, the newest one is damaged, and kUnsupported for a directory with a checkpoint of TensorFlow.
 CheckpointInfo find_checkpoint(const std::string& path, core::FileSystem& files = core::local_file_system());
 
 // What to do where the newest checkpoint of a train directory is damaged.

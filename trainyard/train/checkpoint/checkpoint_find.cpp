@@ -3,9 +3,11 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_damage.h"
 #include "trainyard/train/checkpoint/checkpoint_listing.h"
@@ -45,12 +47,51 @@ std::string checkpoint_at(const std::string& path, core::FileSystem& files) {
   return inside.intact.empty() && inside.damaged.empty() ? path : std::string();
 }
 
+// What a folder without checkpoints of a run holds instead.
+struct FolderContent {
+  std::string text;                 // for people
+  std::string checkpoint, weights;  // paths of what may have been meant; empty: there is none
+};
+
+FolderContent describe_folder(const std::string& path, core::FileSystem& files) {
+  FolderContent content;
+  if (!files.exists(path)) {
+    content.text = "no such directory";
+    return content;
+  }
+  if (!files.info(path).is_directory) {
+    content.text = "a file";
+    return content;
+  }
+  constexpr size_t kShown = 8;
+  std::vector<std::string> shown;
+  const std::vector<std::string> names = files.list(path);
+  for (const std::string& name : names) {
+    const std::string inside = core::join_path(path, name);
+    const bool is_folder = files.exists(inside) && files.info(inside).is_directory;
+    if (shown.size() < kShown) shown.push_back(is_folder ? name + "/" : name);
+    const bool is_checkpoint =
+        is_folder && (name == kBestCheckpoint || !list_checkpoints(inside, files).intact.empty());
+    if (is_checkpoint && content.checkpoint.empty()) content.checkpoint = inside;
+    const bool is_weights = name.ends_with(".safetensors") || name.ends_with(".pth") || name.ends_with(".pt");
+    if (is_weights && !is_folder && content.weights.empty()) content.weights = inside;
+  }
+  content.text = names.empty()                 ? "an empty folder"
+                 : names.size() > shown.size() ? fmt::format("{}, ... ({} names)", fmt::join(shown, ", "), names.size())
+                                               : fmt::format("{}", fmt::join(shown, ", "));
+  return content;
+}
+
 core::Error no_checkpoint(const std::string& path, core::FileSystem& files) {
+  const FolderContent content = describe_folder(without_trailing_slashes(path), files);
   return {core::ErrorCode::kNotFound,
           {.problem = "No checkpoint file found in dir:" + path,
            .expected = fmt::format("directories {} with {} and {}", "model.ckpt-<step>", kManifestFile, kTensorFile),
-           .actual = files.exists(without_trailing_slashes(path)) ? "none" : "no such directory",
-           .remedy = "check --train_dir, or train first"}};
+           .actual = content.text,
+           .remedy = !content.checkpoint.empty() ? fmt::format("pass --train_dir={}", content.checkpoint)
+                     : !content.weights.empty()
+                         ? fmt::format("pass --weights={} in the place of --train_dir", content.weights)
+                         : "check --train_dir, or train first"}};
 }
 
 // Damage that was passed over, for the log.
@@ -70,6 +111,7 @@ void warn_of_older(const std::string& directory, core::FileSystem& files) {
 // Splits the checkpoints of a directory by whether all of their bytes are sound, from the newest intact one on: those
 // before it are not read.
 CheckpointListing sound_checkpoints(const std::string& directory, core::FileSystem& files) {
+  formats::refuse_tensorflow_checkpoint(directory, files);
   CheckpointListing listing = list_checkpoints(directory, files);
   while (!listing.intact.empty()) {
     const CheckpointInfo newest = listing.intact.back();

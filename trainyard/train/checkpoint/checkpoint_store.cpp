@@ -2,6 +2,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_damage.h"
 #include "trainyard/train/checkpoint/checkpoint_listing.h"
@@ -41,6 +42,10 @@ CheckpointInfo CheckpointStore::save_best(int64_t global_step, const CheckpointI
 
 CheckpointInfo CheckpointStore::write(const std::string& name, int64_t global_step, const CheckpointIdentity& identity,
                                       const core::Stateful& state) {
+  // A run that has saved here goes on, whatever else is put into its directory.
+  if (!formats::tensorflow_checkpoint_files(directory_, *files_).empty() && list().empty()) {
+    formats::refuse_tensorflow_checkpoint(without_trailing_slashes(directory_), *files_);
+  }
   const bool new_directory = !files_->exists(directory_);
   files_->make_directories(directory_);
   if (new_directory) files_->sync_directory(core::parent_path(without_trailing_slashes(directory_)));
@@ -148,6 +153,7 @@ std::vector<CheckpointInfo> CheckpointStore::list() const {
 }
 
 std::optional<CheckpointInfo> CheckpointStore::latest() const {
+  formats::refuse_tensorflow_checkpoint(without_trailing_slashes(directory_), *files_);
   CheckpointListing listing = list_checkpoints(directory_, *files_);
   if (const DamagedCheckpoint* damage = listing.newest_damage()) throw damage->error;
   if (listing.intact.empty()) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 
@@ -315,6 +316,42 @@ TEST(CheckpointStore, AFileWhereTheDirectoryShouldBeIsAnError) {
   ASSERT_TRUE(error);
   EXPECT_EQ(error->code(), core::ErrorCode::kIo);
   EXPECT_THAT(error->what(), HasSubstr(directory.file("run")));
+}
+
+TEST(FindCheckpoint, RefusesACheckpointOfTensorFlow) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const auto write = [&files](const std::string& path) { files.write_file_atomically(path, "x"); };
+  write(directory.file("model.ckpt-7.index"));
+  write(directory.file("model.ckpt-7.data-00000-of-00001"));
+  CheckpointStore store(directory.path());
+  VersionedState state(1);
+  const std::vector<std::string> before = files.list(directory.path());
+  const std::vector<std::function<void()>> readers = {
+      [&] { find_checkpoint(directory.path()); },
+      [&] { find_checkpoint(directory.file("model.ckpt-7")); },
+      [&] { open_newest_checkpoint(directory.path(), nullptr); },
+      [&] { open_newest_checkpoint(directory.path(), nullptr, DamagedCheckpoints::kPassOver); },
+      [&] { resume_newest_checkpoint(store, nullptr, state); },
+      [&] { resume_newest_checkpoint(store, nullptr, state, DamagedCheckpoints::kSetAside); },
+      [&] { store.latest(); },
+      [&] { store.save(1, {}, state); },
+      [&] { store.save_best(1, {}, state); }};
+  for (size_t i = 0; i < readers.size(); ++i) {
+    const auto error = error_of(readers[i]);
+    ASSERT_TRUE(error) << i;
+    EXPECT_EQ(error->code(), core::ErrorCode::kUnsupported) << i;
+    EXPECT_THAT(error->what(), HasSubstr("checkpoint of TensorFlow")) << i;
+  }
+  EXPECT_EQ(files.list(directory.path()), before);
+
+  // A training that has saved already is not ended by what somebody copies beside it.
+  const core::TempDir own;
+  CheckpointStore training(own.path());
+  training.save(1, {}, state);
+  write(own.file("model.ckpt-7.index"));
+  training.save(2, {}, state);
+  EXPECT_EQ(training.list().size(), 2U);
 }
 
 }  // namespace

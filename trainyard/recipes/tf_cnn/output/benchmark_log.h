@@ -27,7 +27,7 @@ struct BenchmarkRun {
   std::string mode;  // "training", "evaluation", "training + evaluation", "forward only"
   bool single_sess = false;
   std::vector<std::string> devices;
-  int64_t batch_size = 0;  // over all devices
+  int64_t batch_size = 0;  // over all devices of all processes
   int64_t batch_size_per_device = 0;
   int64_t num_batches = 0;
   double num_epochs = 0;

@@ -287,7 +287,7 @@ TEST(FlagRanges, IntegersEndWhereTheirMeaningEnds) {
       {"save_model_steps", 0, 9007199254740992},
       {"max_ckpts_to_keep", 0, 2147483647},
       {"save_summaries_steps", 0, 9007199254740992},
-      {"summary_verbosity", 0, 3},
+      {"summary_verbosity", 0, 2147483647},
       {"datasets_prefetch_buffer_size", 1, 1024},
       {"multi_device_iterator_max_buffer_size", 1, 1024},
       {"datasets_parallel_interleave_cycle_length", -1, 2147483647},

@@ -133,9 +133,8 @@ bool is_refused(const FlagSpec& spec, const std::string& value) {
 // Of the 138 flags, with every value, these are refused and no others. The list may only lose lines.
 TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
   const std::set<std::string> parameter_servers = {
-      "job_name=ps", "job_name=worker",    "job_name=controller",
-      "ps_hosts",    "worker_hosts",       "controller_host",
-      "task_index",  "cross_replica_sync", "variable_update=distributed_replicated"};
+      "job_name=ps",  "job_name=worker", "job_name=controller", "ps_hosts",
+      "worker_hosts", "controller_host", "cross_replica_sync",  "variable_update=distributed_replicated"};
   const std::set<std::string> other_models = {"backbone_model_path", "collect_eval_results_async"};  // ssd300
   const std::set<std::string> eight_bit_integers = {"trt_mode=INT8"};
   const std::set<std::string> controller = {"variable_update=distributed_all_reduce"};  // a process that drives others

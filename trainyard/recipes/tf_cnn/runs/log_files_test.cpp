@@ -1,17 +1,23 @@
 // metric.log and benchmark_run.log of each mode, and where evaluations write their summaries: names, units and steps as
 // tf_cnn_benchmarks has them.
+#include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 #include <tuple>
+#include <variant>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/logs/event_file.h"
 #include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
@@ -54,6 +60,25 @@ class LogFiles : public ::testing::Test {
   Json run_facts(const std::string& log) const {
     return Json::parse(core::local_file_system().read_file(temp_.file(log + "/benchmark_run.log")));
   }
+  // Returns what the header shows under a name.
+  static std::string shown(const std::string& header, const std::string& name) {
+    std::smatch found;
+    return std::regex_search(header, found, std::regex("(?:^|\\n)" + name + " +(.*)\n")) ? found[1].str() : "";
+  }
+  // The log says what the header says.
+  static void expect_agreement(const Json& facts, const std::string& header) {
+    EXPECT_EQ(facts["model"], shown(header, "Model:"));
+    EXPECT_EQ(facts["dataset"], shown(header, "Dataset:"));
+    EXPECT_EQ(facts["mode"], shown(header, "Mode:"));
+    EXPECT_EQ(fmt::format("{} global", facts["batch_size"].get<int64_t>()), shown(header, "Batch size:"));
+    EXPECT_THAT(header, ::testing::HasSubstr(fmt::format("\n             {} per device\n",
+                                                         facts["batch_size_per_device"].get<int64_t>())));
+    EXPECT_EQ(std::to_string(facts["num_batches"].get<int64_t>()), shown(header, "Num batches:"));
+    EXPECT_EQ(fmt::format("{:.2f}", facts["num_epochs"].get<double>()), shown(header, "Num epochs:"));
+    EXPECT_EQ(core::quoted_list(facts["devices"].get<std::vector<std::string>>()), shown(header, "Devices:"));
+    EXPECT_EQ(facts["optimizer"], shown(header, "Optimizer:"));
+    EXPECT_EQ(facts["data_format"], shown(header, "Data format:"));
+  }
   void expect_facts(const std::string& log, const std::string& mode) const {
     const Json facts = run_facts(log);
     std::set<std::string> names;
@@ -62,7 +87,8 @@ class LogFiles : public ::testing::Test {
               (std::set<std::string>{"model", "dataset", "mode", "single_sess", "devices", "batch_size",
                                      "batch_size_per_device", "num_batches", "num_epochs", "data_format", "optimizer",
                                      "rewrite_config", "configuration", "test_id", "machine", "versions", "run_date"}));
-    EXPECT_EQ(facts["model"], "lenet");
+    EXPECT_EQ(facts["model"], "lenet5");
+    EXPECT_EQ(facts["dataset"], "imagenet (synthetic)");
     EXPECT_EQ(facts["mode"], mode);
     EXPECT_EQ(facts["devices"], (Json{"/cpu:0", "/cpu:1"}));
     EXPECT_EQ(facts["batch_size"], 4);
@@ -128,6 +154,72 @@ TEST_F(LogFiles, OfForwardPasses) {
   expect_facts("log", "forward only");
   EXPECT_EQ(run_facts("log")["rewrite_config"], "sum_activation: OFF");
   EXPECT_THAT(out.str(), ::testing::HasSubstr("Data format: NCHW\nRewriterConfig: sum_activation: OFF\nOptimizer:"));
+}
+
+// An evaluation with a batch size and a length of its own: what a training of the validation images would be, as the
+// header of tf_cnn_benchmarks says, and in `trainyard eval` what it is.
+TEST_F(LogFiles, RunFactsAgreeWithTheHeader) {
+  run("training", {});
+  for (const Dialect dialect : {Dialect::kTfCnnBenchmarks, Dialect::kTrainyard}) {
+    for (const bool evaluates : {false, true}) {
+      const bool own = dialect == Dialect::kTrainyard;
+      SCOPED_TRACE(fmt::format("{} {}", own ? "own" : "tf", evaluates ? "eval" : "train"));
+      const std::string log = fmt::format("log{}{}", own, evaluates);
+      std::vector<std::string> arguments = {"--model=lenet",       "--device=cpu",
+                                            "--batch_size=2",      "--num_gpus=2",
+                                            "--num_batches=4",     "--num_eval_batches=3",
+                                            "--eval_batch_size=5", "--num_warmup_batches=0",
+                                            "--deterministic",     "--benchmark_log_dir=" + temp_.file(log)};
+      if (evaluates) {
+        arguments.insert(arguments.end(),
+                         {"--eval", "--train_dir=" + temp_.file("run"), "--eval_dir=" + temp_.file("eval")});
+      }
+      std::ostringstream out;
+      BenchmarkCnn(read_options(core::parse_flags(tf_cnn_flags(dialect), arguments), dialect)).run(out);
+      const Json facts = run_facts(log);
+      expect_agreement(facts, out.str());
+      EXPECT_EQ(facts["model"], own ? "lenet" : "lenet5");
+      EXPECT_EQ(facts["batch_size_per_device"], own && evaluates ? 5 : 2);
+      EXPECT_EQ(facts["num_batches"], own && evaluates ? 3 : 4);
+      const double examples = evaluates ? 50000 : 1281167;
+      EXPECT_DOUBLE_EQ(facts["num_epochs"], (own && evaluates ? 3 * 10 : 4 * 4) / examples);
+    }
+  }
+}
+
+// testSummaryVerbosity of tf_cnn_benchmarks, and the images that it has from 3 on.
+TEST_F(LogFiles, SummariesByVerbosity) {
+  const auto kinds = [this](int verbosity) {
+    const std::string directory = temp_.file(fmt::format("verbosity{}", verbosity));
+    std::ostringstream out;
+    BenchmarkCnn(options({"--train_dir=" + directory, "--save_summaries_steps=1",
+                          fmt::format("--summary_verbosity={}", verbosity)}))
+        .run(out);
+    std::map<std::string, std::set<std::string>> found;
+    for (const std::string& name : core::local_file_system().list(directory)) {
+      if (!name.starts_with("events")) continue;
+      const std::string path = core::join_path(directory, name);
+      const auto file = core::local_file_system().open_read(path);
+      formats::EventFileReader reader(*file);
+      while (const auto event = reader.next()) {
+        for (const formats::SummaryValue& value : event->values) {
+          const bool image = std::holds_alternative<formats::EncodedImage>(value.value);
+          const bool histogram = std::holds_alternative<formats::Histogram>(value.value);
+          found[image ? "images" : histogram ? "histograms" : "scalars"].insert(value.tag);
+        }
+      }
+    }
+    return found;
+  };
+  EXPECT_TRUE(kinds(0).empty());
+  const auto scalars = kinds(1), gradients = kinds(2), all = kinds(3), more = kinds(7);
+  EXPECT_TRUE(scalars.at("scalars").contains("learning_rate"));
+  EXPECT_EQ(scalars.size(), 1U);
+  EXPECT_EQ(gradients.at("histograms"), (std::set<std::string>{"log_gradients"}));
+  EXPECT_FALSE(gradients.contains("images"));
+  EXPECT_EQ(all.at("images"), (std::set<std::string>{"input/image/0", "input/image/1"})) << "of a batch of two";
+  EXPECT_GT(all.at("histograms").size(), 2U);
+  EXPECT_EQ(more, all);
 }
 
 TEST_F(LogFiles, SummariesOfAnEvaluationHaveADefaultPlace) {

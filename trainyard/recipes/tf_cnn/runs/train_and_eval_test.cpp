@@ -2,11 +2,13 @@
 // nothing; go on with twice as many batches; evaluate. Half of the images are black, of class 0, half white, of
 // class 1. docs/tf_cnn_benchmarks_tests.md maps its tests to ours.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <regex>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/full.h>
@@ -14,8 +16,13 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/formats/records/tf_example.h"
+#include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
@@ -25,7 +32,9 @@ namespace {
 class BlackAndWhite : public BenchmarkDataset {
  public:
   // `labels`: how many labels there are for the white images, which then say nothing.
-  explicit BlackAndWhite(int64_t labels = 1) : labels_(labels) {}
+  explicit BlackAndWhite(int64_t labels = 1, std::string models = "imagenet")
+      : labels_(labels), models_(std::move(models)) {}
+  std::string models_of() const override { return models_; }
   std::string name() const override { return "black_and_white"; }
   int64_t num_classes() const override { return 11; }
   int64_t num_examples_per_epoch(data::Subset) const override { return 640; }
@@ -51,6 +60,7 @@ class BlackAndWhite : public BenchmarkDataset {
 
  private:
   int64_t labels_;
+  std::string models_;
 };
 
 struct Variant {
@@ -108,17 +118,18 @@ std::vector<double> accuracies(const std::string& lines) {
   return numbers;
 }
 
-TEST_P(TrainAndEval, ReachesItsEndAsTheOriginalDoes) {
-  TfCnnOptions asked = params();
-  GetParam().change(asked);
+// Trains, goes on with twice as many batches and evaluates, and holds the lines and checkpoints to the original's
+// bounds.
+void follow_protocol(TfCnnOptions asked, const std::function<std::string(const TfCnnOptions&)>& run) {
+  const int64_t batches = *asked.steps.num_batches, warmup = *asked.steps.num_warmup_batches;
   const std::vector<double> first = losses(run(asked));
-  ASSERT_EQ(first.size(), 20U);
-  EXPECT_EQ(train::find_checkpoint(asked.saving.train_dir).global_step, 25);
+  ASSERT_EQ(std::ssize(first), batches);
+  EXPECT_EQ(train::find_checkpoint(asked.saving.train_dir).global_step, batches + warmup);
 
-  asked.steps.num_batches = 40;
+  asked.steps.num_batches = 2 * batches;
   const std::vector<double> second = losses(run(asked));
-  ASSERT_EQ(second.size(), 40U / 2 - 5);
-  EXPECT_EQ(train::find_checkpoint(asked.saving.train_dir).global_step, 45);
+  ASSERT_EQ(std::ssize(second), batches - warmup);
+  EXPECT_EQ(train::find_checkpoint(asked.saving.train_dir).global_step, 2 * batches + warmup);
   for (const std::vector<double>* part : {&first, &second}) {
     EXPECT_LE(*std::max_element(part->begin(), part->end()), 100);
   }
@@ -128,6 +139,12 @@ TEST_P(TrainAndEval, ReachesItsEndAsTheOriginalDoes) {
   TfCnnOptions evaluation = asked;
   evaluation.mode = RunMode::kEvaluation;
   EXPECT_EQ(accuracies(run(evaluation)), (std::vector<double>{1, 1}));
+}
+
+TEST_P(TrainAndEval, ReachesItsEndAsTheOriginalDoes) {
+  TfCnnOptions asked = params();
+  GetParam().change(asked);
+  follow_protocol(asked, [](const TfCnnOptions& options) { return run(options); });
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -184,6 +201,54 @@ TEST_F(TrainAndEval, TheFirstUpdateOfALateTrainingIsSeenInTheThirdStep) {
     EXPECT_EQ(late[0], still[0]) << staged;
     EXPECT_EQ(late[1], still[1]) << staged;
     EXPECT_NE(late[2], still[2]) << staged;
+  }
+}
+
+TEST_F(TrainAndEval, AlexnetReachesItsEndAsTheOriginalDoes) {
+  TfCnnOptions asked = params();
+  asked.model = "alexnet";
+  asked.image_size = 0;
+  asked.steps.num_batches = 30;
+  asked.learning_rate.init_learning_rate = 0.01;
+  follow_protocol(asked, [](const TfCnnOptions& options) { return run(options, BlackAndWhite(1, "cifar10")); });
+}
+
+// testImagenetPreprocessor, ...NoDistortions, ...VerboseSummary: JPEGs in TFRecords, of random sizes, half of them
+// black.
+TEST_F(TrainAndEval, RecordsOfImagenetReachTheirEndAsTheOriginalDoes) {
+  const auto write = [this](const std::string& name, int count) {
+    core::RandomStream sizes(7, name);
+    formats::TfRecordWriter writer(core::local_file_system().open_write(temp_.file(name)));
+    for (int i = 0; i < count; ++i) {
+      const auto side = [&sizes] { return 30 + static_cast<int>(sizes.below(270)); };
+      const std::vector<std::byte> jpeg =
+          data::encode_jpeg(data::flat_image(side(), side(), i % 2 == 0 ? uint8_t{0} : uint8_t{255}));
+      formats::ExampleBuilder example;
+      example.add_bytes(formats::kImageEncoded, std::string(reinterpret_cast<const char*>(jpeg.data()), jpeg.size()));
+      example.add_int64(formats::kImageClassLabel, 1 + i % 2);
+      writer.write(example.build());
+    }
+    writer.close();
+  };
+  write("train-00000-of-00002", 64);
+  write("train-00001-of-00002", 64);
+  write("validation-00000-of-00001", 32);
+  int number = 0;
+  for (const auto& [distortions, verbosity] : {std::pair{true, 0}, {false, 0}, {false, 2}}) {
+    SCOPED_TRACE(++number);
+    TfCnnOptions asked = params();
+    asked.image_size = 0;
+    asked.input.data_dir = temp_.path();
+    asked.input.data_name = "imagenet";
+    asked.input.images.distortions = distortions;
+    asked.input.images.distort_color_in_yiq = false;
+    asked.display.summary_verbosity = verbosity;
+    asked.saving.train_dir = temp_.file("run" + std::to_string(number));
+    follow_protocol(asked, [](const TfCnnOptions& options) {
+      std::ostringstream out;
+      BenchmarkCnn(options).run(out);
+      return out.str();
+    });
   }
 }
 

@@ -1,0 +1,145 @@
+// A folder with a checkpoint of TensorFlow: every command that takes a run's folder or a file of weights refuses it by
+// name, and nothing in it changes.
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/cli/testing/cli.h"
+#include "trainyard/cli/testing/shapes_suite.h"
+
+namespace trainyard::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class TensorFlowFolders : public ShapesSuite {
+ protected:
+  TensorFlowFolders() {
+    write("checkpoint", "model_checkpoint_path: \"model.ckpt-110\"\n");
+    write("model.ckpt-110.data-00000-of-00001", "numbers");
+    write("model.ckpt-110.index", "names");
+    write("model.ckpt-110.meta", "graph");
+    write("events.out.tfevents.1700000000.host", "events");
+  }
+  void write(const std::string& name, const std::string& content) {
+    core::FileSystem& files = core::local_file_system();
+    files.make_directories(folder_);
+    files.write_file_atomically(core::join_path(folder_, name), content);
+  }
+  std::map<std::string, std::string> content() const {
+    std::map<std::string, std::string> found;
+    core::FileSystem& files = core::local_file_system();
+    for (const std::string& name : files.list(folder_)) {
+      const std::string path = core::join_path(folder_, name);
+      found[name] = files.info(path).is_directory ? "a folder" : files.read_file(path);
+    }
+    return found;
+  }
+  void expect_refused(const Arguments& arguments) {
+    const auto before = content();
+    const CommandResult result = run_command(arguments);
+    SCOPED_TRACE(::testing::PrintToString(arguments));
+    EXPECT_EQ(result.code, kUsage) << result.out << result.err;
+    EXPECT_THAT(result.err, AllOf(HasSubstr("checkpoint of TensorFlow"), HasSubstr(folder_)));
+    EXPECT_EQ(content(), before);
+  }
+  Arguments with_data(Arguments arguments) const {
+    for (const std::string& more :
+         {std::string("--model=lenet"), std::string("--data_name=shapes"), "--data_dir=" + shared->file("shapes"),
+          std::string("--device=cpu"), std::string("--batch_size=4"), std::string("--num_batches=1")}) {
+      arguments.push_back(more);
+    }
+    return arguments;
+  }
+
+  core::TempDir temp_;
+  std::string folder_ = temp_.file("tf");
+};
+
+TEST_F(TensorFlowFolders, AreNoTrainDirectories) {
+  const std::string train_dir = "--train_dir=" + folder_;
+  for (const Arguments& command :
+       {Arguments{}, Arguments{"train"}, Arguments{"--forward_only"}, Arguments{"--eval"}, Arguments{"eval"},
+        Arguments{"--eval", "--eval_interval_secs=1"}, Arguments{"train", "--existing_run=back_up"},
+        Arguments{"train", "--existing_run=delete"}, Arguments{"--image_size=28"}}) {
+    Arguments arguments = with_data(command);
+    arguments.push_back(train_dir);
+    expect_refused(arguments);
+    arguments.back() += "/";
+    expect_refused(arguments);
+  }
+  for (const char* command : {"predict", "export"}) {
+    expect_refused({command, train_dir, "--output=" + temp_.file("out"), "--device=cpu"});
+  }
+}
+
+// A checkpoint of TensorFlow has no file of its path.
+TEST_F(TensorFlowFolders, ArePathsAsTensorFlowHasThem) {
+  for (const char* end : {"", "/model.ckpt-110", "/model.ckpt-110.index", "/checkpoint"}) {
+    const std::string weights = "--weights=" + folder_ + end;
+    expect_refused(with_data({"train", weights}));
+    expect_refused(with_data({weights}));
+    expect_refused(with_data({"eval", weights}));
+    expect_refused({"predict", weights, "image.jpg"});
+    expect_refused({"sparsity", folder_ + end});
+  }
+  expect_refused(with_data({"train", "--train_dir=" + folder_ + "/model.ckpt-110"}));
+  expect_refused(with_data({"train", "--distill_from=" + folder_, "--distill_model=lenet"}));
+}
+
+TEST_F(TensorFlowFolders, AreNotForTheOtherTrainers) {
+  expect_refused({"train-ctl", "--data_dir=" + shared->file("shapes"), "--num_iter=1", "--iter_unit=batch",
+                  "--batch_size=2", "--precision=fp32", "--log_dir=" + folder_});
+  const Arguments program = {"program", "--image-root=", "--model-arch-name=lenet", "--epochs=1", "--batch-size=2"};
+  for (const char* flag : {"--output-dir=", "--from-checkpoint=", "--from-pretrained-params="}) {
+    Arguments arguments = program;
+    arguments.push_back(flag + folder_);
+    if (std::string(flag) != "--output-dir=") arguments.push_back("--output-dir=" + temp_.file("program"));
+    expect_refused(arguments);
+  }
+}
+
+// --backbone_model_path is refused whatever its value, because only ssd300 uses it.
+TEST_F(TensorFlowFolders, AreNoBackbones) {
+  const auto before = content();
+  const CommandResult result = run_command(with_data({"--backbone_model_path=" + folder_ + "/model.ckpt-110"}));
+  EXPECT_EQ(result.code, kUsage);
+  EXPECT_THAT(result.err, HasSubstr("--backbone_model_path=" + folder_ + "/model.ckpt-110 is not available yet"));
+  EXPECT_EQ(content(), before);
+}
+
+// What a folder without checkpoints holds is said.
+TEST_F(TensorFlowFolders, AnEvaluationSaysWhatItFoundInstead) {
+  const std::string other = temp_.file("other");
+  core::FileSystem& files = core::local_file_system();
+  const auto evaluate = [&](const Arguments& command) {
+    Arguments arguments = with_data(command);
+    arguments.push_back("--train_dir=" + other);
+    return run_command(arguments);
+  };
+  EXPECT_THAT(evaluate({"eval"}).err, HasSubstr("got no such directory"));
+  files.make_directories(other);
+  EXPECT_THAT(evaluate({"eval"}).err, HasSubstr("got an empty folder"));
+  files.write_file_atomically(other + "/metrics.csv", "x");
+  files.write_file_atomically(other + "/model.safetensors", "x");
+  const CommandResult own = evaluate({"eval"});
+  EXPECT_EQ(own.code, kFailure);
+  EXPECT_THAT(own.err, AllOf(HasSubstr("got metrics.csv, model.safetensors"),
+                             HasSubstr("--weights=" + other + "/model.safetensors")));
+  const CommandResult tf = evaluate({"--eval"});
+  EXPECT_EQ(tf.code, kSuccess);
+  EXPECT_THAT(tf.out, HasSubstr("Checkpoint not found in " + other + "\n"));
+  EXPECT_THAT(tf.err, HasSubstr("got metrics.csv, model.safetensors"));
+
+  Arguments training = with_data({"train"});
+  training.push_back("--train_dir=" + other + "/run-1");
+  ASSERT_EQ(run_command(training).code, kSuccess);
+  EXPECT_THAT(evaluate({"eval"}).err, AllOf(HasSubstr("metrics.csv, model.safetensors, run-1/"),
+                                            HasSubstr("pass --train_dir=" + other + "/run-1")));
+}
+
+}  // namespace
+}  // namespace trainyard::cli

@@ -1,0 +1,98 @@
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+
+namespace trainyard::formats {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class TensorFlowCheckpoint : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content = "x") {
+    core::local_file_system().write_file_atomically(temp_.file(name), content);
+  }
+  // Returns what is said of a path, and "" where it is not refused.
+  static std::string refusal(const std::string& path) {
+    try {
+      refuse_tensorflow_checkpoint(path);
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported);
+      return error.what();
+    }
+    return "";
+  }
+  core::TempDir temp_;
+};
+
+TEST_F(TensorFlowCheckpoint, IsKnownByTheNamesOfItsFiles) {
+  for (const char* name :
+       {"checkpoint", "model.ckpt-1243.index", "model.ckpt-1243.data-00000-of-00001", "model.ckpt-1243.meta",
+        "graph.pbtxt", "events.out.tfevents.1.host", "weights.index", "weights.data-00001-of-00002"}) {
+    write(name);
+  }
+  EXPECT_THAT(tensorflow_checkpoint_files(temp_.path()),
+              ElementsAre("checkpoint", "model.ckpt-1243.data-00000-of-00001", "model.ckpt-1243.index",
+                          "model.ckpt-1243.meta", "weights.data-00001-of-00002", "weights.index"));
+  const std::string said = refusal(temp_.path());
+  EXPECT_THAT(said, HasSubstr("TensorFlow"));
+  EXPECT_THAT(said, HasSubstr(temp_.path()));
+  EXPECT_THAT(said, HasSubstr("checkpoint, model.ckpt-1243.data-00000-of-00001, model.ckpt-1243.index"));
+  EXPECT_THAT(said, HasSubstr("(6 files)"));
+}
+
+TEST_F(TensorFlowCheckpoint, IsNotWhatOtherProgramsWrite) {
+  for (const char* name : {"faiss.index", "notes.meta", "part.data-0-of-1", "checkpoint.pth", ".index", "my_checkpoint",
+                           ".data-00000-of-00001", "metrics.jsonl"}) {
+    write(name);
+  }
+  core::local_file_system().make_directories(temp_.file("model.ckpt-7.index"));
+  core::local_file_system().make_directories(temp_.file("folder/checkpoint"));
+  EXPECT_THAT(tensorflow_checkpoint_files(temp_.path()), IsEmpty());
+  EXPECT_THAT(tensorflow_checkpoint_files(temp_.file("folder")), IsEmpty());
+  EXPECT_THAT(tensorflow_checkpoint_files(temp_.file("nowhere")), IsEmpty());
+  for (const char* path : {"", "folder", "nowhere", "checkpoint.pth", "metrics.jsonl", "faiss.index"}) {
+    EXPECT_EQ(refusal(*path == '\0' ? "" : temp_.file(path)), "") << path;
+  }
+}
+
+TEST_F(TensorFlowCheckpoint, IsRefusedByTheNameThatTensorFlowGivesIt) {
+  core::local_file_system().make_directories(temp_.file("run"));
+  core::local_file_system().make_directories(temp_.file("saved"));
+  write("run/model.ckpt-5.index");
+  write("saved/saved_model.pb");
+  EXPECT_THAT(refusal(temp_.file("run/model.ckpt-5")), HasSubstr("run/model.ckpt-5: "));
+  EXPECT_THAT(refusal(temp_.file("run/model.ckpt-5.index")), HasSubstr("TensorFlow"));
+  EXPECT_THAT(refusal(temp_.file("saved")), HasSubstr("saved_model.pb"));
+  EXPECT_EQ(refusal(temp_.file("run/model.ckpt-6")), "");
+}
+
+// A file of another program may be called so.
+TEST_F(TensorFlowCheckpoint, AFileCalledCheckpointIsOneByItsText) {
+  write("checkpoint", "model_checkpoint_path: \"model.ckpt-3\"\n");
+  EXPECT_THAT(refusal(temp_.file("checkpoint")), HasSubstr("TensorFlow"));
+  write("checkpoint", "PK");
+  EXPECT_EQ(refusal(temp_.file("checkpoint")), "");
+}
+
+TEST_F(TensorFlowCheckpoint, IsNoFileOfWeights) {
+  write("model.ckpt-5.index");
+  for (const std::string& path : {temp_.path(), temp_.file("model.ckpt-5"), temp_.file("model.ckpt-5.index")}) {
+    try {
+      open_tensor_file(path);
+      ADD_FAILURE() << path;
+    } catch (const core::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("TensorFlow")) << path;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::formats
