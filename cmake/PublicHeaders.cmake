@@ -49,6 +49,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/augment/mixing.h
   trainyard/data/augment/random_erasing.h
   trainyard/data/augment/transform.h
+  trainyard/data/augment/transform_draw.h
   trainyard/data/base/kept_vector.h
   trainyard/data/base/stage_times.h
   trainyard/data/codecs/decode.h
@@ -63,9 +64,11 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/datasets/tfrecord_dataset.h
   trainyard/data/datasets/webdataset.h
   trainyard/data/datasets/webdataset_label.h
+  trainyard/data/image/color.h
   trainyard/data/image/image.h
   trainyard/data/image/normalization.h
   trainyard/data/image/resize.h
+  trainyard/data/image/resize_convention.h
   trainyard/data/pipeline/bad_samples.h
   trainyard/data/pipeline/batch_source.h
   trainyard/data/pipeline/epoch_sizes.h

@@ -69,7 +69,9 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const nn::Size2d given = models::read_image_size(values);
   const nn::Size2d size = given != nn::Size2d(0) ? given : any_size ? 224 : 32;
   data::ContactSheetOptions options;
-  options.transform = recipes::read_image_options(values).transform(name, size);
+  recipes::ImageOptions images = recipes::read_image_options(values);
+  images.turns_by_exif = true;
+  options.transform = images.transform(name, size);
   options.transform.training = training;
   options.order.shuffle = training;
   options.count = std::min(values.integer("count"), dataset->size());

@@ -48,10 +48,12 @@ void declare_pipeline_flags(core::FlagTable& table) {
           "place (an exact evaluation leaves it out); another one drawn by the seed takes its place")
       .group(kGroup);
   table
-      .real("bad_sample_budget", BadSampleOptions().budget,
-            "bad samples that are skipped or substituted before the run fails, as a part of the data set's samples; at "
-            "least one, but for 0")
-      .bounds(0, 1)
+      .real(
+          "bad_sample_budget", std::nullopt,
+          "bad samples that are skipped or substituted before the run fails: up to 1 as a part of the data set's "
+          "samples, at least one of them but for 0, above that as a number; unset: 0.0001, and ten at least (half of a "
+          "set of fewer than twenty)")
+      .bounds(0, 1e15)
       .group(kGroup);
   table.boolean("datasets_use_prefetch", true, "make the next batches while a step runs").group(kGroup);
   table.integer("datasets_prefetch_buffer_size", 1, "batches kept ready for each device").group(kGroup);

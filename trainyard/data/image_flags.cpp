@@ -35,11 +35,10 @@ void declare_crop_flags(core::FlagTable& table) {
           "decode JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is twice the model's size or more: faster, "
           "with other pixels")
       .automatic(
-          "on with the inputs that crop as torchvision does (dali, paddle, tensorpack, torchvision), unless decoded "
-          "images "
-          "are cached")
+          "in training on with the inputs that crop as torchvision does (dali, paddle, tensorpack, torchvision), "
+          "unless "
+          "decoded images are cached; off in evaluation")
       .group(kGroup);
-  table.boolean("exif_orientation", false, "turn JPEGs, WebPs and TIFFs as their EXIF data say").group(kGroup);
 }
 
 void declare_augmentation_flags(core::FlagTable& table) {
@@ -95,8 +94,13 @@ void declare_evaluation_image_flags(core::FlagTable& table, const std::string& o
       .integer("eval_resize_size", 0,
                "pixels of the shorter side to which ImageNet's evaluation resizes before it cuts the centre out (256 "
                "for models of 224); 0: 1.145 times the model's side")
-      .automatic("0, or " + otherwise)
+      .automatic("0, or " + otherwise + ", in its ratio to the size of the images")
       .bounds(0, 65'535)
+      .group(kGroup);
+  table
+      .boolean("exif_orientation", false,
+               "turn JPEGs, WebPs and TIFFs as their EXIF data say, which is how viewers show photographs of cameras")
+      .automatic("on, or " + otherwise + "; off with flags alone, as in tf_cnn_benchmarks")
       .group(kGroup);
   table
       .choice("normalization", "symmetric", {"symmetric", "mean", "mean_std"},

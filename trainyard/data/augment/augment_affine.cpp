@@ -7,14 +7,19 @@
 namespace trainyard::data {
 namespace {
 
-// Where row y's pixels come from: x and y in pixels of the input, counted from its first pixel's centre.
+// Where row y's pixels come from: x and y in pixels of the input, counted from its first pixel's centre. In the steps
+// of torchvision's affine_grid and torch's grid_sample, over places from -1 to 1: where a place is between two pixels,
+// as in a rotation by 90 degrees of sides whose sum is odd, their rounding decides which one is the nearest.
 void places_of_row(const AffineMap& map, const PlanarImage& image, int y, float* xs, float* ys) {
-  const float middle_x = 0.5F * static_cast<float>(image.width), middle_y = 0.5F * static_cast<float>(image.height);
+  const auto width = static_cast<float>(image.width), height = static_cast<float>(image.height);
+  const float middle_x = 0.5F * width, middle_y = 0.5F * height;
+  const float xx = map.xx / middle_x, xy = map.xy / middle_x, x0 = map.x0 / middle_x;
+  const float yx = map.yx / middle_y, yy = map.yy / middle_y, y0 = map.y0 / middle_y;
   const float row = static_cast<float>(y) + 0.5F - middle_y;
   for (int x = 0; x < image.width; ++x) {
     const float column = static_cast<float>(x) + 0.5F - middle_x;
-    xs[x] = map.xx * column + map.xy * row + map.x0 + middle_x - 0.5F;
-    ys[x] = map.yx * column + map.yy * row + map.y0 + middle_y - 0.5F;
+    xs[x] = ((column * xx + row * xy + x0 + 1) * width - 1) / 2;
+    ys[x] = ((column * yx + row * yy + y0 + 1) * height - 1) / 2;
   }
 }
 

@@ -15,8 +15,8 @@ namespace {
 const std::string kFolder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata");
 
 // The image of tools/golden/augment.py.
-PlanarImage golden_image() {
-  PlanarImage image{.height = 32, .width = 44};
+PlanarImage golden_image(int height = 32, int width = 44) {
+  PlanarImage image{.height = height, .width = width};
   uint32_t state = 1;
   for (int64_t i = 0; i < 3 * image.plane(); ++i) {
     state = 1664525 * state + 1013904223;
@@ -59,6 +59,27 @@ TEST(AugmentOps, AreTorchvisions) {
   }
   EXPECT_EQ(count * image.pixels.size(), expected.size());
   EXPECT_GT(count, 35u);
+}
+
+// Where each place is in the middle between two pixels, too.
+TEST(AugmentOps, AQuarterOfATurnIsTorchvisionsToTheBit) {
+  const formats::NpyArray golden =
+      formats::read_npy(*core::local_file_system().open_read(core::join_path(kFolder, "augment_rotations.npy")));
+  auto expected = golden.values<uint8_t>();
+  struct Case {
+    float degrees;
+    int height, width;
+  };
+  for (const Case& c : {Case{90, 7, 10}, Case{-90, 7, 10}, Case{90, 10, 7}, Case{90, 2, 5}, Case{-90, 31, 44},
+                        Case{90, 45, 32}, Case{90, 20, 20}, Case{180, 9, 14}}) {
+    const PlanarImage out = augmented(AugmentOp::kRotate, c.degrees, {}, golden_image(c.height, c.width));
+    ASSERT_GE(expected.size(), out.pixels.size());
+    const auto wanted = expected.first(out.pixels.size());
+    EXPECT_TRUE(std::equal(wanted.begin(), wanted.end(), out.pixels.begin()))
+        << c.degrees << " degrees, " << c.height << " x " << c.width;
+    expected = expected.subspan(out.pixels.size());
+  }
+  EXPECT_TRUE(expected.empty());
 }
 
 // Factor 1, shifts and angles of 0, all bits: the image as it was.

@@ -14,11 +14,34 @@ ImageSize size_of(const TransformOptions& options) {
   return {static_cast<int>(options.height), static_cast<int>(options.width)};
 }
 
+constexpr int kPadding = 4;  // pixels on each side
+
 }  // namespace
+
+PaddedCrop draw_padded_crop(const TransformOptions& options, const SampleKey& key) {
+  if (!options.training || !options.distortions) return {};
+  core::RandomStream random = stream_of(key, "augment");
+  PaddedCrop crop;
+  crop.top = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
+  crop.left = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
+  crop.mirror = random.coin();
+  return crop;
+}
+
+std::vector<AugmentStep> draw_auto_augment(const TransformOptions& options, const SampleKey& key) {
+  if (!options.training) return {};
+  core::RandomStream random = stream_of(key, "auto_augment");
+  return draw_steps(options.auto_augment, size_of(options), random);
+}
+
+std::optional<CropWindow> draw_random_erasing(const TransformOptions& options, const SampleKey& key) {
+  if (!options.training || options.random_erasing.probability <= 0) return std::nullopt;
+  core::RandomStream random = stream_of(key, "random_erasing");
+  return draw_erased(options.random_erasing, size_of(options), random);
+}
 
 void apply_auto_augment(const TransformOptions& options, const SampleKey& key, float* image) {
   if (!options.training || options.auto_augment.policy == AutoAugmentPolicy::kNone) return;
-  core::RandomStream random = stream_of(key, "auto_augment");
   const ImageSize size = size_of(options);
   PlanarImage pixels{.height = size.height, .width = size.width};
   const int64_t count = 3 * pixels.plane();
@@ -27,7 +50,7 @@ void apply_auto_augment(const TransformOptions& options, const SampleKey& key, f
   for (int64_t i = 0; i < count; ++i) {
     pixels.pixels[i] = static_cast<uint8_t>(static_cast<int>(std::nearbyint(std::clamp(image[i], 0.0F, 255.0F))));
   }
-  for (const AugmentStep& step : draw_steps(options.auto_augment, size, random)) {
+  for (const AugmentStep& step : draw_auto_augment(options, key)) {
     apply(step, options.auto_augment.pixels, pixels);
   }
   for (int64_t i = 0; i < count; ++i) image[i] = pixels.pixels[i];

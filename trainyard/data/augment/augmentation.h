@@ -2,11 +2,26 @@
 // that switching one on does not change what the others draw. Images of an evaluation are left alone.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
+
+// Where a training image of CIFAR is cut out of the padded one: rows from `top` and columns from `left` on, counted
+// from the first pixel that is no padding.
+struct PaddedCrop {
+  int top = 0, left = 0;
+  bool mirror = false;
+};
+// Draws it. Where nothing is distorted, it is the image itself.
+PaddedCrop draw_padded_crop(const TransformOptions& options, const SampleKey& key);
+// Draw what the functions below apply; nothing in an evaluation.
+std::vector<AugmentStep> draw_auto_augment(const TransformOptions& options, const SampleKey& key);
+std::optional<CropWindow> draw_random_erasing(const TransformOptions& options, const SampleKey& key);
 
 // Applies options.auto_augment to `image`: float [3, height, width] in [0, 255], which is rounded to whole values
 // first.

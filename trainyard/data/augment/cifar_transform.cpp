@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/augmentation.h"
 #include "trainyard/data/augment/transform.h"
 #include "trainyard/data/datasets/record_image.h"
@@ -15,8 +14,6 @@
 
 namespace trainyard::data {
 namespace {
-
-constexpr int kPadding = 4;  // pixels on each side
 
 Image resized(const ImageView& image, ImageSize size) {
   const size_t plane = static_cast<size_t>(size.height) * size.width;
@@ -49,16 +46,8 @@ class CifarTransform : public Transform {
       scaled = resized(image, size());
       image = scaled;
     }
-    int top = 0, left = 0;
-    bool mirror = false;
-    if (options_.training && options_.distortions) {
-      core::RandomStream random(key.seed, "augment",
-                                {static_cast<uint64_t>(key.epoch), static_cast<uint64_t>(key.sample)});
-      top = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
-      left = static_cast<int>(random.below(2 * kPadding + 1)) - kPadding;
-      mirror = random.coin();
-    }
-    copy_window(image, top, left, {height_, width_}, mirror, out);
+    const PaddedCrop crop = draw_padded_crop(options_, key);
+    copy_window(image, crop.top, crop.left, {height_, width_}, crop.mirror, out);
     apply_auto_augment(options_, key, out);
     options_.normalization.apply(out, int64_t{height_} * width_);
     apply_random_erasing(options_, key, out);

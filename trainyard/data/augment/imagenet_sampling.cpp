@@ -11,7 +11,7 @@ namespace {
 // Of the target's sides, at least, before the centre is cut out: 224 -> 256.
 constexpr float kEvaluationScale = 1.145F;
 // Of an image of a row of millions of pixels the centre is cut out of more than an int can count.
-constexpr int64_t kMaxScaledSide = int64_t{1} << 30;
+constexpr float kMaxScaledSide = 1 << 30;
 
 }  // namespace
 
@@ -29,6 +29,11 @@ bool ImagenetSampling::normalizes_as_it_resizes() const {
   return scales() && !(options_.training && changes_pixels);
 }
 
+ColorDistortion ImagenetSampling::color_distortion(int64_t batch_position) const {
+  return {.in_yiq = options_.distort_color_in_yiq,
+          .contrast_last = batch_position % 2 == 0 || !options_.alternate_color_order};
+}
+
 ResizeOptions ImagenetSampling::resize_options(int64_t batch_position, bool mirror) const {
   ResizeOptions result{.antialias = options_.resize_antialias,
                        .half_pixel_centers = options_.resize_half_pixel_centers,
@@ -38,6 +43,9 @@ ResizeOptions ImagenetSampling::resize_options(int64_t batch_position, bool mirr
   } else if (scales()) {
     result.method = resize_method(options_.resize_method);
   }
+  const ResizeConvention convention = options_.resize_convention;
+  result.repeat_edges = convention == ResizeConvention::kDali || convention == ResizeConvention::kOpencv;
+  result.clip = convention == ResizeConvention::kOpencv;
   if (normalizes_as_it_resizes()) {
     result.scale = options_.normalization.scale;
     result.shift = options_.normalization.shift;
@@ -66,12 +74,16 @@ ImageSampling ImagenetSampling::evaluation(ImageSize image, const SampleKey& key
             .window = {0, 0, target_.height, target_.width},
             .resize = resize_options(key.batch_position, false)};
   }
-  const ImageSize size = evaluation_size(image);
-  return {
-      .part = {0, 0, image.height, image.width},
-      .size = size,
-      .window = {(size.height - target_.height) / 2, (size.width - target_.width) / 2, target_.height, target_.width},
-      .resize = resize_options(key.batch_position, false)};
+  const ScaledSize scaled = evaluation_size(image);
+  const auto start = [this](int side, int target) { return centre_start(side - target, options_.resize_convention); };
+  ImageSampling sampling{.part = {0, 0, image.height, image.width},
+                         .size = scaled.size,
+                         .window = {start(scaled.size.height, target_.height), start(scaled.size.width, target_.width),
+                                    target_.height, target_.width},
+                         .resize = resize_options(key.batch_position, false)};
+  sampling.resize.row_step = scaled.row_step;
+  sampling.resize.column_step = scaled.column_step;
+  return sampling;
 }
 
 ImageSize ImagenetSampling::whole_at_least() const {
@@ -89,21 +101,19 @@ int ImagenetSampling::central_margin(int side) const {
 }
 
 // Not smaller than the target, whatever is rounded.
-ImageSize ImagenetSampling::evaluation_size(ImageSize image) const {
+ScaledSize ImagenetSampling::evaluation_size(ImageSize image) const {
   if (options_.eval_resize_size > 0) {
-    const int64_t shorter = std::min(image.height, image.width);
-    const auto scaled = [&](int64_t side) {
-      return static_cast<int>(std::min(side * options_.eval_resize_size / shorter, kMaxScaledSide));
-    };
-    return {scaled(image.height), scaled(image.width)};
+    ScaledSize scaled = scale_to_shorter_side(image, options_.eval_resize_size, options_.resize_convention);
+    scaled.size = {std::max(scaled.size.height, target_.height), std::max(scaled.size.width, target_.width)};
+    return scaled;
   }
   const auto height = static_cast<float>(image.height);
   const auto width = static_cast<float>(image.width);
   const float ratio = std::max(static_cast<float>(target_.height) / height, static_cast<float>(target_.width) / width);
   const auto scaled = [&](float side) {
-    return static_cast<int>(std::min(side * ratio * kEvaluationScale, static_cast<float>(kMaxScaledSide)));
+    return static_cast<int>(std::min(side * ratio * kEvaluationScale, kMaxScaledSide));
   };
-  return {std::max(scaled(height), target_.height), std::max(scaled(width), target_.width)};
+  return {.size = {std::max(scaled(height), target_.height), std::max(scaled(width), target_.width)}};
 }
 
 }  // namespace trainyard::data

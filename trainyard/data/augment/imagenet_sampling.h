@@ -5,6 +5,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/image/color.h"
 #include "trainyard/data/image/image.h"
 #include "trainyard/data/image/resize.h"
 
@@ -40,10 +41,12 @@ class ImagenetSampling {
   bool scales() const { return options_.resize_method != "crop"; }
   // Returns true where nothing comes between scaling and normalization: `resize` then does both.
   bool normalizes_as_it_resizes() const;
+  // Returns how options.distortions change colours at this place of a batch.
+  ColorDistortion color_distortion(int64_t batch_position) const;
 
  private:
   ResizeOptions resize_options(int64_t batch_position, bool mirror) const;
-  ImageSize evaluation_size(ImageSize image) const;
+  ScaledSize evaluation_size(ImageSize image) const;
   int central_margin(int side) const;  // pixels before and behind the centre that is cut out
 
   const TransformOptions options_;

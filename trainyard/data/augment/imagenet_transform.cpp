@@ -73,22 +73,22 @@ class ImagenetTransform : public Transform {
       if (!size.ok()) return size.error();
       return cut_centre(record, {0, 0, size.value().height, size.value().width}, false, out);
     }
-    auto image = record_image(record, {}, decode_options(sampling_.whole_at_least()));
+    auto image = record_image(record, {}, decode_options(options_.eval_scaled_decode, sampling_.whole_at_least()));
     if (!image.ok()) return image.error();
     const ImageSampling sampling = sampling_.evaluation({image.value().pixels.height, image.value().pixels.width}, key);
     resize(image.value().pixels.part(sampling.part), sampling.size, sampling.window, sampling.resize, out);
     return {};
   }
 
-  // Decoding of what is then scaled to `size`; {0, 0}: to no fixed size.
-  DecodeOptions decode_options(ImageSize size) const {
-    return {.exif_orientation = options_.exif_orientation, .at_least = options_.scaled_decode ? size : ImageSize{}};
+  // Decoding, at a smaller size where `scaled` allows it, of what is then scaled to `size`; {0, 0}: to no fixed size.
+  DecodeOptions decode_options(bool scaled, ImageSize size) const {
+    return {.exif_orientation = options_.exif_orientation, .at_least = scaled ? size : ImageSize{}};
   }
 
   // `size`: of decode_options.
   core::Result<RecordImage> part(const Record& record, const CropWindow& crop, ImageSize size) const {
-    if (options_.fuse_decode_and_crop) return record_image(record, crop, decode_options(size));
-    auto image = record_image(record, {}, decode_options({}));
+    if (options_.fuse_decode_and_crop) return record_image(record, crop, decode_options(options_.scaled_decode, size));
+    auto image = record_image(record, {}, decode_options(false, {}));
     if (!image.ok()) return image;
     return RecordImage{image.value().owner, image.value().pixels.part(crop)};
   }
@@ -106,10 +106,7 @@ class ImagenetTransform : public Transform {
   void distort(int64_t batch_position, core::RandomStream& random, float* out) const {
     const int64_t count = 3 * pixels();
     for (int64_t i = 0; i < count; ++i) out[i] *= 1 / 255.0F;
-    distort_color(ColorPlanes::of(out, pixels()),
-                  {.in_yiq = options_.distort_color_in_yiq,
-                   .contrast_last = batch_position % 2 == 0 || !options_.alternate_color_order},
-                  random);
+    distort_color(ColorPlanes::of(out, pixels()), sampling_.color_distortion(batch_position), random);
     for (int64_t i = 0; i < count; ++i) out[i] *= 255.0F;
   }
 

@@ -9,13 +9,16 @@ TransformOptions official_models() {
   TransformOptions options;
   options.distortions = false;
   options.eval_resize_size = 256;
+  options.resize_convention = ResizeConvention::kTensorflow;
   options.normalization = Normalization::minus_mean(kImagenetChannelMeans);
   return options;
 }
 
 // What the programs that crop as torchvision does have in common: OpenCV's, Pillow's and DALI's pixels have centres.
-TransformOptions resized_crop(float min_area, float min_aspect_ratio, float max_aspect_ratio, int max_attempts) {
+TransformOptions resized_crop(ResizeConvention convention, float min_area, float min_aspect_ratio,
+                              float max_aspect_ratio, int max_attempts) {
   TransformOptions options;
+  options.resize_convention = convention;
   options.resize_half_pixel_centers = true;
   options.resize_antialias = true;
   options.crop.method = CropMethod::kResizedCrop;
@@ -31,7 +34,7 @@ TransformOptions resized_crop(float min_area, float min_aspect_ratio, float max_
 }
 
 TransformOptions dali() {
-  TransformOptions options = resized_crop(0.05F, 0.75F, 1.25F, 100);
+  TransformOptions options = resized_crop(ResizeConvention::kDali, 0.05F, 0.75F, 1.25F, 100);
   options.normalization = Normalization::standardized(kImagenetChannelMeans, {58.4F, 57.12F, 57.3F});
   return options;
 }
@@ -51,8 +54,8 @@ TransformOptions resnet_n() {
 }
 
 TransformOptions tensorpack() {
-  TransformOptions options = resized_crop(0.08F, 0.75F, 1.333F, 10);
-  options.resize_method = "bicubic";  // OpenCV's, but with Keys' a = -0.5 instead of -0.75
+  TransformOptions options = resized_crop(ResizeConvention::kOpencv, 0.08F, 0.75F, 1.333F, 10);
+  options.resize_method = "bicubic";
   options.resize_antialias = false;
   return options;
 }
@@ -65,10 +68,10 @@ InputPresetRegistry& input_presets() {
     registry->add("default", {});
     registry->add("official_models_imagenet", official_models());
     registry->add("dali", dali());
-    registry->add("paddle", resized_crop(0.08F, 3.0F / 4, 4.0F / 3, 100));
+    registry->add("paddle", resized_crop(ResizeConvention::kDali, 0.08F, 3.0F / 4, 4.0F / 3, 100));
     registry->add("resnet_n", resnet_n());
     registry->add("tensorpack", tensorpack());
-    registry->add("torchvision", resized_crop(0.08F, 3.0F / 4, 4.0F / 3, 10));
+    registry->add("torchvision", resized_crop(ResizeConvention::kTorchvision, 0.08F, 3.0F / 4, 4.0F / 3, 10));
     return registry;
   }();
   return *presets;

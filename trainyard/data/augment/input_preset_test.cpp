@@ -24,6 +24,7 @@ TEST(InputPreset, HoldTheOriginalsValues) {
 
   const TransformOptions& official = input_presets().get("official_models_imagenet");
   EXPECT_EQ(official.eval_resize_size, 256);
+  EXPECT_EQ(official.resize_convention, ResizeConvention::kTensorflow);
   EXPECT_FALSE(official.distortions || official.scaled_decode);
   EXPECT_EQ(official.normalization, Normalization::minus_mean({123.68F, 116.78F, 103.94F}));
 

@@ -1,6 +1,7 @@
 #include "trainyard/data/augment/transform.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/core.h>
 
@@ -31,6 +32,15 @@ void TransformOptions::validate() const {
                        .actual = fmt::format("{}", eval_resize_size),
                        .remedy = "pass a larger --eval_resize_size; 0 is 1.145 times the model's size"});
   }
+}
+
+void TransformOptions::set_size(int64_t new_height, int64_t new_width) {
+  const int64_t before = std::max(height, width), now = std::max(new_height, new_width);
+  height = new_height;
+  width = new_width;
+  if (eval_resize_size == 0 || before < 1 || now < 1) return;
+  const double exact = static_cast<double>(eval_resize_size) * static_cast<double>(now) / static_cast<double>(before);
+  eval_resize_size = std::max(now, static_cast<int64_t>(std::llround(exact)));
 }
 
 TransformRegistry& transforms() {

@@ -19,6 +19,7 @@
 #include "trainyard/data/augment/random_erasing.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/image/normalization.h"
+#include "trainyard/data/image/resize_convention.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
@@ -38,7 +39,10 @@ struct TransformOptions {
   // padded.
   std::string resize_method = "bilinear";
   bool resize_antialias = false, resize_half_pixel_centers = false;  // image/resize.h
-  CropOptions crop{};                                                // of training images
+  // How sizes and the centre of an evaluation are rounded, where eval_resize_size is not 0; and what is outside of
+  // images, of which the conventions of DALI and OpenCV repeat the edge (image/resize_convention.h).
+  ResizeConvention resize_convention = ResizeConvention::kPlain;
+  CropOptions crop{};            // of training images
   bool use_boxes = true;         // of the record, in sampling the crop; false: as if it had none
   int64_t eval_resize_size = 0;  // pixels of the shorter side before the central crop; 0: 1.145 times the target
   // Part of both sides, in (0, 1]: evaluation cuts the centre of that size out of the whole image and scales it to the
@@ -49,12 +53,17 @@ struct TransformOptions {
   // Contrast changes last at even places of the batch, and before saturation and hue at odd ones; false: last always.
   bool alternate_color_order = true;
   bool fuse_decode_and_crop = true;
-  bool scaled_decode = false;  // JPEG windows of twice the target or more at a smaller size (DecodeOptions::at_least)
-  bool exif_orientation = false;      // JPEGs turned as their EXIF data say
+  // JPEG windows of twice the target or more are decoded at a smaller size (DecodeOptions::at_least), in training and
+  // in evaluation.
+  bool scaled_decode = false, eval_scaled_decode = false;
+  bool exif_orientation = false;      // images are turned as their EXIF data say
   AutoAugmentOptions auto_augment{};  // of training images at the model's size, after crop, flip and colours
   Normalization normalization{};
   RandomErasingOptions random_erasing{};  // of training images, last
-  void validate() const;                  // throws kInvalidArgument
+  // Changes the size of the images. An eval_resize_size keeps its ratio to their longer side: 256 for 224 becomes 110
+  // for 96.
+  void set_size(int64_t new_height, int64_t new_width);
+  void validate() const;  // throws kInvalidArgument
 };
 
 // What a transform fills, and where it lies.

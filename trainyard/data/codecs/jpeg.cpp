@@ -183,10 +183,11 @@ core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool ex
                        orientation_of(d.codec));
 }
 
-std::string unusual_jpeg(std::span<const std::byte> bytes) {
+std::string unusual_jpeg(std::span<const std::byte> bytes, bool exif_orientation) {
   if (bytes.size() < 4 || bytes[0] != std::byte{0xff} || bytes[1] != std::byte{0xd8}) return "it is no JPEG";
   Decompressor d;
-  if (!read_header(d, bytes, false)) return d.errors.message;
+  if (!read_header(d, bytes, exif_orientation)) return d.errors.message;
+  if (orientation_of(d.codec) != 1) return "its EXIF data say that it is to be turned";
   const jpeg_decompress_struct& codec = d.codec;
   if (codec.jpeg_color_space != JCS_GRAYSCALE && codec.jpeg_color_space != JCS_YCbCr) {
     return "its colours are neither gray nor YCbCr";

@@ -18,8 +18,8 @@ namespace trainyard::data {
 core::Result<ImageSize> read_jpeg_size(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // Returns why decoders may differ about this file, or an empty text. All of them understand alike a whole file of 8
-// bits, in gray or YCbCr, Huffman coded.
-std::string unusual_jpeg(std::span<const std::byte> bytes);
+// bits, in gray or YCbCr, Huffman coded; with `exif_orientation`, one that is to be turned is none of them.
+std::string unusual_jpeg(std::span<const std::byte> bytes, bool exif_orientation = false);
 
 // Decodes the image, or only `crop` of it. Rows above it are skipped and nothing is read behind its last row, so damage
 // there stays unseen. The pixels are those that the whole image has there, to the bit. Baseline and progressive files

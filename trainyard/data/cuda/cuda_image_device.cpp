@@ -153,7 +153,8 @@ class CudaImageDevice : public ImageDevice {
                        .row_taps = reinterpret_cast<const Tap*>(base + row_taps),
                        .column_taps = reinterpret_cast<const Tap*>(base + column_taps),
                        .height = static_cast<int>(rows.first.size()) - 1,
-                       .width = static_cast<int>(columns.first.size()) - 1};
+                       .width = static_cast<int>(columns.first.size()) - 1,
+                       .clip = sampling.clip};
     std::memcpy(image.scale, sampling.scale.data(), sizeof image.scale);
     std::memcpy(image.shift, sampling.shift.data(), sizeof image.shift);
     sample_image(image, element_, out, worker.stream);

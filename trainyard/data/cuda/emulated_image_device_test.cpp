@@ -61,6 +61,7 @@ class EmulatedDevice : public ImageDevice {
     for (const Tap& tap : sampling.columns.taps) ASSERT_TRUE(tap.index >= 0 && tap.index < exact.width);
     std::memcpy(image.scale, sampling.scale.data(), sizeof image.scale);
     std::memcpy(image.shift, sampling.shift.data(), sizeof image.shift);
+    image.clip = sampling.clip;
     const core::cuda::Element element = core::cuda::element_of(dtype_).value();
     // The emulation has one grid for all threads.
     static std::mutex one_at_a_time;
@@ -248,7 +249,6 @@ TEST(EmulatedImageDevice, WhatOnlyTheCpuDoesIsRefused) {
   EXPECT_TRUE(refused([](TransformOptions& options) { options.auto_augment.policy = AutoAugmentPolicy::kRand; }));
   EXPECT_TRUE(refused([](TransformOptions& options) { options.random_erasing.probability = 0.5F; }));
   EXPECT_TRUE(refused([](TransformOptions& options) { options.resize_method = "crop"; }));
-  EXPECT_TRUE(refused([](TransformOptions& options) { options.exif_orientation = true; }));
   EXPECT_TRUE(refused([](TransformOptions& options) { options.scaled_decode = true; }));
   EXPECT_FALSE(refused([](TransformOptions& options) {
     options.distortions = true;

@@ -22,6 +22,7 @@ struct SampledImage {
   const Tap* column_taps = nullptr;
   int height = 0, width = 0;                         // of the result
   float scale[3] = {1, 1, 1}, shift[3] = {0, 0, 0};  // value * scale + shift, by channel
+  bool clip = false;                                 // values are cut off at 0 and 255 before that
 };
 
 // Fills out [height, width, 3] of `element` behind what `stream` holds. Rows are mixed before columns, as the CPU does

@@ -32,7 +32,10 @@ __global__ void sample_image_kernel(SampledImage image, T* out) {
     }
     for (int c = 0; c < 3; ++c) sum[c] = fmaf(across.weight, mixed[c], sum[c]);
   }
-  for (int c = 0; c < 3; ++c) out[3 * i + c] = from_float<T>(fmaf(sum[c], image.scale[c], image.shift[c]));
+  for (int c = 0; c < 3; ++c) {
+    const float value = image.clip ? fminf(fmaxf(sum[c], 0.0F), 255.0F) : sum[c];
+    out[3 * i + c] = from_float<T>(fmaf(value, image.scale[c], image.shift[c]));
+  }
 }
 
 template <typename T>

@@ -25,7 +25,8 @@ PixelSampling pixel_sampling(const ImageSampling& sampling) {
           .columns = make_column_axis(sampling.part.width, sampling.size.width, sampling.window.x,
                                       sampling.window.width, sampling.resize),
           .scale = sampling.resize.scale,
-          .shift = sampling.resize.shift};
+          .shift = sampling.resize.shift,
+          .clip = sampling.resize.clip};
 }
 
 void move(Axis& axis, int pixels) {
@@ -46,14 +47,14 @@ class DeviceTransform : public Transform {
   ImageSize size() const override { return {static_cast<int>(options_.height), static_cast<int>(options_.width)}; }
 
   core::Result<void> apply(const Record& record, const SampleKey& key, void* out) const override {
-    auto size = record_image_size(record);
+    auto size = record_image_size(record, options_.exif_orientation);
     if (!size.ok()) return size.error();
     core::RandomStream random = ImagenetSampling::stream(key);
     const ImageSampling sampling = options_.training ? sampling_.training(size.value(), record, key, random)
                                                      : sampling_.evaluation(size.value(), key);
     PixelSampling pixels = pixel_sampling(sampling);
     if (on_device(record, size.value(), sampling.part, pixels, out)) return {};
-    auto image = record_image(record, sampling.part);
+    auto image = record_image(record, sampling.part, {.exif_orientation = options_.exif_orientation});
     if (!image.ok()) return image.error();
     device_->sample_pixels(image.value().pixels, pixels, out);
     return {};
@@ -64,7 +65,8 @@ class DeviceTransform : public Transform {
                  void* out) const {
     if (record.encoding == Encoding::kDecoded || record.encoding == Encoding::kRawChw) return false;
     std::string why_not = "it is larger than 64 million pixels";
-    if (int64_t{size.height} * size.width <= kMostPixels) why_not = unusual_jpeg(record.bytes);
+    if (int64_t{size.height} * size.width <= kMostPixels)
+      why_not = unusual_jpeg(record.bytes, options_.exif_orientation);
     if (why_not.empty()) {
       const StageTimer timer(Stage::kDecode);
       PixelSampling of_image = of_part;
@@ -100,8 +102,8 @@ void check_device_transform(const TransformOptions& options) {
   refuse(options.training && options.random_erasing.probability > 0, "random erasing",
          "leave --random_erasing out, or decode on the CPU");
   refuse(options.resize_method == "crop", "the resize method crop", "choose another --resize_method");
-  refuse(options.exif_orientation, "EXIF's orientation", "leave --exif_orientation out, or decode on the CPU");
-  refuse(options.scaled_decode, "decoding at a part of the size", "pass --noscaled_decode, or decode on the CPU");
+  refuse(options.training ? options.scaled_decode : options.eval_scaled_decode, "decoding at a part of the size",
+         "pass --noscaled_decode, or decode on the CPU");
 }
 
 std::unique_ptr<Transform> make_device_transform(const TransformOptions& options, std::shared_ptr<ImageDevice> device) {

@@ -24,6 +24,7 @@ namespace trainyard::data {
 struct PixelSampling {
   Axis rows, columns;
   std::array<float, 3> scale = {1, 1, 1}, shift = {0, 0, 0};
+  bool clip = false;  // values are cut off at 0 and 255 before that
 };
 
 struct ImageDeviceOptions {

@@ -115,19 +115,31 @@ void adjust_hue_saturation_in_yiq(ColorPlanes image, float angle, float factor) 
   }
 }
 
+ColorDraw draw_color(const ColorDistortion& options, core::RandomStream& random) {
+  const auto factor = [&] { return random.uniform(0.5F, 1.5F); };
+  ColorDraw draw;
+  draw.brightness = random.uniform(-32.0F / 255, 32.0F / 255);
+  if (!options.contrast_last) draw.contrast = factor();
+  draw.saturation = factor();
+  draw.hue = random.uniform(-0.2F, 0.2F);
+  if (options.contrast_last) draw.contrast = factor();
+  return draw;
+}
+
 void distort_color(ColorPlanes image, const ColorDistortion& options, core::RandomStream& random) {
-  const auto contrast = [&] { adjust_contrast(image, random.uniform(0.5F, 1.5F)); };
-  adjust_brightness(image, random.uniform(-32.0F / 255, 32.0F / 255));
-  if (!options.contrast_last) contrast();
-  const float saturation = random.uniform(0.5F, 1.5F);
-  const float hue = random.uniform(-0.2F, 0.2F);
+  apply_color(image, options, draw_color(options, random));
+}
+
+void apply_color(ColorPlanes image, const ColorDistortion& options, const ColorDraw& draw) {
+  adjust_brightness(image, draw.brightness);
+  if (!options.contrast_last) adjust_contrast(image, draw.contrast);
   if (options.in_yiq) {
-    adjust_hue_saturation_in_yiq(image, hue * std::numbers::pi_v<float>, saturation);
+    adjust_hue_saturation_in_yiq(image, draw.hue * std::numbers::pi_v<float>, draw.saturation);
   } else {
-    adjust_saturation(image, saturation);
-    adjust_hue(image, hue);
+    adjust_saturation(image, draw.saturation);
+    adjust_hue(image, draw.hue);
   }
-  if (options.contrast_last) contrast();
+  if (options.contrast_last) adjust_contrast(image, draw.contrast);
   for (float* plane : {image.red, image.green, image.blue}) {
     for (int64_t i = 0; i < image.count; ++i) plane[i] = std::clamp(plane[i], 0.0F, 1.0F);
   }

@@ -11,13 +11,13 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {
 
 struct ColorPlanes {
-  float* red;
-  float* green;
-  float* blue;
-  int64_t count;  // pixels of a plane
+  float* red = nullptr;
+  float* green = nullptr;
+  float* blue = nullptr;
+  int64_t count = 0;  // pixels of a plane
 
   // Returns the planes of a contiguous [3, height, width] image.
-  static ColorPlanes of(float* image, int64_t pixels) { return {image, image + pixels, image + 2 * pixels, pixels}; }
+  [[nodiscard]] static ColorPlanes of(float* image, int64_t pixels) { return {image, image + pixels, image + 2 * pixels, pixels}; }
 };
 
 // Computes x + delta.
@@ -36,8 +36,20 @@ struct ColorDistortion {
   bool contrast_last = true;  // else contrast comes before saturation and hue
 };
 
-// Changes brightness by up to +-32/255, saturation and contrast by a factor in [0.5, 1.5), and hue by up to +-0.2 of
-// the circle (HSV) or +-0.2 pi (YIQ), then clips to [0, 1]. Draws from `random` in the order of use.
+// What distort_color() changes by, for ColorDistortion{} of the same fields.
+struct ColorDraw {
+  float brightness = 0;  // is added to values in [0, 1]
+  float saturation = 1, contrast = 1;
+  float hue = 0;  // of the circle in HSV; in YIQ, pi times it is the angle
+  bool operator==(const ColorDraw&) const = default;
+};
+
+// Draws a brightness of up to +-32/255, a saturation and a contrast in [0.5, 1.5), and a hue of up to +-0.2, in the
+// order of their use.
+ColorDraw draw_color(const ColorDistortion& options, core::RandomStream& random);
+// Changes the colours by a draw, then clips them to [0, 1].
+void apply_color(ColorPlanes image, const ColorDistortion& options, const ColorDraw& draw);
+// Draws, and changes the colours by that.
 void distort_color(ColorPlanes image, const ColorDistortion& options, core::RandomStream& random);
 
 }  // namespace trainyard::data

@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <cstring>
+#include <mutex>
 #include <utility>
+
+#include "trainyard/core/base/log.h"
 
 namespace trainyard::data {
 namespace {
@@ -78,6 +81,12 @@ CropWindow stored_window(const CropWindow& window, int orientation, ImageSize st
 }
 
 Image oriented(const Image& stored, int orientation) {
+  static std::once_flag said;
+  std::call_once(said, [] {
+    core::log::info(
+        "images are turned as their EXIF data say, as viewers show them; --noexif_orientation leaves them as they are "
+        "stored");
+  });
   const ImageSize size = oriented_size({stored.height, stored.width}, orientation);
   Image image{.height = size.height, .width = size.width};
   image.pixels.resize(stored.pixels.size());

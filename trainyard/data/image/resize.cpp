@@ -1,6 +1,7 @@
 #include "trainyard/data/image/resize.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include <fmt/core.h>
@@ -78,6 +79,7 @@ __m256 spread_pair(const float* weights) {
 
 struct Planes {
   __m256 scale[3], shift[3];
+  __m256 low, high;  // where values are cut off before that
   ptrdiff_t plane;
 };
 
@@ -99,7 +101,8 @@ void mix_columns(const float* row, const Columns& columns, const Planes& planes,
                                 _mm256_shuffle_ps(high01, high23, 0x44)};
     const int left = width - g * kLanes;
     for (int c = 0; c < 3; ++c) {
-      const __m256 values = _mm256_fmadd_ps(channels[c], planes.scale[c], planes.shift[c]);
+      const __m256 cut = _mm256_min_ps(_mm256_max_ps(channels[c], planes.low), planes.high);
+      const __m256 values = _mm256_fmadd_ps(cut, planes.scale[c], planes.shift[c]);
       float* target = out + c * planes.plane + ptrdiff_t{g} * kLanes;
       if (left >= kLanes) {
         _mm256_storeu_ps(target, values);
@@ -138,6 +141,9 @@ void resize(const ImageView& image, ImageSize size, const CropWindow& window, co
   const Columns columns = arrange(axis, window.width);
 
   Planes planes{.plane = static_cast<ptrdiff_t>(window.height) * window.width};
+  constexpr float kNoLimit = std::numeric_limits<float>::infinity();
+  planes.low = _mm256_set1_ps(options.clip ? 0 : -kNoLimit);
+  planes.high = _mm256_set1_ps(options.clip ? 255 : kNoLimit);
   for (int c = 0; c < 3; ++c) {
     planes.scale[c] = _mm256_set1_ps(options.scale[c]);
     planes.shift[c] = _mm256_set1_ps(options.shift[c]);

@@ -11,6 +11,9 @@
 // With antialias, bilinear is a triangle and bicubic Keys' kernel (a = -0.5) that reaches 1 or 2 times max(scale, 1)
 // input pixels to each side of the place, with weights that sum to 1 over the pixels inside: with half_pixel_centers
 // TensorFlow 2's antialias and Pillow's. Nearest and area have no such form.
+//
+// DALI and OpenCV repeat the edge where these leave pixels outside out, and OpenCV's bicubic has a = -0.75 with
+// half-pixel centres, too (ResizeOptions::repeat_edges).
 #pragma once
 
 #include <array>
@@ -35,6 +38,12 @@ struct ResizeOptions {
   // Each channel's values leave as value * scale + shift.
   std::array<float, 3> scale = {1, 1, 1};
   std::array<float, 3> shift = {0, 0, 0};
+  // Pixels outside of the image repeat its edge, always; bicubic is then Keys' kernel with a = -0.75.
+  bool repeat_edges = false;
+  bool clip = false;  // values are cut off at 0 and 255 before scale and shift
+  // Pixels of the image from one row, and column, of the result to the next, about the image's centre; 0: its side
+  // divided by the result's.
+  float row_step = 0, column_step = 0;
 };
 
 // Resizes to `size`, but computes only `window` of that. `out` is float [3, window.height, window.width], with values

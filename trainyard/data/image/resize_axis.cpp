@@ -32,9 +32,10 @@ void add_bilinear(const Place& place, Axis& axis) {
   axis.taps.push_back({std::clamp(below + 1, 0, place.last), part});
 }
 
-void add_bicubic(const Place& place, bool half_pixel_centers, Axis& axis) {
+// `renormalizes`: pixels outside of the image do not count, and the weights of the others sum to 1.
+void add_bicubic(const Place& place, bool renormalizes, Axis& axis) {
   static constexpr float kSteps = 1024;
-  const float a = half_pixel_centers ? -0.5F : -0.75F;
+  const float a = renormalizes ? -0.5F : -0.75F;
   const float base = std::floor(place.center);
   const float part = std::round((place.center - base) * kSteps) / kSteps;
   std::array<Tap, 4> taps{};
@@ -43,11 +44,11 @@ void add_bicubic(const Place& place, bool half_pixel_centers, Axis& axis) {
     const int index = static_cast<int>(base) - 1 + k;
     const bool inside = index >= 0 && index <= place.last;
     const float weight = keys(part - static_cast<float>(k - 1), a);
-    taps[k] = {std::clamp(index, 0, place.last), half_pixel_centers && !inside ? 0 : weight};
+    taps[k] = {std::clamp(index, 0, place.last), renormalizes && !inside ? 0 : weight};
     sum += taps[k].weight;
   }
   for (Tap& tap : taps) {
-    if (half_pixel_centers) tap.weight /= sum;
+    if (renormalizes) tap.weight /= sum;
     axis.taps.push_back(tap);
   }
 }
@@ -60,44 +61,50 @@ void add_area(float begin, float end, float scale, int last, Axis& axis) {
 }
 
 // The method's kernel stretched by `scale` >= 1.
-void add_wide(const Place& place, float scale, ResizeMethod method, Axis& axis) {
+void add_wide(const Place& place, float scale, const ResizeOptions& options, Axis& axis) {
+  const ResizeMethod method = options.method;
   const float support = scale * (method == ResizeMethod::kBicubic ? 2.0F : 1.0F);
-  const int begin = std::max(static_cast<int>(std::ceil(place.center - support)), 0);
-  const int end = std::min(static_cast<int>(std::floor(place.center + support)), place.last);
+  int begin = static_cast<int>(std::ceil(place.center - support));
+  int end = static_cast<int>(std::floor(place.center + support));
+  if (!options.repeat_edges) {
+    begin = std::max(begin, 0);
+    end = std::min(end, place.last);
+  }
   const size_t first = axis.taps.size();
   float sum = 0;
   for (int i = begin; i <= end; ++i) {
     const float distance = (static_cast<float>(i) - place.center) / scale;
     const float weight =
         method == ResizeMethod::kBicubic ? keys(distance, -0.5F) : std::max(1 - std::abs(distance), 0.0F);
-    axis.taps.push_back({i, weight});
+    axis.taps.push_back({std::clamp(i, 0, place.last), weight});
     sum += weight;
   }
   for (size_t t = first; t < axis.taps.size(); ++t) axis.taps[t].weight /= sum;
 }
 
-}  // namespace
-
-Axis make_axis(int input, int output, int begin, int count, const ResizeOptions& options) {
-  const float scale = static_cast<float>(input) / static_cast<float>(output);
+// `step`: ResizeOptions::row_step or column_step.
+Axis make_steps(int input, int output, int begin, int count, float step, const ResizeOptions& options) {
+  const float scale = step > 0 ? step : static_cast<float>(input) / static_cast<float>(output);
+  const float origin = step > 0 ? 0.5F * (static_cast<float>(input) - static_cast<float>(output) * step) : 0.0F;
   const float offset = options.half_pixel_centers ? 0.5F : 0.0F;
   Axis axis;
   for (int i = begin; i < begin + count; ++i) {
     const size_t taps_before = axis.taps.size();
-    const float place = (static_cast<float>(i) + offset) * scale;
-    const Place center{place - offset, input - 1};
+    const float from_origin = (static_cast<float>(i) + offset) * scale;
+    const float place = step > 0 ? std::max(from_origin + origin, 0.0F) : from_origin;
+    const Place center{step > 0 ? from_origin + origin - offset : from_origin - offset, input - 1};
     const bool smooth = options.method == ResizeMethod::kBilinear || options.method == ResizeMethod::kBicubic;
     if (options.antialias && smooth) {
-      add_wide(center, std::max(scale, 1.0F), options.method, axis);
+      add_wide(center, std::max(scale, 1.0F), options, axis);
     } else if (options.method == ResizeMethod::kNearest) {
       add_nearest(place, center.last, axis);
     } else if (options.method == ResizeMethod::kBilinear) {
       add_bilinear(center, axis);
     } else if (options.method == ResizeMethod::kBicubic) {
-      add_bicubic(center, options.half_pixel_centers, axis);
+      add_bicubic(center, options.half_pixel_centers && !options.repeat_edges, axis);
     } else {
-      const float from = static_cast<float>(i) * scale;
-      add_area(from, static_cast<float>(i + 1) * scale, scale, center.last, axis);
+      const float from = static_cast<float>(i) * scale + origin;
+      add_area(from, static_cast<float>(i + 1) * scale + origin, scale, center.last, axis);
     }
     // Behind 2^24 outputs a float's neighbours are pixels apart, and an output's part of the input may come out empty.
     if (axis.taps.size() == taps_before) add_nearest(place, center.last, axis);
@@ -106,8 +113,14 @@ Axis make_axis(int input, int output, int begin, int count, const ResizeOptions&
   return axis;
 }
 
+}  // namespace
+
+Axis make_axis(int input, int output, int begin, int count, const ResizeOptions& options) {
+  return make_steps(input, output, begin, count, options.row_step, options);
+}
+
 Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options) {
-  Axis axis = make_axis(input, output, begin, count, options);
+  Axis axis = make_steps(input, output, begin, count, options.column_step, options);
   for (Tap& tap : axis.taps) {
     if (options.mirror) tap.index = input - 1 - tap.index;
   }

@@ -20,9 +20,9 @@ struct Axis {
   std::span<const Tap> of(int output) const { return {taps.data() + first[output], taps.data() + first[output + 1]}; }
 };
 
-// Returns the outputs [begin, begin + count) of an axis that goes from `input` to `output` pixels.
+// Returns the rows [begin, begin + count) of a result that has `output` of them, of an image of `input`.
 Axis make_axis(int input, int output, int begin, int count, const ResizeOptions& options);
-// Returns the same for columns: those of an input that is mirrored first where the options say so.
+// Returns the same for columns, which are those of an image that is mirrored first where the options say so.
 Axis make_column_axis(int input, int output, int begin, int count, const ResizeOptions& options);
 
 }  // namespace trainyard::data

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 #include <utility>
 
@@ -18,6 +19,9 @@ using core::Error;
 using core::ErrorCode;
 
 constexpr int64_t kShown = 10;
+constexpr double kDefaultPart = 0.0001;
+constexpr int64_t kDefaultLeast = 10;    // a tenth of a per mille of a small set would be none
+constexpr double kLargestBudget = 1e15;  // whole numbers up to it are exact
 constexpr const char* kSaved = "bad_samples";
 constexpr std::array<const char*, 3> kPolicies = {"fail", "skip", "substitute"};
 
@@ -36,15 +40,20 @@ OnBadSample on_bad_sample(std::string_view name) {
 }
 
 void BadSampleOptions::validate() const {
-  if (budget >= 0 && budget <= 1) return;
+  if (!budget || (*budget >= 0 && *budget <= 1)) return;
+  if (*budget > 1 && *budget <= kLargestBudget && *budget == std::floor(*budget)) return;
   throw Error(ErrorCode::kInvalidArgument, {.problem = "budget of bad samples is out of range",
-                                            .expected = "a part of the data set in [0, 1]",
-                                            .actual = fmt::format("{}", budget)});
+                                            .expected = "a part of the data set in [0, 1], or a number of samples",
+                                            .actual = fmt::format("{}", *budget)});
 }
 
 int64_t BadSampleOptions::allowed(int64_t dataset_size) const {
-  if (budget == 0) return 0;
-  return std::max<int64_t>(1, static_cast<int64_t>(budget * static_cast<double>(dataset_size)));
+  if (budget == 0.0) return 0;
+  const double part = budget.value_or(kDefaultPart);
+  const int64_t samples =
+      part > 1 ? static_cast<int64_t>(part) : static_cast<int64_t>(part * static_cast<double>(dataset_size));
+  const int64_t least = budget ? 1 : std::clamp<int64_t>(dataset_size / 2, 1, kDefaultLeast);
+  return std::max(least, samples);
 }
 
 Error failure_of(const Error& bad) {
@@ -87,8 +96,9 @@ void BadSampleTally::add(const std::vector<BadSample>& bad) {
           ErrorCode::kCorruptData,
           {.problem = "too many bad samples",
            .where = "the last of them: " + each.error.detail().where,
-           .expected =
-               fmt::format("at most {} of {} (--bad_sample_budget={})", allowed, dataset_size_, options_.budget),
+           .expected = fmt::format("at most {} of {} ({})", allowed, dataset_size_,
+                                   options_.budget ? fmt::format("--bad_sample_budget={}", *options_.budget)
+                                                   : "--bad_sample_budget is not given"),
            .actual = fmt::format("{}", count()),
            .remedy = "list them with trainyard data verify and write the files again, or raise --bad_sample_budget"});
     }

@@ -33,10 +33,11 @@ enum class OnBadSample { kFail, kSkip, kSubstitute };
 
 struct BadSampleOptions {
   OnBadSample policy = OnBadSample::kFail;
-  double budget = 0.0001;  // bad samples that a run may meet, as a part of the data set's samples
-  void validate() const;   // throws kInvalidArgument
-  // Returns the budget in samples, rounded down, but at least one: sets of under 10,000 samples could skip none
-  // otherwise. A budget of 0 is 0 samples.
+  // Bad samples that a run may meet: up to 1 as a part of the data set's samples, above that as their number. Unset:
+  // 0.0001, but at least ten, or half of a set of fewer than twenty.
+  std::optional<double> budget{};
+  void validate() const;  // throws kInvalidArgument
+  // Returns the budget in samples, rounded down, but at least one. A budget of 0 is 0 samples.
   [[nodiscard]] int64_t allowed(int64_t dataset_size) const;
 };
 

@@ -241,10 +241,30 @@ TEST(BadSamples, TheRunFailsWhenTheBudgetIsUsedUp) {
 
 TEST(BadSamples, TheBudgetOfSmallSets) {
   EXPECT_EQ(BadSampleOptions().allowed(1281167), 128);
-  EXPECT_EQ(BadSampleOptions().allowed(300), 1);
+  EXPECT_EQ((BadSampleOptions{.budget = 0.0001}.allowed(300)), 1);
+  EXPECT_EQ((BadSampleOptions{.budget = 0.2}.allowed(26)), 5);
+  EXPECT_EQ((BadSampleOptions{.budget = 1}.allowed(26)), 26);
+  EXPECT_EQ((BadSampleOptions{.budget = 3}.allowed(26)), 3) << "a number";
   EXPECT_EQ(BadSampleOptions{.budget = 0}.allowed(1281167), 0);
   auto none = pipeline_of(options(OnBadSample::kSkip, 0), {4});
   EXPECT_EQ(core::code_of([&] { take(*none, 5); }), ErrorCode::kCorruptData);
+}
+
+// Whoever asks for bad samples to be skipped means more than a single one.
+TEST(BadSamples, WithoutABudgetASmallSetMaySkipTen) {
+  EXPECT_EQ(BadSampleOptions().allowed(300), 10);
+  EXPECT_EQ(BadSampleOptions().allowed(26), 10);
+  EXPECT_EQ(BadSampleOptions().allowed(12), 6);
+  EXPECT_EQ(BadSampleOptions().allowed(1), 1);
+  PipelineOptions unset = options(OnBadSample::kSkip);
+  unset.bad_samples.budget.reset();
+  unset.batch_size = 13;
+  auto pipeline = pipeline_of(unset, {1, 3, 5, 7, 9, 11, 13, 15, 17, 19}, 26);
+  take(*pipeline, 4);
+  EXPECT_EQ(pipeline->bad_samples(), 10);
+  auto one_more = pipeline_of(unset, {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21}, 26);
+  const std::string why = core::message_of([&] { take(*one_more, 2); }, ErrorCode::kCorruptData);
+  EXPECT_NE(why.find("at most 10 of 26 (--bad_sample_budget is not given)"), std::string::npos) << why;
 }
 
 TEST(BadSamples, ASetWithoutAGoodSampleEnds) {
@@ -291,7 +311,10 @@ TEST(BadSamples, PoliciesByName) {
   EXPECT_EQ(on_bad_sample("skip"), OnBadSample::kSkip);
   EXPECT_EQ(on_bad_sample("substitute"), OnBadSample::kSubstitute);
   EXPECT_EQ(core::code_of([] { on_bad_sample("skp"); }), ErrorCode::kNotFound);
-  EXPECT_EQ(core::code_of([] { BadSampleOptions{.budget = 1.5}.validate(); }), ErrorCode::kInvalidArgument);
+  for (const double budget : {1.5, -0.1, 1e300}) {
+    EXPECT_EQ(core::code_of([&] { BadSampleOptions{.budget = budget}.validate(); }), ErrorCode::kInvalidArgument);
+  }
+  EXPECT_NO_THROW((BadSampleOptions{.budget = 5}.validate()));
 }
 
 }  // namespace

@@ -64,8 +64,7 @@ std::vector<EpochTransform> transforms_of(
   std::vector<EpochTransform> transforms;
   for (const EpochSize& entry : sizes) {
     TransformOptions resized = options;
-    resized.height = entry.size.height;
-    resized.width = entry.size.width;
+    resized.set_size(entry.size.height, entry.size.width);
     transforms.push_back({entry.from_epoch, make(resized)});
   }
   return transforms;

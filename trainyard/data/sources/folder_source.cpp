@@ -16,8 +16,8 @@ namespace {
 TransformOptions transform_of_folder(const FolderOptions& options) {
   TransformOptions transform = options.transform.value_or(input_presets().get("torchvision"));
   if (!options.transform) {
-    transform.height = transform.width = options.size;
-    transform.eval_resize_size = (options.size * 8 + 6) / 7;  // 256 for 224
+    transform.set_size(options.size, options.size);
+    transform.exif_orientation = true;
     transform.distortions = options.augment == Augment::kColors;
     if (options.augment == Augment::kTrivialAugment) transform.auto_augment.policy = AutoAugmentPolicy::kTrivial;
     if (options.augment == Augment::kRandAugment) transform.auto_augment.policy = AutoAugmentPolicy::kRand;

@@ -43,8 +43,8 @@ struct FolderOptions {
   // The classes by label, as another folder numbers them; a folder of another class is an error. Empty: the names of
   // the folders.
   std::vector<std::string> classes{};
-  // How images are scaled and normalized, in the place of `size` and `augment`. None: the shorter side to 8/7 of
-  // `size`, bilinear with antialiasing; (pixel - mean) / deviation of ImageNet.
+  // How images are scaled and normalized, in the place of `size` and `augment`. None: turned as their EXIF data say,
+  // the shorter side to 8/7 of `size`, bilinear with antialiasing; (pixel - mean) / deviation of ImageNet.
   std::optional<TransformOptions> transform = std::nullopt;
   uint64_t seed = 0;
   int replicas = 1;        // local ones, whose batches next() returns

@@ -82,7 +82,8 @@ ContactSheet make_contact_sheet(const Dataset& dataset, const Transform& transfo
     const int top = kGap + static_cast<int>(k / columns) * cell_height;
     const int left = kGap + static_cast<int>(k % columns) * cell_width;
     const Record record = dataset.read(order[k]).value();
-    const RecordImage original = record_image(record).value();
+    const RecordImage original =
+        record_image(record, {}, {.exif_orientation = options.transform.exif_orientation}).value();
     paste_original(original.pixels, field, sheet.image, top, left);
     transform.apply(record, {options.seed, options.epoch, order[k], k % options.batch_size}, input.data()).value();
     paste(input, field, options.transform.normalization, sheet.image, top, left + field.width);

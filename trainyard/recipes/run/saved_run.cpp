@@ -25,7 +25,8 @@ void SavedRun::load(const core::StateReader& reader) {
   }
   if (options_.trains && !same_evaluation(input, options_.input)) {
     core::log::warning(
-        "the checkpoint was trained with another --normalization, --resize_method or --eval_resize_size");
+        "the checkpoint was trained with another --normalization, --resize_method, --eval_resize_size, "
+        "--exif_orientation or --input_preprocessor");
   }
   if (!options_.trains) options_.input = input;
   const ClassNames saved = load_class_names(reader, options_.identity);

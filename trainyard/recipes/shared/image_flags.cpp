@@ -48,6 +48,7 @@ EvaluationImageOptions read_evaluation_options(const core::FlagValues& values) {
   options.resize_antialias = given_boolean(values, "resize_antialias");
   options.resize_half_pixel_centers = given_boolean(values, "resize_half_pixel_centers");
   if (values.given("eval_resize_size")) options.eval_resize_size = values.integer("eval_resize_size");
+  options.exif_orientation = given_boolean(values, "exif_orientation");
   if (values.given("normalization")) options.normalization = values.text("normalization");
   options.image_mean = read_rgb(values, "image_mean");
   options.image_std = read_rgb(values, "image_std");
@@ -71,7 +72,6 @@ ImageOptions read_image_options(const core::FlagValues& values) {
   if (values.given("distort_color_in_yiq")) options.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
   options.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
   options.scaled_decode = given_boolean(values, "scaled_decode");
-  options.exif_orientation = values.boolean("exif_orientation");
   options.auto_augment = data::auto_augment_policy(values.text("auto_augment"));
   options.rand_augment_num_ops = given_int(values, "rand_augment_num_ops");
   options.rand_augment_magnitude = given_int(values, "rand_augment_magnitude");

@@ -1,5 +1,6 @@
 #include "trainyard/recipes/shared/image_options.h"
 
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <string_view>
@@ -107,6 +108,7 @@ void EvaluationImageOptions::apply_to(data::TransformOptions& options) const {
   options.resize_half_pixel_centers = resize_half_pixel_centers.value_or(options.resize_half_pixel_centers);
   options.eval_resize_size = eval_resize_size.value_or(options.eval_resize_size);
   if (eval_resize_size) options.eval_central_part = 0;
+  options.exif_orientation = exif_orientation.value_or(options.exif_orientation);
   const std::string kind = normalization.value_or("");
   if (image_mean && kind != "mean" && kind != "mean_std") {
     refuse("--image_mean has no use", "--normalization=mean or mean_std beside it", "'" + kind + "'");
@@ -128,8 +130,10 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::S
   check(dataset);
   check_crops(*this, dataset);
   data::TransformOptions options = data::input_presets().get(input_preprocessor);
-  options.height = image_size.height;
-  options.width = image_size.width;
+  const int64_t resized = options.eval_resize_size;
+  options.set_size(image_size.height, image_size.width);
+  if (fixed_eval_size && resized >= std::max(options.height, options.width)) options.eval_resize_size = resized;
+  options.exif_orientation = turns_by_exif;
   if (ml_perf) {
     options.use_boxes = false;
     options.normalization = data::Normalization::minus_mean(data::kImagenetChannelMeans);
@@ -140,7 +144,7 @@ data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::S
   options.distort_color_in_yiq = distort_color_in_yiq.value_or(options.distort_color_in_yiq);
   options.fuse_decode_and_crop = fuse_decode_and_crop;
   options.scaled_decode = scaled_decode.value_or(options.scaled_decode);
-  options.exif_orientation = exif_orientation;
+  options.eval_scaled_decode = scaled_decode.value_or(false);
   augment(*this, options);
   options.validate();
   return options;
@@ -154,6 +158,11 @@ void save_evaluation_options(const data::TransformOptions& options, core::StateW
   input.integer("resize_half_pixel_centers", options.resize_half_pixel_centers ? 1 : 0);
   input.integer("eval_resize_size", options.eval_resize_size);
   if (options.eval_central_part > 0) input.real("eval_central_part", options.eval_central_part);
+  if (options.resize_convention != data::ResizeConvention::kPlain) {
+    input.text("resize_convention", data::resize_convention_name(options.resize_convention));
+  }
+  if (options.eval_scaled_decode) input.integer("scaled_decode", 1);
+  if (options.exif_orientation) input.integer("exif_orientation", 1);
   for (size_t c = 0; c < kChannelNames.size(); ++c) {
     input.real(fmt::format("scale/{}", kChannelNames[c]), options.normalization.scale[c]);
     input.real(fmt::format("shift/{}", kChannelNames[c]), options.normalization.shift[c]);
@@ -163,7 +172,9 @@ void save_evaluation_options(const data::TransformOptions& options, core::StateW
 bool same_evaluation(const data::TransformOptions& a, const data::TransformOptions& b) {
   return a.resize_method == b.resize_method && a.resize_antialias == b.resize_antialias &&
          a.resize_half_pixel_centers == b.resize_half_pixel_centers && a.eval_resize_size == b.eval_resize_size &&
-         a.eval_central_part == b.eval_central_part && a.normalization == b.normalization;
+         a.eval_central_part == b.eval_central_part && a.resize_convention == b.resize_convention &&
+         a.eval_scaled_decode == b.eval_scaled_decode && a.exif_orientation == b.exif_orientation &&
+         a.normalization == b.normalization;
 }
 
 void load_evaluation_options(const core::StateReader& reader, data::TransformOptions& options) {
@@ -175,6 +186,11 @@ void load_evaluation_options(const core::StateReader& reader, data::TransformOpt
   options.eval_resize_size = input.integer("eval_resize_size");
   options.eval_central_part =
       input.has("eval_central_part") ? static_cast<float>(input.real("eval_central_part")) : 0.0F;
+  // Earlier releases had one convention and saved none of these.
+  options.resize_convention = input.has("resize_convention") ? data::resize_convention(input.text("resize_convention"))
+                                                             : data::ResizeConvention::kPlain;
+  options.eval_scaled_decode = input.has("scaled_decode") && input.integer("scaled_decode") != 0;
+  options.exif_orientation = input.has("exif_orientation") && input.integer("exif_orientation") != 0;
   for (size_t c = 0; c < kChannelNames.size(); ++c) {
     options.normalization.scale[c] = static_cast<float>(input.real(fmt::format("scale/{}", kChannelNames[c])));
     options.normalization.shift[c] = static_cast<float>(input.real(fmt::format("shift/{}", kChannelNames[c])));

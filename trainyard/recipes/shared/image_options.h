@@ -19,6 +19,7 @@ struct EvaluationImageOptions {
   std::optional<std::string> resize_method{};  // "bilinear", ...: data::TransformOptions::resize_method
   std::optional<bool> resize_antialias{}, resize_half_pixel_centers{};
   std::optional<int64_t> eval_resize_size{};   // pixels
+  std::optional<bool> exif_orientation{};      // images are turned as their EXIF data say
   std::optional<std::string> normalization{};  // "symmetric", "mean", "mean_std"
   std::optional<data::Rgb> image_mean{}, image_std{};
 
@@ -43,7 +44,9 @@ struct ImageOptions : EvaluationImageOptions {
   std::optional<bool> distort_color_in_yiq{};
   bool fuse_decode_and_crop = true;
   std::optional<bool> scaled_decode{};
-  bool exif_orientation = false;
+  bool turns_by_exif = false;  // unless exif_orientation says otherwise: true in our own commands
+  // The preprocessor's eval_resize_size stays as it is for images of all sizes that it reaches.
+  bool fixed_eval_size = false;
   data::AutoAugmentPolicy auto_augment = data::AutoAugmentPolicy::kNone;
   std::optional<int> rand_augment_num_ops{}, rand_augment_magnitude{};  // unset: 2 and 9
   bool auto_augment_bilinear = false;
@@ -52,7 +55,8 @@ struct ImageOptions : EvaluationImageOptions {
   bool random_erasing_noise = false;
   bool ml_perf = false;  // MLPerf's input: no bounding boxes, and the mean is subtracted unless normalization is set
 
-  // Returns the options of the data set's transform, for images of `image_size`. Throws kInvalidArgument: a value out
+  // Returns the options of the data set's transform, for images of `image_size`, in whose ratio to 224 the
+  // preprocessor's eval_resize_size is where none is given. Throws kInvalidArgument: a value out
   // of range, one that the data set's transform has no use for, two that contradict each other.
   [[nodiscard]] data::TransformOptions transform(const std::string& dataset, nn::Size2d image_size) const;
 };

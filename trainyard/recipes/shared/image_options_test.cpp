@@ -7,6 +7,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/recipes/shared/image_flags.h"
 #include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/recipes/tf_cnn/read_options.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -63,6 +64,55 @@ TEST(ImageOptions, GivenFlagsStandOverThePreprocessor) {
   EXPECT_EQ(options.crop.max_aspect_ratio, 2);
   EXPECT_EQ(options.crop.max_attempts, 7);
   EXPECT_EQ(options.normalization, data::Normalization::symmetric());
+}
+
+// 256 pixels are for images of 224: a fixed size would cut ever smaller parts out.
+TEST(ImageOptions, ThePreprocessorsResizeFollowsTheSizeOfTheImages) {
+  const auto resized = [](const std::vector<std::string>& arguments, nn::Size2d size) {
+    const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+    return read_image_options(values).transform("imagenet", size).eval_resize_size;
+  };
+  for (const char* preset : {"official_models_imagenet", "dali", "paddle", "tensorpack", "torchvision"}) {
+    const std::string flag = std::string("--input_preprocessor=") + preset;
+    EXPECT_EQ(resized({flag}, 224), 256) << preset;
+    EXPECT_EQ(resized({flag}, 96), 110) << preset;
+    EXPECT_EQ(resized({flag}, 299), 342) << preset;
+    EXPECT_EQ(resized({flag}, {160, 288}), 329) << "of the longer side";
+    EXPECT_EQ(resized({flag, "--eval_resize_size=128"}, 96), 128) << "what is given stays";
+    EXPECT_EQ(resized({flag, "--eval_resize_size=0"}, 96), 0) << preset;
+  }
+  EXPECT_EQ(resized({}, 96), 0);
+  EXPECT_EQ(resized({"--input_preprocessor=resnet_n"}, 96), 0);
+}
+
+TEST(ImageOptions, FlagsAloneKeepTheOfficialModelsSize) {
+  ImageOptions asked;
+  asked.input_preprocessor = "official_models_imagenet";
+  asked.fixed_eval_size = true;
+  EXPECT_EQ(asked.transform("imagenet", 227).eval_resize_size, 256);
+  EXPECT_EQ(asked.transform("imagenet", 299).eval_resize_size, 342) << "256 would not reach";
+}
+
+TEST(ImageOptions, ExifOrientationIsOnInOurCommandsAlone) {
+  ImageOptions asked;
+  EXPECT_FALSE(asked.transform("imagenet", 224).exif_orientation);
+  asked.turns_by_exif = true;
+  EXPECT_TRUE(asked.transform("imagenet", 224).exif_orientation);
+  EXPECT_TRUE(asked.transform("cifar10", 32).exif_orientation);
+  asked.exif_orientation = false;
+  EXPECT_FALSE(asked.transform("imagenet", 224).exif_orientation);
+  EXPECT_TRUE(read({"--exif_orientation"}).exif_orientation);
+  for (const Dialect dialect : {Dialect::kTrainyard, Dialect::kTfCnnBenchmarks}) {
+    const TfCnnOptions options = read_options(core::parse_flags(tf_cnn_flags(), {"--model=trivial"}), dialect);
+    EXPECT_EQ(options.input.images.turns_by_exif, dialect == Dialect::kTrainyard);
+  }
+}
+
+TEST(ImageOptions, ScaledDecodingIsForTrainingUnlessItIsAskedFor) {
+  const data::TransformOptions preset = read({"--input_preprocessor=torchvision"});
+  EXPECT_TRUE(preset.scaled_decode);
+  EXPECT_FALSE(preset.eval_scaled_decode) << "torchvision's evaluation decodes whole images";
+  EXPECT_TRUE(read({"--scaled_decode"}).eval_scaled_decode);
 }
 
 TEST(ImageOptions, Normalizations) {
@@ -124,7 +174,9 @@ class Entries : public core::StateWriter, public core::StateReader {
   void integer(const std::string& name, int64_t value) override { integers_[name] = value; }
   void real(const std::string& name, double value) override { reals_[name] = value; }
   void text(const std::string& name, std::string_view value) override { texts_[name] = value; }
-  bool has(const std::string& name) const override { return texts_.contains(name); }
+  bool has(const std::string& name) const override {
+    return texts_.contains(name) || integers_.contains(name) || reals_.contains(name);
+  }
   std::vector<std::string> names(std::string_view) const override { return {}; }
   void tensor(const std::string&, at::Tensor&) const override {}
   at::Tensor tensor(const std::string&) const override { return {}; }
@@ -149,8 +201,16 @@ TEST(ImageOptions, ACheckpointRemembersEvaluation) {
   EXPECT_TRUE(loaded.resize_antialias && loaded.resize_half_pixel_centers);
   EXPECT_EQ(loaded.eval_resize_size, 256);
   EXPECT_EQ(loaded.normalization, saved.normalization);
+  EXPECT_EQ(loaded.resize_convention, data::ResizeConvention::kDali);
+  EXPECT_FALSE(loaded.exif_orientation || loaded.eval_scaled_decode);
   EXPECT_TRUE(same_evaluation(loaded, saved));
   EXPECT_FALSE(same_evaluation(loaded, {}));
+  data::TransformOptions turned = saved;
+  turned.exif_orientation = turned.eval_scaled_decode = true;
+  EXPECT_FALSE(same_evaluation(turned, saved));
+  save_evaluation_options(turned, entries);
+  load_evaluation_options(entries, loaded);
+  EXPECT_TRUE(loaded.exif_orientation && loaded.eval_scaled_decode);
   data::TransformOptions untouched;
   load_evaluation_options(Entries(), untouched);
   EXPECT_EQ(untouched.normalization, data::Normalization::symmetric());

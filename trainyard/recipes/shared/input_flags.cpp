@@ -45,7 +45,8 @@ InputOptions read_input_options(const core::FlagValues& values) {
   }
   options.images = read_image_options(values);
   options.bad_samples = {.policy = data::on_bad_sample(values.text("on_bad_sample")),
-                         .budget = values.real("bad_sample_budget")};
+                         .budget = values.optional_real("bad_sample_budget")};
+  options.bad_samples.validate();
   options.on_unknown_class = data::on_unknown_class(values.text("on_unknown_class"));
   options.batches_ahead = 0;
   if (values.boolean("datasets_use_prefetch")) {

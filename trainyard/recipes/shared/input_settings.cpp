@@ -8,8 +8,10 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/cache/cached_dataset.h"
 #include "trainyard/data/cache/decoded_dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
@@ -24,7 +26,7 @@ void settle_scaled_decode(const InputOptions& asked, InputSettings& settings) {
   const bool cached = settings.decoded_cache_bytes > 0 || !settings.decoded_cache_dir.empty();
   if (!settings.transform.scaled_decode || (!cached && !settings.decode_on_gpu)) return;
   if (!asked.images.scaled_decode) {
-    settings.transform.scaled_decode = false;
+    settings.transform.scaled_decode = settings.transform.eval_scaled_decode = false;
     return;
   }
   throw core::Error(
@@ -47,6 +49,17 @@ void check_decoding_on_gpu(const InputSettings& settings, int replicas) {
   refuse(settings.mix.enabled(), "--mixup_alpha or --cutmix_alpha", "leave one of them out: the CPU mixes images");
   refuse(!settings.epoch_sizes.empty(), "--progressive_sizes", "leave one of them out");
   data::check_device_transform(settings.transform);
+}
+
+// The preprocessor's size is one for images of 224 x 224.
+void say_eval_resize_size(const ImageOptions& asked, const data::TransformOptions& settled) {
+  const int64_t of_preset = data::input_presets().get(asked.input_preprocessor).eval_resize_size;
+  if (asked.eval_resize_size || settled.eval_resize_size == of_preset) return;
+  core::log::info(
+      "evaluation scales the shorter side of images to {} pixels for a model of {}x{}, as --input_preprocessor={} does "
+      "to "
+      "{} for one of 224x224; --eval_resize_size sets another",
+      settled.eval_resize_size, settled.height, settled.width, asked.input_preprocessor, of_preset);
 }
 
 // Without links and "..", with one slash at the end.
@@ -89,6 +102,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.decoded_cache_bytes = options.decoded_cache_bytes;
   settings.decoded_cache_dir = options.decoded_cache_dir;
   refuse_cache_inside_data(settings);
+  if (!settings.synthetic()) say_eval_resize_size(options.images, settings.transform);
   if (settings.synthetic() && !settings.data_index_dir.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "--data_index_dir has no use without data", .remedy = "pass --data_dir, too"});

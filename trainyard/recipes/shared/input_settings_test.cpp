@@ -32,6 +32,21 @@ TEST(InputSettings, DecodingOnTheGpuIsAskedForByName) {
   EXPECT_TRUE(read({"--data_dir=x", "--dali_mode=GPU", "--nodistortions"}).decode_on_gpu);
 }
 
+TEST(InputSettings, ASizeOfTheShorterSideThatFollowsTheImagesIsSaid) {
+  const auto log_of = [](std::vector<std::string> arguments, nn::Size2d size) {
+    ::testing::internal::CaptureStderr();
+    const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+    static_cast<void>(settle_input(read_input_options(values), "imagenet", size, 1));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string said = log_of({"--data_dir=x", "--input_preprocessor=torchvision"}, 96);
+  EXPECT_NE(said.find("to 110 pixels for a model of 96x96"), std::string::npos) << said;
+  EXPECT_NE(said.find("--eval_resize_size"), std::string::npos) << said;
+  EXPECT_EQ(log_of({"--data_dir=x", "--input_preprocessor=torchvision"}, 224), "");
+  EXPECT_EQ(log_of({"--data_dir=x", "--input_preprocessor=torchvision", "--eval_resize_size=128"}, 96), "");
+  EXPECT_EQ(log_of({"--data_dir=x"}, 96), "");
+}
+
 TEST(InputSettings, DecodingOnTheGpuIsAtFullSize) {
   const InputSettings settings = read({"--data_dir=x", "--dali_mode=GPU", "--input_preprocessor=dali"});
   EXPECT_TRUE(settings.decode_on_gpu);

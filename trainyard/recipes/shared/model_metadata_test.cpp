@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/data/augment/input_preset.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -48,7 +49,44 @@ TEST(ModelMetadata, SaysMeanAndDeviationInUnitsOfPixels) {
   EXPECT_EQ(input["channel_order"], "RGB");
   EXPECT_EQ(input["height"], 160);
   EXPECT_EQ(input["width"], 224);
-  EXPECT_EQ(input["resize"], "shorter side to 256; then the centre");
+  EXPECT_EQ(input["resize"], "shorter side to 256, proportions kept; then the centre; rounding as plain");
+}
+
+// What the code does; tests/model_input_test.py does it again by the fields.
+TEST(ModelMetadata, SaysHowImagesAreScaled) {
+  const auto said = [](const char* preset, const std::string& dataset = "imagenet") {
+    TrainedModel trained = model();
+    trained.identity.dataset = dataset;
+    trained.input = data::input_presets().get(preset);
+    trained.input.set_size(96, 96);
+    return nlohmann::json::parse(metadata_of(trained).at("trainyard.input"));
+  };
+  EXPECT_EQ(said("default")["resize"],
+            "scaled, proportions kept, until both sides are at least 1.145 times the model's; then the centre");
+  EXPECT_EQ(said("resnet_n")["eval_rule"], "central_part");
+  EXPECT_EQ(said("dali")["resize"], "shorter side to 110, proportions kept; then the centre; rounding as dali");
+  EXPECT_EQ(said("dali")["eval_rule"], "scaled_centre");
+  EXPECT_EQ(said("tensorpack")["resize_convention"], "opencv");
+  EXPECT_EQ(said("torchvision")["scaled_decode"], false);
+  const auto small = said("default", "cifar10");
+  EXPECT_EQ(small["eval_rule"], "stretched");
+  EXPECT_EQ(small["resize_antialias"], true) << "as the transform of small images scales";
+  EXPECT_EQ(small["resize_half_pixel_centers"], true);
+}
+
+TEST(ModelMetadata, AConventionIsReadAndEarlierFilesHaveThePlainOne) {
+  TrainedModel trained = model();
+  trained.input.resize_convention = data::ResizeConvention::kDali;
+  trained.input.exif_orientation = true;
+  ModelMetadata metadata = metadata_of(trained);
+  EXPECT_EQ(train::described_in(metadata, "").input.resize_convention, data::ResizeConvention::kDali);
+  EXPECT_TRUE(train::described_in(metadata, "").input.exif_orientation);
+  auto json = nlohmann::json::parse(metadata.at("trainyard.input"));
+  json.erase("resize_convention");
+  json.erase("exif_orientation");
+  metadata["trainyard.input"] = json.dump();
+  EXPECT_EQ(train::described_in(metadata, "").input.resize_convention, data::ResizeConvention::kPlain);
+  EXPECT_FALSE(train::described_in(metadata, "").input.exif_orientation);
 }
 
 TEST(ModelMetadata, FilesOfOthersHaveNone) {
@@ -59,6 +97,7 @@ TEST(ModelMetadata, FilesOfOthersHaveNone) {
   EXPECT_TRUE(read.classes.empty());
   EXPECT_FALSE(read.graph.has_value());
   EXPECT_EQ(read.input.normalization, data::Normalization());
+  EXPECT_TRUE(read.input.exif_orientation) << "as our commands see photographs";
 }
 
 TEST(ModelMetadata, MalformedEntriesAreNamed) {
@@ -81,7 +120,9 @@ TEST(ModelMetadata, MalformedEntriesAreNamed) {
   flat["height"] = 0;
   auto huge = nlohmann::json::parse(zero);
   huge["eval_resize_size"] = int64_t{1} << 40;
-  for (const std::string& text : {std::string("null"), json.dump(), flat.dump(), huge.dump()}) {
+  auto unknown = nlohmann::json::parse(zero);
+  unknown["resize_convention"] = "pillow";
+  for (const std::string& text : {std::string("null"), json.dump(), flat.dump(), huge.dump(), unknown.dump()}) {
     EXPECT_THAT(fails("trainyard.input", text), ::testing::HasSubstr("m.safetensors, trainyard.input")) << text;
   }
 }

@@ -48,8 +48,7 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn
                                         .parameters = trained.parameters.get()});
   trained.parameters->allocate();
   trained.input.training = false;
-  trained.input.height = graph.input_shape()[1];
-  trained.input.width = graph.input_shape()[2];
+  trained.input.set_size(graph.input_shape()[1], graph.input_shape()[2]);
 }
 
 // Returns the prefix of the weights in a checkpoint that are asked for.
@@ -170,6 +169,11 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   trained.label_names = trained.classes.by_output();
   if (trained.label_names.empty()) trained.label_names = names_of_texts(opened.label_texts);
   load_evaluation_options(*opened.reader, trained.input);
+  // An eval_resize_size is one for the images that the model was trained on.
+  const data::TransformOptions now = trained.input;
+  trained.input.height = trained_on.height;
+  trained.input.width = trained_on.width;
+  trained.input.set_size(now.height, now.width);
   return trained;
 }
 

@@ -43,7 +43,7 @@ void check_training_alone(const TfCnnOptions& options) {
   const std::string teacher = options.distillation.from.empty() ? "" : "--distill_from";
   const bool forward_only = options.mode == RunMode::kForwardOnly;
   for (const std::string& each : {flag, teacher}) {
-    refuse(forward_only, each, "forward passes take the images of evaluation, and nothing learns from them",
+    refuse(forward_only, each, "forward passes take the images one by one, and nothing learns from them",
            "leave out --forward_only or this");
   }
   refuse(options.input.data_dir.empty(), flag, "synthetic images are always the same", "pass --data_dir");

@@ -193,6 +193,10 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.micro_steps = static_cast<int>(values.integer("micro_steps"));
   options.data_format = values.text("data_format");
   options.input = read_input_options(values);
+  options.input.images.turns_by_exif = dialect == Dialect::kTrainyard;
+  // There the official models scale to 256 pixels for every model.
+  options.input.images.fixed_eval_size = dialect == Dialect::kTfCnnBenchmarks && !values.given("image_size") &&
+                                         options.input.images.input_preprocessor == "official_models_imagenet";
   options.device = read_device_options(values);
   pass_over_idle_flags(values, dialect, options.device);
   options.threads = read_thread_options(values);

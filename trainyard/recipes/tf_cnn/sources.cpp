@@ -50,7 +50,7 @@ std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Sub
   const bool shared = share == Share::kOwn && (train_images || run.shares_evaluation());
   options.first_replica = shared ? run.device.rank() * options.replicas : 0;
   options.total_replicas = options.replicas * (shared ? run.device.ranks() : 1);
-  options.training = train_images && run.mode() != RunMode::kForwardOnly;
+  options.training = train_images;  // also in forward passes, as in tf_cnn_benchmarks
   options.repeat = train_images || !run.eval_exact;
   options.epoch_size = train_images ? run.train_examples : run.validation_examples;
   if (train_images) {

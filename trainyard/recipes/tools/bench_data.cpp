@@ -100,6 +100,7 @@ DataBenchOptions read_bench_data_options(const core::FlagValues& values) {
   check_flag_ranges(values);
   DataBenchOptions options;
   options.input = read_input_options(values);
+  options.input.images.turns_by_exif = true;
   options.model = values.text("model");
   options.image_size = models::read_image_size(values);
   options.batch_size = values.integer("batch_size");

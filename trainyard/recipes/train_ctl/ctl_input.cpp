@@ -20,6 +20,7 @@ InputOptions input_options(const TrainCtlParams& params) {
     options.threads = static_cast<int>(params.dali_threads.value_or(kDaliThreads));
   }
   options.images.input_preprocessor = params.uses_dali() ? "dali" : "resnet_n";
+  options.images.fixed_eval_size = true;
   options.images.distortions = params.distort_color;
   options.decode_on_gpu = params.dali_mode == "GPU";
   return options;

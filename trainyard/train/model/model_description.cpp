@@ -23,39 +23,61 @@ constexpr const char* kInput = "trainyard.input";
 constexpr const char* kGraph = "trainyard.graph";
 constexpr const char* kSavedBehind = "description/";
 constexpr size_t kChannels = 3;
+constexpr const char* kEvaluationScale = "1.145";  // of data::ImagenetSampling
 
 // Pixels outside of float32's precision would print digits that mean nothing.
 double rounded(double value) {
   return std::stod(fmt::format("{:.7g}", value));
 }
 
-// How an image of any size becomes one of the model's, in words: for readers that have other transforms.
-std::string resize_rule(const ModelDescription& description) {
+// How an image of any size becomes one of the model's: the names that docs/formats/model_metadata.md gives the rules,
+// and the rule in words, for readers that have other transforms.
+struct ResizeRule {
+  const char* name;
+  std::string words;
+};
+
+ResizeRule resize_rule(const ModelDescription& description) {
   const data::TransformOptions& input = description.input;
-  if (description.transform != "imagenet") return "both sides to the model's, ignoring proportions";
+  if (description.transform != "imagenet") {
+    return {"stretched", "both sides to the model's, ignoring proportions, rounded to whole pixel values"};
+  }
+  if (input.resize_method == "crop") {
+    return {"centre", "nothing is scaled: the centre, with zeros around an image that is smaller"};
+  }
   if (input.eval_central_part > 0) {
-    return fmt::format("the centre, {:.6g} of both sides; then both sides to the model's, ignoring proportions",
-                       input.eval_central_part);
+    return {"central_part",
+            fmt::format("the centre, {:.6g} of both sides; then both sides to the model's, ignoring proportions",
+                        input.eval_central_part)};
   }
   if (input.eval_resize_size == 0) {
-    return "both sides to 1.145 times the model's, ignoring proportions; then the centre";
+    return {"scaled_centre",
+            fmt::format("scaled, proportions kept, until both sides are at least {} times the model's; "
+                        "then the centre",
+                        kEvaluationScale)};
   }
-  return fmt::format("shorter side to {}; then the centre", input.eval_resize_size);
+  return {"scaled_centre", fmt::format("shorter side to {}, proportions kept; then the centre; rounding as {}",
+                                       input.eval_resize_size, data::resize_convention_name(input.resize_convention))};
 }
 
 Json input_json(const ModelDescription& description) {
   const data::TransformOptions& input = description.input;
+  const ResizeRule rule = resize_rule(description);
+  // The transform of small images has one way of scaling them, whatever the options say.
+  const bool any_size = description.transform == "imagenet";
   Json json{{"height", input.height},
             {"width", input.width},
             {"layout", "NCHW"},
             {"channel_order", "RGB"},
-            {"resize", resize_rule(description)},
-            {"resize_method", input.resize_method},
-            {"resize_antialias", input.resize_antialias},
-            {"resize_half_pixel_centers", input.resize_half_pixel_centers},
+            {"resize", rule.words},
+            {"eval_rule", rule.name},
+            {"resize_method", any_size ? input.resize_method : "bilinear"},
+            {"resize_antialias", input.resize_antialias || !any_size},
+            {"resize_half_pixel_centers", input.resize_half_pixel_centers || !any_size},
+            {"resize_convention", data::resize_convention_name(input.resize_convention)},
             {"eval_resize_size", input.eval_resize_size},
             {"eval_central_part", rounded(input.eval_central_part)},
-            {"scaled_decode", input.scaled_decode},
+            {"scaled_decode", input.eval_scaled_decode},
             {"exif_orientation", input.exif_orientation}};
   for (size_t c = 0; c < kChannels; ++c) {
     const double scale = input.normalization.scale[c], shift = input.normalization.shift[c];
@@ -101,7 +123,12 @@ void read_input(const Json& json, const std::string& where, data::TransformOptio
   input.eval_resize_size = json.at("eval_resize_size").get<int64_t>();
   input.eval_central_part = json.value("eval_central_part", 0.0F);
   if (input.eval_resize_size < 0 || input.eval_resize_size > models::kLongestImageSide) throw malformed(where, kInput);
-  input.scaled_decode = json.value("scaled_decode", false);
+  try {
+    input.resize_convention = data::resize_convention(json.value("resize_convention", "plain"));
+  } catch (const core::Error&) {
+    throw malformed(where, kInput);
+  }
+  input.scaled_decode = input.eval_scaled_decode = json.value("scaled_decode", false);
   input.exif_orientation = json.value("exif_orientation", false);
   const auto scale = json.at("scale").get<std::array<float, kChannels>>();
   const auto shift = json.at("shift").get<std::array<float, kChannels>>();
@@ -146,6 +173,8 @@ ModelDescription described_in(const ModelMetadata& metadata, const std::string& 
     description.classes = json.at("names").get<std::vector<std::string>>();
     if (description.first_output < 0 || description.first_output > 1) throw malformed(where, kClasses);
   });
+  // What files of others do not say is as in our commands.
+  description.input.exif_orientation = !metadata.contains(kInput);
   read_entry(metadata, where, kInput, [&](const Json& json) { read_input(json, where, description.input); });
   if (const auto found = metadata.find(kGraph); found != metadata.end()) {
     description.graph = nn::parse_graph_json(found->second, where);
