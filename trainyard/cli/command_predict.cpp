@@ -13,7 +13,7 @@ namespace trainyard::cli {
 int run_predict(const Arguments& arguments, Console& console) {
   core::FlagTable table;
   declare_trained_model_flags(table);
-  data::declare_evaluation_image_flags(table, "as the model was trained");
+  data::declare_trained_image_flags(table);
   table.integer("top", 5, "classes shown for each image").bounds(1, 1000).group("Output");
   table.boolean("json", false, "one JSON object a line instead of text").group("Output");
   table

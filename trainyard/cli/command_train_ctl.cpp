@@ -1,4 +1,5 @@
 #include <ostream>
+#include <string>
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
@@ -28,7 +29,8 @@ int run_train_ctl(const Arguments& arguments, Console& console) {
                     table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
-  const recipes::TrainCtlParams params = recipes::read_train_ctl_params(values);
+  recipes::TrainCtlParams params = recipes::read_train_ctl_params(values);
+  const std::string name = recipes::take_saved_choices(values, params);
   if (!params.horovod || begins_as_first()) recipes::print_script_arguments(values, console.out);
   const recipes::CtlConsole own{.out = &console.out, .stop = console.stop};
   if (values.boolean("predict")) {
@@ -36,8 +38,7 @@ int run_train_ctl(const Arguments& arguments, Console& console) {
     return kSuccess;
   }
   // A size that cannot be is validate()'s error, which names it, not the model's.
-  const recipes::CtlModelFunction model =
-      recipes::ctl_zoo_model(values.text("model"), {*params.image_height, *params.image_width});
+  const recipes::CtlModelFunction model = recipes::ctl_zoo_model(name, {*params.image_height, *params.image_width});
   return recipes::train_ctl(model, params, own).stopped ? kStoppedBySignal : kSuccess;
 }
 

@@ -1,5 +1,7 @@
 #include "trainyard/cli/trained_model_flags.h"
 
+#include <optional>
+
 #include "trainyard/core/base/error.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/train/flags.h"
@@ -8,19 +10,21 @@ namespace trainyard::cli {
 
 void declare_trained_model_flags(core::FlagTable& table) {
   constexpr const char* kGroup = "Model";
-  table.text("model", std::nullopt, "the model; unset: the checkpoint's").group(kGroup);
+  table.text("model", std::nullopt, "the model; unset: that of the checkpoint or file").group(kGroup);
   table
       .text("weights", std::nullopt,
-            "a checkpoint: DIR/model.ckpt-STEP; or a safetensors file or state dict of torch.save, with --model")
+            "a checkpoint: DIR/model.ckpt-STEP; or a safetensors file or state dict of torch.save, with --model where "
+            "the file does not say it")
       .group(kGroup);
   table.text("data_name", std::nullopt, "the data set; unset: the checkpoint's, imagenet for a file of weights")
       .group(kGroup);
-  table.integer("num_classes", 0, "of a file of weights; 0: the data set's")
+  table.integer("num_classes", 0, "of a file of weights; 0: what it says, else the data set's")
       .bounds(0, models::kMostClasses)
       .group(kGroup);
   models::declare_image_size_flag(table, kGroup, "that of the checkpoint or file, else the model's own");
   table.text("train_dir", std::nullopt, "the newest checkpoint in this directory, instead of --weights").group(kGroup);
   train::declare_weights_of_flag(table, kGroup);
+  table.set_automatic("weights_of", "those that the training evaluated");
   table
       .boolean("ignore_damaged_checkpoints", false,
                "where the newest checkpoint in train_dir is damaged, take the newest intact one")
@@ -36,7 +40,8 @@ recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& 
           .dataset = values.text("data_name"),
           .num_classes = values.integer("num_classes"),
           .image_size = models::read_image_size(values),
-          .averaged_weights = train::wants_averaged_weights(values),
+          .averaged_weights =
+              values.given("weights_of") ? std::optional(train::wants_averaged_weights(values)) : std::nullopt,
           .damaged = values.boolean("ignore_damaged_checkpoints") ? train::DamagedCheckpoints::kPassOver
                                                                   : train::DamagedCheckpoints::kStop};
 }

@@ -5,6 +5,25 @@ namespace {
 
 constexpr const char* kGroup = "Images";
 
+void declare_scaled_decode(core::FlagTable& table, const std::string& otherwise) {
+  table
+      .boolean(
+          "scaled_decode", false,
+          "decode JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is twice the model's size or more: faster, "
+          "with other pixels")
+      .automatic(otherwise)
+      .group(kGroup);
+}
+
+core::FlagSpec& declare_input_preprocessor(core::FlagTable& table) {
+  return table
+      .text(
+          "input_preprocessor", "default",
+          "how images of ImageNet become input: default (tf_cnn_benchmarks), official_models_imagenet, resnet_n, dali, "
+          "paddle, tensorpack or torchvision; flags that are given stand over it")
+      .group(kGroup);
+}
+
 void declare_crop_flags(core::FlagTable& table) {
   table
       .choice("random_crop", "distorted_bounding_box", {"distorted_bounding_box", "resized_crop"},
@@ -29,16 +48,9 @@ void declare_crop_flags(core::FlagTable& table) {
       .bounds(0, 1)
       .group(kGroup);
   table.boolean("fuse_decode_and_crop", true, "decode only the part of a JPEG that the crop keeps").group(kGroup);
-  table
-      .boolean(
-          "scaled_decode", false,
-          "decode JPEGs at 1/2, 1/4 or 1/8 of their size where the crop is twice the model's size or more: faster, "
-          "with other pixels")
-      .automatic(
-          "in training on with the inputs that crop as torchvision does (dali, paddle, tensorpack, torchvision), "
-          "unless "
-          "decoded images are cached; off in evaluation")
-      .group(kGroup);
+  declare_scaled_decode(table,
+                        "in training on with the inputs that crop as torchvision does (dali, paddle, tensorpack, "
+                        "torchvision), unless decoded images are cached; off in evaluation");
 }
 
 void declare_augmentation_flags(core::FlagTable& table) {
@@ -70,9 +82,8 @@ void declare_augmentation_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
-}  // namespace
-
-void declare_evaluation_image_flags(core::FlagTable& table, const std::string& otherwise) {
+// `otherwise` says, for --help, where a value comes from that is not given.
+void declare_evaluation_flags(core::FlagTable& table, const std::string& otherwise) {
   table
       .text("resize_method", "bilinear",
             "nearest, bilinear, bicubic, area; round_robin: each of them in turn along a batch; crop: nothing is "
@@ -115,14 +126,18 @@ void declare_evaluation_image_flags(core::FlagTable& table, const std::string& o
       .group(kGroup);
 }
 
+}  // namespace
+
+void declare_trained_image_flags(core::FlagTable& table) {
+  const std::string otherwise = "as the model was trained";
+  declare_input_preprocessor(table).automatic(otherwise);
+  declare_evaluation_flags(table, otherwise);
+  declare_scaled_decode(table, otherwise);
+}
+
 void declare_image_flags(core::FlagTable& table) {
-  table
-      .text(
-          "input_preprocessor", "default",
-          "how images of ImageNet become input: default (tf_cnn_benchmarks), official_models_imagenet, resnet_n, dali, "
-          "paddle, tensorpack or torchvision; flags that are given stand over it")
-      .group(kGroup);
-  declare_evaluation_image_flags(table, "the preprocessor's");
+  declare_input_preprocessor(table);
+  declare_evaluation_flags(table, "the preprocessor's");
   declare_crop_flags(table);
   table
       .boolean(

@@ -11,8 +11,8 @@ namespace trainyard::data {
 
 // Declares the flags of training and evaluation.
 void declare_image_flags(core::FlagTable& table);
-// Declares those of evaluation alone. `otherwise` says, for --help, where a value comes from that is not given.
-void declare_evaluation_image_flags(core::FlagTable& table, const std::string& otherwise);
+// Declares those of evaluation alone, for a command on a trained model, which says what is not given.
+void declare_trained_image_flags(core::FlagTable& table);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

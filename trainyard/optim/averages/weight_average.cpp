@@ -66,6 +66,10 @@ void move_towards(const at::Tensor& average, const at::Tensor& values, double we
 
 }  // namespace
 
+std::vector<std::string> average_kind_names() {
+  return {kind_name(AverageKind::kExponential), kind_name(AverageKind::kEqual)};
+}
+
 void WeightAverageOptions::validate() const {
   const auto require = [](bool good, std::string_view what, std::string_view expected, const std::string& actual) {
     if (good) return;

@@ -20,7 +20,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
@@ -30,6 +32,8 @@ TRAINYARD_EXPORT_BEGIN
 namespace trainyard::optim {
 
 enum class AverageKind { kExponential, kEqual };
+// Returns the names by which checkpoints call the kinds: "exponential", "equal".
+[[nodiscard]] std::vector<std::string> average_kind_names();
 
 struct WeightAverageOptions {
   AverageKind kind = AverageKind::kExponential;

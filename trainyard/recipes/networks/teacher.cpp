@@ -29,7 +29,8 @@ train::Teacher load_teacher(const std::string& path, const std::string& model, c
                               .model = model,
                               .dataset = student.dataset,
                               .num_classes = student.num_classes,
-                              .image_size = student.image_size};
+                              .image_size = student.image_size,
+                              .tells_input = false};  // it is given the student's images
   const OpenedModel opened = open_model(options);
   check_teacher(opened, path, model, student);
   TrainedModel trained = load_trained_model(opened, options);
@@ -40,7 +41,7 @@ train::Teacher load_teacher(const std::string& path, const std::string& model, c
   });
   trained.executor.reset();  // each tower makes one of its own
   teacher.weights = std::move(trained.parameters);
-  if (opened.reader != nullptr && trained.input.normalization != student.normalization) {
+  if (!trained.input_origin.empty() && trained.input.normalization != student.normalization) {
     core::log::warning("the teacher {} was trained with another --normalization than this run's", path);
   }
   core::log::info("teacher: {} from {}, {} parameters", trained.identity.model, trained.checkpoint.path,

@@ -13,6 +13,7 @@
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/optim/sparsity/mask_algorithm.h"
 #include "trainyard/recipes/shared/device_names.h"
+#include "trainyard/recipes/shared/trained_model.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/loop/run_devices.h"
 
@@ -180,11 +181,67 @@ void find_pretrained(Arguments& args) {
   }
 }
 
+void note_given(Arguments& args) {
+  const Arguments plain;
+  for (const auto& [option, differs] : {std::pair{"model_arch_name", args.model_arch_name != plain.model_arch_name},
+                                        {"num_of_class", args.num_of_class != plain.num_of_class},
+                                        {"image_shape", args.image_shape != plain.image_shape},
+                                        {"crop_size", args.crop_size != plain.crop_size},
+                                        {"resize_short", args.resize_short != plain.resize_short},
+                                        {"normalize_scale", args.normalize_scale != plain.normalize_scale},
+                                        {"normalize_mean", args.normalize_mean != plain.normalize_mean},
+                                        {"normalize_std", args.normalize_std != plain.normalize_std}}) {
+    if (differs && !args.says(option)) args.given.emplace_back(option);
+  }
+}
+
+// Takes the model's name, the way to the model's input and, where the run goes on from a checkpoint or evaluates, the
+// number of classes from what it begins with, where the options do not say them.
+void take_from_saved(Arguments& args) {
+  const bool starts = args.checkpoint_dir.empty() && args.trains();  // from weights alone
+  const std::string& path = args.checkpoint_dir.empty() ? args.pretrained_weights : args.checkpoint_dir;
+  if (path.empty()) return;
+  const OpenedModel opened = open_model({.path = path});
+  std::string taken;
+  const auto take = [&taken](const std::string& what) { taken += (taken.empty() ? "" : ", ") + what; };
+  const std::string& model = opened.identity.model;
+  const bool says_shape = args.says("image_shape");
+  if (!model.empty() && !args.says("model_arch_name") && !says_shape && model != args.model_name()) {
+    const bool resnet = model == "paddle/resnet50" || model == "torchvision/resnet50";
+    if (!resnet) args.model_arch_name = model;
+    args.image_shape[0] = model == "paddle/resnet50" ? 4 : 3;
+    take("--model_arch_name=" + args.model_arch_name);
+  }
+  if (!starts && opened.identity.num_classes > 0 && !args.says("num_of_class") &&
+      opened.identity.num_classes != args.num_of_class) {
+    args.num_of_class = opened.identity.num_classes;
+    take(fmt::format("--num_of_class={}", args.num_of_class));
+  }
+  args.trained = input_of(opened, args.model_name(), "imagenet");
+  if (!args.trained) return;
+  args.trained->preprocessor = "paddle";  // training images are the example's
+  const data::TransformOptions& input = args.trained->input;
+  if (!args.says("crop_size") && !says_shape && input.height == input.width) {
+    args.crop_size = args.image_shape[1] = args.image_shape[2] = input.height;
+    if (input.height != Arguments().crop_size) take(fmt::format("--crop_size={}", args.crop_size));
+  }
+  if (!args.says("resize_short")) {
+    const int64_t resized = evaluation_at(input, args.crop_size).eval_resize_size;
+    args.resize_short = std::max(args.crop_size, resized == 0 ? args.resize_short : resized);
+  }
+  if (!taken.empty()) core::log::info("taken from {}: {}", opened.checkpoint.path, taken);
+  if (!args.trained->choice.empty()) core::log::info("{}: {}", path, args.trained->choice);
+}
+
 }  // namespace
 
 const char* to_string(RunScope scope) {
   if (scope == RunScope::kTrainOnly) return "train_only";
   return scope == RunScope::kEvalOnly ? "eval_only" : "train_eval";
+}
+
+bool Arguments::says(const std::string& option) const {
+  return std::find(given.begin(), given.end(), option) != given.end();
 }
 
 std::string Arguments::model_name() const {
@@ -201,8 +258,6 @@ std::string Arguments::model_name() const {
 
 void settle(Arguments& args) {
   check_ranges(args);
-  check_images(args);
-  models::find_model(args.model_name(), "imagenet");
   if (args.from_checkpoint && args.from_pretrained_params) {
     refuse("--from_pretrained_params and --from_checkpoint exclude each other", "leave one of them out");
   }
@@ -218,6 +273,10 @@ void settle(Arguments& args) {
   if (args.trains()) formats::refuse_tensorflow_checkpoint(args.output_dir);
   find_checkpoint(args);
   find_pretrained(args);
+  note_given(args);
+  take_from_saved(args);
+  check_images(args);
+  models::find_model(args.model_name(), "imagenet");
   if (args.benchmark || !args.trains()) args.epochs = args.start_epoch + 1;
   if (!args.trains()) args.eval_interval = 1;
 }

@@ -12,6 +12,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/recipes/shared/image_options.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes::program {
@@ -77,14 +78,22 @@ struct Arguments {
   int64_t warmup_epochs = 5;
   double warmup_start_lr = 0.0;
 
+  // Options that were given. One that is not here and has its default value leaves its choice to the checkpoint, or to
+  // the file of weights, that the run begins with: model_arch_name, num_of_class, image_shape, crop_size, resize_short
+  // and normalize_*.
+  std::vector<std::string> given{};
+
   // What settle() finds out.
   int64_t start_epoch = 0;
-  std::string checkpoint_dir{};      // of from_checkpoint, a directory with a checkpoint; empty: there is none
-  std::string pretrained_weights{};  // of from_pretrained_params, a file or a directory with a checkpoint
+  std::string checkpoint_dir{};           // of from_checkpoint, a directory with a checkpoint; empty: there is none
+  std::string pretrained_weights{};       // of from_pretrained_params, a file or a directory with a checkpoint
+  std::optional<TrainedInput> trained{};  // how the model's images were made so far
 
   int64_t trainers() const { return std::ssize(places); }
   bool trains() const { return run_scope != RunScope::kEvalOnly; }
   bool evaluates() const { return run_scope != RunScope::kTrainOnly; }
+  // Returns true for an option in `given`, to which settle() adds those that have another value than by default.
+  [[nodiscard]] bool says(const std::string& option) const;
   // Returns the model's name in the zoo.
   [[nodiscard]] std::string model_name() const;
 };

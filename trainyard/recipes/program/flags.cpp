@@ -176,6 +176,7 @@ Arguments read_arguments(const core::FlagValues& values) {
   Arguments args;
   for_each_option([&](const Option& option, const char*) {
     const char* const name = option.name;
+    if (values.given(name)) args.given.emplace_back(name);
     std::visit(
         Overloaded{[&](bool A::*m) { args.*m = values.boolean(name); },
                    [&](YesOrNo yes) { args.*yes.member = read_yes_or_no(values, name); },

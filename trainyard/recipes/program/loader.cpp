@@ -29,7 +29,7 @@ class HalfSource : public data::SourceAround {
   }
 };
 
-InputSettings settings_of(const Arguments& args) {
+InputSettings settings_of(const Arguments& args, Mode mode) {
   InputOptions options{.data_name = "imagenet",
                        .data_dir = args.image_root,
                        .seed = static_cast<uint64_t>(args.dali_random_seed),
@@ -43,13 +43,21 @@ InputSettings settings_of(const Arguments& args) {
     return rgb;
   };
   options.shuffle_buffer = 0;  // all
-  options.images.input_preprocessor = "paddle";
+  if (!args.trained) options.images.input_preprocessor = "paddle";
   options.images.random_crop_area = range(args.rand_crop_scale);
   options.images.random_crop_aspect_ratio = range(args.rand_crop_ratio);
-  options.images.normalization = "mean_std";
-  options.images.image_mean = pixels(args.normalize_mean);
-  options.images.image_std = pixels(args.normalize_std);
-  options.images.eval_resize_size = args.resize_short;
+  options.images.trained = args.trained;
+  if (options.images.trained && mode == Mode::kEval && args.trains()) options.images.trained->origin.clear();  // said
+  const bool says_normalization =
+      args.says("normalize_scale") || args.says("normalize_mean") || args.says("normalize_std");
+  if (says_normalization || !args.trained) {
+    options.images.normalization = "mean_std";
+    options.images.image_mean = pixels(args.normalize_mean);
+    options.images.image_std = pixels(args.normalize_std);
+  }
+  if (args.says("resize_short") || !args.trained) {
+    options.images.eval_resize_size = args.resize_short;
+  }
   return settle_input(options, "imagenet", args.crop_size, static_cast<int>(args.trainers()));
 }
 
@@ -73,7 +81,7 @@ Loader::Loader(std::shared_ptr<data::BatchSource> source, int64_t steps, LoadedD
 Loader build_dataloader(const Arguments& args, Mode mode, const DeviceSettings& device, const ClassNames& known) {
   const bool training = mode == Mode::kTrain;
   const models::DatasetInfo& info = models::find_dataset("imagenet");
-  const InputSettings settings = settings_of(args);
+  const InputSettings settings = settings_of(args, mode);
   const int replicas = training ? static_cast<int>(args.trainers()) : 1;
   ImageSourceOptions options{.num_classes = args.num_of_class,
                              .batch_size = args.batch_size * (training ? 1 : args.trainers()),

@@ -127,7 +127,8 @@ void Run::begin_from_checkpoint() {
 void Run::begin_from_weights() {
   const std::string& path = args_.pretrained_weights;
   if (core::local_file_system().info(path).is_directory) {
-    const TrainedModel model = load_trained_model({.path = path, .model = args_.model_name(), .dataset = "imagenet"});
+    const TrainedModel model =
+        load_trained_model({.path = path, .model = args_.model_name(), .dataset = "imagenet", .tells_input = false});
     exe_.trainer(train_).change_parameters([&](nn::ParameterSet& set) { set.copy_from(*model.parameters); });
   } else {
     const formats::TensorFile file = formats::open_tensor_file(path);
@@ -175,9 +176,11 @@ ProgramResult Run::run() {
     const LoadedData& data = train_data_->data();
     state_ = std::make_unique<SavedRun>(exe_.trainer(train_), SavedRunOptions{.identity = identity(),
                                                                               .input = data.input,
+                                                                              .preprocessor = "paddle",
                                                                               .classes = data.classes,
                                                                               .data_dir = data.folder,
-                                                                              .class_count = data.class_count});
+                                                                              .class_count = data.class_count,
+                                                                              .tells_input = !args_.trained});
     if (!args_.checkpoint_dir.empty()) begin_from_checkpoint();
     if (!args_.pretrained_weights.empty()) begin_from_weights();
     if (args_.asp && args_.prune_model) {
@@ -188,7 +191,8 @@ ProgramResult Run::run() {
                                                                 .model = args_.model_name(),
                                                                 .dataset = "imagenet",
                                                                 .num_classes = args_.num_of_class,
-                                                                .image_size = args_.crop_size});
+                                                                .image_size = args_.crop_size,
+                                                                .tells_input = false});
     exe_.scope().copy_from(*model.parameters);
     core::log::info("evaluating {}", evaluated_->checkpoint.path);
   }

@@ -8,6 +8,7 @@ TrainedModel finished_model(train::SingleCostTrainer& trainer, const nn::Graph& 
   model.classes = run.classes;
   model.label_names = model.classes.by_output();
   model.input = run.input;
+  model.preprocessor = run.preprocessor;
   model.input.training = false;
   model.parameters = std::make_unique<nn::ParameterSet>();
   model.executor = nn::make_executor("auto", nn::main_output_graph(graph),

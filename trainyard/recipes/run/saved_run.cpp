@@ -6,31 +6,39 @@
 #include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/recipes/shared/run_directory.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::recipes {
 
 void SavedRun::save(core::StateWriter& writer) const {
   trainer_->save(writer);
-  save_evaluation_options(options_.input, writer);
-  save_class_names(options_.classes, writer);
+  train::save_input(options_.input, options_.preprocessor, writer);
+  train::save_classes(options_.classes.names, options_.classes.first_output, writer);
+  if (options_.averaged_weights) train::save_weights_of(*options_.averaged_weights, writer);
 }
 
 void SavedRun::load(const core::StateReader& reader) {
   trainer_->load(reader);
+  const train::CheckpointFacts facts = train::read_checkpoint_facts(reader, options_.identity, "the checkpoint");
   data::TransformOptions input = options_.input;
-  load_evaluation_options(reader, input);
-  if (const nn::Size2d size = saved_image_size(reader); size != nn::Size2d(0)) {
-    input.height = size.height;
-    input.width = size.width;
-  }
-  if (options_.trains && !same_evaluation(input, options_.input)) {
+  if (facts.input) copy_evaluation(*facts.input, input);
+  if (options_.trains && options_.tells_input && !evaluation_differences(input, options_.input).empty()) {
     core::log::warning(
         "the checkpoint was trained with another --normalization, --resize_method, --eval_resize_size, "
         "--exif_orientation or --input_preprocessor");
   }
-  if (!options_.trains) options_.input = input;
-  const ClassNames saved = load_class_names(reader, options_.identity);
-  if (options_.classes.names.empty()) options_.classes = saved;
+  if (facts.image_size != nn::Size2d(0)) {
+    input.height = facts.image_size.height;
+    input.width = facts.image_size.width;
+  }
+  if (!options_.trains) {
+    options_.input = input;
+    if (!facts.preprocessor.empty()) options_.preprocessor = facts.preprocessor;
+    options_.averaged_weights = facts.averaged_weights;
+  }
+  if (options_.classes.names.empty()) {
+    options_.classes = {.names = facts.classes, .first_output = facts.first_output};
+  }
 }
 
 namespace {
@@ -38,7 +46,7 @@ namespace {
 // Looks at names before load_checkpoint() compares numbers: an error says which class was added or renamed.
 void check_classes(const SavedRunOptions& run, const ResumeOptions& options, const train::CheckpointInfo& checkpoint) {
   if (run.class_count == 0) return;
-  const SavedClasses saved = read_saved_classes(checkpoint);
+  const SavedClasses saved = saved_classes(train::read_checkpoint_facts(checkpoint), checkpoint);
   if (saved.identity.dataset != run.identity.dataset) return;
   // Names of CIFAR-10 and shapes stand for their numbers.
   if (saved.classes.names.empty() && run.identity.dataset != "imagenet") return;
@@ -55,15 +63,16 @@ void check_classes(const SavedRunOptions& run, const ResumeOptions& options, con
 // Looks at the size of the images before load_checkpoint() compares shapes. An optimizer's state cannot be
 // interpolated.
 void check_images(const SavedRunOptions& run, const ResumeOptions& options, const train::CheckpointInfo& checkpoint) {
-  const train::CheckpointIdentity identity = train::read_checkpoint_identity(checkpoint);
+  const train::CheckpointFacts facts = train::read_checkpoint_facts(checkpoint);
+  const train::CheckpointIdentity& identity = facts.identity;
   if (identity.model != run.identity.model || identity.dataset != run.identity.dataset) return;
   const nn::Size2d before = check_image_size({.identity = identity,
-                                              .saved = saved_image_size(checkpoint),
+                                              .saved = facts.image_size,
                                               .graph = *options.graph,
                                               .where = checkpoint.path,
                                               .interpolates_positions = false,
                                               .remedy = "or begin another run of that size: " + options.another_run});
-  if (const nn::Size2d now = image_size_of(*options.graph); now != before) {
+  if (const nn::Size2d now = image_size_of(*options.graph); run.tells_input && now != before) {
     core::log::info("{} was trained on images of {}; this run takes {}", checkpoint.path,
                     models::image_size_text(before), models::image_size_text(now));
   }

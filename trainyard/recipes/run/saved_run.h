@@ -27,10 +27,14 @@ namespace trainyard::recipes {
 struct SavedRunOptions {
   train::CheckpointIdentity identity{};
   data::TransformOptions input{};  // of the images; of these, what evaluations depend on is saved
+  std::string preprocessor{};      // the name in data::input_presets() that `input` began from; empty: not known
   ClassNames classes{};            // of the data; without names where it has none
   std::string data_dir{};          // where they come from, for errors
   int64_t class_count = 0;         // of the data, with names or not; 0: there are no data
   bool trains = true;              // false: the run leaves the input as the model was trained with it
+  bool tells_input = true;         // false: the caller has said how the input differs from the checkpoint's
+  // Which weights evaluations take of a run that averages them. Unset: it averages none.
+  std::optional<bool> averaged_weights{};
 };
 
 class SavedRun : public core::Stateful {

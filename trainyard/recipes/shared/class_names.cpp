@@ -1,8 +1,5 @@
 #include "trainyard/recipes/shared/class_names.h"
 
-#include <charconv>
-#include <functional>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,34 +8,10 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/recipes/shared/dataset_choice.h"
-#include "trainyard/train/checkpoint/checkpoint_reader.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::recipes {
 namespace {
-
-const std::string kSavedClassNames = "data/classes";
-const std::string kOldLabelNames = "data/label_names";  // one a line, of earlier releases
-
-using FindText = std::function<std::optional<std::string>(const std::string& name)>;
-
-ClassNames class_names_from(const FindText& find, const train::CheckpointIdentity& identity) {
-  ClassNames classes;
-  if (const auto text = find(kSavedClassNames)) {
-    classes.names = data::decode_class_names(*text);
-    if (classes.names.empty()) return classes;
-    const std::string& first = classes.names.front();
-    std::from_chars(first.data(), first.data() + first.size(), classes.first_output);
-    classes.names.erase(classes.names.begin());
-  } else if (const auto old = find(kOldLabelNames)) {
-    std::istringstream lines(*old);
-    for (std::string line; std::getline(lines, line);) classes.names.push_back(line);
-    // Only class folders had names there, and they began behind the background.
-    const bool background = identity.dataset == "imagenet" &&
-                            identity.num_classes == models::find_dataset(identity.dataset).benchmark_classes;
-    if (background && !classes.names.empty()) classes.first_output = 1;
-  }
-  return classes;
-}
 
 [[noreturn]] void refuse(const ClassSide& before, const ClassSide& now, std::string difference,
                          const std::string& remedy) {
@@ -57,8 +30,6 @@ ClassNames class_names_from(const FindText& find, const train::CheckpointIdentit
 }
 
 }  // namespace
-
-const char* const kSavedLabelTexts = "input/label_texts";
 
 std::vector<std::string> ClassNames::by_output() const {
   if (names.empty()) return {};
@@ -94,41 +65,11 @@ void check_same_classes(const ClassSide& before, const ClassSide& now, const std
                      a.names.empty() ? before.where : now.where);
 }
 
-void save_class_names(const ClassNames& classes, core::StateWriter& writer) {
-  if (classes.names.empty()) return;
-  std::vector<std::string> lines = {fmt::format("{}", classes.first_output)};
-  lines.insert(lines.end(), classes.names.begin(), classes.names.end());
-  writer.text(kSavedClassNames, data::encode_class_names(lines));
-}
-
-ClassNames load_class_names(const core::StateReader& reader, const train::CheckpointIdentity& identity) {
-  return class_names_from(
-      [&](const std::string& name) -> std::optional<std::string> {
-        if (!reader.has(name)) return std::nullopt;
-        return reader.text(name);
-      },
-      identity);
-}
-
-SavedClasses saved_classes_in(const core::StateReader& reader, const train::CheckpointInfo& checkpoint,
-                              const train::CheckpointIdentity& identity) {
-  SavedClasses saved{
-      .checkpoint = checkpoint, .identity = identity, .classes = load_class_names(reader, identity), .label_texts = {}};
-  if (reader.has(kSavedLabelTexts)) saved.label_texts = reader.text(kSavedLabelTexts);
-  return saved;
-}
-
-SavedClasses read_saved_classes(const train::CheckpointInfo& checkpoint) {
-  const train::Manifest manifest = train::read_manifest(checkpoint.path, core::local_file_system());
-  const FindText find = [&](const std::string& name) -> std::optional<std::string> {
-    const auto found = manifest.values.find(name);
-    const auto* text = found == manifest.values.end() ? nullptr : std::get_if<std::string>(&found->second);
-    return text == nullptr ? std::nullopt : std::optional(*text);
-  };
+SavedClasses saved_classes(const train::CheckpointFacts& facts, const train::CheckpointInfo& checkpoint) {
   return {.checkpoint = checkpoint,
-          .identity = manifest.identity,
-          .classes = class_names_from(find, manifest.identity),
-          .label_texts = find(kSavedLabelTexts).value_or("")};
+          .identity = facts.identity,
+          .classes = {.names = facts.classes, .first_output = facts.first_output},
+          .label_texts = facts.label_texts};
 }
 
 std::vector<std::string> names_of_texts(const std::string& label_texts) {

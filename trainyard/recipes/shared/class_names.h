@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/stateful.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
 TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+struct CheckpointFacts;
+}  // namespace trainyard::train
+
 namespace trainyard::recipes {
 
 struct ClassNames {
@@ -40,11 +43,6 @@ struct ClassSide {
 };
 void check_same_classes(const ClassSide& before, const ClassSide& now, const std::string& remedy);
 
-// As the text "data/classes": the first output, then the names, one a line. Nothing where there are no names.
-void save_class_names(const ClassNames& classes, core::StateWriter& writer);
-// Also those of earlier releases, whose first output follows from the identity. Empty: none were saved.
-ClassNames load_class_names(const core::StateReader& reader, const train::CheckpointIdentity& identity);
-
 // What a checkpoint, or a file of weights, says of its classes.
 struct SavedClasses {
   train::CheckpointInfo checkpoint{};
@@ -57,17 +55,11 @@ struct SavedClasses {
   }
 };
 
-// Reads them from an open checkpoint.
-SavedClasses saved_classes_in(const core::StateReader& reader, const train::CheckpointInfo& checkpoint,
-                              const train::CheckpointIdentity& identity);
-
-// Reads them from the manifest of the checkpoint directory `path` alone. Throws kNotFound, kCorruptData.
-SavedClasses read_saved_classes(const train::CheckpointInfo& checkpoint);
+// Returns those of what a checkpoint says of itself.
+[[nodiscard]] SavedClasses saved_classes(const train::CheckpointFacts& facts, const train::CheckpointInfo& checkpoint);
 
 // Names by output of the texts that the records had, for data whose labels have no other names.
 std::vector<std::string> names_of_texts(const std::string& label_texts);
-// Where a checkpoint has them.
-extern const char* const kSavedLabelTexts;
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

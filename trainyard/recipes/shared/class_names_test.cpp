@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -13,28 +13,12 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const train::CheckpointIdentity kFive{.model = "m", .dataset = "imagenet", .num_classes = 5};
-
-TEST(ClassNames, SavedOnesComeBack) {
-  const ClassNames classes{.names = {"10", "2", "a\nb"}, .first_output = 1};
-  core::MemoryState state;
-  save_class_names(classes, state);
-  EXPECT_EQ(load_class_names(state, kFive), classes);
-  EXPECT_THAT(classes.by_output(), ElementsAre("", "10", "2", "a\nb"));
-  core::MemoryState nothing;
-  save_class_names({}, nothing);
-  EXPECT_TRUE(nothing.names().empty());
-  EXPECT_EQ(load_class_names(nothing, kFive), ClassNames());
-}
-
-// Checkpoints of earlier releases: names alone, behind the background where the model had 1001 outputs.
-TEST(ClassNames, OldCheckpointsAreRead) {
-  core::MemoryState old;
-  old.text("data/label_names", "cat\ndog\n");
-  EXPECT_EQ(load_class_names(old, kFive), (ClassNames{{"cat", "dog"}, 0}));
-  EXPECT_EQ(load_class_names(old, {.model = "m", .dataset = "imagenet", .num_classes = 1001}),
-            (ClassNames{{"cat", "dog"}, 1}));
-  EXPECT_EQ(load_class_names(old, {.model = "m", .dataset = "cifar10", .num_classes = 11}).first_output, 0);
+TEST(ClassNames, ThoseOfACheckpointAreByOutput) {
+  const train::CheckpointFacts facts{.classes = {"10", "2", "a\nb"}, .first_output = 1};
+  const SavedClasses saved = saved_classes(facts, {.path = "run/model.ckpt-5", .global_step = 5});
+  EXPECT_EQ(saved.checkpoint.global_step, 5);
+  EXPECT_EQ(saved.classes, (ClassNames{.names = {"10", "2", "a\nb"}, .first_output = 1}));
+  EXPECT_THAT(saved.classes.by_output(), ElementsAre("", "10", "2", "a\nb"));
 }
 
 TEST(ClassNames, OtherClassesAreRefusedWithTheDifference) {

@@ -44,6 +44,7 @@ std::optional<int> given_int(const core::FlagValues& values, const char* flag) {
 
 EvaluationImageOptions read_evaluation_options(const core::FlagValues& values) {
   EvaluationImageOptions options;
+  if (values.given("input_preprocessor")) options.input_preprocessor = values.text("input_preprocessor");
   if (values.given("resize_method")) options.resize_method = values.text("resize_method");
   options.resize_antialias = given_boolean(values, "resize_antialias");
   options.resize_half_pixel_centers = given_boolean(values, "resize_half_pixel_centers");
@@ -52,12 +53,12 @@ EvaluationImageOptions read_evaluation_options(const core::FlagValues& values) {
   if (values.given("normalization")) options.normalization = values.text("normalization");
   options.image_mean = read_rgb(values, "image_mean");
   options.image_std = read_rgb(values, "image_std");
+  options.scaled_decode = given_boolean(values, "scaled_decode");
   return options;
 }
 
 ImageOptions read_image_options(const core::FlagValues& values) {
   ImageOptions options{read_evaluation_options(values)};
-  options.input_preprocessor = values.text("input_preprocessor");
   if (values.given("random_crop")) {
     options.random_crop = values.text("random_crop") == "resized_crop" ? data::CropMethod::kResizedCrop
                                                                        : data::CropMethod::kDistortedBoundingBox;
@@ -71,7 +72,6 @@ ImageOptions read_image_options(const core::FlagValues& values) {
   options.distortions = given_boolean(values, "distortions");
   if (values.given("distort_color_in_yiq")) options.distort_color_in_yiq = values.boolean("distort_color_in_yiq");
   options.fuse_decode_and_crop = values.boolean("fuse_decode_and_crop");
-  options.scaled_decode = given_boolean(values, "scaled_decode");
   options.auto_augment = data::auto_augment_policy(values.text("auto_augment"));
   options.rand_augment_num_ops = given_int(values, "rand_augment_num_ops");
   options.rand_augment_magnitude = given_int(values, "rand_augment_magnitude");

@@ -12,7 +12,7 @@ namespace trainyard::recipes {
 // numbers it needs.
 ImageOptions read_image_options(const core::FlagValues& values);
 
-// Reads the flags that data::declare_evaluation_image_flags declares. Throws as read_image_options().
+// Reads the flags that data::declare_trained_image_flags declares. Throws as read_image_options().
 EvaluationImageOptions read_evaluation_options(const core::FlagValues& values);
 
 }  // namespace trainyard::recipes

@@ -7,17 +7,17 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/base/log.h"
 #include "trainyard/data/augment/input_preset.h"
-#include "trainyard/recipes/shared/image_size.h"
+#include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::recipes {
 namespace {
 
-const std::string kSavedAs = "data/input/";
-constexpr std::array<const char*, 3> kChannelNames = {"red", "green", "blue"};
+constexpr const char* kDefaultPreprocessor = "default";
 constexpr auto kDefaultCrop = data::CropMethod::kDistortedBoundingBox;
 constexpr float kDefaultCovered = 0.1F;
 constexpr const char* kDefaultResize = "bilinear";
@@ -82,8 +82,7 @@ void refuse_for_small_images(std::initializer_list<std::pair<const char*, bool>>
 void check_crops(const ImageOptions& asked, const std::string& dataset) {
   if (!has_small_images(dataset)) return;
   refuse_for_small_images(
-      {{"input_preprocessor", asked.input_preprocessor != "default"},
-       {"random_crop", asked.random_crop.value_or(kDefaultCrop) != kDefaultCrop},
+      {{"random_crop", asked.random_crop.value_or(kDefaultCrop) != kDefaultCrop},
        {"random_crop_area", asked.random_crop_area.has_value()},
        {"random_crop_aspect_ratio", asked.random_crop_aspect_ratio.has_value()},
        {"random_crop_attempts", asked.random_crop_attempts.value_or(kDefaultAttempts) != kDefaultAttempts},
@@ -95,106 +94,151 @@ void check_crops(const ImageOptions& asked, const std::string& dataset) {
 
 void EvaluationImageOptions::check(const std::string& dataset) const {
   if (!has_small_images(dataset)) return;
-  refuse_for_small_images({{"resize_method", resize_method.value_or(kDefaultResize) != kDefaultResize},
-                           {"eval_resize_size", eval_resize_size.value_or(0) != 0},
-                           {"resize_antialias", resize_antialias.value_or(false)},
-                           {"resize_half_pixel_centers", resize_half_pixel_centers.value_or(false)}},
-                          dataset);
+  refuse_for_small_images(
+      {{"input_preprocessor", input_preprocessor.value_or(kDefaultPreprocessor) != kDefaultPreprocessor},
+       {"resize_method", resize_method.value_or(kDefaultResize) != kDefaultResize},
+       {"eval_resize_size", eval_resize_size.value_or(0) != 0},
+       {"resize_antialias", resize_antialias.value_or(false)},
+       {"resize_half_pixel_centers", resize_half_pixel_centers.value_or(false)}},
+      dataset);
 }
 
-void EvaluationImageOptions::apply_to(data::TransformOptions& options) const {
-  options.resize_method = resize_method.value_or(options.resize_method);
-  options.resize_antialias = resize_antialias.value_or(options.resize_antialias);
-  options.resize_half_pixel_centers = resize_half_pixel_centers.value_or(options.resize_half_pixel_centers);
-  options.eval_resize_size = eval_resize_size.value_or(options.eval_resize_size);
-  if (eval_resize_size) options.eval_central_part = 0;
-  options.exif_orientation = exif_orientation.value_or(options.exif_orientation);
-  const std::string kind = normalization.value_or("");
-  if (image_mean && kind != "mean" && kind != "mean_std") {
+namespace {
+
+// Applies all but the preprocessor.
+void apply_values(const EvaluationImageOptions& asked, data::TransformOptions& options) {
+  options.resize_method = asked.resize_method.value_or(options.resize_method);
+  options.resize_antialias = asked.resize_antialias.value_or(options.resize_antialias);
+  options.resize_half_pixel_centers = asked.resize_half_pixel_centers.value_or(options.resize_half_pixel_centers);
+  options.eval_resize_size = asked.eval_resize_size.value_or(options.eval_resize_size);
+  if (asked.eval_resize_size) options.eval_central_part = 0;
+  options.scaled_decode = asked.scaled_decode.value_or(options.scaled_decode);
+  options.eval_scaled_decode = asked.scaled_decode.value_or(options.eval_scaled_decode);
+  options.exif_orientation = asked.exif_orientation.value_or(options.exif_orientation);
+  const std::string kind = asked.normalization.value_or("");
+  if (asked.image_mean && kind != "mean" && kind != "mean_std") {
     refuse("--image_mean has no use", "--normalization=mean or mean_std beside it", "'" + kind + "'");
   }
-  if (image_std && kind != "mean_std") {
+  if (asked.image_std && kind != "mean_std") {
     refuse("--image_std has no use", "--normalization=mean_std beside it", "'" + kind + "'");
   }
   if (kind == "symmetric") options.normalization = data::Normalization::symmetric();
   if (kind == "mean") {
-    options.normalization = data::Normalization::minus_mean(image_mean.value_or(data::kImagenetChannelMeans));
+    options.normalization = data::Normalization::minus_mean(asked.image_mean.value_or(data::kImagenetChannelMeans));
   }
   if (kind == "mean_std") {
-    options.normalization = data::Normalization::standardized(image_mean.value_or(data::kImagenetMean),
-                                                              image_std.value_or(data::kImagenetStandardDeviation));
+    options.normalization = data::Normalization::standardized(
+        asked.image_mean.value_or(data::kImagenetMean), asked.image_std.value_or(data::kImagenetStandardDeviation));
   }
+}
+
+}  // namespace
+
+void EvaluationImageOptions::apply_to(data::TransformOptions& options) const {
+  if (input_preprocessor) {
+    data::TransformOptions preset = data::input_presets().get(*input_preprocessor);
+    preset.set_size(options.height, options.width);
+    preset.exif_orientation = options.exif_orientation;  // no preset decides it
+    copy_evaluation(preset, options);
+  }
+  apply_values(*this, options);
+}
+
+std::string ImageOptions::preprocessor() const {
+  if (input_preprocessor) return *input_preprocessor;
+  const bool known = trained && !trained->preprocessor.empty();
+  return known ? trained->preprocessor : std::string(kDefaultPreprocessor);
 }
 
 data::TransformOptions ImageOptions::transform(const std::string& dataset, nn::Size2d image_size) const {
   check(dataset);
   check_crops(*this, dataset);
-  data::TransformOptions options = data::input_presets().get(input_preprocessor);
+  data::TransformOptions options = data::input_presets().get(preprocessor());
   const int64_t resized = options.eval_resize_size;
   options.set_size(image_size.height, image_size.width);
   if (fixed_eval_size && resized >= std::max(options.height, options.width)) options.eval_resize_size = resized;
   options.exif_orientation = turns_by_exif;
+  if (trained && !input_preprocessor) copy_evaluation(evaluation_at(trained->input, image_size), options);
   if (ml_perf) {
     options.use_boxes = false;
     options.normalization = data::Normalization::minus_mean(data::kImagenetChannelMeans);
   }
-  apply_to(options);
+  apply_values(*this, options);
   options.crop = crop_of(*this, options.crop);
   options.distortions = distortions.value_or(options.distortions);
   options.distort_color_in_yiq = distort_color_in_yiq.value_or(options.distort_color_in_yiq);
   options.fuse_decode_and_crop = fuse_decode_and_crop;
-  options.scaled_decode = scaled_decode.value_or(options.scaled_decode);
-  options.eval_scaled_decode = scaled_decode.value_or(false);
   augment(*this, options);
   options.validate();
   return options;
 }
 
-void save_evaluation_options(const data::TransformOptions& options, core::StateWriter& writer) {
-  save_image_size({options.height, options.width}, writer);
-  core::ScopedWriter input(writer, kSavedAs);
-  input.text("resize_method", options.resize_method);
-  input.integer("resize_antialias", options.resize_antialias ? 1 : 0);
-  input.integer("resize_half_pixel_centers", options.resize_half_pixel_centers ? 1 : 0);
-  input.integer("eval_resize_size", options.eval_resize_size);
-  if (options.eval_central_part > 0) input.real("eval_central_part", options.eval_central_part);
-  if (options.resize_convention != data::ResizeConvention::kPlain) {
-    input.text("resize_convention", data::resize_convention_name(options.resize_convention));
-  }
-  if (options.eval_scaled_decode) input.integer("scaled_decode", 1);
-  if (options.exif_orientation) input.integer("exif_orientation", 1);
-  for (size_t c = 0; c < kChannelNames.size(); ++c) {
-    input.real(fmt::format("scale/{}", kChannelNames[c]), options.normalization.scale[c]);
-    input.real(fmt::format("shift/{}", kChannelNames[c]), options.normalization.shift[c]);
-  }
+void copy_evaluation(const data::TransformOptions& from, data::TransformOptions& to) {
+  to.resize_method = from.resize_method;
+  to.resize_antialias = from.resize_antialias;
+  to.resize_half_pixel_centers = from.resize_half_pixel_centers;
+  to.resize_convention = from.resize_convention;
+  to.eval_resize_size = from.eval_resize_size;
+  to.eval_central_part = from.eval_central_part;
+  to.eval_scaled_decode = from.eval_scaled_decode;
+  to.exif_orientation = from.exif_orientation;
+  to.normalization = from.normalization;
 }
 
-bool same_evaluation(const data::TransformOptions& a, const data::TransformOptions& b) {
-  return a.resize_method == b.resize_method && a.resize_antialias == b.resize_antialias &&
-         a.resize_half_pixel_centers == b.resize_half_pixel_centers && a.eval_resize_size == b.eval_resize_size &&
-         a.eval_central_part == b.eval_central_part && a.resize_convention == b.resize_convention &&
-         a.eval_scaled_decode == b.eval_scaled_decode && a.exif_orientation == b.exif_orientation &&
-         a.normalization == b.normalization;
+data::TransformOptions evaluation_at(data::TransformOptions input, nn::Size2d size) {
+  input.set_size(size.height, size.width);
+  return input;
 }
 
-void load_evaluation_options(const core::StateReader& reader, data::TransformOptions& options) {
-  const core::ScopedReader input(reader, kSavedAs);
-  if (!input.has("resize_method")) return;
-  options.resize_method = input.text("resize_method");
-  options.resize_antialias = input.integer("resize_antialias") != 0;
-  options.resize_half_pixel_centers = input.integer("resize_half_pixel_centers") != 0;
-  options.eval_resize_size = input.integer("eval_resize_size");
-  options.eval_central_part =
-      input.has("eval_central_part") ? static_cast<float>(input.real("eval_central_part")) : 0.0F;
-  // Earlier releases had one convention and saved none of these.
-  options.resize_convention = input.has("resize_convention") ? data::resize_convention(input.text("resize_convention"))
-                                                             : data::ResizeConvention::kPlain;
-  options.eval_scaled_decode = input.has("scaled_decode") && input.integer("scaled_decode") != 0;
-  options.exif_orientation = input.has("exif_orientation") && input.integer("exif_orientation") != 0;
-  for (size_t c = 0; c < kChannelNames.size(); ++c) {
-    options.normalization.scale[c] = static_cast<float>(input.real(fmt::format("scale/{}", kChannelNames[c])));
-    options.normalization.shift[c] = static_cast<float>(input.real(fmt::format("shift/{}", kChannelNames[c])));
+namespace {
+
+std::string normalization_text(const data::Normalization& normalization) {
+  if (normalization == data::Normalization::symmetric()) return "symmetric";
+  data::Rgb mean{}, deviation{};
+  for (size_t c = 0; c < mean.size(); ++c) {
+    deviation[c] = 1 / normalization.scale[c];
+    mean[c] = -normalization.shift[c] / normalization.scale[c];
   }
+  if (deviation == data::Rgb{1, 1, 1}) return fmt::format("mean ({:.6g})", fmt::join(mean, ", "));
+  return fmt::format("mean_std ({:.6g}; {:.6g})", fmt::join(mean, ", "), fmt::join(deviation, ", "));
+}
+
+std::string on_or_off(bool on) {
+  return on ? "on" : "off";
+}
+
+}  // namespace
+
+std::vector<std::string> evaluation_differences(const data::TransformOptions& before,
+                                                const data::TransformOptions& now) {
+  std::vector<std::string> all;
+  const auto compare = [&all](const char* what, const std::string& was, const std::string& is) {
+    if (was != is) all.push_back(fmt::format("{} is {} instead of {}", what, is, was));
+  };
+  compare("image_size", models::image_size_text({before.height, before.width}),
+          models::image_size_text({now.height, now.width}));
+  compare("resize_method", before.resize_method, now.resize_method);
+  compare("resize_antialias", on_or_off(before.resize_antialias), on_or_off(now.resize_antialias));
+  compare("resize_half_pixel_centers", on_or_off(before.resize_half_pixel_centers),
+          on_or_off(now.resize_half_pixel_centers));
+  compare("eval_resize_size", std::to_string(before.eval_resize_size), std::to_string(now.eval_resize_size));
+  compare("the central part", fmt::format("{:.4g}", before.eval_central_part),
+          fmt::format("{:.4g}", now.eval_central_part));
+  compare("the convention of resizing", data::resize_convention_name(before.resize_convention),
+          data::resize_convention_name(now.resize_convention));
+  compare("scaled_decode", on_or_off(before.eval_scaled_decode), on_or_off(now.eval_scaled_decode));
+  compare("exif_orientation", on_or_off(before.exif_orientation), on_or_off(now.exif_orientation));
+  if (before.normalization != now.normalization) {
+    compare("normalization", normalization_text(before.normalization), normalization_text(now.normalization));
+  }
+  return all;
+}
+
+void tell_differences(const TrainedInput& trained, const data::TransformOptions& now) {
+  if (trained.origin.empty()) return;
+  const std::vector<std::string> all = evaluation_differences(trained.input, now);
+  if (all.empty()) return;
+  core::log::warning("the images are made otherwise than {} was trained on: {}", trained.origin, fmt::join(all, ", "));
 }
 
 }  // namespace trainyard::recipes

@@ -1,7 +1,5 @@
 #include "trainyard/recipes/shared/image_options.h"
 
-#include <map>
-
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -167,53 +165,48 @@ TEST(ImageOptions, RefusesWhatHasNoUse) {
   EXPECT_THROW(read({"--input_preprocessor=slim"}), core::Error);
 }
 
-// What a checkpoint holds, in memory.
-class Entries : public core::StateWriter, public core::StateReader {
- public:
-  void tensor(const std::string&, const at::Tensor&) override {}
-  void integer(const std::string& name, int64_t value) override { integers_[name] = value; }
-  void real(const std::string& name, double value) override { reals_[name] = value; }
-  void text(const std::string& name, std::string_view value) override { texts_[name] = value; }
-  bool has(const std::string& name) const override {
-    return texts_.contains(name) || integers_.contains(name) || reals_.contains(name);
-  }
-  std::vector<std::string> names(std::string_view) const override { return {}; }
-  void tensor(const std::string&, at::Tensor&) const override {}
-  at::Tensor tensor(const std::string&) const override { return {}; }
-  int64_t integer(const std::string& name) const override { return integers_.at(name); }
-  double real(const std::string& name) const override { return reals_.at(name); }
-  std::string text(const std::string& name) const override { return texts_.at(name); }
-  void copy(const std::string&, core::StateWriter&, const std::string&) const override {}
+TEST(ImageOptions, TheModelSaysWhatFlagsDoNot) {
+  const TrainedInput trained{.input = read({"--input_preprocessor=torchvision", "--resize_method=bicubic"}),
+                             .preprocessor = "torchvision",
+                             .origin = "run/model.ckpt-5"};
+  const auto made = [&](const std::vector<std::string>& arguments, nn::Size2d size) {
+    ImageOptions options = read_image_options(core::parse_flags(tf_cnn_flags(), arguments));
+    options.trained = trained;
+    return options.transform("imagenet", size);
+  };
+  const data::TransformOptions same = made({}, 224);
+  EXPECT_TRUE(evaluation_differences(trained.input, same).empty());
+  EXPECT_EQ(same.crop.method, data::CropMethod::kResizedCrop) << "training images are the preprocessor's, too";
+  EXPECT_FALSE(same.distortions);
+  // A flag stands over it, and so does a preprocessor, as a whole.
+  const data::TransformOptions larger = made({"--eval_resize_size=320", "--scaled_decode"}, 224);
+  EXPECT_EQ(evaluation_differences(trained.input, larger),
+            (std::vector<std::string>{"eval_resize_size is 320 instead of 256", "scaled_decode is on instead of off"}));
+  const data::TransformOptions other = made({"--input_preprocessor=official_models_imagenet"}, 224);
+  EXPECT_EQ(other.resize_method, "bilinear");
+  EXPECT_EQ(other.normalization, data::Normalization::minus_mean(data::kImagenetChannelMeans));
+  EXPECT_FALSE(other.resize_antialias);
+  // The part that is cut out stays the same at another size.
+  EXPECT_EQ(made({}, 112).eval_resize_size, 128);
+  EXPECT_EQ(made({}, {112, 448}).eval_resize_size, 512);
+  EXPECT_EQ(made({"--eval_resize_size=200"}, 112).eval_resize_size, 200);
+}
 
- private:
-  std::map<std::string, int64_t> integers_;
-  std::map<std::string, double> reals_;
-  std::map<std::string, std::string> texts_;
-};
-
-TEST(ImageOptions, ACheckpointRemembersEvaluation) {
-  const data::TransformOptions saved = read({"--input_preprocessor=dali", "--resize_method=bicubic"});
-  Entries entries;
-  save_evaluation_options(saved, entries);
-  data::TransformOptions loaded;
-  load_evaluation_options(entries, loaded);
-  EXPECT_EQ(loaded.resize_method, "bicubic");
-  EXPECT_TRUE(loaded.resize_antialias && loaded.resize_half_pixel_centers);
-  EXPECT_EQ(loaded.eval_resize_size, 256);
-  EXPECT_EQ(loaded.normalization, saved.normalization);
-  EXPECT_EQ(loaded.resize_convention, data::ResizeConvention::kDali);
-  EXPECT_FALSE(loaded.exif_orientation || loaded.eval_scaled_decode);
-  EXPECT_TRUE(same_evaluation(loaded, saved));
-  EXPECT_FALSE(same_evaluation(loaded, {}));
-  data::TransformOptions turned = saved;
-  turned.exif_orientation = turned.eval_scaled_decode = true;
-  EXPECT_FALSE(same_evaluation(turned, saved));
-  save_evaluation_options(turned, entries);
-  load_evaluation_options(entries, loaded);
-  EXPECT_TRUE(loaded.exif_orientation && loaded.eval_scaled_decode);
-  data::TransformOptions untouched;
-  load_evaluation_options(Entries(), untouched);
-  EXPECT_EQ(untouched.normalization, data::Normalization::symmetric());
+TEST(ImageOptions, DifferencesAreToldOnceWithBothValues) {
+  const TrainedInput trained{.input = read({}), .origin = "run/model.ckpt-5"};
+  data::TransformOptions now = trained.input;
+  now.height = 96;
+  now.normalization = data::Normalization::minus_mean({1, 2, 3});
+  ::testing::internal::CaptureStderr();
+  tell_differences(trained, trained.input);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  tell_differences(trained, now);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("otherwise than run/model.ckpt-5 was trained on: image_size is 96x224 instead of 224x224, "
+                      "normalization is mean (1, 2, 3) instead of symmetric"),
+            std::string::npos)
+      << said;
 }
 
 }  // namespace

@@ -1,22 +1,16 @@
 #include "trainyard/recipes/shared/image_size.h"
 
 #include <map>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/files/file_system.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/train/checkpoint/checkpoint_reader.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 
 namespace trainyard::recipes {
 namespace {
-
-constexpr const char* kSavedHeight = "data/input/height";
-constexpr const char* kSavedWidth = "data/input/width";
 
 std::map<std::string, nn::Shape> parameter_shapes(const nn::Graph& graph) {
   std::map<std::string, nn::Shape> shapes;
@@ -30,27 +24,6 @@ std::map<std::string, nn::Shape> parameter_shapes(const nn::Graph& graph) {
 
 nn::Size2d image_size_of(const nn::Graph& graph) {
   return {graph.input_shape()[1], graph.input_shape()[2]};
-}
-
-void save_image_size(nn::Size2d size, core::StateWriter& writer) {
-  writer.integer(kSavedHeight, size.height);
-  writer.integer(kSavedWidth, size.width);
-}
-
-nn::Size2d saved_image_size(const core::StateReader& reader) {
-  if (!reader.has(kSavedHeight) || !reader.has(kSavedWidth)) return 0;
-  return {reader.integer(kSavedHeight), reader.integer(kSavedWidth)};
-}
-
-nn::Size2d saved_image_size(const train::CheckpointInfo& checkpoint) {
-  const train::Manifest manifest = train::read_manifest(checkpoint.path, core::local_file_system());
-  const auto side = [&](const char* name) {
-    const auto found = manifest.values.find(name);
-    const auto* pixels = found == manifest.values.end() ? nullptr : std::get_if<int64_t>(&found->second);
-    return pixels == nullptr ? 0 : *pixels;
-  };
-  const nn::Size2d size{side(kSavedHeight), side(kSavedWidth)};
-  return size.height > 0 && size.width > 0 ? size : 0;
 }
 
 nn::Size2d check_image_size(const ResizedModel& model) {

@@ -1,11 +1,10 @@
-// The height and width of a model's images: what a checkpoint remembers of them, and whether weights that were trained
-// on images of one size can be used on images of another.
+// The height and width of a model's images, and whether weights that were trained on images of one size can be used on
+// images of another.
 #pragma once
 
 #include <string>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/base/stateful.h"
 #include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
@@ -14,12 +13,6 @@ namespace trainyard::recipes {
 
 // Returns the size of the images of a graph.
 nn::Size2d image_size_of(const nn::Graph& graph);
-
-// Saves it as "data/input/height" and "data/input/width".
-void save_image_size(nn::Size2d size, core::StateWriter& writer);
-// Return 0 where none was saved, as earlier releases saved none: then it was the model's own.
-nn::Size2d saved_image_size(const core::StateReader& reader);
-nn::Size2d saved_image_size(const train::CheckpointInfo& checkpoint);  // reads the manifest alone
 
 // Weights of a checkpoint, and the graph that they are wanted for.
 struct ResizedModel {

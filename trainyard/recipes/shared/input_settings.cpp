@@ -53,13 +53,14 @@ void check_decoding_on_gpu(const InputSettings& settings, int replicas) {
 
 // The preprocessor's size is one for images of 224 x 224.
 void say_eval_resize_size(const ImageOptions& asked, const data::TransformOptions& settled) {
-  const int64_t of_preset = data::input_presets().get(asked.input_preprocessor).eval_resize_size;
+  if (asked.trained && !asked.input_preprocessor) return;  // what differs from the model's is said elsewhere
+  const int64_t of_preset = data::input_presets().get(asked.preprocessor()).eval_resize_size;
   if (asked.eval_resize_size || settled.eval_resize_size == of_preset) return;
   core::log::info(
       "evaluation scales the shorter side of images to {} pixels for a model of {}x{}, as --input_preprocessor={} does "
       "to "
       "{} for one of 224x224; --eval_resize_size sets another",
-      settled.eval_resize_size, settled.height, settled.width, asked.input_preprocessor, of_preset);
+      settled.eval_resize_size, settled.height, settled.width, asked.preprocessor(), of_preset);
 }
 
 // Without links and "..", with one slash at the end.
@@ -90,6 +91,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.seed = options.seed;
   settings.input_threads = options.threads.value_or(std::max(1, core::available_cores() / 2));
   settings.transform = options.images.transform(dataset, image_size);
+  settings.preprocessor = options.images.preprocessor();
   settings.bad_samples = options.bad_samples;
   settings.on_unknown_class = options.on_unknown_class;
   // One batch is always in the making; the others wait to be taken by the devices.
@@ -114,6 +116,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.mix.validate();
   settle_scaled_decode(options, settings);
   if (settings.decode_on_gpu) check_decoding_on_gpu(settings, replicas);
+  if (options.images.trained) tell_differences(*options.images.trained, settings.transform);
   return settings;
 }
 

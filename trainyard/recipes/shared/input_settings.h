@@ -50,6 +50,7 @@ struct InputSettings {
   uint64_t seed = 0;
   int input_threads = 1;
   data::TransformOptions transform{};
+  std::string preprocessor = "default";  // the name in data::input_presets() that `transform` began from
   data::BadSampleOptions bad_samples{};
   data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
   int64_t prefetch_batches = 1;  // of all devices together, the one in the making included

@@ -6,6 +6,7 @@ ModelMetadata metadata_of(const TrainedModel& trained) {
   train::ModelDescription description{.name = trained.identity.model,
                                       .transform = trained.identity.dataset,
                                       .input = trained.input,
+                                      .preprocessor = trained.preprocessor,
                                       .num_classes = trained.identity.num_classes,
                                       .classes = trained.classes.names,
                                       .first_output = trained.classes.first_output};

@@ -4,13 +4,18 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/averages/weight_average.h"
-#include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/recipes/shared/image_size.h"
+#include "trainyard/recipes/shared/published_input.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
 
@@ -28,17 +33,37 @@ const nn::Graph* saved_graph(const OpenedModel& opened, const TrainedModel& want
   return same_model && same_classes && same_size ? &graph : nullptr;
 }
 
-// Makes the graph of the identity, or `saved` where it is not null, and what runs it. `trained_on`: the size of the
-// images that it was trained on, or 0.
-void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn::Size2d trained_on,
-                   const nn::Graph* saved) {
-  const models::ModelOptions model{.num_classes = trained.identity.num_classes,
-                                   .image_size = options.image_size == nn::Size2d(0) ? trained_on : options.image_size};
+// Throws for a checkpoint whose identity says another number of classes than its weights are for, before memory is
+// taken for as many as it says.
+void check_head(const nn::Graph& graph, const OpenedModel& opened) {
+  const nn::Node* const head = graph.outputs.empty() ? nullptr : nn::last_layer(graph, graph.outputs.front());
+  if (head == nullptr) return;
+  for (const nn::ParameterSpec& wanted : head->parameters) {
+    const std::string name = "model/" + wanted.name;
+    if (!opened.reader->has(name)) continue;  // its load says what is missing
+    const std::vector<int64_t> saved = opened.reader->tensor(name).sizes().vec();
+    if (saved == wanted.shape) continue;
+    throw train::damaged_checkpoint(
+        "the checkpoint says another number of classes than its weights are for",
+        fmt::format("{}, identity and {}", core::join_path(opened.checkpoint.path, train::kManifestFile), name),
+        fmt::format("{} for {} classes", nn::to_string(wanted.shape), opened.identity.num_classes),
+        nn::to_string(saved));
+  }
+}
+
+// Makes the graph of the identity, or `saved` where it is not null, and what runs it, and puts `input`, if it is known,
+// into `trained`, at the size of the graph's images.
+void make_executor(TrainedModel& trained, const TrainedModelOptions& options, const OpenedModel& opened,
+                   const std::optional<TrainedInput>& input, const nn::Graph* saved) {
+  nn::Size2d size = options.image_size != nn::Size2d(0) ? options.image_size : opened.image_size;
+  if (size == nn::Size2d(0) && input) size = {input->input.height, input->input.width};
+  const models::ModelOptions model{.num_classes = trained.identity.num_classes, .image_size = size};
   const auto build = [&] {
     if (options.build) return options.build(model);
     return saved != nullptr ? *saved : models::build_model(trained.identity.model, trained.identity.dataset, model);
   };
   const nn::Graph graph = build();
+  if (opened.reader != nullptr) check_head(graph, opened);
   trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
   trained.executor = nn::make_executor("auto", graph,
                                        {.device = options.device,
@@ -47,17 +72,52 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, nn
                                         .kernels = options.kernels,
                                         .parameters = trained.parameters.get()});
   trained.parameters->allocate();
+  if (graph.input_shape().size() == 3) {
+    const nn::Size2d images = image_size_of(graph);
+    if (input) {
+      TrainedInput known = *input;
+      if (opened.image_size == nn::Size2d(0) && opened.reader != nullptr) {  // of an earlier release
+        known.input.height = images.height;
+        known.input.width = images.width;
+      }
+      trained.input = evaluation_at(known.input, images);
+      trained.preprocessor = known.preprocessor;
+      trained.input_origin = known.origin;
+      if (options.tells_input && !known.choice.empty()) core::log::info("{}: {}", opened.checkpoint.path, known.choice);
+      if (options.tells_input) tell_differences(known, trained.input);
+    }
+    trained.input.height = images.height;
+    trained.input.width = images.width;
+  }
   trained.input.training = false;
-  trained.input.set_size(graph.input_shape()[1], graph.input_shape()[2]);
+}
+
+// Says which of the things that are asked for differ from what the file says of itself.
+void tell_given(const TrainedModelOptions& options, const OpenedModel& opened) {
+  const auto tell = [&](const char* flag, const std::string& given, const std::string& said) {
+    if (given.empty() || said.empty() || given == said) return;
+    core::log::warning("{} says --{}={}; {} is taken, as it was given", opened.checkpoint.path, flag, said, given);
+  };
+  const auto number = [](int64_t count) { return count == 0 ? std::string() : std::to_string(count); };
+  tell("model", options.model, opened.identity.model);
+  tell("data_name", options.dataset, opened.identity.dataset);
+  tell("num_classes", number(options.num_classes), number(opened.identity.num_classes));
 }
 
 // Returns the prefix of the weights in a checkpoint that are asked for.
 std::string prefix_of_weights(const OpenedModel& opened, const TrainedModelOptions& options) {
   std::string averaged(optim::kAveragedWeights);
-  if (!options.averaged_weights || opened.reader->names(averaged).empty()) return "model/";
-  core::log::info("the weights are the averaged ones of {} (--weights_of=last takes the last ones)",
-                  opened.checkpoint.path);
-  return averaged;
+  if (opened.reader->names(averaged).empty()) return "model/";
+  const bool asked = options.averaged_weights.value_or(opened.averaged_weights);
+  if (asked != opened.averaged_weights) {
+    core::log::warning("the evaluations of {} took its {} weights; the {} ones are taken, as --weights_of says",
+                       opened.checkpoint.path, opened.averaged_weights ? "averaged" : "last",
+                       asked ? "averaged" : "last");
+  } else {
+    core::log::info("the weights are the {} ones of {} (--weights_of={} takes the others)", asked ? "averaged" : "last",
+                    opened.checkpoint.path, asked ? "last" : "average");
+  }
+  return asked ? averaged : "model/";
 }
 
 TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& options) {
@@ -83,9 +143,8 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();
   const nn::Graph* const saved = saved_graph(opened, trained, options);
-  // The size is the graph's, which an option may have changed.
-  trained.input = opened.description.input;
-  make_executor(trained, options, opened.image_size, saved);
+  tell_given(options, opened);
+  make_executor(trained, options, opened, input_of(opened, trained.identity.model, trained.identity.dataset), saved);
   const std::vector<std::string> auxiliary =
       options.build || saved != nullptr
           ? std::vector<std::string>()
@@ -129,6 +188,15 @@ OpenedModel open_model(const TrainedModelOptions& options) {
     opened.identity = {.model = said.name, .dataset = named ? said.transform : "", .num_classes = said.num_classes};
     opened.classes = {.names = said.classes, .first_output = said.first_output};
     opened.image_size = train::image_size_in(opened.weights->metadata(), options.path);
+    if (opened.image_size != nn::Size2d(0)) {
+      opened.input = {.input = said.input, .preprocessor = said.preprocessor, .origin = options.path};
+    } else if (said.name.empty()) {
+      if (const auto timm = read_timm_config(options.path)) {
+        opened.identity.model = timm->model;
+        opened.identity.num_classes = timm->num_classes;
+        opened.input = timm->input;
+      }
+    }
     return opened;
   }
   return opened_model(open_checkpoint(options));
@@ -136,17 +204,33 @@ OpenedModel open_model(const TrainedModelOptions& options) {
 
 OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   OpenedModel opened;
-  static_cast<SavedClasses&>(opened) = saved_classes_in(*checkpoint.reader, checkpoint.info, checkpoint.identity);
-  opened.image_size = saved_image_size(*checkpoint.reader);
+  const train::CheckpointFacts facts =
+      train::read_checkpoint_facts(*checkpoint.reader, checkpoint.identity, checkpoint.info.path);
+  static_cast<SavedClasses&>(opened) = saved_classes(facts, checkpoint.info);
+  opened.image_size = facts.image_size;
+  opened.averaged_weights = facts.averaged_weights.value_or(true);
+  const std::string& path = opened.checkpoint.path;
+  if (facts.input) opened.input = {.input = *facts.input, .preprocessor = facts.preprocessor, .origin = path};
   const train::ModelMetadata metadata = train::saved_metadata(*checkpoint.reader);
   if (!metadata.empty()) {
-    opened.description = train::described_in(metadata, opened.checkpoint.path);
+    opened.description = train::described_in(metadata, path);
     const train::ModelDescription& said = opened.description;
     opened.image_size = {said.input.height, said.input.width};
     opened.classes = {.names = said.classes, .first_output = said.first_output};
+    opened.input = {.input = said.input, .preprocessor = said.preprocessor, .origin = path};
   }
   opened.reader = std::move(checkpoint.reader);
   return opened;
+}
+
+std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::string& model, const std::string& dataset) {
+  const bool says_nothing = !opened.input && opened.weights != nullptr && dataset == "imagenet";
+  if (!says_nothing) return opened.input;
+  try {
+    return torchvision_input(opened.checkpoint.path, models::find_model(model, dataset));
+  } catch (const core::Error&) {  // a model of the caller's own, which is not registered and no library's
+    return std::nullopt;
+  }
 }
 
 TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options) {
@@ -155,8 +239,7 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   trained.checkpoint = opened.checkpoint;
   trained.identity = opened.identity;
   const nn::Graph* const saved = saved_graph(opened, trained, options);
-  if (saved != nullptr) trained.input = opened.description.input;
-  make_executor(trained, options, opened.image_size, saved);
+  make_executor(trained, options, opened, opened.input, saved);
   const nn::Graph& graph = trained.executor->graph();
   const nn::Size2d trained_on = check_image_size(
       {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});
@@ -168,12 +251,6 @@ TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOpt
   trained.classes = opened.classes;
   trained.label_names = trained.classes.by_output();
   if (trained.label_names.empty()) trained.label_names = names_of_texts(opened.label_texts);
-  load_evaluation_options(*opened.reader, trained.input);
-  // An eval_resize_size is one for the images that the model was trained on.
-  const data::TransformOptions now = trained.input;
-  trained.input.height = trained_on.height;
-  trained.input.width = trained_on.width;
-  trained.input.set_size(now.height, now.width);
   return trained;
 }
 

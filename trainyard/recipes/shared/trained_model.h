@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/recipes/shared/class_names.h"
+#include "trainyard/recipes/shared/image_options.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/model/model_description.h"
 
@@ -27,7 +29,15 @@ struct OpenedModel : SavedClasses {
   std::shared_ptr<const formats::TensorFile> weights{};  // null: it is a checkpoint
   nn::Size2d image_size = 0;                             // of the images it was trained on; 0: it does not say
   train::ModelDescription description{};                 // what a file, or a checkpoint of train::fit(), says
+  // How evaluation makes its images, with image_size; not set: it does not say. input_of() knows more.
+  std::optional<TrainedInput> input{};
+  bool averaged_weights = true;  // those that the training's own evaluations took
 };
+
+// Returns how images become input of what was opened: what it says; of a file of weights that says nothing, what the
+// library makes of its images whose network `model` is (published_input.h). Not set: nothing is known.
+[[nodiscard]] std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::string& model,
+                                                   const std::string& dataset);
 
 struct TrainedModel {
   train::CheckpointInfo checkpoint{};  // of a file of weights: its path, and step 0
@@ -35,6 +45,8 @@ struct TrainedModel {
   ClassNames classes{};                    // without names where the training had none
   std::vector<std::string> label_names{};  // by output, an empty one for none; may be shorter than the outputs
   data::TransformOptions input{};          // of evaluation
+  std::string preprocessor{};  // the name in data::input_presets() that `input` began from; empty: not known
+  std::string input_origin{};  // what says how images become input, for messages; empty: nothing, these are defaults
   std::unique_ptr<nn::ParameterSet> parameters{};
   std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters`
 };
@@ -42,7 +54,7 @@ struct TrainedModel {
 struct TrainedModelOptions {
   // A checkpoint directory, a train directory whose newest one is meant, or a file of weights (safetensors, .pth).
   // Where a file's metadata do not say it (train/model/model_description.h), it needs `model`, has no names, and its
-  // images are made as tf_cnn_benchmarks makes them where the input is not adjusted.
+  // images are made as the library does that publishes weights of the network, else as tf_cnn_benchmarks does.
   std::string path{};
   // Those that the caller expects, or empty: any checkpoint; imagenet for weights. Another one is an error that names
   // both.
@@ -52,13 +64,17 @@ struct TrainedModelOptions {
   // tells that. Position embeddings are interpolated for another size; all other weights must have the shapes that the
   // model then has.
   nn::Size2d image_size = 0;
-  // Loads averaged weights, where a checkpoint has some, in the place of its last ones.
-  bool averaged_weights = true;
+  // Loads averaged weights, where a checkpoint has some, in the place of its last ones. Not set: those that the
+  // training's own evaluations took.
+  std::optional<bool> averaged_weights{};
   // Where the newest checkpoint of a train directory is damaged; not kSetAside.
   train::DamagedCheckpoints damaged = train::DamagedCheckpoints::kStop;
   // For the executor; its choices, if there are any, become the checkpoint's, which the model computed with so far.
   nn::KernelOptions kernels = {.choices = std::make_shared<nn::KernelChoices>()};
   at::Device device = at::kCPU;
+  // Logs which input was chosen where the model does not say it, and how it differs from what the model says. False:
+  // the caller has.
+  bool tells_input = true;
   // Makes the graph of a model that is not registered, which is then the one that is expected. None: the file's own
   // graph, where it has one and no other model, number of classes or image size is asked for; else the registry.
   std::function<nn::Graph(const models::ModelOptions&)> build{};

@@ -51,14 +51,23 @@ class EvaluationDisplay {
   core::ProgressBar bar_;
 };
 
+bool same_input(const OpenedModel& a, const OpenedModel& b) {
+  if (!a.input || !b.input) return a.input.has_value() == b.input.has_value();
+  return evaluation_differences(a.input->input, b.input->input).empty() && a.averaged_weights == b.averaged_weights;
+}
+
 // Takes the newest checkpoint. The data were opened for the classes of the one before: another one may number others,
 // or come from a training that went on with images of another size.
 void take_newest(PreparedRun& run) {
   std::shared_ptr<const OpenedModel> before = run.checkpoint;
   run.checkpoint = open_evaluated_model(run);
   const bool same = before != nullptr && run.checkpoint != nullptr && run.checkpoint->same_classes(*before) &&
-                    run.checkpoint->image_size == before->image_size;
-  if (run.checkpoint != nullptr && !same) open_data(run);
+                    run.checkpoint->image_size == before->image_size && same_input(*run.checkpoint, *before);
+  if (run.checkpoint == nullptr || same) return;
+  run.saved = read_saved_choices(run);
+  take_saved_choices(run);
+  settle_images(run);
+  open_data(run);
 }
 
 // Console and file say how right each class was.

@@ -28,9 +28,11 @@ constexpr std::array<Default, 5> kTrainyardDefaults = {{
 }};
 
 // The same where the default is a rule.
-constexpr std::array<Default, 2> kTrainyardRules = {{
+constexpr std::array<Default, 4> kTrainyardRules = {{
+    {"input_preprocessor", "that of the checkpoint or of --weights, else default"},
     {"num_warmup_batches", "0; with forward_only max(10, 5 autotune_threshold^2)"},
     {"save_summaries_steps", "the steps that are displayed"},
+    {"weights_of", "those that the training of the checkpoint evaluated, else average"},
 }};
 
 core::FlagTable declare_all() {

@@ -69,8 +69,8 @@ struct AverageOptions {
   std::optional<double> ema_decay{};
   bool ema_warmup = false;
   std::optional<double> swa_start_epoch{};
-  std::optional<int64_t> average_every{};           // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
-  bool averaged_weights = true;                     // false: evaluations take the last weights
+  std::optional<int64_t> average_every{};  // steps; unset: 1 with ema_decay, an epoch with swa_start_epoch
+  std::optional<bool> averaged_weights{};  // false: evaluations take the last weights; unset: as the saved run, or true
   std::optional<int64_t> recalibrate_batch_norm{};  // batches; unset: 200 with swa_start_epoch, otherwise none
 };
 
@@ -116,9 +116,9 @@ struct FlagRecord {
 struct TfCnnOptions {
   Dialect dialect = Dialect::kTfCnnBenchmarks;
   RunMode mode = RunMode::kTraining;
-  std::string model = "trivial";
-  std::optional<int64_t> num_classes{};                                     // outputs; unset: as many as the data name
-  bool auxiliary_heads = false;                                             // of the model, in training
+  std::string model = "trivial";         // empty: what the checkpoint or file of weights says, else "trivial"
+  std::optional<int64_t> num_classes{};  // outputs; unset: as many as the data name
+  bool auxiliary_heads = false;          // of the model, in training
   std::optional<double> stochastic_depth{}, dropout{}, batch_norm_decay{};  // unset: the model's own
   nn::Size2d image_size = 0;  // of the model's images, pixels; 0: the checkpoint's, else the model's own
   std::string weights{};      // a file to start from, or a checkpoint or file to evaluate; empty: none

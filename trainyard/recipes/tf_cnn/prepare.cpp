@@ -1,7 +1,10 @@
 #include "trainyard/recipes/tf_cnn/prepare.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
@@ -99,25 +102,91 @@ void open_devices_of(PreparedRun& run) {
                                             .prunes = options.update.sparsity.has_value()});
 }
 
+// Throws where nothing says which model is evaluated, or which one starts from a file of weights.
+void require_said_model(const PreparedRun& run) {
+  const bool evaluates = run.mode() == RunMode::kEvaluation, file = !run.options.weights.empty();
+  const bool said = run.own.model != nullptr || !run.options.model.empty();
+  if (said || !(evaluates || file)) return;
+  if (evaluates && run.checkpoint == nullptr) {
+    throw core::Error(core::ErrorCode::kNotFound,
+                      {.problem = file ? "there is no such checkpoint, directory or file of weights"
+                                       : "No checkpoint file found in dir:" + run.train_dir(),
+                       .where = file ? run.options.weights : "",
+                       .remedy = "check --train_dir or --weights, or pass --model to wait for a checkpoint"});
+  }
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "a file of weights does not say which model they are of",
+                     .where = run.options.weights,
+                     .remedy = "pass --model, one of `trainyard models`"});
+}
+
+// Finds the model. One that no registry knows is the graph that its checkpoint or file holds.
+void find_run_model(PreparedRun& run, const std::string& dataset) {
+  if (run.own.model != nullptr) {
+    run.own_info = std::make_shared<models::ModelInfo>(info_of(*run.own.model));
+    run.model = run.own_info.get();
+    return;
+  }
+  if (run.options.model.empty()) run.options.model = TfCnnOptions().model;
+  const OpenedModel* const opened = run.checkpoint.get();
+  const bool holds_graph =
+      opened != nullptr && opened->description.graph && run.options.model == opened->identity.model;
+  const std::string registered = registered_dataset(run, dataset);
+  const std::vector<std::string> known = models::model_names(models::find_dataset(registered).family);
+  if (!holds_graph || std::find(known.begin(), known.end(), run.options.model) != known.end()) {
+    run.model = &models::find_model(run.options.model, registered);
+    return;
+  }
+  const nn::Graph graph = nn::main_output_graph(*opened->description.graph);
+  run.own_info = std::make_shared<models::ModelInfo>(
+      models::ModelInfo{.name = run.options.model,
+                        .family = models::find_dataset(registered).family,
+                        .image_size = image_size_of(graph).height,
+                        .build = [graph](const models::ModelOptions&) { return graph; }});
+  run.model = run.own_info.get();
+}
+
+// Throws where what was opened before the model was known is of another one.
+void require_model_of_checkpoint(const PreparedRun& run) {
+  const OpenedModel* const opened = run.checkpoint.get();
+  if (opened == nullptr || opened->reader == nullptr || opened->identity.model == run.model->name) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "checkpoint of another model",
+                     .where = opened->checkpoint.path,
+                     .expected = run.model->name,
+                     .actual = opened->identity.model,
+                     .remedy = fmt::format("leave --model out, or pass --model={}", opened->identity.model)});
+}
+
+// Chooses data set and model: what the options say, else what the model says that the run begins with.
+DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files) {
+  const TfCnnOptions& options = run.options;
+  const InputOptions& input = options.input;
+  DatasetChoice dataset = run.own.dataset != nullptr ? DatasetChoice{.name = run.own.dataset->name()}
+                                                     : choose_dataset(input.data_name, input.data_dir, "", files);
+  const bool says_dataset = run.own.dataset != nullptr || !input.data_name.empty() || !input.data_dir.empty();
+  if (says_dataset || !run.own_dialect()) run.input.dataset = dataset.name;
+  if (!run.own_dialect()) find_run_model(run, dataset.name);
+  if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
+  run.saved = read_saved_choices(run);
+  take_saved_choices(run);
+  if (!run.own_dialect()) return dataset;
+  if (!says_dataset && !run.saved.dataset.empty()) dataset.name = run.saved.dataset;
+  require_said_model(run);
+  find_run_model(run, dataset.name);
+  require_model_of_checkpoint(run);
+  run.input.dataset = dataset.name;
+  return dataset;
+}
+
 // Decides what follows from the options and the data.
 void settle(PreparedRun& run) {
   const TfCnnOptions& options = run.options;
   // Several parts ask what data_dir holds.
   const auto files = std::make_shared<core::ListingCache>(core::local_file_system());
-  const DatasetChoice dataset = run.own.dataset != nullptr
-                                    ? DatasetChoice{.name = run.own.dataset->name()}
-                                    : choose_dataset(options.input.data_name, options.input.data_dir, "", *files);
-  if (run.own.model != nullptr) {
-    run.own_info = std::make_shared<models::ModelInfo>(info_of(*run.own.model));
-    run.model = run.own_info.get();
-  } else {
-    run.model = &models::find_model(options.model, registered_dataset(run, dataset.name));
-  }
-  run.input.dataset = dataset.name;
-  if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
-  run.input = settle_input(options.input, registered_dataset(run, dataset.name), choose_image_size(run), run.replicas);
-  run.input.dataset = dataset.name;
+  const DatasetChoice dataset = choose_dataset_and_model(run, *files);
   run.input.files = files;
+  settle_images(run);
   run.dataset_label = label_of(run, dataset, *files);
   run.options.device = device_options(options);
   if (!options.device.many_processes()) open_devices_of(run);
@@ -160,49 +229,42 @@ PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
 
 nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options) {
   if (options.image_size == nn::Size2d(0)) options.image_size = own_size(run);
-  if (run.own.model != nullptr) return run.model->build(options);
+  if (run.own_info != nullptr) return run.model->build(options);
   return models::build_model(run.model->name, registered_dataset(run, run.input.dataset), options);
 }
 
-namespace {
-
-nn::Size2d image_size_by_files(const PreparedRun& run) {
-  const nn::Size2d none = 0;
-  if (run.options.image_size != none) return run.options.image_size;
-  if (const auto& sizes = run.options.input.epoch_sizes; !sizes.empty() && run.mode() != RunMode::kEvaluation) {
-    return {sizes.back().size.height, sizes.back().size.width};
+void settle_images(PreparedRun& run) {
+  const std::string dataset = run.input.dataset;
+  const std::shared_ptr<core::ListingCache> files = run.input.files;
+  auto& trained = run.options.input.images.trained;
+  if (trained && run.saved.image_size == nn::Size2d(0)) {  // of an earlier release: the model's own size
+    const nn::Size2d size = own_size(run);
+    trained->input.height = size.height;
+    trained->input.width = size.width;
   }
-  if (run.mode() == RunMode::kEvaluation) {
-    const bool says = run.checkpoint != nullptr && run.checkpoint->image_size != none;
-    return says ? run.checkpoint->image_size : own_size(run);
-  }
-  if (run.train_dir().empty()) return own_size(run);
-  // One of another model is refused when the run goes on from it.
-  const std::vector<train::CheckpointInfo> saved = train::CheckpointStore(run.train_dir()).list();
-  if (saved.empty() || train::read_checkpoint_identity(saved.back()).model != run.model->name) {
-    return own_size(run);
-  }
-  const nn::Size2d size = saved_image_size(saved.back());
-  return size == none ? own_size(run) : size;
+  run.input = settle_input(run.options.input, registered_dataset(run, dataset), choose_image_size(run), run.replicas);
+  run.input.dataset = dataset;
+  run.input.files = files;
 }
 
-}  // namespace
-
 nn::Size2d choose_image_size(const PreparedRun& run) {
-  const auto look = [&run] {
-    formats::refuse_tensorflow_checkpoint(run.train_dir());
-    return image_size_by_files(run);
-  };
-  // Rank 0 alone has the directory of the run.
-  parallel::ProcessGroup* const processes = run.device.processes.get();
-  return processes == nullptr ? look() : size_of_first(*processes, "the size of the images", look);
+  const nn::Size2d none = 0;
+  if (run.options.image_size != none) return run.options.image_size;
+  if (run.mode() == RunMode::kEvaluation) {
+    if (run.checkpoint != nullptr && run.checkpoint->image_size != none) return run.checkpoint->image_size;
+  } else if (const auto& sizes = run.options.input.epoch_sizes; !sizes.empty()) {
+    return {sizes.back().size.height, sizes.back().size.width};
+  } else if ((run.saved.continues || !run.own_dialect()) && run.saved.model != run.model->name) {
+    return own_size(run);  // of another model, which is refused when the run goes on from it
+  }
+  return run.saved.image_size == none ? own_size(run) : run.saved.image_size;
 }
 
 TrainedModelOptions evaluated_model(const PreparedRun& run) {
   const TfCnnOptions& options = run.options;
   const bool file = !options.weights.empty();
   return {.path = file ? options.weights : run.train_dir(),
-          .model = run.model->name,
+          .model = run.model == nullptr ? "" : run.model->name,
           .dataset = run.input.dataset,
           .num_classes = file ? run.num_classes : 0,
           .image_size = options.image_size,
@@ -211,6 +273,7 @@ TrainedModelOptions evaluated_model(const PreparedRun& run) {
                                                                : train::DamagedCheckpoints::kStop,
           .kernels = run.device.kernels,
           .device = run.device.device(),
+          .tells_input = false,  // prepare() has
           .build = [run](const models::ModelOptions& model) { return build_graph(run, model); }};
 }
 

@@ -23,6 +23,7 @@
 #include "trainyard/recipes/tf_cnn/options.h"
 #include "trainyard/recipes/tf_cnn/parts/benchmark_dataset.h"
 #include "trainyard/recipes/tf_cnn/parts/benchmark_model.h"
+#include "trainyard/recipes/tf_cnn/saved_choices.h"
 #include "trainyard/train/loop/step_plan.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -37,7 +38,9 @@ struct OwnParts {
 struct PreparedRun {
   TfCnnOptions options;
   OwnParts own;
-  std::shared_ptr<const models::ModelInfo> own_info;  // of own.model
+  // Of own.model, or of a model that no registry knows, whose graph the checkpoint or file holds; else null.
+  std::shared_ptr<const models::ModelInfo> own_info;
+  SavedChoices saved;  // what the options leave to the model that is evaluated, continued or a start
   InputSettings input;
   DeviceSettings device;
   ThreadSettings threads;
@@ -96,8 +99,11 @@ nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options);
 // evaluation finds another checkpoint.
 void open_data(PreparedRun& run);
 
-// Returns the size of the images: what is asked for; else that of the checkpoint which is evaluated or gone on from;
-// else the model's own. Looks into the train directory: rank 0 does, for all. Throws kUnsupported for TensorFlow's.
+// Decides run.input once more, for the images of run.saved. An evaluation does when it finds another checkpoint.
+void settle_images(PreparedRun& run);
+
+// Returns the size of the images: what is asked for; else that of the model which is evaluated, continued or a start;
+// else the model's own.
 nn::Size2d choose_image_size(const PreparedRun& run);
 
 // Returns how run.checkpoint is opened, or the newest one after it.

@@ -1,4 +1,6 @@
 // The data of a run and what follows from them: which classes there are, and how many outputs the model has.
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
@@ -26,6 +28,8 @@ int64_t default_num_classes(const PreparedRun& run, size_t names) {
 
 int64_t read_num_classes(const PreparedRun& run, size_t names) {
   const auto given = run.options.num_classes;
+  const bool continues = run.own_dialect() && run.saved.continues && run.saved.model == run.model->name;
+  if (!given && continues && std::cmp_less_equal(names, run.saved.num_classes)) return run.saved.num_classes;
   if (!given) return default_num_classes(run, names);
   const int64_t more = *given - static_cast<int64_t>(names);
   if (names > 0 && more > 0 && *given != models::find_dataset(run.input.dataset).benchmark_classes) {

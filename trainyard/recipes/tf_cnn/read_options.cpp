@@ -63,7 +63,7 @@ AverageOptions read_average(const core::FlagValues& values) {
   options.ema_warmup = values.boolean("ema_warmup");
   options.swa_start_epoch = values.optional_real("swa_start_epoch");
   options.average_every = values.optional_integer("average_every");
-  options.averaged_weights = train::wants_averaged_weights(values);
+  if (values.given("weights_of")) options.averaged_weights = train::wants_averaged_weights(values);
   options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
   return options;
 }
@@ -177,7 +177,9 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.dialect = dialect;
   options.steps = std::move(checked.steps);
   options.mode = mode_of(values, options.steps);
-  options.model = values.text("model");
+  // `trainyard train` and `eval` leave it to the checkpoint, or the file of weights, where it is not given.
+  const bool says_model = dialect == Dialect::kTfCnnBenchmarks || values.given("model");
+  options.model = says_model ? values.text("model") : "";
   options.num_classes = values.optional_integer("num_classes");
   options.image_size = models::read_image_size(values);
   options.auxiliary_heads = values.boolean("auxiliary_heads");

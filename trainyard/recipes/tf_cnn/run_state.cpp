@@ -15,13 +15,26 @@ train::CheckpointIdentity identity_of(const PreparedRun& run) {
   return {.model = run.model->name, .dataset = run.input.dataset, .num_classes = run.num_classes};
 }
 
+namespace {
+
+std::optional<bool> weights_of(const PreparedRun& run) {
+  const AverageOptions& average = run.options.average;
+  if (!average.ema_decay && !average.swa_start_epoch) return std::nullopt;
+  return average.averaged_weights.value_or(true);
+}
+
+}  // namespace
+
 std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const PreparedRun& run) {
   return std::make_shared<SavedRun>(trainer, SavedRunOptions{.identity = identity_of(run),
                                                              .input = run.input.transform,
+                                                             .preprocessor = run.input.preprocessor,
                                                              .classes = run.classes,
                                                              .data_dir = run.input.data_dir,
                                                              .class_count = run.class_count,
-                                                             .trains = run.mode() != RunMode::kForwardOnly});
+                                                             .trains = run.mode() != RunMode::kForwardOnly,
+                                                             .tells_input = !run.own_dialect(),
+                                                             .averaged_weights = weights_of(run)});
 }
 
 namespace {

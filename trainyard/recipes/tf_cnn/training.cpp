@@ -160,7 +160,7 @@ std::string TrainingRun::epoch_and_rate() const {
 }
 
 nn::ParameterSet& TrainingRun::evaluated_parameters() {
-  const bool averaged = trainer_.average() != nullptr && run_.options.average.averaged_weights;
+  const bool averaged = trainer_.average() != nullptr && run_.options.average.averaged_weights.value_or(true);
   return averaged ? trainer_.average()->weights() : trainer_.parameters();
 }
 

@@ -148,6 +148,9 @@ void PredictOptions::validate() const {
   const std::pair<const char*, bool> of_images[] = {
       {"top", top != PredictOptions{}.top},
       {"json", json},
+      {"input_preprocessor", input.input_preprocessor.has_value()},
+      {"scaled_decode", input.scaled_decode.has_value()},
+      {"exif_orientation", input.exif_orientation.has_value()},
       {"resize_method", input.resize_method.has_value()},
       {"resize_antialias", input.resize_antialias.has_value()},
       {"resize_half_pixel_centers", input.resize_half_pixel_centers.has_value()},
@@ -181,7 +184,9 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
   }
   const nn::Shape& shape = trained.executor->graph().input_shape();
   options.input.check(trained.identity.dataset);
+  const TrainedInput before{.input = trained.input, .origin = trained.input_origin};
   options.input.apply_to(trained.input);
+  tell_differences(before, trained.input);
   const auto transform = data::transforms().get(trained.identity.dataset)(trained.input);
   PredictOutcome outcome;
   for (std::vector<Loaded> images = take(paths); !images.empty(); images = take(paths)) {

@@ -1,14 +1,28 @@
 #include "trainyard/recipes/train_ctl/ctl_input.h"
 
+#include <optional>
+#include <vector>
+
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/recipes/run/image_source.h"
 #include "trainyard/recipes/train_ctl/ctl_plan.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::recipes {
 namespace {
 
 constexpr const char* kDataset = "imagenet";
 constexpr int64_t kDaliThreads = 4;
+
+// How the run in log_dir made its images, where there is one, which this run goes on from.
+std::optional<TrainedInput> saved_input(const TrainCtlParams& params) {
+  if (params.log_dir.empty()) return std::nullopt;
+  const std::vector<train::CheckpointInfo> saved = train::CheckpointStore(params.log_dir).list();
+  if (saved.empty()) return std::nullopt;
+  const train::CheckpointFacts facts = train::read_checkpoint_facts(saved.back());
+  if (!facts.input) return std::nullopt;
+  return TrainedInput{.input = *facts.input, .preprocessor = facts.preprocessor, .origin = saved.back().path};
+}
 
 InputOptions input_options(const TrainCtlParams& params) {
   InputOptions options;
@@ -19,8 +33,11 @@ InputOptions input_options(const TrainCtlParams& params) {
   if (params.dali_threads || params.uses_dali()) {
     options.threads = static_cast<int>(params.dali_threads.value_or(kDaliThreads));
   }
-  options.images.input_preprocessor = params.uses_dali() ? "dali" : "resnet_n";
   options.images.fixed_eval_size = true;
+  options.images.trained = saved_input(params);
+  if (params.uses_dali() || !options.images.trained) {
+    options.images.input_preprocessor = params.uses_dali() ? "dali" : "resnet_n";
+  }
   options.images.distortions = params.distort_color;
   options.decode_on_gpu = params.dali_mode == "GPU";
   return options;

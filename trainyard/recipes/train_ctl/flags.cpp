@@ -1,10 +1,17 @@
 #include "trainyard/recipes/train_ctl/flags.h"
 
 #include <ostream>
+#include <vector>
 
+#include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/flags/flag_value.h"
+#include "trainyard/formats/tensors/hdf5.h"
+#include "trainyard/nn/import/keras_import.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::recipes {
 
@@ -101,6 +108,39 @@ TrainCtlParams read_train_ctl_params(const core::FlagValues& values) {
   params.horovod = values.boolean("horovod");
   params.seed = static_cast<uint64_t>(values.integer("seed"));
   return params;
+}
+
+std::string take_saved_choices(const core::FlagValues& values, TrainCtlParams& params) {
+  std::string model = values.text("model");
+  const bool says_size = values.given("image_width") || values.given("image_height");
+  core::FileSystem& files = core::local_file_system();
+  if (values.boolean("predict")) {
+    if (says_size || params.export_dir.empty() || !files.exists(params.export_path())) return model;
+    const formats::Hdf5File file(params.export_path());
+    const nn::Shape shape = nn::read_keras_model(file).graph.input_shape();
+    if (shape.size() == 3) {
+      params.image_height = shape[1];
+      params.image_width = shape[2];
+    }
+    return model;
+  }
+  if (params.log_dir.empty() || !files.exists(params.log_dir)) return model;
+  const std::vector<train::CheckpointInfo> saved = train::CheckpointStore(params.log_dir).list();
+  if (saved.empty()) return model;
+  const train::CheckpointFacts facts = train::read_checkpoint_facts(saved.back());
+  std::string taken;
+  if (!values.given("model") && !facts.identity.model.empty()) {
+    model = facts.identity.model;
+    taken = "--model=" + model;
+  }
+  if (!says_size && facts.image_size != nn::Size2d(0)) {
+    params.image_height = facts.image_size.height;
+    params.image_width = facts.image_size.width;
+    taken += fmt::format("{}--image_height={} --image_width={}", taken.empty() ? "" : ", ", facts.image_size.height,
+                         facts.image_size.width);
+  }
+  if (!taken.empty()) core::log::info("taken from {}: {}", saved.back().path, taken);
+  return model;
 }
 
 void print_script_arguments(const core::FlagValues& values, std::ostream& out) {

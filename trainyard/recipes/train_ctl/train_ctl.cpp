@@ -126,9 +126,11 @@ class CtlTraining {
                  input_.training_source(device_, params)),
         state_(trainer_, {.identity = {.model = model_.graph.name, .dataset = "imagenet", .num_classes = kCtlClasses},
                           .input = input_.settings.transform,
+                          .preprocessor = input_.settings.preprocessor,
                           .classes = input_.classes,
                           .data_dir = params.data_dir,
-                          .class_count = input_.class_count}) {}
+                          .class_count = input_.class_count,
+                          .tells_input = false}) {}  // settle_input() has
 
   TrainedCtl run();
 

@@ -9,6 +9,7 @@
 
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/files/crc32c.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_finite.h"
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/checkpoint/name_list.h"
@@ -67,6 +68,7 @@ CheckpointReader::CheckpointReader(const std::string& directory, core::FileSyste
   for (size_t i = 0; i < manifest_.tensors.size(); ++i) tensors_[manifest_.tensors[i].name] = i;
   file_ = with_file(directory, kTensorFile, files, [&](const std::string& path) { return files.open_read(path); });
   verify_tensor_file();
+  static_cast<void>(read_checkpoint_facts(manifest_, directory));
 }
 
 void CheckpointReader::verify_tensor_file() const {

@@ -23,7 +23,7 @@ class CheckpointReader : public core::StateReader {
  public:
   // Reads the manifest, then all of the tensor file once to compare checksums. Throws kNotFound when there is no such
   // directory, and kCorruptData for whatever else is missing or changed in it. Throws kCorruptData, with their names,
-  // for tensors that are not finite (must_be_finite()), too.
+  // for tensors that are not finite (must_be_finite()), and for an entry that cannot be (checkpoint_facts.h), too.
   CheckpointReader(const std::string& directory, core::FileSystem& files, Checksums checksums = Checksums::kVerify);
 
   const Manifest& manifest() const { return manifest_; }

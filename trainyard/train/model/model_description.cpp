@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/data/augment/input_preset.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph_json.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::train {
 namespace {
@@ -79,6 +81,7 @@ Json input_json(const ModelDescription& description) {
             {"eval_central_part", rounded(input.eval_central_part)},
             {"scaled_decode", input.eval_scaled_decode},
             {"exif_orientation", input.exif_orientation}};
+  if (!description.preprocessor.empty()) json["input_preprocessor"] = description.preprocessor;
   for (size_t c = 0; c < kChannels; ++c) {
     const double scale = input.normalization.scale[c], shift = input.normalization.shift[c];
     json["mean"].push_back(rounded(-shift / scale));
@@ -112,7 +115,8 @@ void read_entry(const ModelMetadata& metadata, const std::string& where, const c
   }
 }
 
-void read_input(const Json& json, const std::string& where, data::TransformOptions& input) {
+void read_input(const Json& json, const std::string& where, ModelDescription& description) {
+  data::TransformOptions& input = description.input;
   input.height = json.at("height").get<int64_t>();
   input.width = json.at("width").get<int64_t>();
   const auto fits = [](int64_t side) { return side >= 1 && side <= models::kLongestImageSide; };
@@ -130,12 +134,21 @@ void read_input(const Json& json, const std::string& where, data::TransformOptio
   }
   input.scaled_decode = input.eval_scaled_decode = json.value("scaled_decode", false);
   input.exif_orientation = json.value("exif_orientation", false);
+  description.preprocessor = json.value("input_preprocessor", "");
   const auto scale = json.at("scale").get<std::array<float, kChannels>>();
   const auto shift = json.at("shift").get<std::array<float, kChannels>>();
   for (size_t c = 0; c < kChannels; ++c) {
     if (!std::isfinite(scale[c]) || scale[c] == 0 || !std::isfinite(shift[c])) throw malformed(where, kInput);
     input.normalization.scale[c] = scale[c];
     input.normalization.shift[c] = shift[c];
+  }
+  if (!description.preprocessor.empty() && !data::input_presets().has(description.preprocessor)) {
+    throw malformed(where, kInput);
+  }
+  try {
+    input.validate();
+  } catch (const core::Error&) {  // which names no file
+    throw malformed(where, kInput);
   }
 }
 
@@ -166,16 +179,19 @@ ModelDescription described_in(const ModelMetadata& metadata, const std::string& 
   if (const auto found = metadata.find(kDataset); found != metadata.end()) description.transform = found->second;
   read_entry(metadata, where, kNumClasses, [&](const Json& json) {
     description.num_classes = json.get<int64_t>();
-    if (!json.is_number_unsigned() || description.num_classes < 1) throw malformed(where, kNumClasses);
+    const bool fits = description.num_classes >= 1 && description.num_classes <= kMostOutputs;
+    if (!json.is_number_unsigned() || !fits) throw malformed(where, kNumClasses);
   });
   read_entry(metadata, where, kClasses, [&](const Json& json) {
     description.first_output = json.at("first_output").get<int64_t>();
     description.classes = json.at("names").get<std::vector<std::string>>();
     if (description.first_output < 0 || description.first_output > 1) throw malformed(where, kClasses);
+    const int64_t needed = std::ssize(description.classes) + description.first_output;
+    if (description.num_classes > 0 && needed > description.num_classes) throw malformed(where, kClasses);
   });
   // What files of others do not say is as in our commands.
   description.input.exif_orientation = !metadata.contains(kInput);
-  read_entry(metadata, where, kInput, [&](const Json& json) { read_input(json, where, description.input); });
+  read_entry(metadata, where, kInput, [&](const Json& json) { read_input(json, where, description); });
   if (const auto found = metadata.find(kGraph); found != metadata.end()) {
     description.graph = nn::parse_graph_json(found->second, where);
   }
@@ -184,13 +200,13 @@ ModelDescription described_in(const ModelMetadata& metadata, const std::string& 
 }
 
 nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& where) {
-  data::TransformOptions input;
+  ModelDescription description;
   bool said = false;
   read_entry(metadata, where, kInput, [&](const Json& json) {
-    read_input(json, where, input);
+    read_input(json, where, description);
     said = true;
   });
-  return said ? nn::Size2d(input.height, input.width) : nn::Size2d(0);
+  return said ? nn::Size2d(description.input.height, description.input.width) : nn::Size2d(0);
 }
 
 void save_metadata(const ModelMetadata& metadata, core::StateWriter& writer) {

@@ -23,6 +23,7 @@ struct ModelDescription {
   std::string name{};                  // of the network: "resnet50"
   std::string transform = "imagenet";  // how an image becomes input: a name of data::transforms()
   data::TransformOptions input{};      // of that transform; what concerns training alone is not saved
+  std::string preprocessor{};          // the name in data::input_presets() that `input` began from; empty: not known
   int64_t num_classes = 0;             // outputs
   std::vector<std::string> classes{};  // their names, from `first_output` on; empty: classes have numbers only
   int64_t first_output = 0;            // of the first class; 1: output 0 is the background

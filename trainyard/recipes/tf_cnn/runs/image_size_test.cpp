@@ -14,6 +14,7 @@
 #include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
 
@@ -74,7 +75,7 @@ class ImageSizeOfRuns : public ::testing::Test {
 
 TEST_F(ImageSizeOfRuns, IsRememberedByTheCheckpoint) {
   EXPECT_THAT(run(options("lenet", {20, 24}, 2)), HasSubstr("Image size:  20x24\n"));
-  EXPECT_EQ(saved_image_size(train::find_checkpoint(temp_.file("run"))), nn::Size2d(20, 24));
+  EXPECT_EQ(train::read_checkpoint_facts(train::find_checkpoint(temp_.file("run"))).image_size, nn::Size2d(20, 24));
 
   const PreparedRun resumed = prepare(options("lenet", 0, 3));
   EXPECT_EQ(resumed.graph.input_shape(), (nn::Shape{3, 20, 24}));
@@ -108,7 +109,7 @@ TEST_F(ImageSizeOfRuns, NetworksThatEndInAMeanTakeOthers) {
   run(options("resnet20", {16, 24}, 2));
   EXPECT_THAT(run(evaluation("resnet20", {24, 16})), HasSubstr("Image size:  24x16\n"));
   EXPECT_THAT(run(options("resnet20", 40, 3)), AllOf(HasSubstr("Image size:  40x40\n"), HasSubstr("\n3\timages/sec")));
-  EXPECT_EQ(saved_image_size(train::find_checkpoint(temp_.file("run"))), nn::Size2d(40));
+  EXPECT_EQ(train::read_checkpoint_facts(train::find_checkpoint(temp_.file("run"))).image_size, nn::Size2d(40));
   // The header has nothing to say of the model's own size.
   EXPECT_EQ(run(evaluation("resnet20", 32)).find("Image size"), std::string::npos);
 }
