@@ -8,8 +8,11 @@
 using namespace trainyard;
 
 int main(int, char** arguments) try {
-  const auto train = data::open_folder(arguments[2], {.size = 32, .batch_size = 16, .seed = 1});
-  const auto validation = data::open_folder(arguments[2], {.size = 32, .batch_size = 16, .training = false});
+  // A fifth of each class's images is kept from the training, which is evaluated on them.
+  const auto train =
+      data::open_folder(arguments[2], {.size = 32, .batch_size = 16, .part = data::FolderPart::kTraining, .seed = 1});
+  const auto validation = data::open_folder(
+      arguments[2], {.size = 32, .batch_size = 16, .training = false, .part = data::FolderPart::kValidation});
   const nn::Graph graph =
       models::build_model("resnet20", "cifar10", {.num_classes = static_cast<int64_t>(train->classes().size())});
   const nn::Node& head = graph.nodes.back();

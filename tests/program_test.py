@@ -277,11 +277,11 @@ class Program(unittest.TestCase):
         model = f"--train_dir={self.root / 'wide'}"
         trained = run(*self.flags("wide", "--image_size=24x40", "--num_batches=2"))
         self.assertEqual(trained.returncode, 0, trained.stderr)
-        self.assertIn("Image size:  24x40", trained.stdout)
+        self.assertIn("images of 24x40, ", trained.stdout)
         resumed = run(*self.flags("wide", "--num_batches=3"))
-        self.assertIn("Image size:  24x40", resumed.stdout, resumed.stderr)
+        self.assertIn("images of 24x40, ", resumed.stdout, resumed.stderr)
         evaluated = run("eval", "--model=resnet20", f"--data_dir={self.data}", "--device=cpu", model)
-        self.assertIn("Image size:  24x40", evaluated.stdout, evaluated.stderr)
+        self.assertIn("images of 24x40, ", evaluated.stdout, evaluated.stderr)
         Image.new("RGB", (57, 31), (10, 200, 30)).save(self.root / "field.png")
         self.assertEqual(run("predict", model, str(self.root / "field.png")).returncode, 0)
 
@@ -429,7 +429,7 @@ class Program(unittest.TestCase):
     def test_numbers_beyond_their_end_are_refused_at_once(self):
         for flag in ("num_intra_threads=100000", "num_gpus=1000", f"batch_size={2**62}", "batch_size=-1", "max_ckpts_to_keep=-1",
                      "autotune_threshold=-1", "datasets_num_private_threads=100000"):
-            for command in (["train"], []):
+            for command in (["train", "--synthetic", "--train_dir="], []):
                 done = subprocess.run([program, *command, "--model=trivial", "--device=cpu", f"--{flag}"], capture_output=True,
                                       text=True, timeout=20)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -564,7 +564,7 @@ class TrainCtl(unittest.TestCase):
 class Display(unittest.TestCase):
     """What a run draws on a real terminal."""
 
-    FLAGS = ["--model=resnet20", "--data_name=shapes", "--device=cpu", "--batch_size=16", "--display_every=20",
+    FLAGS = ["--model=resnet20", "--data_name=shapes", "--synthetic", "--train_dir=", "--device=cpu", "--batch_size=16", "--display_every=20",
              "--init_learning_rate=0.05", "--num_intra_threads=1", "--num_batches=40"]
 
     def on_terminal(self, *arguments, columns=100, **environment):
@@ -663,7 +663,7 @@ class Version(unittest.TestCase):
 class InstructionSets(unittest.TestCase):
     """The limit on what the processor is used for: TRAINYARD_MAX_CPU_ISA and --max_cpu_isa."""
 
-    FLAGS = ["--model=trivial", "--data_name=shapes", "--device=cpu", "--batch_size=8", "--num_batches=2",
+    FLAGS = ["--model=trivial", "--data_name=shapes", "--synthetic", "--train_dir=", "--device=cpu", "--batch_size=8", "--num_batches=2",
              "--num_warmup_batches=0"]
     LIMITED = "AVX2, limited by TRAINYARD_MAX_CPU_ISA=avx2"
 
@@ -699,7 +699,7 @@ class InstructionSets(unittest.TestCase):
 class Threads(unittest.TestCase):
     """What the kernel says of the threads of a run."""
 
-    FLAGS = ["--model=trivial", "--data_name=shapes", "--device=cpu", "--batch_size=64", "--num_batches=100000000",
+    FLAGS = ["--model=trivial", "--data_name=shapes", "--synthetic", "--train_dir=", "--device=cpu", "--batch_size=64", "--num_batches=100000000",
              "--num_warmup_batches=0", "--display_every=1"]
 
     def watch(self, *flags, **environment):

@@ -47,7 +47,7 @@ class RunIdentity(unittest.TestCase):
         return text, usage.ru_maxrss * 1024
 
     def resnet20(self, train_dir, steps, *flags):
-        self.train("--model=resnet20", "--data_name=cifar10", "--batch_size=8", f"--num_batches={steps}",
+        self.train("--model=resnet20", "--data_name=cifar10", "--synthetic", "--batch_size=8", f"--num_batches={steps}",
                    f"--train_dir={self.root / train_dir}", *flags)
 
     def tensors(self, train_dir, step):
@@ -92,7 +92,7 @@ class RunIdentity(unittest.TestCase):
                 found = {}
                 for recompute in ("none", "elementwise", "blocks"):
                     folder = f"{model}-{recompute}-{len(precision)}"
-                    self.train(f"--model={model}", "--data_name=cifar10", "--batch_size=4", "--num_batches=2", "--deterministic",
+                    self.train(f"--model={model}", "--data_name=cifar10", "--synthetic", "--batch_size=4", "--num_batches=2", "--deterministic",
                                f"--train_dir={self.root / folder}", f"--recompute={recompute}", *precision)
                     found[recompute] = self.tensors(folder, 2)
                 self.assertEqual(found["elementwise"], found["none"], (model, precision))
@@ -100,7 +100,7 @@ class RunIdentity(unittest.TestCase):
 
     def test_the_memory_that_is_announced_is_the_memory_that_is_used(self):
         for flags in ((), ("--use_bf16",), ("--recompute=elementwise",), ("--recompute=blocks",), ("--variable_update=replicated", "--num_gpus=2")):
-            text, peak = self.train("--model=resnet20", "--data_name=cifar10", "--batch_size=256", "--num_batches=2",
+            text, peak = self.train("--model=resnet20", "--data_name=cifar10", "--synthetic", "--train_dir=", "--batch_size=256", "--num_batches=2",
                                     "--deterministic", *flags)
             announced = int(re.search(r"memory: .*; (\d+) MiB in all", text).group(1)) * 2**20
             self.assertAlmostEqual(announced / peak, 1, delta=0.1, msg=f"{flags}: {announced} announced, {peak} used\n{text}")

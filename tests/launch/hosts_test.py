@@ -108,7 +108,7 @@ class Hosts(unittest.TestCase):
         self.assertIn("[0] 0 second", launch.output)
 
     def test_a_training_over_both(self):
-        train = ["train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=6",
+        train = ["train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--synthetic", "--batch_size=4", "--num_batches=6",
                  "--variable_update=horovod", "--num_warmup_batches=0", "--display_every=1", "--deterministic",
                  "--rank_deadline=60"]
         launch = self.launch("--", *train, f"--train_dir={self.root / 'two'}")

@@ -23,7 +23,7 @@ enter("node", f"127.0.0.1 localhost\n{ADDRESS} node\n")
 sys.argv.pop(1)
 
 sources = pathlib.Path(__file__).resolve().parents[2]
-TRAIN = ["--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_warmup_batches=0", "--display_every=1",
+TRAIN = ["--device=cpu", "--model=resnet20", "--data_name=cifar10", "--synthetic", "--batch_size=4", "--num_warmup_batches=0", "--display_every=1",
          "--variable_update=horovod", "--rank_deadline=60"]
 CONFIGURATION = """\
 ClusterName=test

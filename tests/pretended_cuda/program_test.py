@@ -30,7 +30,8 @@ class Run:
             counts = pathlib.Path(folder, "counts.json")
             # No kernel computes what the host reads: a loss of 0 instead of whatever lies there.
             child = subprocess.Popen(
-                [program, "train", "--device=gpu", "--display_every=1000", *flags], text=True, stdout=subprocess.PIPE,
+                [program, "train", "--device=gpu", "--synthetic", "--display_every=1000",
+                 *([] if any(flag.startswith("--train_dir") for flag in flags) else ["--train_dir="]), *flags], text=True, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "PRETENDED_CUDA_ZERO_SCALARS": "1", "PRETENDED_CUDA_MEMORY_MIB": str(memory_mib),
                      "PRETENDED_CUDA_COUNTS": str(counts),

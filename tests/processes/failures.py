@@ -99,7 +99,7 @@ class Trial:
         environment = {**os.environ, "FOLDER": str(self.folder), "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                        "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.folder / "cache")}
         steps = 3 if self.phase == "exit" else 100000
-        arguments = [self.program, "train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=8",
+        arguments = [self.program, "train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--synthetic", "--batch_size=8",
                      f"--num_batches={steps}", "--variable_update=horovod", f"--rank_deadline={DEADLINE}",
                      f"--rank_start_deadline={3 * DEADLINE}", f"--train_dir={self.folder / 'run'}"]
         if self.phase == "save":

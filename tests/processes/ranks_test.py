@@ -27,6 +27,13 @@ def environment(**more):
     return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1", **more}
 
 
+def complete(arguments):
+    """The command, with synthetic images and without a folder for the run where it asks for neither."""
+    names = {argument.split("=")[0] for argument in arguments}
+    more = [flag for flag, asked in (("--synthetic", "--data_dir"), ("--train_dir=", "--train_dir")) if asked not in names]
+    return [*arguments, *(more if arguments[0] == "train" else [])]
+
+
 def weights(checkpoint):
     """The float32 tensors of a checkpoint's model by name."""
     manifest = json.loads((checkpoint / "manifest.json").read_text())
@@ -50,10 +57,10 @@ class Processes(unittest.TestCase):
         """ranks: a number of processes, or a list of flags for each. Returns the exit code, and the output of all."""
         command = [*MPIRUN]
         if isinstance(ranks, int):
-            command += ["-n", str(ranks), program, *flags]
+            command += ["-n", str(ranks), program, *complete(flags)]
         else:
             for own in ranks:
-                command += [":"] * (own is not ranks[0]) + ["-n", "1", program, *flags, *own]
+                command += [":"] * (own is not ranks[0]) + ["-n", "1", program, *complete([*flags, *own])]
         result = subprocess.run(command, env=self.more, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
         return result.returncode, result.stdout
 
@@ -120,7 +127,7 @@ class Start(Processes):
         command = [*MPIRUN, "--enable-recovery"]
         for data in (self.shapes("shapes"), nowhere):
             command += [":"] * (data == nowhere) + ["-n", "1", program, *TRAIN, "--model=resnet20", "--variable_update=horovod",
-                                                    f"--data_dir={data}"]
+                                                    f"--data_dir={data}", "--train_dir="]
         output = subprocess.run(command, env=self.more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240).stdout
         self.assertLess(time.monotonic() - began, 60)
         self.assertRegex(output, rf"rank 1: data directory does not exist: rank 1 of 2: {nowhere}")

@@ -19,7 +19,7 @@ import time
 
 STOPPED = 75
 STEPS = 400  # of a millisecond or two: mpirun takes a tenth of a second to hand a signal on
-FLAGS = ["train", "--device=cpu", "--model=trivial", "--data_name=cifar10", "--batch_size=2", "--num_warmup_batches=0", "--display_every=10",
+FLAGS = ["train", "--device=cpu", "--model=trivial", "--data_name=cifar10", "--synthetic", "--batch_size=2", "--num_warmup_batches=0", "--display_every=10",
          "--deterministic", "--num_intra_threads=1", "--variable_update=horovod", f"--num_batches={STEPS}", "--log_level=info",
          "--init_learning_rate=0.01"]
 # Says which process a rank is and what it ended with, which mpirun keeps to itself.

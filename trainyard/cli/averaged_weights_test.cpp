@@ -22,6 +22,7 @@ class AveragedWeights : public ::testing::Test {
     std::vector<std::string> arguments = {"train",
                                           "--model=resnet20",
                                           "--data_name=cifar10",
+                                          "--synthetic",
                                           "--device=cpu",
                                           "--batch_size=4",
                                           "--num_batches=" + std::to_string(steps),

@@ -207,8 +207,9 @@ TEST_F(BadInput, ARunWithNothingLeftSaysWhatTheStepsAre) {
 TEST_F(BadInput, TfRecordsAreRecognisedByTheirFirstRecord) {
   const std::string anonymous = temp_.file("x");
   files().rename(data_dir_, anonymous);
-  const Arguments command = {"train",          "--model=trivial", "--data_dir=" + anonymous, "--device=cpu",
-                             "--batch_size=4", "--num_batches=1", "--num_warmup_batches=0",  "--num_intra_threads=1"};
+  const Arguments command = {
+      "train",          "--train_dir=",    "--model=trivial",        "--data_dir=" + anonymous, "--device=cpu",
+      "--batch_size=4", "--num_batches=1", "--num_warmup_batches=0", "--num_intra_threads=1"};
   const CommandResult result = run_command(command);
   EXPECT_EQ(result.code, kSuccess) << result.err;
   EXPECT_EQ(count_lines(result.err, "--data_name=shapes"), 1) << result.err;

@@ -22,8 +22,9 @@ class Bench : public ::testing::Test {
   std::string read(const char* name) const { return core::local_file_system().read_file(temp_.file(name)); }
   // A short run on synthetic images.
   static CommandResult train(const Arguments& more) {
-    Arguments arguments = {"train",        "--model=lenet",   "--data_name=imagenet",  "--batch_size=4",
-                           "--device=cpu", "--num_batches=3", "--num_intra_threads=1", "--executor=reference"};
+    Arguments arguments = {
+        "train",          "--model=lenet", "--data_name=imagenet", "--synthetic",           "--train_dir=",
+        "--batch_size=4", "--device=cpu",  "--num_batches=3",      "--num_intra_threads=1", "--executor=reference"};
     return run_command(with_flags(arguments, more));
   }
 

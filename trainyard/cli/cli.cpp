@@ -59,7 +59,7 @@ void print_commands(std::ostream& out) {
   for (const Command& command : kCommands) {
     if (command.summary != nullptr) fmt::print(out, "  {:9} {}\n", command.name, command.summary);
   }
-  out << "\n`trainyard help` lists the flags of train and eval; each command takes --help.\n"
+  out << "\nEach command takes --help; `trainyard help` lists all flags of train and eval.\n"
          "`trainyard --version` says which version this is.\n";
 }
 

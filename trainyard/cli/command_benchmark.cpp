@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 
 #include "trainyard/cli/command.h"
 #include "trainyard/core/base/log.h"
@@ -61,8 +64,32 @@ int run(const core::FlagValues& values, recipes::Dialect dialect, Console& conso
   return statistics.stopped_by_signal ? kStoppedBySignal : kSuccess;
 }
 
+bool has_any(const Arguments& arguments, std::initializer_list<std::string_view> words) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [&](const auto& a) { return std::find(words.begin(), words.end(), a) != words.end(); });
+}
+
 bool asks_for_help(const Arguments& arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const auto& a) { return a == "--help" || a == "-h"; });
+  return has_any(arguments, {"--help", "-h", "--help=all"});
+}
+
+// The help of a command: the flags that people use, or all.
+int print_help(const Arguments& arguments, recipes::RunMode mode, Console& console) {
+  const core::FlagTable& table = recipes::tf_cnn_flags(recipes::Dialect::kTrainyard);
+  const bool evaluates = mode == recipes::RunMode::kEvaluation;
+  const char* const name = evaluates ? "eval" : "train";
+  if (has_any(arguments, {"--help=all"})) {
+    fmt::print(console.out, "trainyard {}: all flags of train and eval, by group\n\n{}", name, core::help_text(table));
+    return kSuccess;
+  }
+  const std::string usage = evaluates ? "--train_dir=RUN --data_dir=IMAGES" : "--model=NAME --data_dir=IMAGES";
+  const char* const what = evaluates ? "evaluate the newest checkpoint of a run, or a file of weights"
+                                     : "train a model; it is evaluated and saved at the end of each epoch";
+  fmt::print(console.out,
+             "trainyard {}: {}\n\nusage: trainyard {} {} [--flag=value ...]\n\n{}\n"
+             "These are the flags that most people use. `trainyard {} --help=all` shows all {}.\n",
+             name, what, name, usage, core::help_text(table, recipes::common_flags(mode)), name, table.all().size());
+  return kSuccess;
 }
 
 }  // namespace
@@ -78,12 +105,12 @@ int run_flags_alone(const Arguments& arguments, Console& console) {
 
 int run_train(const Arguments& arguments, Console& console) {
   constexpr auto kDialect = recipes::Dialect::kTrainyard;
-  if (asks_for_help(arguments)) return run_help({}, console);
+  if (asks_for_help(arguments)) return print_help(arguments, recipes::RunMode::kTraining, console);
   return run(core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused), kDialect, console);
 }
 
 int run_eval(const Arguments& arguments, Console& console) {
-  if (asks_for_help(arguments)) return run_help({}, console);
+  if (asks_for_help(arguments)) return print_help(arguments, recipes::RunMode::kEvaluation, console);
   constexpr auto kDialect = recipes::Dialect::kTrainyard;
   core::FlagValues values = core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused);
   values.set("eval", "true", core::FlagSource::kProgram);

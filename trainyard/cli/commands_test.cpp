@@ -33,9 +33,37 @@ TEST(Commands, AnUnknownCommandSuggestsTheNearest) {
 }
 
 TEST(Commands, AnUnknownFlagSuggestsTheNearest) {
-  const CommandResult result = run_command({"train", "--batchsize=4"});
+  const CommandResult result = run_command({"train", "--batch_sizes=4"});
   EXPECT_EQ(result.code, kUsage);
   EXPECT_NE(result.err.find("did you mean --batch_size?"), std::string::npos) << result.err;
+}
+
+// What people of other programs type first.
+TEST(Commands, AFlagOfAnotherProgramSuggestsOurs) {
+  for (const auto& [typed, meant] : {std::pair{"--lr=0.1", "init_learning_rate"},
+                                     {"--epochs=3", "num_epochs"},
+                                     {"--batch=8", "batch_size"},
+                                     {"--learning-rate=0.1", "init_learning_rate"},
+                                     {"--data=photos", "data_dir"},
+                                     {"--output=x", "train_dir"}}) {
+    const CommandResult result = run_command({"train", "--model=lenet", typed});
+    EXPECT_EQ(result.code, kUsage);
+    EXPECT_NE(result.err.find(std::string("did you mean --") + meant + "?"), std::string::npos) << result.err;
+  }
+}
+
+TEST(Commands, HelpShowsTheFlagsThatPeopleUse) {
+  const std::string train = run_command({"train", "--help"}).out, eval = run_command({"eval", "--help"}).out,
+                    all = run_command({"train", "--help=all"}).out;
+  const int few = count_lines(train, "^  --");
+  EXPECT_GE(few, 20) << train;
+  EXPECT_LE(few, 30) << train;
+  EXPECT_GT(count_lines(all, "^  --"), 200);
+  EXPECT_EQ(count_lines(train, "`trainyard train --help=all` shows all"), 1);
+  EXPECT_EQ(count_lines(eval, "`trainyard eval --help=all` shows all"), 1);
+  EXPECT_EQ(count_lines(eval, "^  --train_dir="), 1);
+  EXPECT_EQ(count_lines(eval, "^  --num_epochs="), 0) << "an evaluation has none";
+  EXPECT_EQ(count_lines(eval, "^usage: trainyard eval "), 1);
 }
 
 TEST(Commands, EachCommandHasHelp) {

@@ -161,9 +161,10 @@ TEST_F(DataCommands, VerifyNeedsNoName) {
   EXPECT_EQ(run_command({"data", "verify", elsewhere.file("records")}).out,
             "60 training and 24 validation images of shapes: all good\n")
       << "by the first record";
-  EXPECT_EQ(
-      run_command({"train", "--model=trivial", "--data_dir=" + elsewhere.file("records"), "--num_batches=1"}).code,
-      kSuccess);
+  EXPECT_EQ(run_command({"train", "--train_dir=", "--model=trivial", "--data_dir=" + elsewhere.file("records"),
+                         "--num_batches=1"})
+                .code,
+            kSuccess);
 }
 
 TEST_F(DataCommands, VerifyDecodesImages) {
@@ -268,10 +269,11 @@ TEST_F(DataCommands, IndexLooksIntoTheFoldersOfTheSubsets) {
   EXPECT_FALSE(files_.exists(temp_.file("other")));
 }
 
-// Without folders of the subsets, a training may read all images, but what is written has each of them once.
+// As trainings divide them: what is written has each image once.
 TEST_F(DataCommands, ClassFoldersWithoutSubsetsAreDivided) {
   ASSERT_EQ(convert(shapes_, "folder", temp_.file("folder")).code, kSuccess);
-  const std::string whole = core::join_path(temp_.file("folder"), "train");  // 12 classes of 5 images
+  const std::string whole = temp_.file("whole");  // 12 classes of 5 images
+  files_.rename(core::join_path(temp_.file("folder"), "train"), whole);
   files_.make_directories(core::join_path(whole, "zebra"));
   const std::string one = core::join_path(whole, files_.list(whole)[0]);
   files_.write_file_atomically(core::join_path(whole, "zebra/only.png"),
@@ -279,7 +281,7 @@ TEST_F(DataCommands, ClassFoldersWithoutSubsetsAreDivided) {
   const std::string divided = temp_.file("divided");
   const CommandResult result = convert(whole, "folder", divided);
   EXPECT_EQ(result.out, "wrote 49 training and 12 validation images of shapes to " + divided + "\n") << result.err;
-  EXPECT_THAT(result.err, HasSubstr("has no folder train or val"));
+  EXPECT_THAT(result.err, HasSubstr("has no folder val: a fifth of each class"));
   EXPECT_EQ(files_.list(core::join_path(divided, "train/zebra")).size(), 1U);
   EXPECT_EQ(files_.list(core::join_path(divided, "val/zebra")).size(), 0U);
   const std::vector<std::string> train = content(divided, data::Subset::kTrain),
@@ -335,9 +337,9 @@ TEST_F(DataCommands, ShowWritesAContactSheet) {
 TEST_F(DataCommands, TrainsOnEachForm) {
   for (const std::string to : {"webdataset", "folder"}) {
     ASSERT_EQ(convert(shapes_, to, temp_.file(to)).code, kSuccess);
-    const Arguments train = {"train",           "--model=trivial",      "--data_dir=" + temp_.file(to),
-                             "--num_batches=2", "--device=cpu",         "--num_warmup_batches=0",
-                             "--batch_size=4",  "--num_intra_threads=1"};
+    const Arguments train = {
+        "train",        "--train_dir=",           "--model=trivial", "--data_dir=" + temp_.file(to), "--num_batches=2",
+        "--device=cpu", "--num_warmup_batches=0", "--batch_size=4",  "--num_intra_threads=1"};
     Arguments named = train;
     named.push_back("--data_name=shapes");
     EXPECT_EQ(run_command(named).code, kSuccess);

@@ -225,7 +225,7 @@ TEST_F(Dialects, EvaluationIsExactUnlessALengthIsAskedFor) {
     return std::regex_search(result.out, found, std::regex("\\[([0-9]+) examples\\]")) ? std::stoi(found[1]) : -1;
   };
   EXPECT_EQ(images("eval", {}), 36);
-  EXPECT_THAT(run("eval", "run", {"--eval_batch_size=7"}).out, HasSubstr("Num batches: 6\nNum epochs:  1.00\n"));
+  EXPECT_THAT(run("eval", "run", {"--eval_batch_size=7"}).out, HasSubstr("Steps:       6 of 7 images\n"));
   EXPECT_EQ(images("eval", {"--num_eval_batches=7"}), 56);
   EXPECT_EQ(images("eval", {"--num_batches=7"}), 36);
   EXPECT_EQ(images("eval", {"--noeval_exact", "--num_batches=7"}), 56);
@@ -319,10 +319,12 @@ TEST_F(Dialects, ClassFoldersAreCalledAsTheirFolderIs) {
     return result.out;
   };
   const std::string from = "--data_dir=" + temp_.file("pets/");
-  EXPECT_THAT(header_of({"train", from, "--train_dir=" + temp_.file("run")}), HasSubstr("Dataset:     pets\n"));
+  EXPECT_THAT(header_of({"train", from, "--train_dir=" + temp_.file("run")}),
+              HasSubstr("Dataset:     pets, 4 images to train on\n"));
   EXPECT_EQ(summary("run").at("dataset"), "pets");
   EXPECT_THAT(files().read_file(temp_.file("run/curve.svg")), HasSubstr("lenet on pets"));
-  EXPECT_THAT(header_of({"train", from, "--data_name=imagenet"}), HasSubstr("Dataset:     imagenet\n"));
+  EXPECT_THAT(header_of({"train", from, "--data_name=imagenet", "--train_dir="}),
+              HasSubstr("Dataset:     imagenet, 4 images to train on\n"));
   const std::string alone = header_of({from});
   EXPECT_THAT(alone, HasSubstr("Dataset:     imagenet\n"));
   EXPECT_THAT(alone, HasSubstr("Model:       lenet5\n"));
@@ -363,7 +365,7 @@ TEST_F(Dialects, OneEpochEndsAtTheStepThatIsItsEnd) {
                                    {"--num_epochs=1", "--display_every=5", "--learning_rate_schedule=cosine",
                                     "--eval_during_training_every_n_epochs=0.5", "--save_model_steps=10"});
   ASSERT_EQ(result.code, kSuccess) << result.err;
-  EXPECT_THAT(result.out, HasSubstr("Num batches: 15\nNum epochs:  1.00\n"));
+  EXPECT_THAT(result.out, HasSubstr("Steps:       15 of 8 images, 1.00 epochs, sgd\n"));
   EXPECT_THAT(result.out, HasSubstr("Step\tImg/sec\ttotal_loss\tepoch\tlearning_rate\n"));
   EXPECT_EQ(count_lines(result.out, "^15\timages/sec: .*\t1\\.00\t0.0005463$"), 1) << result.out;
   EXPECT_THAT(result.out, HasSubstr("Running evaluation at global_step 8\n"));  // 60 of 120 images by 8: 7.5 steps

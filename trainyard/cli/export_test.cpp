@@ -19,9 +19,9 @@ class Export : public ::testing::Test {
  protected:
   // A checkpoint after two steps, and four images for it.
   void SetUp() override {
-    const CommandResult trained =
-        run_command({"train", "--model=resnet20", "--data_name=cifar10", "--device=cpu", "--batch_size=4",
-                     "--num_batches=2", "--num_warmup_batches=0", "--num_classes=10", "--train_dir=" + run_});
+    const CommandResult trained = run_command({"train", "--model=resnet20", "--data_name=cifar10", "--synthetic",
+                                               "--device=cpu", "--batch_size=4", "--num_batches=2",
+                                               "--num_warmup_batches=0", "--num_classes=10", "--train_dir=" + run_});
     ASSERT_EQ(trained.code, kSuccess) << trained.err;
     std::vector<float> pixels(4 * 3 * 32 * 32);
     core::RandomStream stream(1, "images");
@@ -82,8 +82,8 @@ TEST_F(Export, TrainingStartsFromWeights) {
   ASSERT_EQ(run_command({"export", "--train_dir=" + run_, "--output=" + weights_}).code, kSuccess);
   const auto train = [&](const std::vector<std::string>& more) {
     std::vector<std::string> arguments = {
-        "train",           "--model=resnet20",       "--data_name=cifar10", "--device=cpu",         "--batch_size=4",
-        "--num_batches=1", "--num_warmup_batches=0", "--tf_random_seed=77", "--weights=" + weights_};
+        "train",          "--model=resnet20", "--data_name=cifar10",    "--synthetic",         "--device=cpu",
+        "--batch_size=4", "--num_batches=1",  "--num_warmup_batches=0", "--tf_random_seed=77", "--weights=" + weights_};
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run_command(arguments);
   };
@@ -98,12 +98,12 @@ TEST_F(Export, TrainingStartsFromWeights) {
     ASSERT_EQ(run_command({"export", "--train_dir=" + other.file("run"), "--output=" + again}).code, kSuccess);
     EXPECT_EQ(core::local_file_system().info(again).size, core::local_file_system().info(weights_).size);
   }
-  const CommandResult head = train({"--num_classes=7"});
+  const CommandResult head = train({"--num_classes=7", "--train_dir="});
   EXPECT_EQ(head.code, kSuccess) << head.err;
   EXPECT_NE(head.err.find("is for 10 classes: the head is new, for 7"), std::string::npos) << head.err;
 
-  const CommandResult other = run_command(
-      {"train", "--model=resnet56", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--weights=" + weights_});
+  const CommandResult other = run_command({"train", "--model=resnet56", "--data_name=cifar10", "--synthetic",
+                                           "--train_dir=", "--device=cpu", "--num_batches=1", "--weights=" + weights_});
   EXPECT_EQ(other.code, kUsage);
   EXPECT_NE(other.err.find("weights are not of this model"), std::string::npos) << other.err;
 }

@@ -28,7 +28,7 @@ class PredictImages : public ::testing::Test {
  protected:
   void SetUp() override {
     const CommandResult trained =
-        run_command({"train", "--model=trivial", "--data_name=cifar10", "--device=cpu", "--batch_size=4",
+        run_command({"train", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu", "--batch_size=4",
                      "--num_batches=1", "--num_warmup_batches=0", "--num_intra_threads=1", "--train_dir=" + run_});
     ASSERT_EQ(trained.code, kSuccess) << trained.err;
   }

@@ -28,8 +28,8 @@ void declare_source_flags(core::FlagTable& table) {
       .group(kGroup);
   table
       .text("data_name", std::nullopt,
-            "imagenet (images of any size), cifar10 or shapes; unset: the first of them that is part of data_dir, else "
-            "by what it holds")
+            "imagenet (images of any size), cifar10 or shapes; unset: by the classes of class folders, else the first "
+            "of them that is part of data_dir, else by what it holds")
       .group(kGroup);
   declare_unknown_class_flag(table, kGroup);
   table.boolean("use_datasets", true, "which of two input paths to use")
@@ -144,9 +144,22 @@ void declare_batch_flags(core::FlagTable& table) {
 
 void declare_input_flags(core::FlagTable& table) {
   declare_source_flags(table);
+  table
+      .boolean("split_class_folders", true,
+               "class folders without folders train and val: keep a fifth of each class, by a hash of the images' "
+               "names, for validation, in trainings and in evaluations; false: each of them takes all images")
+      .group("Data");
   declare_image_flags(table);
   declare_pipeline_flags(table);
   declare_batch_flags(table);
+}
+
+void declare_synthetic_flag(core::FlagTable& table) {
+  table
+      .boolean("synthetic", false,
+               "take synthetic images, which need no data_dir: to measure speed. `trainyard train` takes them only "
+               "where this asks for them")
+      .group("Data");
 }
 
 }  // namespace trainyard::data

@@ -13,6 +13,8 @@ void declare_unknown_class_flag(core::FlagTable& table, const char* group);
 void declare_source_flags(core::FlagTable& table);
 // Declares all flags of the input: source, images, pipeline.
 void declare_input_flags(core::FlagTable& table);
+// --synthetic, for those that run without data.
+void declare_synthetic_flag(core::FlagTable& table);
 
 }  // namespace trainyard::data
 TRAINYARD_EXPORT_END

@@ -23,7 +23,8 @@ void declare_run_flags(core::FlagTable& table) {
   table
       .integer("batch_size", 0,
                "images a device and step; 0: the model's default; auto: as many as there is memory for, which a plan "
-               "of the memory tells before the first step")
+               "of the memory tells before the first step, but at most a 16th of an epoch; the model's own learning "
+               "rate is then that of its default batch")
       .word("auto")
       .group(kGroup);
   table
@@ -138,7 +139,7 @@ void declare_output_flags(core::FlagTable& table) {
   table
       .text("weights", std::nullopt,
             "start from these weights, or evaluate them: a safetensors file or a state dict of torch.save (.pth, .pt) "
-            "with torchvision's names")
+            "with torchvision's names, or a checkpoint's folder")
       .group(kGroup);
   table.integer("save_model_secs", 0, "seconds between two checkpoints; 0: only at the end").group(kGroup);
   table.integer("save_model_steps", std::nullopt, "steps between two checkpoints").group(kGroup);

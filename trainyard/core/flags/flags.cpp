@@ -1,5 +1,6 @@
 #include "trainyard/core/flags/flags.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <utility>
 
@@ -206,6 +207,20 @@ void FlagTable::set_automatic(std::string_view name, std::string rule) {
   flags_[found->second].automatic(std::move(rule));
 }
 
+void FlagTable::suggest(std::string wrong, std::string right) {
+  if (find(right) == nullptr) throw misuse(fmt::format("flag {} is suggested but not declared", right));
+  if (find(wrong) != nullptr)
+    throw misuse(fmt::format("flag {} is declared, and {} is suggested for it", wrong, right));
+  suggestions_.emplace(std::move(wrong), std::move(right));
+}
+
+std::string FlagTable::suggestion(std::string_view unknown) const {
+  std::string name(unknown);
+  std::replace(name.begin(), name.end(), '-', '_');
+  if (const auto found = suggestions_.find(name); found != suggestions_.end()) return found->second;
+  return nearest_name(name, names());
+}
+
 const FlagSpec* FlagTable::find(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &flags_[found->second];
@@ -298,10 +313,10 @@ const FlagValue& FlagValues::value(std::string_view name) const {
 void FlagValues::set(std::string_view name, std::string_view text, FlagSource source) {
   const FlagSpec* spec = table_->find(name);
   if (spec == nullptr) {
-    const std::string nearest = nearest_name(name, table_->names());
+    const std::string meant = table_->suggestion(name);
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = fmt::format("Unknown flag '{}'", name),
-                 .remedy = nearest.empty() ? "see --help for all flags" : fmt::format("did you mean --{}?", nearest)});
+                 .remedy = meant.empty() ? "see --help for all flags" : fmt::format("did you mean --{}?", meant)});
   }
   FlagValue value = parse_flag_value(*spec, text);
   Slot& slot = slots_.find(name)->second;

@@ -96,6 +96,12 @@ class FlagTable {
   // Does the same for a default that is a choice made when the program runs. Readers still get the declared value.
   void set_automatic(std::string_view name, std::string rule);
 
+  // Says which flag is meant by a name that other programs have for it: the error of an unknown flag `wrong` then
+  // suggests `right`. Throws kInternal for a `right` that is not declared, or a `wrong` that is.
+  void suggest(std::string wrong, std::string right);
+  // Returns the flag that may be meant by an unknown name: by suggest(), else the nearest name. Empty: none is near.
+  [[nodiscard]] std::string suggestion(std::string_view unknown) const;
+
   // Lets a command line write names with dashes, too: --batch-size as well as --batch_size.
   void take_dashes() { takes_dashes_ = true; }
   bool takes_dashes() const { return takes_dashes_; }
@@ -111,6 +117,7 @@ class FlagTable {
   FlagSpec& add(FlagSpec spec);
   std::deque<FlagSpec> flags_;
   std::map<std::string, size_t, std::less<>> index_;
+  std::map<std::string, std::string, std::less<>> suggestions_;
   bool takes_dashes_ = false;
 };
 
@@ -191,6 +198,9 @@ std::vector<std::string> check_dispositions(const FlagValues& values);
 
 // Returns the help by groups, for a terminal of `width` columns.
 [[nodiscard]] std::string help_text(const FlagTable& table, size_t width = 100);
+// Returns the help of some flags alone, in the order of `names`, without groups. Throws kInternal for a name that is
+// not declared.
+[[nodiscard]] std::string help_text(const FlagTable& table, const std::vector<std::string>& names, size_t width = 100);
 // Another table of the same flags. help_markdown() names its defaults beside the first table's where they differ.
 struct OtherDefaults {
   std::string command{};  // "trainyard train"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/flags/flags.h"
 
@@ -106,20 +107,37 @@ std::string cell(std::string text) {
 
 }  // namespace
 
+namespace {
+
+std::string flag_help(const FlagSpec& spec, size_t width) {
+  std::string result =
+      spec.kind == FlagKind::kBoolean
+          ? fmt::format("  --[no]{}{} (default: {})\n", spec.name, short_description(spec), default_description(spec))
+          : wrapped(fmt::format("--{}=<{}>{} (default: {})", spec.name, value_description(spec),
+                                short_description(spec), default_description(spec)),
+                    2, width);
+  result += wrapped(sentence(spec.help), 6, width);
+  for (const std::string& note : notes(spec)) result += wrapped(note, 6, width);
+  return result;
+}
+
+}  // namespace
+
 std::string help_text(const FlagTable& table, size_t width) {
   std::string result;
   for (const Group& group : groups_of(table)) {
     result += fmt::format("{}{}\n", result.empty() ? "" : "\n", group.name);
-    for (const FlagSpec* spec : group.flags) {
-      result += spec->kind == FlagKind::kBoolean
-                    ? fmt::format("  --[no]{}{} (default: {})\n", spec->name, short_description(*spec),
-                                  default_description(*spec))
-                    : wrapped(fmt::format("--{}=<{}>{} (default: {})", spec->name, value_description(*spec),
-                                          short_description(*spec), default_description(*spec)),
-                              2, width);
-      result += wrapped(sentence(spec->help), 6, width);
-      for (const std::string& note : notes(*spec)) result += wrapped(note, 6, width);
-    }
+    for (const FlagSpec* spec : group.flags) result += flag_help(*spec, width);
+  }
+  return result;
+}
+
+std::string help_text(const FlagTable& table, const std::vector<std::string>& names, size_t width) {
+  std::string result;
+  for (const std::string& name : names) {
+    const FlagSpec* const spec = table.find(name);
+    if (spec == nullptr) throw Error(ErrorCode::kInternal, fmt::format("help of a flag {} that is not there", name));
+    result += flag_help(*spec, width);
   }
   return result;
 }

@@ -52,5 +52,35 @@ TEST(FlagsHelp, MarkdownNamesOtherDefaultsWhereTheyDiffer) {
   EXPECT_EQ(flag_error_of([&] { friendly.set_default("momentum", "2"); }).code, "invalid_argument");
 }
 
+TEST(FlagsHelp, OfSomeFlagsInTheOrderAskedFor) {
+  FlagTable table;
+  table.integer("one", 1, "the first").group("A");
+  table.boolean("two", false, "the second").group("B");
+  table.text("three", std::nullopt, "the third").group("A");
+  EXPECT_EQ(help_text(table, std::vector<std::string>{"two", "one"}),
+            "  --[no]two (default: false)\n      the second.\n  --one=<integer> (default: 1)\n      the first.\n");
+  EXPECT_THROW(static_cast<void>(help_text(table, std::vector<std::string>{"four"})), Error);
+}
+
+TEST(FlagsHelp, SuggestsWhatOtherProgramsCallAFlag) {
+  FlagTable table;
+  table.real("init_learning_rate", std::nullopt, "the rate");
+  table.text("train_dir", std::nullopt, "the run's folder");
+  table.suggest("lr", "init_learning_rate");
+  table.suggest("output_dir", "train_dir");
+  EXPECT_EQ(table.suggestion("lr"), "init_learning_rate");
+  EXPECT_EQ(table.suggestion("output-dir"), "train_dir");
+  EXPECT_EQ(table.suggestion("train_dirs"), "train_dir") << "the nearest name, else";
+  FlagValues values(table);
+  try {
+    values.set("lr", "0.1", FlagSource::kCommandLine);
+    ADD_FAILURE() << "an unknown flag was taken";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "Unknown flag 'lr'; did you mean --init_learning_rate?");
+  }
+  EXPECT_THROW(table.suggest("rate", "no_such_flag"), Error);
+  EXPECT_THROW(table.suggest("train_dir", "init_learning_rate"), Error);
+}
+
 }  // namespace
 }  // namespace trainyard::core

@@ -65,6 +65,9 @@ struct DatasetOptions {
   bool use_index = true;   // false: find the records by reading the shards
   KnownClasses classes{};  // number the labels of class folders and of labels that are words
   core::FileSystem* files = &core::local_file_system();
+  // Class folders without folders for training and validation have a part for each (dataset_division.h). false: each
+  // subset has all of their images.
+  bool divide = true;
 };
 
 // Says that the data set is there, but that none of its images belongs to the subset that was asked for (kNotFound).

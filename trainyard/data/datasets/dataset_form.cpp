@@ -3,14 +3,20 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
+#include "trainyard/core/base/log.h"
 #include "trainyard/data/datasets/class_names_file.h"
+#include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/folder_dataset.h"
+#include "trainyard/data/datasets/image_files.h"
+#include "trainyard/data/datasets/left_out_files.h"
 #include "trainyard/data/datasets/tfrecord_dataset.h"
 #include "trainyard/data/datasets/webdataset.h"
 
@@ -23,7 +29,7 @@ using core::ErrorCode;
 constexpr size_t kMaxPaths = 1'000'000;
 
 const std::vector<std::string>& words_of(Subset subset) {
-  static const std::vector<std::string> train = {"train"}, validation = {"validation", "val", "test"};
+  static const std::vector<std::string> train = {"train"}, validation = {"validation", "val", "valid", "test"};
   return subset == Subset::kTrain ? train : validation;
 }
 
@@ -31,19 +37,45 @@ Subset other(Subset subset) {
   return subset == Subset::kTrain ? Subset::kValidation : Subset::kTrain;
 }
 
-// Whether one of the name's words, between what are no letters, is one of the subset's: "imagenet-train-000.tar".
-bool names_subset(std::string_view name, Subset subset) {
-  const std::vector<std::string>& words = words_of(subset);
+std::string in_small_letters(std::string_view text) {
+  std::string small(text);
+  std::transform(small.begin(), small.end(), small.begin(),
+                 [](char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); });
+  return small;
+}
+
+// Whether one of the name's words, between what are no letters, is `wanted`: "imagenet-train-000.tar" and "train".
+bool has_word(std::string_view name, std::string_view wanted) {
   std::string word;
   for (size_t i = 0; i <= name.size(); ++i) {
     if (i < name.size() && std::isalpha(static_cast<unsigned char>(name[i])) != 0) {
       word += static_cast<char>(std::tolower(static_cast<unsigned char>(name[i])));
       continue;
     }
-    if (std::find(words.begin(), words.end(), word) != words.end()) return true;
+    if (word == wanted) return true;
     word.clear();
   }
   return false;
+}
+
+bool names_subset(std::string_view name, Subset subset) {
+  const std::vector<std::string>& words = words_of(subset);
+  return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return has_word(name, word); });
+}
+
+// Leaves those of `paths` that are of the first of the subset's words which any of them has: validation images, or
+// where there are none test images, but not both. Paths without such a word stay.
+void keep_first_word(std::vector<std::string>& paths, Subset subset) {
+  const auto of_word = [](const std::string& path, const std::string& word) {
+    return has_word(core::base_name(path), word);
+  };
+  for (const std::string& first : words_of(subset)) {
+    if (std::none_of(paths.begin(), paths.end(), [&](const auto& path) { return of_word(path, first); })) continue;
+    std::erase_if(paths, [&](const std::string& path) {
+      return !of_word(path, first) && names_subset(core::base_name(path), subset);
+    });
+    return;
+  }
 }
 
 // "train-00000-of-00002" for the prefix "train".
@@ -68,14 +100,53 @@ std::optional<StoredImages> shards_of(std::vector<std::string> paths) {
   return StoredImages{tars > 0 ? Form::kWebDataset : Form::kTfRecords, std::move(paths)};
 }
 
-std::optional<StoredImages> shards_in(core::FileSystem& files, const std::string& directory, std::string_view prefix,
-                                      const std::function<bool(std::string_view)>& tar_belongs) {
-  std::vector<std::string> records, tars;
-  for (const std::string& name : files.list(directory)) {
-    if (is_tfrecord_shard(name, prefix)) records.push_back(core::join_path(directory, name));
-    if (is_tar(name) && tar_belongs(name)) tars.push_back(core::join_path(directory, name));
+// The words of TFRecords' names in front of -*-of-*, the usual one of the data set first.
+std::vector<std::string> prefixes_of(std::string_view usual, Subset subset) {
+  std::vector<std::string> prefixes = {std::string(usual)};
+  for (const std::string& word : words_of(subset)) {
+    if (word != usual) prefixes.push_back(word);
   }
-  return shards_of(records.empty() ? std::move(tars) : std::move(records));
+  return prefixes;
+}
+
+std::optional<StoredImages> shards_in(core::FileSystem& files, const std::string& directory,
+                                      const std::vector<std::string>& prefixes, Subset subset,
+                                      const std::function<bool(std::string_view)>& tar_belongs) {
+  const std::vector<std::string> names = files.list(directory);
+  std::vector<std::string> found;
+  for (const std::string& prefix : prefixes) {
+    for (const std::string& name : names) {
+      if (is_tfrecord_shard(name, prefix)) found.push_back(core::join_path(directory, name));
+    }
+    if (!found.empty()) return shards_of(std::move(found));
+  }
+  for (const std::string& name : names) {
+    if (is_tar(name) && tar_belongs(name)) found.push_back(core::join_path(directory, name));
+  }
+  keep_first_word(found, subset);
+  return shards_of(std::move(found));
+}
+
+// The subset of which `directory` holds all images, because it is called DIR/val and DIR/train is there, too; or the
+// other way round. Nothing: its name says nothing.
+std::optional<Subset> subset_of_name(core::FileSystem& files, const std::string& directory) {
+  std::error_code unknown;
+  std::filesystem::path full = std::filesystem::absolute(directory, unknown).lexically_normal();
+  if (unknown) return std::nullopt;
+  if (!full.has_filename()) full = full.parent_path();
+  const std::string name = in_small_letters(full.filename().string());
+  for (const Subset subset : {Subset::kTrain, Subset::kValidation}) {
+    const std::vector<std::string>& words = words_of(subset);
+    if (std::find(words.begin(), words.end(), name) == words.end()) continue;
+    if (!subset_folders(files, full.parent_path().string(), other(subset)).empty()) return subset;
+  }
+  return std::nullopt;
+}
+
+// Says whether `folder` is one for the training images, and no class of that name.
+bool divides(core::FileSystem& files, const std::string& folder) {
+  const std::vector<std::string> names = files.list(folder);
+  return std::none_of(names.begin(), names.end(), is_image_name) || !folders_in(files, folder).empty();
 }
 
 std::optional<StoredImages> look_into(const DatasetOptions& options, std::string_view prefix) {
@@ -85,16 +156,21 @@ std::optional<StoredImages> look_into(const DatasetOptions& options, std::string
     return names_subset(name, options.subset) ||
            (options.subset == Subset::kTrain && !names_subset(name, Subset::kValidation));
   };
-  if (auto shards = shards_in(files, options.directory, prefix, belongs)) return shards;
-  const auto own = subset_folders(files, options.directory, options.subset);
-  if (!own.empty()) {
-    if (auto shards = shards_in(files, own[0], prefix, [](std::string_view) { return true; })) return shards;
-    if (!folders_in(files, own[0]).empty()) return StoredImages{Form::kClassFolders, {own[0]}};
-  } else if (subset_folders(files, options.directory, other(options.subset)).empty() &&
-             holds_class_folders(files, options.directory)) {
-    return StoredImages{Form::kClassFolders, {options.directory}};
+  const std::vector<std::string> prefixes = prefixes_of(prefix, options.subset);
+  if (auto shards = shards_in(files, options.directory, prefixes, options.subset, belongs)) return shards;
+  const auto all = [](std::string_view) { return true; };
+  for (const std::string& own : subset_folders(files, options.directory, options.subset)) {
+    if (auto shards = shards_in(files, own, prefixes, options.subset, all)) return shards;
+    if (!folders_in(files, own).empty()) return StoredImages{Form::kClassFolders, {own}};
   }
-  return std::nullopt;
+  const std::vector<std::string> training = subset_folders(files, options.directory, Subset::kTrain);
+  const bool divided = std::any_of(training.begin(), training.end(),
+                                   [&](const std::string& folder) { return divides(files, folder); }) ||
+                       !subset_folders(files, options.directory, Subset::kValidation).empty();
+  if (divided || !holds_class_folders(files, options.directory)) return std::nullopt;
+  const std::optional<Subset> named = subset_of_name(files, options.directory);
+  if (named && *named != options.subset) return std::nullopt;
+  return StoredImages{.form = Form::kClassFolders, .paths = {options.directory}, .undivided = !named};
 }
 
 std::optional<StoredImages> named_shards(const DatasetOptions& options) {
@@ -103,6 +179,7 @@ std::optional<StoredImages> named_shards(const DatasetOptions& options) {
     const std::string name = core::base_name(path);
     return names_subset(name, other(options.subset)) && !names_subset(name, options.subset);
   });
+  if (paths.size() > 1) keep_first_word(paths, options.subset);
   return shards_of(std::move(paths));
 }
 
@@ -121,7 +198,18 @@ std::string inventory(core::FileSystem& files, const std::string& directory) {
   for (const std::string& name : files.list(directory)) {
     (is_directory(files, core::join_path(directory, name)) ? folders : others).push_back(name);
   }
-  return fmt::format("{} and {}", listed("file", others), listed("folder", folders));
+  const std::string found = fmt::format("{} and {}", listed("file", others), listed("folder", folders));
+  LeftOutFiles left_out;
+  for (const std::string& folder : folders) {
+    const std::string path = core::join_path(directory, folder);
+    for (const std::string& name : files.list(path)) {
+      if (!is_image_name(name) && !is_directory(files, core::join_path(path, name))) left_out.add(name);
+    }
+  }
+  if (left_out.empty()) return found;
+  const std::string remedy = left_out.remedy();
+  return fmt::format("{}; no images are what the folders hold: {}{}", found, left_out.text(),
+                     remedy.empty() ? "" : " (" + remedy + ")");
 }
 
 }  // namespace
@@ -194,20 +282,15 @@ std::vector<std::string> paths_named(core::FileSystem& files, const std::string&
 
 std::vector<std::string> subset_folders(core::FileSystem& files, const std::string& directory, Subset subset) {
   std::vector<std::string> folders;
+  if (!is_directory(files, directory)) return folders;
+  const std::vector<std::string> names = files.list(directory);
   for (const std::string& word : words_of(subset)) {
-    std::string path = core::join_path(directory, word);
-    if (is_directory(files, path)) folders.push_back(std::move(path));
+    for (const std::string& name : names) {
+      std::string path = core::join_path(directory, name);
+      if (in_small_letters(name) == word && is_directory(files, path)) folders.push_back(std::move(path));
+    }
   }
   return folders;
-}
-
-bool subsets_are_one(const DatasetOptions& options, std::string_view prefix) {
-  try {
-    const StoredImages stored = find_stored_images(options, prefix);
-    return stored.form == Form::kClassFolders && stored.paths.front() == options.directory;
-  } catch (const NoSuchSubset&) {
-    return false;  // none of this subset, or a form of this set's own
-  }
 }
 
 void require_data(core::FileSystem& files, const std::string& directory) {
@@ -261,8 +344,22 @@ std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::
       return std::make_unique<TfRecordDataset>(options, stored.paths, named);
     case Form::kWebDataset:
       return std::make_unique<WebDataset>(options, stored.paths, named.count - named.first, named.names);
-    case Form::kClassFolders:
-      return std::make_unique<FolderDataset>(options, stored.paths.front());
+    case Form::kClassFolders: {
+      const std::string& root = stored.paths.front();
+      auto whole = std::make_unique<FolderDataset>(options, root);
+      if (!stored.undivided) return whole;
+      if (!options.divide) {
+        core::log::info("{}: all {} images are {} images, as asked", root, whole->size(), subset_name(options.subset));
+        return whole;
+      }
+      const std::shared_ptr<const FolderDataset> shared = std::move(whole);
+      std::unique_ptr<Dataset> part = part_of_folders(shared, options.subset, root);
+      core::log::info(
+          "{} has no folder val: a fifth of each class, by a hash of the images' names, is for validation; {} of {} "
+          "images are {} images",
+          root, part->size(), shared->size(), subset_name(options.subset));
+      return part;
+    }
   }
   throw Error(ErrorCode::kInternal, "form of a data set without a reader");
 }

@@ -2,12 +2,14 @@
 //
 //   TFRecords       DIR/train-*-of-*, DIR/validation-*-of-*
 //   WebDataset      DIR/*.tar whose names hold a word for the subset: imagenet-train-000.tar, val_0001.tar
-//   class folders   DIR/train/<class>/*.jpg, DIR/val/<class>/*.jpg; or DIR/<class>/*.jpg, for whichever subset is asked
-//                   for
+//   class folders   DIR/train/<class>/*.jpg, DIR/val/<class>/*.jpg; or DIR/<class>/*.jpg, of which a fifth is for
+//                   validation (dataset_division.h)
 //
-// The first two may also lie in DIR/train, DIR/val. Words for the validation images are validation, val and test.
-// Instead of a directory, shards can be named: one file, a glob in the file's name (train-*.tar), or braces
-// (train-{000..146}.tar, {train,val}-{0..9}.tar). Those with a word for the other subset are left out.
+// The first two may also lie in DIR/train, DIR/val. Words for the validation images are validation, val, valid and
+// test, in folders' names in capital letters, too; where images of several words are there, those of the first one
+// count. Instead of a directory, shards can be named: one file, a glob in the file's name (train-*.tar), or braces
+// (train-{000..146}.tar, {train,val}-{0..9}.tar). Those with a word for the other subset are left out. DIR/val itself
+// holds validation images alone, where DIR/train is there, too; and the other way round.
 #pragma once
 
 #include <memory>
@@ -41,6 +43,7 @@ enum class Form { kTfRecords, kWebDataset, kClassFolders };
 struct StoredImages {
   Form form = Form::kTfRecords;
   std::vector<std::string> paths{};  // the shards, sorted; or the one folder that holds the class folders
+  bool undivided = false;            // class folders that hold the images of both subsets
 };
 
 // Returns the directory or the files that `data` names, shards of either subset: what a glob or braces stand for, else
@@ -54,13 +57,9 @@ struct StoredImages {
                                               std::string_view other_forms = "");
 
 // Returns the folders of `directory` whose name is a word for the subset, as far as they are there: DIR/train; or
-// DIR/validation, DIR/val, DIR/test. The first is the one that is read.
+// DIR/validation, DIR/val, DIR/valid, DIR/test. The first that holds a data set is the one that is read.
 [[nodiscard]] std::vector<std::string> subset_folders(core::FileSystem& files, const std::string& directory,
                                                       Subset subset);
-
-// Returns true for class folders that are read whichever subset is asked for, because `options.directory` has no folder
-// of a subset: an image is in both then.
-[[nodiscard]] bool subsets_are_one(const DatasetOptions& options, std::string_view prefix);
 
 // Throws kNotFound where `directory` names nothing that is there: no directory, no file, no glob and no braces.
 void require_data(core::FileSystem& files, const std::string& directory);
@@ -68,8 +67,9 @@ void require_data(core::FileSystem& files, const std::string& directory);
 // Throws kInvalidArgument where options.index_directory is set: the data set is none of TFRecords.
 void refuse_index_files(const DatasetOptions& options);
 
-// Opens what find_stored_images() finds. WebDataset and class folders count labels from 0, even where the TFRecords of
-// the set do not.
+// Opens what find_stored_images() finds; of undivided class folders the subset's part, and says so in the log, unless
+// options.divide is false. WebDataset and class folders count labels from 0, even where the TFRecords of the set do
+// not.
 std::unique_ptr<Dataset> open_stored_images(const DatasetOptions& options, std::string_view prefix,
                                             const Labels& labels, std::string_view other_forms = "");
 

@@ -12,6 +12,7 @@
 #include "trainyard/data/codecs/image_formats.h"
 #include "trainyard/data/datasets/class_names_file.h"
 #include "trainyard/data/datasets/image_files.h"
+#include "trainyard/data/datasets/left_out_files.h"
 
 namespace trainyard::data {
 namespace {
@@ -37,19 +38,38 @@ bool is_folder_of_images(core::FileSystem& files, const std::string& path) {
   }
 }
 
-void list_below(core::FileSystem& files, const std::string& path, int depth, std::vector<Listing>& listings) {
+void list_below(core::FileSystem& files, const std::string& path, int depth, std::vector<Listing>& listings,
+                LeftOutFiles& left_out) {
   refuse_depth(path, depth);
   Listing listing{.path = path};
   for (const std::string& name : files.list(path)) {
     const std::string below = core::join_path(path, name);
     const bool image = is_image_name(name);
     if (image ? is_folder_of_images(files, below) : is_directory(files, below)) {
-      list_below(files, below, depth + 1, listings);
+      list_below(files, below, depth + 1, listings, left_out);
     } else if (image) {
       listing.images.push_back(name);
+    } else {
+      left_out.add(name);
     }
   }
   listings.push_back(std::move(listing));
+}
+
+// Says what lies in the folder and is in no class, or is no image.
+void tell_left_out(core::FileSystem& files, const std::string& root, const LeftOutFiles& left_out) {
+  if (!left_out.empty()) {
+    const std::string remedy = left_out.remedy();
+    core::log::warning("{}: files that are not read as images are left out: {}{}{}", root, left_out.text(),
+                       remedy.empty() ? "" : "; ", remedy);
+  }
+  const std::vector<std::string> names = files.list(root);
+  const auto images = std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+    return is_image_name(name) && !is_directory(files, core::join_path(root, name));
+  });
+  if (images > 0) {
+    core::log::warning("{}: {} images lie in no class folder and are left out", root, images);
+  }
 }
 
 }  // namespace
@@ -98,13 +118,15 @@ FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& r
   if (known) labels = labels_of_classes(found, options.classes, root);
   if (!known) labels = labels_of_classes(found, {.names = classes_, .origin = "classnames.txt"}, root);
   std::vector<std::vector<Listing>> listings(found.size());
+  std::vector<LeftOutFiles> left_out(found.size());
   core::for_each_parallel(found.size(), core::available_cores(), [&](size_t folder) {
-    list_below(files_, core::join_path(root, found[folder]), 0, listings[folder]);
+    list_below(files_, core::join_path(root, found[folder]), 0, listings[folder], left_out[folder]);
     std::sort(listings[folder].begin(), listings[folder].end(),
               [](const Listing& a, const Listing& b) { return a.path < b.path; });
   });
   std::vector<std::string> empty, skipped;
   size_t skipped_images = 0;
+  LeftOutFiles all_left_out;
   for (size_t folder = 0; folder < found.size(); ++folder) {
     const size_t images = std::accumulate(listings[folder].begin(), listings[folder].end(), size_t{0},
                                           [](size_t sum, const Listing& l) { return sum + l.images.size(); });
@@ -113,9 +135,12 @@ FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& r
       skipped_images += images;
       continue;
     }
+    all_left_out.add(left_out[folder]);
     if (images == 0) empty.push_back(found[folder]);
-    for (const Listing& listing : listings[folder]) add(listing.path, listing.images, labels[folder]);
+    const size_t class_length = core::join_path(root, found[folder]).size();
+    for (const Listing& listing : listings[folder]) add(listing.path, listing.images, labels[folder], class_length);
   }
+  tell_left_out(files_, root, all_left_out);
   if (!skipped.empty()) {
     core::log::warning("{}: {} images of {} unknown classes are left out: {}", root, skipped_images, skipped.size(),
                        quoted_classes(skipped));
@@ -126,14 +151,19 @@ FolderDataset::FolderDataset(const DatasetOptions& options, const std::string& r
                         .expected = "files with " + image_extension_names(),
                         .actual = fmt::format("none in {} folders", found.size() - skipped.size())});
   }
+  if (!known && found.size() - empty.size() == 1) {
+    core::log::warning("{}: all images are of one class, {}: there is nothing to tell apart", root,
+                       quoted_class(classes_[static_cast<size_t>(label(0))]));
+  }
   if (!empty.empty()) {
     core::log::warning("{}: {} of {} classes have no image: {}", root, empty.size(), found.size(),
                        quoted_classes(empty));
   }
 }
 
-void FolderDataset::add(const std::string& path, const std::vector<std::string>& images, int64_t label) {
-  folders_.push_back({path, static_cast<uint32_t>(label)});
+void FolderDataset::add(const std::string& path, const std::vector<std::string>& images, int64_t label,
+                        size_t class_length) {
+  folders_.push_back({path, static_cast<uint32_t>(label), static_cast<uint32_t>(class_length)});
   for (const std::string& name : images) {
     places_.push_back({static_cast<uint32_t>(folders_.size() - 1), static_cast<uint32_t>(name.size()), names_.size()});
     names_ += name;
@@ -143,6 +173,11 @@ void FolderDataset::add(const std::string& path, const std::vector<std::string>&
 std::string FolderDataset::path_of(const Place& place) const {
   return core::join_path(folders_[place.folder].path,
                          std::string_view(names_).substr(place.name_begin, place.name_length));
+}
+
+std::string FolderDataset::name_in_class(int64_t index) const {
+  const Place& place = places_[index];
+  return path_of(place).substr(folders_[place.folder].class_length + 1);
 }
 
 core::Result<Record> FolderDataset::read(int64_t index) const {

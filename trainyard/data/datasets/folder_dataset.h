@@ -34,8 +34,9 @@ void refuse_depth(const std::string& path, int depth);
 
 class FolderDataset : public Dataset {
  public:
-  // Lists all folders. Throws NoSuchSubset when there is no image, kInvalidArgument when folders nest too deep (a link
-  // that leads back to its parent) or one is of a class that options.classes does not know.
+  // Lists all folders, and says in the log which files it leaves out. Throws NoSuchSubset when there is no image,
+  // kInvalidArgument when folders nest too deep (a link that leads back to its parent) or one is of a class that
+  // options.classes does not know.
   FolderDataset(const DatasetOptions& options, const std::string& root);
 
   int64_t size() const override { return static_cast<int64_t>(places_.size()); }
@@ -43,6 +44,8 @@ class FolderDataset : public Dataset {
   core::Result<Record> read(int64_t index) const override;
   // Returns the label of sample `index` without reading its file.
   [[nodiscard]] int64_t label(int64_t index) const { return folders_[places_[index].folder].label; }
+  // Returns the path of its file below the folder of its class: "0001.jpg", "close/0001.jpg".
+  [[nodiscard]] std::string name_in_class(int64_t index) const;
   int64_t label_count() const override { return static_cast<int64_t>(classes_.size()); }
   std::vector<std::string> label_names() const override { return classes_; }
 
@@ -50,13 +53,14 @@ class FolderDataset : public Dataset {
   struct Folder {
     std::string path{};
     uint32_t label{};
+    uint32_t class_length{};  // of the part of `path` that is the folder of the class
   };
   struct Place {
     uint32_t folder{};
     uint32_t name_length{};
     uint64_t name_begin{};  // in names_
   };
-  void add(const std::string& path, const std::vector<std::string>& images, int64_t label);
+  void add(const std::string& path, const std::vector<std::string>& images, int64_t label, size_t class_length);
   std::string path_of(const Place& place) const;
 
   core::FileSystem& files_;

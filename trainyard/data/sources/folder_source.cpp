@@ -1,11 +1,14 @@
 #include "trainyard/data/sources/folder_source.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/augment/input_preset.h"
+#include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/folder_dataset.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/data/sources/source_options.h"
@@ -41,11 +44,13 @@ void FolderOptions::validate() const {
 }
 
 struct FolderSource::Opened {
-  std::shared_ptr<FolderDataset> dataset;
+  std::shared_ptr<const Dataset> dataset;
   TransformOptions transform;
   std::shared_ptr<Pipeline> pipeline;
   int64_t global_batch = 0;
   bool training = true;
+  std::string folder;
+  FolderPart part = FolderPart::kAll;
 };
 
 FolderSource::Opened FolderSource::open(const std::string& path, const FolderOptions& options) {
@@ -62,7 +67,16 @@ FolderSource::Opened FolderSource::open(const std::string& path, const FolderOpt
   dataset.directory = path;
   dataset.classes.names = options.classes;
   dataset.classes.origin = "FolderOptions::classes";
-  opened.dataset = std::make_shared<FolderDataset>(dataset, path);
+  const auto whole = std::make_shared<FolderDataset>(dataset, path);
+  opened.dataset = whole;
+  if (options.part != FolderPart::kAll) {
+    const bool trains = options.part == FolderPart::kTraining;
+    opened.dataset = part_of_folders(whole, trains ? Subset::kTrain : Subset::kValidation, path);
+  }
+  opened.part = options.part;
+  std::error_code unknown;
+  opened.folder = std::filesystem::weakly_canonical(path, unknown).string();
+  if (opened.folder.ends_with('/')) opened.folder.pop_back();
   const int total = options.total_replicas == 0 ? options.replicas : options.total_replicas;
   opened.global_batch = options.batch_size * total;
   opened.training = options.training;
@@ -92,7 +106,14 @@ FolderSource::FolderSource(Opened opened)
       batches_per_epoch_(std::max<int64_t>(samples_ / opened.global_batch, 1)),
       classes_(opened.dataset->label_names()),
       transform_(std::move(opened.transform)),
-      training_(opened.training) {}
+      training_(opened.training),
+      folder_(std::move(opened.folder)),
+      part_(opened.part) {}
+
+bool FolderSource::shares_images_with(const FolderSource& other) const {
+  const bool parts = part_ != FolderPart::kAll && other.part_ != FolderPart::kAll && part_ != other.part_;
+  return !folder_.empty() && folder_ == other.folder_ && !parts;
+}
 
 std::shared_ptr<FolderSource> open_folder(const std::string& path, const FolderOptions& options) {
   return std::make_shared<FolderSource>(path, options);

@@ -4,6 +4,12 @@
 //   const auto validation =
 //       data::open_folder("flowers/validation", {.size = 160, .training = false, .classes = train->classes()});
 //
+// Where there is one folder for both, each takes its part:
+//
+//   const auto train = data::open_folder("flowers", {.size = 160, .part = data::FolderPart::kTraining});
+//   const auto validation =
+//       data::open_folder("flowers", {.size = 160, .training = false, .part = data::FolderPart::kValidation});
+//
 // Classes are numbered in the order of their names (datasets/folder_dataset.h). Batches hold "images" [N, 3, size,
 // size] float and "labels" [N] int64. Threads make them ahead; their bytes do not depend on how many. A run resumes in
 // mid-epoch with the batches that it would have had (pipeline/pipeline.h).
@@ -33,12 +39,17 @@ enum class Augment {
   kRandAugment,     // and two (Cubuk et al., "RandAugment", 2020)
 };
 
+// Which images of a folder a source has. The two parts have none in common, and are the same ones each time: a fifth of
+// each class, by a hash of the images' names, is for validation (datasets/dataset_division.h).
+enum class FolderPart { kAll, kTraining, kValidation };
+
 struct FolderOptions {
   int64_t size = 224;       // height and width of the images that the model gets, in pixels
   int64_t batch_size = 32;  // a replica
   // true: shuffled epochs without an end, of augmented images. false: each image once, its centre, in order; the last
   // batch is shorter.
   bool training = true;
+  FolderPart part = FolderPart::kAll;       // for a folder whose images train and validate
   Augment augment = Augment::kCropAndFlip;  // where `training` is true
   // The classes by label, as another folder numbers them; a folder of another class is an error. Empty: the names of
   // the folders.
@@ -57,18 +68,20 @@ struct FolderOptions {
 // Batches of a folder. One thread at a time may call next() and the Stateful methods, any thread stop().
 class FolderSource : public SourceAround, public SizedSource {
  public:
-  // Lists the folder, and reads no image. Throws kNotFound where there is no such folder or no image in it,
+  // Lists the folder, and reads no image. Throws kNotFound where there is no such folder or no image in it or its part,
   // kInvalidArgument for bad options and for folders of classes that options.classes does not have.
   FolderSource(const std::string& path, const FolderOptions& options);
 
   std::vector<Batch> next() override { return source()->next(); }
   int64_t batches_per_epoch() const override { return batches_per_epoch_; }
 
-  int64_t samples() const { return samples_; }                          // images in the folder
+  int64_t samples() const { return samples_; }                          // images in the folder, or in its part
   const std::vector<std::string>& classes() const { return classes_; }  // by label
   // Returns how images become input, of the transform "imagenet": what a model's file has to say of it.
   const TransformOptions& transform() const { return transform_; }
   bool training() const { return training_; }  // FolderOptions::training
+  // Returns true where an image may be in both: they are of one folder, and not of its two parts.
+  [[nodiscard]] bool shares_images_with(const FolderSource& other) const;
 
  private:
   struct Opened;
@@ -79,6 +92,8 @@ class FolderSource : public SourceAround, public SizedSource {
   std::vector<std::string> classes_;
   TransformOptions transform_;
   bool training_;
+  std::string folder_;  // its path without links
+  FolderPart part_;
 };
 
 std::shared_ptr<FolderSource> open_folder(const std::string& path, const FolderOptions& options = {});

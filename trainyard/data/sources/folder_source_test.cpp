@@ -158,5 +158,19 @@ TEST_F(Folder, WhatCannotBeIsSaid) {
               HasSubstr("the number of all replicas"));
 }
 
+TEST_F(Folder, PartsShareNoImage) {
+  const auto open = [&](FolderPart part) {
+    return open_folder(root_, {.size = 16, .batch_size = 4, .training = false, .part = part});
+  };
+  const auto whole = open(FolderPart::kAll), train = open(FolderPart::kTraining), rest = open(FolderPart::kValidation);
+  EXPECT_GT(rest->samples(), 0);
+  EXPECT_EQ(train->samples() + rest->samples(), whole->samples());
+  EXPECT_EQ(rest->classes(), train->classes());
+  EXPECT_FALSE(train->shares_images_with(*rest));
+  EXPECT_TRUE(train->shares_images_with(*whole));
+  EXPECT_TRUE(train->shares_images_with(*train));
+  EXPECT_TRUE(whole->shares_images_with(*open_folder(root_ + "/", {.size = 16})));
+}
+
 }  // namespace
 }  // namespace trainyard::data

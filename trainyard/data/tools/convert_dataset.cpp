@@ -214,41 +214,7 @@ void list_cifar_names(const ConvertOptions& options, const std::string& director
   options.files->write_file_atomically(core::join_path(directory, kCifar10NamesFile), encode_class_names(names));
 }
 
-// Some of a data set's samples, in their order.
-class PartOfDataset : public Dataset {
- public:
-  PartOfDataset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> samples)
-      : whole_(std::move(whole)), samples_(std::move(samples)) {}
-  int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
-  core::Result<Record> read(int64_t index) const override { return whole_->read(samples_[index]); }
-  int64_t label_count() const override { return whole_->label_count(); }
-  int64_t first_label() const override { return whole_->first_label(); }
-  std::vector<std::string> label_names() const override { return whole_->label_names(); }
-
- private:
-  std::shared_ptr<const Dataset> whole_;
-  std::vector<int64_t> samples_;
-};
-
 using Subsets = std::array<std::shared_ptr<const Dataset>, 2>;
-
-// The training and the validation images of class folders that are not divided: convert_dataset.h says which are which.
-Subsets divide(const std::shared_ptr<const FolderDataset>& whole) {
-  std::vector<int64_t> images_of(static_cast<size_t>(whole->label_count()));
-  for (int64_t i = 0; i < whole->size(); ++i) ++images_of[static_cast<size_t>(whole->label(i))];
-  std::vector<int64_t> seen(images_of.size());
-  std::array<std::vector<int64_t>, 2> samples;
-  for (int64_t i = 0; i < whole->size(); ++i) {
-    const auto label = static_cast<size_t>(whole->label(i));
-    const bool validates = seen[label]++ % kImagesForOneOfValidation == 0 && images_of[label] > 1;
-    samples[validates ? 1 : 0].push_back(i);
-  }
-  Subsets subsets;
-  for (size_t s = 0; s < subsets.size(); ++s) {
-    if (!samples[s].empty()) subsets[s] = std::make_shared<PartOfDataset>(whole, std::move(samples[s]));
-  }
-  return subsets;
-}
 
 // Throws kNotFound when there is neither subset.
 Subsets open_subsets(const ConvertOptions& options) {
@@ -260,14 +226,7 @@ Subsets open_subsets(const ConvertOptions& options) {
       if (subset == Subset::kValidation && subsets[0]) {
         source.classes = {subsets[0]->label_names(), "the training images", options.on_unknown_class};
       }
-      std::shared_ptr<Dataset> opened = datasets().get(options.name)(source);
-      const auto folders = std::dynamic_pointer_cast<const FolderDataset>(opened);
-      if (folders && subsets_are_one(source, tfrecord_prefix(options.name, subset))) {
-        core::log::info("{} has no folder train or val: of each {} images of a class the first is a validation image",
-                        options.from, kImagesForOneOfValidation);
-        return divide(folders);
-      }
-      subsets[static_cast<size_t>(subset)] = std::move(opened);
+      subsets[static_cast<size_t>(subset)] = datasets().get(options.name)(source);
     } catch (const NoSuchSubset& error) {
       if (!missing) missing = error;
     }

@@ -30,10 +30,6 @@ struct ConvertedSamples {
   int64_t train = 0, validation = 0;
 };
 
-// Where class folders are not divided into train and val, the first of every so many images of a class becomes
-// validation's.
-inline constexpr int64_t kImagesForOneOfValidation = 10;
-
 // Both subsets, as far as they are there, in the order in which the source has them (class folders sort them by class).
 // Labels are the same classes; TFRecords of ImageNet count them from 1, all other forms from 0. Bounding boxes are kept
 // in TFRecords only. The training's classes number those of the validation, too. Names of classes come along, from a
@@ -41,8 +37,8 @@ inline constexpr int64_t kImagesForOneOfValidation = 10;
 // label name different classes, kNotFound when there is neither subset, kCorruptData at a bad sample; nothing is left
 // of an output that failed.
 //
-// Class folders without folders of the subsets are divided: of the images of a class, in the data set's order, the 1st,
-// 11th, 21st, ... are validation images, all others training images; the only image of a class is a training image.
+// Class folders without folders of the subsets are divided as trainings and evaluations divide them
+// (datasets/dataset_division.h): a fifth of each class are validation images.
 ConvertedSamples convert_dataset(const ConvertOptions& options);
 
 }  // namespace trainyard::data

@@ -1,5 +1,9 @@
 #include "trainyard/recipes/run/saved_run.h"
 
+#include <string>
+#include <variant>
+
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
@@ -7,11 +11,21 @@
 #include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/recipes/shared/run_directory.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
+#include "trainyard/train/checkpoint/checkpoint_reader.h"
 
 namespace trainyard::recipes {
+namespace {
+
+// The entry of a checkpoint that names its optimizer.
+constexpr const char* kSavedOptimizer = "run/optimizer";
+// How the error of a checkpoint begins that does not have what is read (CheckpointReader).
+constexpr const char* kLacks = "checkpoint lacks an entry";
+
+}  // namespace
 
 void SavedRun::save(core::StateWriter& writer) const {
   trainer_->save(writer);
+  if (!options_.optimizer.empty()) writer.text(kSavedOptimizer, options_.optimizer);
   train::save_input(options_.input, options_.preprocessor, writer);
   train::save_classes(options_.classes.names, options_.classes.first_output, writer);
   if (options_.averaged_weights) train::save_weights_of(*options_.averaged_weights, writer);
@@ -35,6 +49,7 @@ void SavedRun::load(const core::StateReader& reader) {
     options_.input = input;
     if (!facts.preprocessor.empty()) options_.preprocessor = facts.preprocessor;
     options_.averaged_weights = facts.averaged_weights;
+    options_.optimizer = reader.has(kSavedOptimizer) ? reader.text(kSavedOptimizer) : "";
   }
   if (options_.classes.names.empty()) {
     options_.classes = {.names = facts.classes, .first_output = facts.first_output};
@@ -78,19 +93,46 @@ void check_images(const SavedRunOptions& run, const ResumeOptions& options, cons
   }
 }
 
+// Returns the optimizer that the checkpoint was trained with; empty: earlier releases do not say.
+std::string optimizer_of(const train::CheckpointInfo& checkpoint) {
+  const train::Manifest manifest = train::read_manifest(checkpoint.path, core::local_file_system());
+  const auto found = manifest.values.find(kSavedOptimizer);
+  const auto* text = found == manifest.values.end() ? nullptr : std::get_if<std::string>(&found->second);
+  return text == nullptr ? "" : *text;
+}
+
 }  // namespace
 
 std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOptions& options) {
   core::local_file_system().make_directories(options.directory);
   train::CheckpointStore store(options.directory);
   const SavedRunOptions& run = state.options();
-  const auto newest = train::resume_newest_checkpoint(store, &run.identity, state, options.damaged,
-                                                      [&](const train::CheckpointInfo& found) {
-                                                        check_classes(run, options, found);
-                                                        check_images(run, options, found);
-                                                      });
-  if (newest) core::log::info("continuing from {}", newest->path);
-  return newest;
+  std::string optimizer, path;  // of the checkpoint
+  const auto look = [&](const train::CheckpointInfo& found) {
+    check_classes(run, options, found);
+    check_images(run, options, found);
+    path = found.path;
+    optimizer = run.trains && !run.optimizer.empty() ? optimizer_of(found) : "";
+  };
+  const auto differs = [&] { return !optimizer.empty() && optimizer != run.optimizer; };
+  try {
+    const auto newest = train::resume_newest_checkpoint(store, &run.identity, state, options.damaged, look);
+    if (newest) core::log::info("continuing from {}", newest->path);
+    if (differs()) {
+      core::log::warning("the optimizer was {}, and this run continues with {}: what {} keeps of earlier steps is lost",
+                         optimizer, run.optimizer, optimizer);
+    }
+    return newest;
+  } catch (const core::Error& error) {
+    const bool lacks = error.code() == core::ErrorCode::kCorruptData && error.detail().problem.starts_with(kLacks);
+    if (!lacks || !differs()) throw;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the optimizer was another one, which does not keep what this one needs",
+                       .where = path,
+                       .expected = "--optimizer=" + optimizer + ", as it was",
+                       .actual = "--optimizer=" + run.optimizer,
+                       .remedy = "continue with " + optimizer + ", or begin another run: " + options.another_run});
+  }
 }
 
 std::unique_ptr<core::LockFile> lock_run_directory(const std::string& directory) {

@@ -35,6 +35,7 @@ struct SavedRunOptions {
   bool tells_input = true;         // false: the caller has said how the input differs from the checkpoint's
   // Which weights evaluations take of a run that averages them. Unset: it averages none.
   std::optional<bool> averaged_weights{};
+  std::string optimizer{};  // as --optimizer names it, for a run that continues with another one; empty: not saved
 };
 
 class SavedRun : public core::Stateful {
@@ -61,7 +62,8 @@ struct ResumeOptions {
 // Loads the newest checkpoint of the directory into `state` and its trainer, says so in the log and returns it; none:
 // there is none. Throws kInvalidArgument when it is of another model, when the run's data have other classes than those
 // that it was trained on, and where its weights do not fit images of the graph's size; and what
-// train::resume_newest_checkpoint() throws.
+// train::resume_newest_checkpoint() throws. A checkpoint of another optimizer is named in a warning; where it lacks
+// what this run's optimizer keeps, kInvalidArgument names both.
 std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOptions& options);
 
 // Makes the directory and takes its lock, for the one process of a run that writes there; held until the run has closed

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,8 +13,12 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/datasets/folder_dataset.h"
+#include "trainyard/data/datasets/image_files.h"
 #include "trainyard/data/datasets/recognise_tfrecords.h"
+#include "trainyard/data/datasets/shapes.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -41,6 +47,22 @@ bool holds_cifar10_batches(const std::string& directory, core::FileSystem& files
          files.exists(core::join_path(directory, "data_batch_1.bin"));
 }
 
+// Returns the data set whose classes and images of 32 x 32 pixels these class folders are; else imagenet, any images.
+std::string recognise_class_folders(const std::string& root, core::FileSystem& files) {
+  std::vector<std::string> classes = data::folders_in(files, root);
+  const auto are = [&](std::vector<std::string> known) {
+    std::sort(known.begin(), known.end());
+    return classes == known;
+  };
+  const char* const name = are(data::cifar10_class_names()) ? "cifar10" : are(data::shape_names()) ? "shapes" : nullptr;
+  if (name == nullptr) return "imagenet";
+  const std::vector<std::string> images = data::images_below(files, core::join_path(root, classes.front()));
+  if (images.empty()) return name;
+  const std::string bytes = files.read_file(images.front());
+  auto size = data::read_image_size(std::as_bytes(std::span(bytes)));
+  return size.ok() && size.value() == data::ImageSize{32, 32} ? name : "imagenet";
+}
+
 // Returns an empty name where nothing is there; says in `because` what was found.
 DatasetChoice choose_by_content(const std::string& directory, core::FileSystem& files, std::string& because) {
   if (holds_cifar10_batches(directory, files)) {
@@ -51,6 +73,9 @@ DatasetChoice choose_by_content(const std::string& directory, core::FileSystem& 
   if (!stored) return {};
   DatasetChoice choice{.name = "imagenet", .form = stored->form};
   because = "holds images by class";
+  if (stored->form == data::Form::kClassFolders) {
+    choice.name = recognise_class_folders(stored->paths.front(), files);
+  }
   if (stored->form == data::Form::kTfRecords) {
     choice.name = data::recognise_tfrecords(files, stored->paths.front());
     because = fmt::format("holds TFRecords whose first record is of {}",
@@ -79,15 +104,30 @@ std::string require_covered(std::string name) {
 std::optional<std::string> named_dataset(const std::string& name, const std::string& directory) {
   if (!name.empty()) return require_covered(name);
   if (directory.empty()) return "imagenet";
+  return std::nullopt;
+}
+
+namespace {
+
+// The first known name that is a part of the path, unless class folders are there, which say themselves what they are.
+std::optional<std::string> dataset_of_path(const std::string& directory, core::FileSystem& files) {
   for (const std::string_view known : kNames) {
-    if (directory.find(known) != std::string::npos) return require_covered(std::string(known));
+    if (directory.find(known) == std::string::npos) continue;
+    if (files.exists(directory) && !holds_cifar10_batches(directory, files)) {
+      const std::optional<data::StoredImages> stored = look_into(directory, files);
+      if (stored && stored->form == data::Form::kClassFolders) return std::nullopt;
+    }
+    return require_covered(std::string(known));
   }
   return std::nullopt;
 }
 
+}  // namespace
+
 DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise,
                              core::FileSystem& files) {
   if (auto named = named_dataset(name, directory)) return {.name = *std::move(named), .form = std::nullopt};
+  if (auto named = dataset_of_path(directory, files)) return {.name = *std::move(named), .form = std::nullopt};
   data::require_data(files, directory);
   DatasetChoice choice;
   std::string because;

@@ -20,16 +20,17 @@ struct DatasetChoice {
   std::optional<data::Form> form;
 };
 
-// Returns the name that follows from what is asked for alone: `name`, else the first of imagenet, cifar10, librispeech,
-// coco, shapes that is a part of `directory`, else, without a directory, "imagenet" (of synthetic images). Nothing:
-// what the directory holds decides. Throws kInvalidArgument with the text of tf_cnn_benchmarks for an unknown name,
-// kUnsupported for librispeech and coco.
+// Returns the name that follows from what is asked for alone: `name`, else, without a directory, "imagenet" (of
+// synthetic images). Nothing: the directory decides. Throws kInvalidArgument with the text of tf_cnn_benchmarks for an
+// unknown name, kUnsupported for librispeech and coco.
 std::optional<std::string> named_dataset(const std::string& name, const std::string& directory);
 
-// Returns named_dataset(), else what the directory holds: CIFAR-10's batches, class folders or WebDataset shards
-// (imagenet), or TFRecords, by their first record. Logs what was found there. `otherwise`: what a directory without any
-// images is taken for; empty: it is an error. Throws kNotFound where nothing is there, kInvalidArgument with the text
-// of tf_cnn_benchmarks, and as named_dataset().
+// Returns named_dataset(), else what the directory says. Class folders are imagenet, whatever their path, unless their
+// names and the size of an image are those of CIFAR-10 or of shapes. Otherwise it is, as in tf_cnn_benchmarks, the
+// first of imagenet, cifar10, librispeech, coco, shapes that is a part of `directory`, else what that holds: CIFAR-10's
+// batches, WebDataset shards (imagenet), or TFRecords, by their first record. Logs what was found there. `otherwise`:
+// what a directory without any images is taken for; empty: it is an error. Throws kNotFound where nothing is there,
+// kInvalidArgument with the text of tf_cnn_benchmarks, and as named_dataset().
 DatasetChoice choose_dataset(const std::string& name, const std::string& directory, const std::string& otherwise = "",
                              core::FileSystem& files = core::local_file_system());
 

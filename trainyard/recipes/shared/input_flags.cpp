@@ -39,6 +39,7 @@ InputOptions read_input_options(const core::FlagValues& values) {
   options.data_name = values.text("data_name");
   options.data_dir = values.text("data_dir");
   options.data_index_dir = values.text("data_index_dir");
+  options.split_class_folders = values.boolean("split_class_folders");
   options.seed = static_cast<uint64_t>(values.integer("tf_random_seed"));
   if (const auto threads = values.optional_integer("datasets_num_private_threads")) {
     options.threads = static_cast<int>(*threads);

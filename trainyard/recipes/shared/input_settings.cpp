@@ -88,6 +88,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.dataset = dataset;
   settings.data_dir = options.data_dir;
   settings.data_index_dir = options.data_index_dir;
+  settings.split_class_folders = options.split_class_folders;
   settings.seed = options.seed;
   settings.input_threads = options.threads.value_or(std::max(1, core::available_cores() / 2));
   settings.transform = options.images.transform(dataset, image_size);
@@ -143,7 +144,8 @@ std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings,
                                                                      .subset = subset,
                                                                      .index_directory = settings.data_index_dir,
                                                                      .classes = classes,
-                                                                     .files = &settings.file_system()})});
+                                                                     .files = &settings.file_system(),
+                                                                     .divide = settings.split_class_folders})});
   std::shared_ptr<const data::Dataset> dataset(opened, opened->dataset.get());
   if (settings.record_cache_bytes > 0) {
     dataset = std::make_shared<data::CachedDataset>(std::move(dataset), settings.record_cache_bytes);

@@ -24,6 +24,7 @@ struct InputOptions {
   std::string data_name{};  // "imagenet", "cifar10", "shapes"; empty: what data_dir holds (dataset_choice.h)
   std::string data_dir{};   // or shards by name; empty: synthetic images
   std::string data_index_dir{};
+  bool split_class_folders = true;  // data::DatasetOptions::divide
   uint64_t seed = 1234;
   std::optional<int> threads{};  // unset: half of the cores
   ImageOptions images{};
@@ -47,6 +48,7 @@ struct InputSettings {
   std::string dataset{};   // "imagenet", "cifar10", "shapes"
   std::string data_dir{};  // empty: synthetic images
   std::string data_index_dir{};
+  bool split_class_folders = true;
   uint64_t seed = 0;
   int input_threads = 1;
   data::TransformOptions transform{};

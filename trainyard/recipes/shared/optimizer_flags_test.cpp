@@ -30,7 +30,7 @@ TfCnnOptions optimizer_run(const std::vector<std::string>& more) {
   std::vector<std::string> arguments = {
       "--model=lenet",         "--device=cpu",           "--batch_size=2",  "--num_batches=4",
       "--display_every=1",     "--num_warmup_batches=0", "--deterministic", "--init_learning_rate=0.01",
-      "--num_intra_threads=1", "--weight_decay=0.1"};
+      "--num_intra_threads=1", "--weight_decay=0.1",     "--synthetic"};
   for (const std::string& argument : more) {
     const std::string name = argument.substr(0, argument.find('=') + 1);
     std::erase_if(arguments, [&](const std::string& given) { return !name.empty() && given.starts_with(name); });

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <ostream>
 #include <vector>
 
@@ -25,6 +27,7 @@ namespace trainyard::recipes {
 
 using core::Error;
 using core::ErrorCode;
+using core::ErrorDetail;
 
 namespace {
 
@@ -178,6 +181,33 @@ std::string settle_existing_run(const std::string& directory, ExistingRun existi
     }
   }
   return directory;
+}
+
+std::string make_new_run_directory(const std::string& parent, const std::string& name, core::FileSystem& files) try {
+  std::string prefix = name + "-";
+  std::replace(prefix.begin(), prefix.end(), '/', '-');
+  files.make_directories(parent);
+  int64_t number = 0;
+  for (const std::string& other : files.list(parent)) {
+    int64_t used = 0;
+    if (!other.starts_with(prefix)) continue;
+    const char* const end = other.data() + other.size();
+    const auto parsed = std::from_chars(other.data() + prefix.size(), end, used);
+    if (parsed.ec == std::errc() && parsed.ptr == end) number = std::max(number, used);
+  }
+  for (;;) {
+    std::string path = core::join_path(parent, fmt::format("{}{}", prefix, ++number));
+    if (std::filesystem::create_directory(path)) return path;  // false: another process was first
+  }
+} catch (const std::filesystem::filesystem_error& error) {
+  throw Error(ErrorCode::kIo, {.problem = "a folder for the run cannot be made",
+                               .where = error.path1().string(),
+                               .actual = error.code().message(),
+                               .remedy = "pass --train_dir, or an empty --train_dir= to save nothing"});
+} catch (const Error& error) {
+  ErrorDetail detail = error.detail();
+  detail.remedy = "pass --train_dir, or an empty --train_dir= to save nothing";
+  throw Error(error.code(), detail);
 }
 
 bool can_ask() {

@@ -37,6 +37,12 @@ void require_plain_run_files(const std::string& directory);
 std::string settle_existing_run(const std::string& directory, ExistingRun existing, double now,
                                 core::FileSystem& files = core::local_file_system());
 
+// Makes a new folder for a run in `parent`, which is made, too, and returns its path: "runs/resnet18-3" where the
+// highest number there is 2. '/' in the name becomes '-'. Of several processes at the same time each gets one of its
+// own. Throws kIo with what to do.
+std::string make_new_run_directory(const std::string& parent, const std::string& name,
+                                   core::FileSystem& files = core::local_file_system());
+
 // Returns true when standard input and output are terminals, on which somebody can be asked.
 [[nodiscard]] bool can_ask();
 

@@ -23,6 +23,7 @@ namespace trainyard::recipes {
 namespace {
 
 constexpr int64_t kMostImages = int64_t{1} << 20;      // as --batch_size
+constexpr int64_t kLeastStepsOfAnEpoch = 16;           // of a training
 constexpr int64_t kProgramBytes = int64_t{512} << 20;  // code, libraries, stacks, decoders
 
 std::string mebibytes(int64_t bytes) {
@@ -159,20 +160,69 @@ class BatchBytes {
   std::optional<int64_t> fixed_;
 };
 
+// The most images a device that make sense for the data, whatever there is memory for: so few that an epoch still has
+// some steps, and of evaluations and forward passes, all at once. Synthetic images have no end.
+int64_t most_images(const PreparedRun& run) {
+  if (run.synthetic()) return kMostImages;
+  const int64_t devices = static_cast<int64_t>(run.options.micro_steps) * run.total_replicas();
+  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
+  const int64_t images = trains                               ? run.train_examples / kLeastStepsOfAnEpoch
+                         : run.mode() == RunMode::kEvaluation ? run.validation_examples
+                                                              : run.train_examples;
+  return std::clamp<int64_t>(images / devices, 1, kMostImages);
+}
+
 }  // namespace
 
 int64_t find_batch_size(const PreparedRun& run) {
   const nn::AcceleratorScope on_device = run.device.use();
   const Budget budget = budget_of(run);
   BatchBytes bytes(run);
+  const int64_t most = most_images(run);
   const train::FoundBatch found =
-      train::search_largest_batch([&](int64_t batch) { return bytes.of(batch); }, budget.bytes, kMostImages);
-  const std::string beyond = found.bytes_beyond
-                                 ? fmt::format("{} would need {}", found.batch + 1, mebibytes(*found.bytes_beyond))
-                                 : fmt::format("no more than {} are tried", kMostImages);
+      train::search_largest_batch([&](int64_t batch) { return bytes.of(batch); }, budget.bytes, most);
+  std::string beyond = fmt::format("no more than {} are tried", most);
+  if (found.bytes_beyond) {
+    beyond = fmt::format("{} would need {}", found.batch + 1, mebibytes(*found.bytes_beyond));
+  } else if (most < kMostImages) {
+    beyond = fmt::format("more would be too few steps of {} images",
+                         run.mode() == RunMode::kEvaluation ? run.validation_examples : run.train_examples);
+  }
   core::log::info("batch_size=auto: {} images a device need {} of {} {}; {} ({} sizes were planned)", found.batch,
                   mebibytes(found.bytes), mebibytes(budget.bytes), budget.origin, beyond, found.asked);
   return found.batch;
+}
+
+void require_memory(const PreparedRun& run) {
+  if (!run.device.accelerators.empty() || run.options.batch_size == kLargestBatch) return;
+  int64_t limit = static_cast<int64_t>(core::memory_info_bytes("MemTotal"));
+  std::string whose = "the machine has";
+  if (const auto allowed = core::cgroup_limits().memory_bytes; allowed && static_cast<int64_t>(*allowed) < limit) {
+    limit = static_cast<int64_t>(*allowed);
+    whose = "control groups allow";
+  }
+  // The estimate, which costs nothing, counts all activations as if none could be freed. Few runs need the plan.
+  const auto element = static_cast<int64_t>(c10::elementSize(run.device.dtype));
+  const int64_t image = nn::activation_bytes_per_image(run.graph, element, true);
+  if (limit <= 0 || image <= limit / (2 * run.batch_size * run.replicas)) return;
+  std::optional<train::FoundBatch> fits;
+  int64_t needed = 0;
+  try {
+    BatchBytes bytes(run);
+    needed = bytes.of(run.batch_size);
+    if (needed <= limit) return;
+    fits = train::search_largest_batch([&](int64_t batch) { return bytes.of(batch); }, limit / 4 * 3, run.batch_size);
+  } catch (const core::Error& error) {
+    if (error.code() == core::ErrorCode::kUnsupported) return;  // an executor without a plan
+    if (error.code() != core::ErrorCode::kNoSpace) throw;
+  }
+  throw core::Error(core::ErrorCode::kNoSpace,
+                    {.problem = fmt::format("a batch of {} images does not fit into memory", run.batch_size),
+                     .where = run.model->name,
+                     .expected = fmt::format("at most {}, which {}", mebibytes(limit), whose),
+                     .actual = needed > 0 ? fmt::format("{} by plan", mebibytes(needed)) : "more",
+                     .remedy = fits ? fmt::format("pass --batch_size={} or less", fits->batch)
+                                    : "use a smaller model or smaller images"});
 }
 
 }  // namespace trainyard::recipes

@@ -12,6 +12,7 @@
 #include "trainyard/parallel/processes/shared_outcome.h"
 #include "trainyard/recipes/tf_cnn/compliance_facts.h"
 #include "trainyard/recipes/tf_cnn/modes.h"
+#include "trainyard/recipes/tf_cnn/own_header.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/run_header.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
@@ -40,7 +41,7 @@ RunStatistics run_prepared(PreparedRun& run, std::ostream& out, const core::Stop
     // Its lines do not say so.
     core::log::info("Trainyard {} ({})", core::build_info().version, core::build_info().git_revision);
   }
-  print_run_header(run_header_rows(run), out);
+  print_run_header(run.own_dialect() ? own_header_rows(run) : run_header_rows(run), out);
   if (!run.options.plot_schedule.empty()) {
     write_schedule_plot(run, out);
     return {};

@@ -22,6 +22,8 @@
 #include "trainyard/recipes/tf_cnn/run_state.h"
 #include "trainyard/recipes/tf_cnn/validation_run.h"
 #include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
+#include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/monitors/tensorboard_monitor.h"
 
 namespace trainyard::recipes {
@@ -70,6 +72,14 @@ void take_newest(PreparedRun& run) {
   open_data(run);
 }
 
+// Returns the folder of the run of which `path` may be a checkpoint's folder: that holds nothing else.
+std::string run_folder(const std::string& path) {
+  const std::string folder = train::without_trailing_slashes(path), name = core::base_name(folder);
+  const bool is_checkpoint = train::parse_checkpoint_name(name) &&
+                             core::local_file_system().exists(core::join_path(folder, train::kManifestFile));
+  return is_checkpoint ? core::parent_path(folder) : folder;
+}
+
 // Console and file say how right each class was.
 void tell_classes(const PreparedRun& run, const TrainedModel& trained, const train::Evaluation& evaluation,
                   const Print& print) {
@@ -80,7 +90,7 @@ void tell_classes(const PreparedRun& run, const TrainedModel& trained, const tra
   std::string table = class_accuracy_table(evaluation.classes, names);
   if (table.ends_with('\n')) table.pop_back();
   if (!table.empty()) print(table);
-  const std::string folder = run.options.eval_dir.has_value() ? *run.options.eval_dir : run.train_dir();
+  const std::string folder = run.options.eval_dir.has_value() ? *run.options.eval_dir : run_folder(run.train_dir());
   if (folder.empty()) return;
   core::FileSystem& files = core::local_file_system();
   try {

@@ -117,7 +117,7 @@ void check_sparsity(const FlagValues& values) {
             "--asp prunes what a training starts from; `trainyard sparsity` prunes without training");
 }
 
-void check_evaluation_during_training(const FlagValues& values) {
+void check_evaluation_during_training(const FlagValues& values, Dialect dialect) {
   int given = 0;
   for (const char* name : {"eval_during_training_every_n_steps", "eval_during_training_every_n_epochs",
                            "eval_during_training_at_specified_steps", "eval_during_training_at_specified_epochs"}) {
@@ -131,7 +131,8 @@ void check_evaluation_during_training(const FlagValues& values) {
     refuse_if(truthy(values, "job_name"), "--eval_during_training_* is not yet supported in distributed mode.");
     refuse_if(values.boolean("staged_vars"), "--eval_during_training_* is not currently compatible with --staged_vars");
   }
-  refuse_if(truthy(values, "stop_at_top_1_accuracy") && given == 0,
+  // `trainyard train` evaluates by itself, where there are validation images: trainer_defaults.h.
+  refuse_if(truthy(values, "stop_at_top_1_accuracy") && given == 0 && dialect == Dialect::kTfCnnBenchmarks,
             "--stop_at_top_1_accuracy is only supported with --eval_during_training_*");
   refuse_if(values.boolean("collect_eval_results_async") && values.text("model") != "ssd300",
             "--collect_eval_results_async only works with ssd300 model currently.");
@@ -242,15 +243,17 @@ void check_clipping_and_averages(const FlagValues& values) {
 
 }  // namespace
 
-CheckedFlags validate_flags(const FlagValues& values) {
+CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   check_compliance_logging(values);
   check_gpu_threads(values);
   named_dataset(values.text("data_name"), values.text("data_dir"));
+  refuse_if(values.boolean("synthetic") && truthy(values, "data_dir"),
+            "--synthetic and --data_dir exclude each other: leave one of them out");
   check_learning_rate_decay(values);
   check_optimizer(values);
   check_precision_and_horovod(values);
   check_single_flags(values);
-  check_evaluation_during_training(values);
+  check_evaluation_during_training(values, dialect);
   check_frozen_inference(values);
   refuse_if(values.boolean("forward_only") && values.boolean("eval"),
             "Only one of forward_only and eval parameters is true");

@@ -9,6 +9,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/optim/schedules/learning_rate.h"
+#include "trainyard/recipes/tf_cnn/dialect.h"
 #include "trainyard/train/loop/step_plan.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -21,7 +22,7 @@ struct CheckedFlags {
 };
 
 // Throws kInvalidArgument for the first condition that holds.
-CheckedFlags validate_flags(const core::FlagValues& values);
+CheckedFlags validate_flags(const core::FlagValues& values, Dialect dialect = Dialect::kTfCnnBenchmarks);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END

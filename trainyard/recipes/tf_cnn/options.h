@@ -82,11 +82,14 @@ struct TeacherOptions {
 };
 
 struct SavingOptions {
-  std::string train_dir{};  // empty: nothing is saved
+  std::string train_dir{};  // empty: nothing is saved, or new_runs_in says where
+  // With an empty train_dir: a training makes a folder MODEL-N of its own in this one. Empty: it does not.
+  std::string new_runs_in{};
   // What becomes of a run that train_dir holds. None: somebody is asked on a terminal, and elsewhere it is kept.
   std::optional<ExistingRun> existing_run = ExistingRun::kKeep;
   int64_t save_model_secs = 0;
   std::optional<int64_t> save_model_steps{};
+  bool save_each_epoch = false;  // of a training, beside save_model_secs
   int64_t max_ckpts_to_keep = 5;
   std::string keep_best = "none";  // "top_1", "loss"
   bool ignore_damaged_checkpoints = false;
@@ -110,7 +113,8 @@ struct DisplayOptions {
 // The flags, for files that tell of a run. Empty where the options were filled by hand.
 struct FlagRecord {
   decltype(train::RunRecord::flags) all;
-  std::vector<std::pair<std::string, std::string>> given{};  // names and values as text
+  std::vector<std::pair<std::string, std::string>> given{};    // names and values as text
+  std::vector<std::pair<std::string, std::string>> command{};  // those of the command line alone
 };
 
 struct TfCnnOptions {
@@ -135,6 +139,9 @@ struct TfCnnOptions {
   ThreadOptions threads{};
   // Batch sizes and numbers of examples are filled in by the run.
   train::StepPlanOptions steps{};
+  // With mode kTraining and where no steps.eval_* is set: evaluate behind each epoch, where the data have validation
+  // images and the training has a whole epoch.
+  bool evaluate_each_epoch = false;
   LearningRateOptions learning_rate{};
   std::string plot_schedule{};  // a file: the learning rate is drawn there, and nothing is trained; empty: training
   UpdateOptions update{};

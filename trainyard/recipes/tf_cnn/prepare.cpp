@@ -18,6 +18,7 @@
 #include "trainyard/recipes/tf_cnn/auto_batch.h"
 #include "trainyard/recipes/tf_cnn/run_agreement.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
+#include "trainyard/recipes/tf_cnn/trainer_defaults.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -89,6 +90,7 @@ void settle_batch_size(PreparedRun& run) {
   if (run.own.model != nullptr) {
     open_data(run);  // its network may depend on the size
   } else {
+    settle_evaluations(run);
     run.plan = make_step_plan(run);
   }
 }

@@ -10,6 +10,7 @@
 #include "trainyard/recipes/networks/teacher.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
+#include "trainyard/recipes/tf_cnn/trainer_defaults.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -75,18 +76,22 @@ bool trains(const PreparedRun& run) {
 }
 
 void open_for_training(PreparedRun& run) {
+  run.validation_data.reset();
   if (!run.input.synthetic()) run.train_data = open_dataset(run.input, data::Subset::kTrain);
   const data::Dataset* const data = run.train_data.get();
   run.num_classes = read_num_classes(run, data == nullptr ? 0 : data->label_names().size());
-  if (data == nullptr) return;
+  if (data == nullptr) return settle_evaluations(run);
   run.classes = classes_of(*data, run);
   run.class_count = class_count_of(*data);
   if (run.input.dataset == "imagenet" && !run.classes.names.empty()) {
     run.label_texts->set_names(run.classes.names, run.classes.first_output, kTraining);
   }
+  settle_evaluations(run);
   if (run.mode() != RunMode::kTrainingAndEvaluation) return;
-  run.validation_data =
-      open_dataset(run.input, data::Subset::kValidation, {run.classes.names, kTraining, run.input.on_unknown_class});
+  if (run.validation_data == nullptr) {
+    run.validation_data =
+        open_dataset(run.input, data::Subset::kValidation, {run.classes.names, kTraining, run.input.on_unknown_class});
+  }
   check_validation(run, kTraining);
 }
 

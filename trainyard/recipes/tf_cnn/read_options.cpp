@@ -12,6 +12,7 @@
 #include "trainyard/recipes/shared/thread_flags.h"
 #include "trainyard/recipes/tf_cnn/flag_validation.h"
 #include "trainyard/recipes/tf_cnn/schedules/learning_rate_flags.h"
+#include "trainyard/recipes/tf_cnn/trainer_defaults.h"
 #include "trainyard/train/flags.h"
 
 namespace trainyard::recipes {
@@ -143,9 +144,9 @@ FlagRecord record_of(const core::FlagValues& values) {
   FlagRecord record;
   for (const core::FlagSpec& flag : values.table().all()) {
     record.all.emplace_back(flag.name, values.value(flag.name));
-    if (values.given(flag.name)) {
-      record.given.emplace_back(flag.name, core::format_flag_value(values.value(flag.name)));
-    }
+    if (!values.given(flag.name)) continue;
+    record.given.emplace_back(flag.name, core::format_flag_value(values.value(flag.name)));
+    if (values.source(flag.name) == core::FlagSource::kCommandLine) record.command.push_back(record.given.back());
   }
   return record;
 }
@@ -171,7 +172,8 @@ train::StepPlanOptions read_step_options(const core::FlagValues& values) {
 }
 
 TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
-  CheckedFlags checked = validate_flags(values);
+  CheckedFlags checked = validate_flags(values, dialect);
+  if (dialect == Dialect::kTrainyard) require_what_a_trainer_needs(values);
   TfCnnOptions options;
   options.warnings = core::check_dispositions(values);
   options.dialect = dialect;
@@ -213,13 +215,16 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   options.display = read_display(values);
   if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");
   options.eval_interval_secs = values.integer("eval_interval_secs");
-  // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for.
-  if (dialect == Dialect::kTfCnnBenchmarks || values.given("eval_dir")) options.eval_dir = values.text("eval_dir");
+  // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for,
+  // nor where a file of all flags repeats that default.
+  const bool asks = values.source("eval_dir") == core::FlagSource::kCommandLine || values.changed("eval_dir");
+  if (dialect == Dialect::kTfCnnBenchmarks || asks) options.eval_dir = values.text("eval_dir");
   options.stop_at_top_1_accuracy = values.optional_real("stop_at_top_1_accuracy");
   options.freeze_when_forward_only = values.boolean("freeze_when_forward_only");
   options.trt_mode = values.text("trt_mode");
   options.trt_max_workspace_size_bytes = values.integer("trt_max_workspace_size_bytes");
   options.flags = record_of(values);
+  if (dialect == Dialect::kTrainyard) set_trainer_defaults(values, options);
   return options;
 }
 

@@ -52,7 +52,8 @@ train::RunRecord make_run_record(const PreparedRun& run) {
   if (!run.input.synthetic()) record.data_dir = full_path(run.input.data_dir);
   record.num_classes = run.num_classes;
   record.train_examples = run.train_examples;
-  record.validation_examples = run.validation_examples;
+  const bool evaluates = run.mode() == RunMode::kTrainingAndEvaluation || run.mode() == RunMode::kEvaluation;
+  record.validation_examples = evaluates ? run.validation_examples : 0;
   record.seed = run.input.seed;
   record.instruction_set = core::describe_cpu_isa();
   for (const auto& gpu : run.device.accelerators) record.gpus.push_back(gpu->name());

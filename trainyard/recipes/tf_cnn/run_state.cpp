@@ -7,6 +7,8 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/parallel/processes/shared_outcome.h"
 #include "trainyard/recipes/shared/run_directory.h"
+#include "trainyard/recipes/tf_cnn/trainer_defaults.h"
+#include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/ranks/shared_checkpoint.h"
 
 namespace trainyard::recipes {
@@ -34,24 +36,34 @@ std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const Prepared
                                                              .class_count = run.class_count,
                                                              .trains = run.mode() != RunMode::kForwardOnly,
                                                              .tells_input = !run.own_dialect(),
-                                                             .averaged_weights = weights_of(run)});
+                                                             .averaged_weights = weights_of(run),
+                                                             .optimizer = run.options.update.optimizer});
 }
 
 namespace {
 
+void set_train_dir(PreparedRun& run, const std::string& directory) {
+  run.options.saving.train_dir = directory;
+  // The run's record says where it is.
+  for (auto& [name, value] : run.options.flags.all) {
+    if (name == "train_dir") value = directory;
+  }
+}
+
 void settle_own_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
   const std::optional<ExistingRun> wanted = run.options.saving.existing_run;
   const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
+  SavingOptions& saving = run.options.saving;
+  if (trains && saving.train_dir.empty() && !saving.new_runs_in.empty()) {
+    set_train_dir(run, make_new_run_directory(saving.new_runs_in, run.model->name));
+    core::log::info("the run is in {} (--train_dir names another folder, --train_dir= saves nothing)", run.train_dir());
+    return;
+  }
   if (wanted == ExistingRun::kKeep || !trains || run.train_dir().empty()) return;
   if (!holds_run(run.train_dir())) return;
   ExistingRun existing = wanted.value_or(ExistingRun::kKeep);
   if (!wanted && can_ask()) existing = ask_existing_run(run.train_dir(), out, stop);
-  const std::string settled = settle_existing_run(run.train_dir(), existing, train::system_wall_clock());
-  run.options.saving.train_dir = settled;
-  // The run's record says where it is.
-  for (auto& [name, value] : run.options.flags.all) {
-    if (name == "train_dir") value = settled;
-  }
+  set_train_dir(run, settle_existing_run(run.train_dir(), existing, train::system_wall_clock()));
 }
 
 }  // namespace
@@ -89,6 +101,11 @@ std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const Prepar
   options.identity = identity_of(run);
   options.save_steps = run.options.saving.save_model_steps.value_or(0);
   options.save_seconds = static_cast<double>(run.options.saving.save_model_secs);
+  if (run.options.saving.save_each_epoch) {
+    options.due = [images = run.examples_per_step(), epoch = run.train_examples](int64_t step) {
+      return completes_epoch(step, images, epoch);
+    };
+  }
   options.warmup_steps = run.plan.num_warmup_batches;
   options.over_all_runs = run.own_dialect() && run.mode() != RunMode::kForwardOnly;
   options.state = std::move(state);

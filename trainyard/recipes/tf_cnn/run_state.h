@@ -22,8 +22,10 @@ train::CheckpointIdentity identity_of(const PreparedRun& run);
 // Returns what the run saves.
 std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const PreparedRun& run);
 
-// Does as --existing_run says with a run that train_dir holds when a training begins, which may change run.train_dir().
-// Throws what settle_existing_run() and ask_existing_run() throw. Rank 0 does it for all processes.
+// Makes the folder of a training without a train_dir, where SavingOptions::new_runs_in asks for one, and says which.
+// Does as --existing_run says with a run that train_dir holds when a training begins. Both change run.train_dir().
+// Throws what make_new_run_directory(), settle_existing_run() and ask_existing_run() throw. Rank 0 does it for all
+// processes.
 void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop);
 
 // Loads the newest checkpoint of train_dir, if there is one, into `state` and its trainer, as resume_run() does. Of

@@ -11,6 +11,13 @@
 namespace trainyard::recipes {
 namespace {
 
+// The model's rate is for a batch. One that was found by the free memory does not change it.
+int64_t rated_examples_per_step(const PreparedRun& run) {
+  const int64_t found = run.batch_size, examples = run.examples_per_step();
+  if (run.options.batch_size != kLargestBatch || found == 0) return examples;
+  return examples / found * run.model->default_batch_size;
+}
+
 ScheduleFacts schedule_facts(const PreparedRun& run) {
   // The warm-up of tf_cnn_benchmarks trains too and comes in front of num_batches; ours is a part of them.
   const int64_t untimed = !run.own_dialect() ? run.plan.num_warmup_batches : 0;
@@ -22,6 +29,7 @@ ScheduleFacts schedule_facts(const PreparedRun& run) {
   return {.model = run.model->schedule,
           .train_examples = run.train_examples,
           .examples_per_step = run.examples_per_step(),
+          .rated_examples_per_step = rated_examples_per_step(run),
           .steps = std::max<int64_t>(untimed + run.plan.num_batches, 1),
           .summed_replicas = sums ? run.total_replicas() : 1};
 }

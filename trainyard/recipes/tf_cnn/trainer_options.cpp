@@ -9,8 +9,10 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/flags.h"
+#include "trainyard/recipes/shared/trained_model.h"
 #include "trainyard/recipes/tf_cnn/schedule.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
 #include "trainyard/train/checkpoint/weights.h"
@@ -97,14 +99,48 @@ std::optional<optim::WeightAverageOptions> average_of(const PreparedRun& run) {
 
 }  // namespace
 
+namespace {
+
+// Weights to start from, and the size of the images that they were trained on; 0: not known.
+struct StartWeights {
+  formats::TensorFile file;
+  nn::Size2d image_size;
+};
+
+// Opens a file, or takes the model of a checkpoint's folder or of a run, whose newest checkpoint counts.
+StartWeights open_start(const std::string& path, const std::string& model, bool averaged_weights) {
+  core::FileSystem& files = core::local_file_system();
+  if (!files.exists(path) || !files.info(path).is_directory) {
+    formats::TensorFile file = formats::open_tensor_file(path);
+    const nn::Size2d size = train::image_size_in(file.metadata(), path);
+    return {std::move(file), size};
+  }
+  const TrainedModelOptions options{.path = path, .averaged_weights = averaged_weights};
+  const OpenedModel opened = open_model(options);
+  if (opened.identity.model != model) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the weights are of another model",
+                                                          .where = opened.checkpoint.path,
+                                                          .expected = model,
+                                                          .actual = opened.identity.model,
+                                                          .remedy = "pass --model=" + opened.identity.model});
+  }
+  const TrainedModel trained = load_trained_model(opened, options);
+  core::log::info("the training starts from the weights of {}", trained.checkpoint.path);
+  return {train::tensor_file_of(*trained.parameters, trained.checkpoint.path),
+          {trained.input.height, trained.input.width}};
+}
+
+}  // namespace
+
 std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
   if (run.options.weights.empty() || !run.device.is_chief()) return {};  // the others begin as rank 0
-  return [path = run.options.weights, classes = run.num_classes, graph = run.graph,
+  return [path = run.options.weights, model = run.model->name, averaged = run.options.average.averaged_weights,
+          classes = run.num_classes, graph = run.graph,
           left_out = run.options.auxiliary_heads ? std::vector<std::string>()
                                                  : run.model->auxiliary](nn::ParameterSet& parameters) {
-    const formats::TensorFile file = formats::open_tensor_file(path);
-    const train::LoadedWeights loaded = train::load_weights(
-        file, parameters, classes, left_out, train::position_grids(graph, train::image_size_in(file.metadata(), path)));
+    const StartWeights start = open_start(path, model, averaged);
+    const train::LoadedWeights loaded =
+        train::load_weights(start.file, parameters, classes, left_out, train::position_grids(graph, start.image_size));
     if (!loaded.head.empty()) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
                          fmt::join(loaded.head, ", "));

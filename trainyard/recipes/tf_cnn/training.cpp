@@ -9,9 +9,11 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/recipes/shared/sparsity_report.h"
+#include "trainyard/recipes/tf_cnn/auto_batch.h"
 #include "trainyard/recipes/tf_cnn/benchmark_log_file.h"
 #include "trainyard/recipes/tf_cnn/compute_rate.h"
 #include "trainyard/recipes/tf_cnn/modes.h"
+#include "trainyard/recipes/tf_cnn/next_commands.h"
 #include "trainyard/recipes/tf_cnn/output/benchmark_log.h"
 #include "trainyard/recipes/tf_cnn/output/evaluation_lines.h"
 #include "trainyard/recipes/tf_cnn/output/graph_files.h"
@@ -375,7 +377,8 @@ void TrainingRun::finish() {
     summary.curve = write_curve(run_);
   }
   report_->end(summary);
-  out_ << train::run_summary_text(summary, report_->path()) << std::endl;
+  out_ << train::run_summary_text(summary, report_->path()) << "\n"
+       << next_commands(run_, summary.stopped_by.empty()) << std::endl;
 }
 
 void TrainingRun::run_steps() {
@@ -398,6 +401,7 @@ RunStatistics TrainingRun::statistics() const {
 }
 
 RunStatistics TrainingRun::run() {
+  require_memory(run_);
   // Behind all that may fail before a training: until here the run that is there is as it was.
   settle_train_dir(run_, out_, stop_);
   // Before anything is read there that another run may be changing, and before anything is written.

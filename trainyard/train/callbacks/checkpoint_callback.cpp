@@ -49,8 +49,9 @@ void CheckpointCallback::before_step(Trainer&) {
 void CheckpointCallback::after_step(Trainer& trainer, const StepView& view) {
   const int64_t done = local_steps_.of(view) + 1;
   const bool by_steps = options_.save_steps > 0 && done > 0 && done % options_.save_steps == 0;
+  const bool by_choice = options_.due && done > 0 && options_.due(done);
   const bool by_time = options_.save_seconds > 0 && options_.clock() - last_time_ >= options_.save_seconds;
-  if (by_steps || by_time) save_now(trainer);
+  if (by_steps || by_choice || by_time) save_now(trainer);
   in_step_ = false;  // here: what cannot be saved is not tried again at the end
 }
 

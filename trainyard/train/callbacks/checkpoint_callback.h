@@ -1,4 +1,5 @@
-// Saves the trainer: every so many steps or seconds, and at the end of a run, also of one that a signal stopped.
+// Saves the trainer: every so many steps or seconds, after steps of the caller's choice, and at the end of a run, also
+// of one that a signal stopped.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,10 @@ namespace trainyard::train {
 
 struct CheckpointCallbackOptions {
   CheckpointIdentity identity{};
-  int64_t save_steps = 0;      // 0: off; else after every so many steps, counted from the end of the warm-up
-  double save_seconds = 0;     // 0: off
+  int64_t save_steps = 0;   // 0: off; else after every so many steps, counted from the end of the warm-up
+  double save_seconds = 0;  // 0: off
+  // Whether to save after so many steps, 1 or more, counted as for save_steps. None: save_steps says it alone.
+  std::function<bool(int64_t steps_done)> due{};
   int64_t warmup_steps = 0;    // only for the count
   bool over_all_runs = false;  // count the steps of all runs instead: the global step
   bool each_epoch = false;     // also behind each epoch, when the callbacks before this one have had their turn

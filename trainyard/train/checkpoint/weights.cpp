@@ -154,6 +154,41 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
   return {.tensors = static_cast<int64_t>(same.size()), .file_classes = classes, .head = std::move(head)};
 }
 
+namespace {
+
+// Bytes in memory under the name of a file.
+class MemoryFile : public core::ReadableFile {
+ public:
+  MemoryFile(std::string path, std::vector<std::byte> bytes) : path_(std::move(path)), bytes_(std::move(bytes)) {}
+  const std::string& path() const override { return path_; }
+  uint64_t size() const override { return bytes_.size(); }
+  void read_at(uint64_t offset, std::span<std::byte> out) const override {
+    if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
+      throw core::Error(core::ErrorCode::kCorruptData, {.problem = "file ends too early", .where = path_});
+    }
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(offset), out.size(), out.begin());
+  }
+
+ private:
+  std::string path_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+formats::TensorFile tensor_file_of(const nn::ParameterSet& set, const std::string& path) {
+  std::vector<std::byte> bytes;
+  std::vector<formats::StoredTensor> tensors;
+  for (const auto& [name, tensor] : variables(set)) {
+    const at::Tensor copy = tensor.cpu().to(at::kFloat).contiguous();
+    tensors.push_back(
+        {.name = name, .shape = copy.sizes().vec(), .strides = copy.strides().vec(), .offset = bytes.size()});
+    const auto* const begin = reinterpret_cast<const std::byte*>(copy.const_data_ptr<float>());
+    bytes.insert(bytes.end(), begin, begin + copy.nbytes());
+  }
+  return {std::make_unique<MemoryFile>(path, std::move(bytes)), std::move(tensors)};
+}
+
 void save_weights(const std::string& path, const nn::ParameterSet& set, std::map<std::string, std::string> metadata) {
   std::vector<at::Tensor> copies;  // contiguous float32
   std::vector<formats::FloatTensor> tensors;

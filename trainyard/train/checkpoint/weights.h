@@ -36,6 +36,10 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
                            const std::vector<std::string>& auxiliary = {},
                            const std::vector<PositionGrid>& positions = {});
 
+// Returns all parameters and statistics, in float32, as if they were read from a file `path`: what load_weights()
+// takes. The set may go; its numbers are copied.
+[[nodiscard]] formats::TensorFile tensor_file_of(const nn::ParameterSet& set, const std::string& path);
+
 // Writes all parameters and statistics as safetensors in float32, in the order of their declaration.
 // `metadata` stands beside {"format": "pt"}.
 void save_weights(const std::string& path, const nn::ParameterSet& set,

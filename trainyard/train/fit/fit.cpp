@@ -73,6 +73,11 @@ void FitOptions::validate() const {
     refuse_option("the validation is a source of training images, which has no end", "validation",
                   "FolderOptions{.training = false}", ".training = true");
   }
+  if (folder != nullptr && other != nullptr && folder->shares_images_with(*other)) {
+    refuse_option("the validation has images of the training, of which a score says nothing about other images",
+                  "validation", "images that are not trained on", "the same folder",
+                  "open the folder with .part = FolderPart::kTraining, and with FolderPart::kValidation");
+  }
   if (folder != nullptr && other != nullptr && folder->classes() != other->classes()) {
     refuse_option("the validation numbers its classes in another way than the training", "validation",
                   data::quoted_classes(folder->classes()), data::quoted_classes(other->classes()),

@@ -274,11 +274,16 @@ TEST_F(Fit, TrainsOnAFolderAndNamesItsClasses) {
   FitOptions chosen;
   nn::GraphBuilder b({.image = {3, 16, 16}, .name = "light"});
   chosen.graph = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 2}));
-  const auto train = data::open_folder(temp_.file("data"), {.size = 16, .batch_size = 8, .worker_threads = 1});
+  const auto train = data::open_folder(
+      temp_.file("data"), {.size = 16, .batch_size = 8, .part = data::FolderPart::kTraining, .worker_threads = 1});
   chosen.train = train;
-  chosen.validation = data::open_folder(
-      temp_.file("data"),
-      {.size = 16, .batch_size = 8, .training = false, .classes = train->classes(), .worker_threads = 1});
+  data::FolderOptions rest{.size = 16,
+                           .batch_size = 8,
+                           .training = false,
+                           .part = data::FolderPart::kValidation,
+                           .classes = train->classes(),
+                           .worker_threads = 1};
+  chosen.validation = data::open_folder(temp_.file("data"), rest);
   chosen.epochs = 10;
   chosen.train_dir = dir_;
   chosen.learning_rate = 0.1;
@@ -289,6 +294,12 @@ TEST_F(Fit, TrainsOnAFolderAndNamesItsClasses) {
   EXPECT_EQ(model->predict_file(temp_.file("data/dark/0.png"), 1).top[0].name, "dark");
   EXPECT_EQ(model->predict_file(temp_.file("data/bright/0.png"), 1).top[0].name, "bright");
   EXPECT_EQ(model->description().input.normalization, train->transform().normalization);
+
+  // No score is one of images that were trained on.
+  FitOptions overlapping = chosen;
+  rest.part = data::FolderPart::kAll;
+  overlapping.validation = data::open_folder(temp_.file("data"), rest);
+  EXPECT_THAT(core::message_of([&] { fit(overlapping); }), HasSubstr("the validation has images of the training"));
 
   chosen.classes = {"one"};
   EXPECT_THAT(core::message_of([&] { fit(chosen); }), HasSubstr("another number of outputs"));

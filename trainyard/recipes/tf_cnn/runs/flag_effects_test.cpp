@@ -100,7 +100,9 @@ Seen run(const std::vector<std::string>& arguments, Dialect dialect) {
   std::ostringstream out;
   testing::internal::CaptureStderr();
   try {
-    BenchmarkCnn(read_options(core::parse_flags(tf_cnn_flags(dialect), given), dialect)).run(out);
+    TfCnnOptions options = read_options(core::parse_flags(tf_cnn_flags(dialect), given), dialect);
+    options.saving.new_runs_in.clear();  // nothing is left in the working directory
+    BenchmarkCnn(options).run(out);
   } catch (const core::Error& error) {
     seen.error = error.what();
   }
@@ -136,6 +138,7 @@ class FlagEffects : public ::testing::Test {
       }
     }
     if (mode == kForwardOnly) arguments.emplace_back("--forward_only");
+    if (mode == kTrain) arguments.emplace_back("--synthetic");
     return arguments;
   }
 

@@ -74,7 +74,7 @@ class ImageSizeOfRuns : public ::testing::Test {
 };
 
 TEST_F(ImageSizeOfRuns, IsRememberedByTheCheckpoint) {
-  EXPECT_THAT(run(options("lenet", {20, 24}, 2)), HasSubstr("Image size:  20x24\n"));
+  EXPECT_THAT(run(options("lenet", {20, 24}, 2)), HasSubstr("images of 20x24, "));
   EXPECT_EQ(train::read_checkpoint_facts(train::find_checkpoint(temp_.file("run"))).image_size, nn::Size2d(20, 24));
 
   const PreparedRun resumed = prepare(options("lenet", 0, 3));
@@ -83,7 +83,7 @@ TEST_F(ImageSizeOfRuns, IsRememberedByTheCheckpoint) {
   EXPECT_EQ(resumed.input.transform.width, 24);
   EXPECT_THAT(run(options("lenet", 0, 3)), HasSubstr("\n3\timages/sec"));
   EXPECT_EQ(prepare(evaluation("lenet", 0)).graph.input_shape(), (nn::Shape{3, 20, 24}));
-  EXPECT_THAT(run(evaluation("lenet", 0)), HasSubstr("Image size:  20x24\n"));
+  EXPECT_THAT(run(evaluation("lenet", 0)), HasSubstr("images of 20x24, "));
 
   const TrainedModel trained = load_trained_model({.path = temp_.file("run")});
   EXPECT_EQ(trained.executor->graph().input_shape(), (nn::Shape{3, 20, 24}));
@@ -107,8 +107,8 @@ TEST_F(ImageSizeOfRuns, WeightsThatDependOnItFitNoOther) {
 
 TEST_F(ImageSizeOfRuns, NetworksThatEndInAMeanTakeOthers) {
   run(options("resnet20", {16, 24}, 2));
-  EXPECT_THAT(run(evaluation("resnet20", {24, 16})), HasSubstr("Image size:  24x16\n"));
-  EXPECT_THAT(run(options("resnet20", 40, 3)), AllOf(HasSubstr("Image size:  40x40\n"), HasSubstr("\n3\timages/sec")));
+  EXPECT_THAT(run(evaluation("resnet20", {24, 16})), HasSubstr("images of 24x16, "));
+  EXPECT_THAT(run(options("resnet20", 40, 3)), AllOf(HasSubstr("images of 40x40, "), HasSubstr("\n3\timages/sec")));
   EXPECT_EQ(train::read_checkpoint_facts(train::find_checkpoint(temp_.file("run"))).image_size, nn::Size2d(40));
   // The header has nothing to say of the model's own size.
   EXPECT_EQ(run(evaluation("resnet20", 32)).find("Image size"), std::string::npos);

@@ -16,8 +16,9 @@ namespace trainyard::recipes {
 namespace {
 
 std::string output_of(std::vector<std::string> arguments) {
-  for (const char* more : {"--model=resnet20", "--data_name=cifar10", "--device=cpu", "--num_batches=2",
-                           "--num_warmup_batches=0", "--display_every=1", "--deterministic"}) {
+  for (const char* more :
+       {"--model=resnet20", "--data_name=cifar10", "--device=cpu", "--num_batches=2", "--num_warmup_batches=0",
+        "--display_every=1", "--deterministic", "--synthetic", "--train_dir="}) {
     arguments.emplace_back(more);
   }
   std::ostringstream out;

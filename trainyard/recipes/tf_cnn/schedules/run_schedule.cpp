@@ -33,8 +33,9 @@ RunSchedule model_schedule(const LearningRateOptions& options, const ScheduleFac
   const models::DefaultSchedule& own = facts.model;
   double rate = own.learning_rate;
   if (own.batch_size > 0) {
-    rate = optim::scaled_rate(options.resnet_base_lr.value_or(rate), own.batch_size, facts.examples_per_step,
-                              facts.summed_replicas);
+    const int64_t examples =
+        facts.rated_examples_per_step > 0 ? facts.rated_examples_per_step : facts.examples_per_step;
+    rate = optim::scaled_rate(options.resnet_base_lr.value_or(rate), own.batch_size, examples, facts.summed_replicas);
   }
   const double per_epoch = facts.steps_per_epoch();
   RunSchedule schedule{.name = "the model's own",

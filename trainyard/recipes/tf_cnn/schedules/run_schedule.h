@@ -15,11 +15,12 @@ namespace trainyard::recipes {
 
 // What a schedule needs to know of a run.
 struct ScheduleFacts {
-  models::DefaultSchedule model{};  // the model's own
-  int64_t train_examples = 0;       // of an epoch
-  int64_t examples_per_step = 0;    // over all devices, micro-steps and processes
-  int64_t steps = 0;                // of the whole training; at least 1
-  int summed_replicas = 1;          // whose gradients an update sums instead of averaging them
+  models::DefaultSchedule model{};      // the model's own
+  int64_t train_examples = 0;           // of an epoch
+  int64_t examples_per_step = 0;        // over all devices, micro-steps and processes
+  int64_t rated_examples_per_step = 0;  // for which the model's own rate is meant; 0: examples_per_step
+  int64_t steps = 0;                    // of the whole training; at least 1
+  int summed_replicas = 1;              // whose gradients an update sums instead of averaging them
 
   double steps_per_epoch() const {
     return static_cast<double>(train_examples) / static_cast<double>(examples_per_step);

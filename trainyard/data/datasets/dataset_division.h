@@ -1,0 +1,46 @@
+// Class folders without folders for training and validation: which of their images are for which. Of each class a fifth
+// is for validation, at least one of two or more, chosen by a hash of the images' names. So each program that opens the
+// folder, also on another machine or after it was moved, takes the same images, and no image is in both parts. An image
+// that is added later changes places of others only where a class gets one more image for validation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/folder_dataset.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::data {
+
+// One image of so many of a class is for validation.
+inline constexpr int64_t kImagesForOneOfValidation = 5;
+
+// Some of a data set's samples, in their order.
+class PartOfDataset : public Dataset {
+ public:
+  // `samples`: indices in `whole`.
+  PartOfDataset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> samples)
+      : whole_(std::move(whole)), samples_(std::move(samples)) {}
+  int64_t size() const override { return static_cast<int64_t>(samples_.size()); }
+  core::Result<Record> read(int64_t index) const override { return whole_->read(samples_[index]); }
+  int64_t label_count() const override { return whole_->label_count(); }
+  int64_t first_label() const override { return whole_->first_label(); }
+  std::vector<std::string> label_names() const override { return whole_->label_names(); }
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<int64_t> samples_;
+};
+
+// Returns the subset's part of the images of class folders. Throws NoSuchSubset where no class has two images and the
+// validation images are asked for. `where`: the folder, for messages.
+[[nodiscard]] std::unique_ptr<Dataset> part_of_folders(const std::shared_ptr<const FolderDataset>& whole, Subset subset,
+                                                       const std::string& where);
+
+}  // namespace trainyard::data
+TRAINYARD_EXPORT_END

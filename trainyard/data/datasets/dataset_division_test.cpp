@@ -1,0 +1,192 @@
+#include "trainyard/data/datasets/dataset_division.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/formats/base/tar.h"
+
+namespace trainyard::data {
+namespace {
+
+using core::ErrorCode;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Division : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content = "image") {
+    files_.make_directories(core::parent_path(temp_.file(name)));
+    files_.write_file_atomically(temp_.file(name), content);
+  }
+  void write_class(const std::string& folder, int images) {
+    for (int i = 0; i < images; ++i) write(fmt::format("{}/{:04}.jpg", folder, i));
+  }
+  std::unique_ptr<Dataset> open(Subset subset, const std::string& within, bool divide = true) {
+    return datasets().get("imagenet")({.directory = temp_.file(within), .subset = subset, .divide = divide});
+  }
+  // The files of a subset, below `within`.
+  std::set<std::string> names(Subset subset, const std::string& within, bool divide = true) {
+    const auto dataset = open(subset, within, divide);
+    std::set<std::string> names;
+    for (int64_t i = 0; i < dataset->size(); ++i) {
+      const bool is_new = names.insert(dataset->read(i).value().where.substr(temp_.file(within).size() + 1)).second;
+      EXPECT_TRUE(is_new) << "an image comes twice";
+    }
+    return names;
+  }
+  static std::map<std::string, int> by_class(const std::set<std::string>& names) {
+    std::map<std::string, int> counts;
+    for (const std::string& name : names) ++counts[name.substr(0, name.find('/'))];
+    return counts;
+  }
+
+  core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+};
+
+TEST_F(Division, IsAFifthOfEachClassAndHasNoImageTwice) {
+  write_class("photos/cat", 60);
+  write_class("photos/dog", 10);
+  write_class("photos/elk", 7);
+  write_class("photos/fox", 2);
+  write_class("photos/gnu", 1);
+  const std::set<std::string> train = names(Subset::kTrain, "photos"), val = names(Subset::kValidation, "photos");
+  EXPECT_EQ(by_class(val), (std::map<std::string, int>{{"cat", 12}, {"dog", 2}, {"elk", 1}, {"fox", 1}}));
+  EXPECT_EQ(train.size() + val.size(), 80U);
+  for (const std::string& name : val) EXPECT_FALSE(train.contains(name)) << name;
+  // Not the first ones, which cameras number in the order of what they saw.
+  EXPECT_NE(*std::next(val.begin(), 11), "cat/0011.jpg");
+  EXPECT_EQ(open(Subset::kValidation, "photos")->label_names(), open(Subset::kTrain, "photos")->label_names());
+}
+
+TEST_F(Division, IsTheSameWhereverTheFolderIs) {
+  write_class("photos/cat", 40);
+  write("photos/cat/below/0001.jpg");
+  const std::set<std::string> before = names(Subset::kValidation, "photos");
+  std::filesystem::rename(temp_.file("photos"), temp_.file("moved"));
+  EXPECT_EQ(names(Subset::kValidation, "moved"), before);
+  // An image more moves no more than what a class gets more.
+  write("moved/cat/new.jpg");
+  std::set<std::string> after = names(Subset::kValidation, "moved");
+  std::vector<std::string> gone;
+  std::set_difference(before.begin(), before.end(), after.begin(), after.end(), std::back_inserter(gone));
+  EXPECT_LE(gone.size(), 1U);
+}
+
+TEST_F(Division, IsSaid) {
+  write_class("photos/cat", 10);
+  write_class("photos/dog", 5);
+  ::testing::internal::CaptureStderr();
+  open(Subset::kValidation, "photos");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("photos has no folder val: a fifth of each class"), HasSubstr("3 of 15 images")));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open(Subset::kTrain, "photos", false)->size(), 15);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("all 15 images are train images, as asked"));
+}
+
+TEST_F(Division, FoldersOfTheSubsetsAreReadAsTheyAre) {
+  for (const std::string word : {"val", "valid", "validation", "test", "Val", "TEST"}) {
+    write_class(word + "_set/Train/cat", 6);
+    write_class(word + "_set/" + word + "/cat", 3);
+    EXPECT_EQ(open(Subset::kTrain, word + "_set")->size(), 6) << word;
+    EXPECT_EQ(open(Subset::kValidation, word + "_set")->size(), 3) << word;
+  }
+  // One of them counts, and test images are not mixed with those of validation.
+  write_class("val_set/test/cat", 5);
+  EXPECT_EQ(open(Subset::kValidation, "val_set")->size(), 3);
+  // A folder of images without classes is no set of validation images.
+  write("unlabelled/train/cat/1.jpg");
+  write("unlabelled/test/1.jpg");
+  EXPECT_EQ(core::code_of([&] { open(Subset::kValidation, "unlabelled"); }), ErrorCode::kNotFound);
+}
+
+TEST_F(Division, AFolderOfOneSubsetByItsNameIsNotDivided) {
+  write_class("photos/train/cat", 10);
+  write_class("photos/val/cat", 5);
+  EXPECT_EQ(open(Subset::kTrain, "photos/train")->size(), 10);
+  EXPECT_EQ(open(Subset::kValidation, "photos/val/")->size(), 5);
+  EXPECT_EQ(core::code_of([&] { open(Subset::kValidation, "photos/train"); }), ErrorCode::kNotFound);
+  EXPECT_EQ(core::code_of([&] { open(Subset::kTrain, "photos/val"); }), ErrorCode::kNotFound);
+  // Alone it is a folder like others.
+  write_class("alone/test/cat", 10);
+  EXPECT_EQ(open(Subset::kTrain, "alone/test")->size(), 8);
+}
+
+TEST_F(Division, AClassMayBeCalledTrain) {
+  write_class("vehicles/bus", 5);
+  write_class("vehicles/train", 5);
+  EXPECT_THAT(open(Subset::kTrain, "vehicles")->label_names(), ElementsAre("bus", "train"));
+  EXPECT_EQ(open(Subset::kValidation, "vehicles")->size(), 2);
+}
+
+TEST_F(Division, ShardsOfOneWordAreRead) {
+  const auto write_tar = [&](const std::string& name, const std::string& key) {
+    files_.make_directories(core::parent_path(temp_.file(name)));
+    formats::TarWriter writer(files_.open_write(temp_.file(name)));
+    writer.write(key + ".jpg", "image");
+    writer.write(key + ".cls", "0");
+    writer.close();
+  };
+  for (const char* name : {"tars/x-train-0.tar", "tars/x-valid-0.tar", "tars/x-valid-1.tar", "tars/x-test-0.tar"}) {
+    write_tar(name, core::base_name(name));
+  }
+  EXPECT_EQ(open(Subset::kTrain, "tars")->size(), 1);
+  EXPECT_EQ(open(Subset::kValidation, "tars")->size(), 2);
+  EXPECT_EQ(open(Subset::kValidation, "tars/*.tar")->size(), 2);
+  EXPECT_EQ(open(Subset::kValidation, "tars/x-test-*.tar")->size(), 1);
+  // TFRecords, whose content nobody looks at here.
+  for (const char* name : {"records/train-00000-of-00001", "records/val-00000-of-00002", "records/val-00001-of-00002",
+                           "records/test-00000-of-00001"}) {
+    write(name);
+  }
+  const auto found = [&](std::string_view prefix) {
+    return find_stored_images({.directory = temp_.file("records"), .subset = Subset::kValidation}, prefix).paths;
+  };
+  EXPECT_THAT(found("validation"),
+              ElementsAre(temp_.file("records/val-00000-of-00002"), temp_.file("records/val-00001-of-00002")));
+  EXPECT_THAT(found("test"), ElementsAre(temp_.file("records/test-00000-of-00001")));
+}
+
+TEST_F(Division, SaysWhatIsLeftOut) {
+  write_class("phone/cat", 5);
+  write("phone/dog/1.HEIC");
+  write("phone/dog/2.heic");
+  write("phone/cat/notes.txt");
+  write("phone/cat/.DS_Store");
+  write("phone/cat/Thumbs.db");
+  write("phone/lost.jpg");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open(Subset::kTrain, "phone")->size(), 4);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("left out: 2 .heic, 1 .txt; convert pictures to one of JPEG"),
+                    HasSubstr("1 of 2 classes have no"), HasSubstr("1 images lie in no class folder"),
+                    HasSubstr("all images are of one class, 'cat'")));
+  // Where nothing can be read, too.
+  write("heic/cat/1.heic");
+  write("heic/dog/1.heic");
+  EXPECT_THAT(core::message_of([&] { open(Subset::kTrain, "heic"); }, ErrorCode::kNotFound),
+              AllOf(HasSubstr("no images are what the folders hold: 2 .heic"), HasSubstr("convert pictures")));
+  // Two classes of images are nothing to warn of.
+  write_class("two/cat", 5);
+  write_class("two/dog", 5);
+  ::testing::internal::CaptureStderr();
+  open(Subset::kTrain, "two");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), AllOf(Not(HasSubstr("left out")), Not(HasSubstr("one class"))));
+}
+
+}  // namespace
+}  // namespace trainyard::data

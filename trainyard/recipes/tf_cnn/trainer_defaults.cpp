@@ -1,0 +1,110 @@
+#include "trainyard/recipes/tf_cnn/trainer_defaults.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/recipes/shared/run_directory.h"
+
+namespace trainyard::recipes {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+constexpr std::array<const char*, 4> kEvaluationFlags = {
+    "eval_during_training_every_n_steps", "eval_during_training_every_n_epochs",
+    "eval_during_training_at_specified_steps", "eval_during_training_at_specified_epochs"};
+
+// Says why nothing is evaluated; where an evaluation was to end the training, that is an error.
+void tell_no_evaluations(const PreparedRun& run, const std::string& why) {
+  if (run.options.stop_at_top_1_accuracy.value_or(0) != 0) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--stop_at_top_1_accuracy waits for evaluations, of which "
+                                                         "there will be none",
+                                              .actual = why,
+                                              .remedy = "pass one of --eval_during_training_*, or leave it out"});
+  }
+  core::log::info("nothing is evaluated during the training: {}", why);
+}
+
+void evaluate_each_epoch(PreparedRun& run, bool evaluates) {
+  run.options.mode = evaluates ? RunMode::kTrainingAndEvaluation : RunMode::kTraining;
+  run.options.steps.eval_every_n_epochs = evaluates ? std::optional(1.0) : std::nullopt;
+  if (!evaluates) run.validation_data.reset();
+}
+
+}  // namespace
+
+void require_what_a_trainer_needs(const core::FlagValues& values) {
+  if (values.boolean("eval")) return;
+  const std::string train_dir = values.text("train_dir");
+  const bool goes_on = !train_dir.empty() && holds_run(train_dir);
+  if (!values.given("model") && !goes_on) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.problem = "no model is named",
+         .where = "--model",
+         .expected = "resnet18, resnet50 or mobilenet_v2 for photographs, for example, or resnet20 for images of "
+                     "32 x 32 pixels",
+         .remedy = "pass --model; `trainyard models` lists all"});
+  }
+  const bool trains = !values.boolean("forward_only") && values.text("plot_schedule").empty();
+  if (!trains || !values.text("data_dir").empty() || values.boolean("synthetic")) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "there are no images to train on",
+               .where = "--data_dir",
+               .expected = "a folder of images",
+               .remedy = "pass --data_dir=DIR, or --synthetic for synthetic images, on which nothing is learned"});
+}
+
+void set_trainer_defaults(const core::FlagValues& values, TfCnnOptions& options) {
+  const bool trains = options.mode == RunMode::kTraining || options.mode == RunMode::kTrainingAndEvaluation;
+  if (!trains) return;
+  const bool says = std::any_of(kEvaluationFlags.begin(), kEvaluationFlags.end(),
+                                [&](const char* flag) { return values.given(flag); });
+  // Those two do not go with evaluations during a training.
+  options.evaluate_each_epoch = !says && values.text("job_name").empty() && !values.boolean("staged_vars");
+  if (!values.given("save_model_secs") && !values.given("save_model_steps")) {
+    options.saving.save_each_epoch = true;
+    options.saving.save_model_secs = kSecondsToCheckpoint;
+  }
+  if (!values.given("train_dir") && options.plot_schedule.empty()) options.saving.new_runs_in = kRunsFolder;
+}
+
+bool has_whole_epoch(const PreparedRun& run) {
+  const train::StepPlanOptions& steps = run.options.steps;
+  const int64_t examples = run.train_data->size();
+  const train::BatchesAndEpochs length =
+      train::batches_and_epochs(steps.num_batches, steps.num_epochs, run.examples_per_step(), examples);
+  return length.batches * run.examples_per_step() >= examples;
+}
+
+void settle_evaluations(PreparedRun& run) {
+  if (!run.options.evaluate_each_epoch) return;
+  if (run.train_data == nullptr) return tell_no_evaluations(run, "its images are synthetic");
+  // While the largest batch is searched for, the plan of the memory counts evaluations.
+  const bool batch_is_known = run.options.batch_size != kLargestBatch || run.batch_size > 1;
+  if (batch_is_known && !has_whole_epoch(run)) {
+    evaluate_each_epoch(run, false);
+    return tell_no_evaluations(run, "it has no whole epoch");
+  }
+  try {
+    if (run.validation_data == nullptr) {
+      run.validation_data = open_dataset(run.input, data::Subset::kValidation,
+                                         {run.classes.names, "the training images", run.input.on_unknown_class});
+    }
+    evaluate_each_epoch(run, true);
+  } catch (const data::NoSuchSubset&) {
+    evaluate_each_epoch(run, false);
+    tell_no_evaluations(run, fmt::format("{} has no validation images", run.input.data_dir));
+  }
+}
+
+bool completes_epoch(int64_t step, int64_t examples_per_step, int64_t train_examples) {
+  return step * examples_per_step / train_examples > (step - 1) * examples_per_step / train_examples;
+}
+
+}  // namespace trainyard::recipes
