@@ -59,7 +59,7 @@ int main(int count, char** arguments) try {
   set.allocate();
   set.initialize(1);
   const std::string path = (std::filesystem::temp_directory_path() / "trainyard_predict_latency.safetensors").string();
-  train::ModelDescription description;
+  train::ModelDescription description{.input = data::TransformOptions{.training = false}};
   description.graph = graph;
   train::save_model(path, description, set);
   const auto model = train::load_model(path, {.contexts = 2, .intra_op_threads = 1});

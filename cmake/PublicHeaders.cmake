@@ -79,6 +79,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/sources/checked_source.h
   trainyard/data/sources/combined_source.h
   trainyard/data/sources/dealt_source.h
+  trainyard/data/sources/described_source.h
   trainyard/data/sources/folder_source.h
   trainyard/data/sources/function_source.h
   trainyard/data/sources/generator_source.h

@@ -1,6 +1,7 @@
 // A transform, a callback and a metric of one's own in a training on folders.
 // usage: example_own_parts TRAIN_FOLDER VALIDATION_FOLDER
 #include <iostream>
+#include <utility>
 
 #include "trainyard/trainyard.h"
 
@@ -8,22 +9,22 @@ using namespace trainyard;
 
 namespace {
 
-// Shows the images without their colours. It works on batches, so that any source may stand below it.
-class Grey : public data::SourceAround, public data::SizedSource {
+// Shows half of the training images, by their place in the batch, without their colours. It works on batches, so that
+// any source may be below it, and what that says of itself (classes, how images become input, the length of an epoch)
+// is said of this one, too. A model sees its images as the inner source makes them: augment training images only.
+class SomeGrey : public data::SourceAround {
  public:
-  explicit Grey(const std::shared_ptr<data::FolderSource>& folder) : SourceAround(folder), folder_(folder) {}
-  int64_t batches_per_epoch() const override { return folder_->batches_per_epoch(); }
+  explicit SomeGrey(std::shared_ptr<data::BatchSource> images) : SourceAround(std::move(images)) {}
   std::vector<data::Batch> next() override {
     std::vector<data::Batch> batches = source()->next();
     for (data::Batch& batch : batches) {
-      const at::Tensor images = batch.images();
-      batch.tensors.set("images", images.mean(1, /*keepdim=*/true).expand_as(images).contiguous());
+      const at::Tensor images = batch.images().clone();
+      const at::Tensor half = images.narrow(0, 0, images.size(0) / 2);
+      half.copy_(half.mean(1, /*keepdim=*/true).expand_as(half));
+      batch.tensors.set("images", images);
     }
     return batches;
   }
-
- private:
-  std::shared_ptr<data::FolderSource> folder_;
 };
 
 // Halves the rate at two thirds of the training.
@@ -55,15 +56,18 @@ class Confidence : public train::SumMetric {
 
 int main(int, char** arguments) try {
   const auto train = data::open_folder(arguments[1], {.size = 32, .batch_size = 16});
-  const auto validation = data::open_folder(arguments[2], {.size = 32, .batch_size = 16, .training = false});
+  const auto validation =
+      data::open_folder(arguments[2], {.size = 32, .batch_size = 16, .training = false, .classes = train->classes()});
   const auto result =
       train::fit({.graph = models::build_model("resnet20", "cifar10", {.num_classes = std::ssize(train->classes())}),
-                  .train = std::make_shared<Grey>(train),
-                  .validation = std::make_shared<Grey>(validation),
+                  .train = std::make_shared<SomeGrey>(train),
+                  .validation = validation,
                   .epochs = 3,
+                  .best = {.name = "confidence", .lowest = false},
                   .metrics = {std::make_shared<Confidence>()},
                   .callbacks = {std::make_shared<LowerRate>()}});
   for (const auto& [name, value] : result.last->more) std::cout << name << " " << value << "\n";
+  std::cout << "best: " << result.best->value << ", of step " << result.best->global_step << "\n";
 } catch (const core::Error& error) {
   std::cerr << error.what() << "\n";
   return core::exit_code(error.code());

@@ -60,6 +60,13 @@ void declare_run_flags(core::FlagTable& table) {
                "with swa_start_epoch, at most an epoch, otherwise 0, which leaves them as they are")
       .bounds(0, int64_t{1} << 40)
       .group(kGroup);
+  table
+      .list("freeze",
+            "parameters that do not train, by patterns of their names: 'conv*,layer1.*'; * stands for any characters. "
+            "They keep their values, and batch norms whose parameters are all frozen keep their statistics. `trainyard "
+            "models "
+            "NAME` lists the layers. On the CPU")
+      .group(kGroup);
   table.integer("tf_random_seed", 1234, "seed of everything random: weights, order of records, augmentation, dropout")
       .group(kGroup);
 }
@@ -103,6 +110,12 @@ void declare_evaluation_flags(core::FlagTable& table) {
   table.list("eval_during_training_at_specified_epochs", "evaluate at these epochs of training").group(kGroup);
   table.real("stop_at_top_1_accuracy", std::nullopt, "stop once an evaluation during training reaches this")
       .group(kGroup);
+  table
+      .integer("early_stop", std::nullopt,
+               "stop after so many evaluations in a row without a new best value of what keep_best names, top_1 with "
+               "none; what was counted is saved, and a run that has stopped so stays stopped")
+      .bounds(1, int64_t{1} << 40)
+      .group(kGroup);
   declare_weights_of_flag(table, kGroup);
   table.boolean("collect_eval_results_async", false, "gather results of an evaluation in another process")
       .group(kGroup)
@@ -145,10 +158,11 @@ void declare_output_flags(core::FlagTable& table) {
   table.integer("save_model_steps", std::nullopt, "steps between two checkpoints").group(kGroup);
   table.integer("max_ckpts_to_keep", 5, "older checkpoints are removed").group(kGroup);
   table
-      .choice(
-          "keep_best", "none", {"top_1", "loss", "none"},
-          "keep the checkpoint of the best evaluation as train_dir/best: of the highest top-1 accuracy or the lowest "
-          "loss")
+      .text(
+          "keep_best", "none",
+          "keep the checkpoint of the best evaluation as train_dir/best: of the highest top_1, top_5 or "
+          "mean_class_accuracy (the mean over the classes), or of the lowest loss; none keeps none. Of another number "
+          "of a model of your own, NAME:highest or NAME:lowest")
       .group(kGroup);
   table
       .boolean("ignore_damaged_checkpoints", false,

@@ -28,5 +28,18 @@ TEST(Pattern, OtherCharactersStandForThemselvesOrForOneOfSome) {
   EXPECT_FALSE(matches_pattern("layer3.conv", "layer[12].*"));
 }
 
+TEST(NamesNearPattern, GuessesTheLayerOrTheParameterThatWasMeant) {
+  const std::vector<std::string> names{
+      "conv1.weight", "layer1.0.conv1.weight", "layer1.0.bn1.bias", "layer2.0.conv1.weight", "fc.weight", "fc.bias"};
+  EXPECT_EQ(names_near_pattern("layer1", names),
+            "did you mean 'layer1.*'? near are layer1.0.conv1.weight, layer1.0.bn1.bias");
+  EXPECT_EQ(names_near_pattern("laier2.*", names), "did you mean 'layer2.*'? near are layer2.0.conv1.weight");
+  EXPECT_EQ(names_near_pattern("fc.wieght", names), "did you mean 'fc.weight'? near are fc.weight");
+  EXPECT_EQ(names_near_pattern("bn1*", names), "near are layer1.0.bn1.bias");
+  EXPECT_EQ(names_near_pattern("*", {}), "there are none");
+  EXPECT_EQ(names_near_pattern("transformer.*", names),
+            "there are conv1.weight, layer1.0.conv1.weight, layer1.0.bn1.bias, layer2.0.conv1.weight, fc.weight, ...");
+}
+
 }  // namespace
 }  // namespace trainyard::core

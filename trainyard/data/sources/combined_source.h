@@ -29,6 +29,10 @@ class CombinedSource : public BatchSource {
   void save(core::StateWriter& writer) const override;
   void load(const core::StateReader& reader) override;
 
+  // Return how many sources there are, and each of them.
+  [[nodiscard]] size_t size() const { return sources_.size(); }
+  [[nodiscard]] const BatchSource& part(size_t index) const { return *sources_.at(index); }
+
  protected:
   // Throws kInvalidArgument for no sources, and for one that is null.
   explicit CombinedSource(std::vector<std::shared_ptr<BatchSource>> sources);
@@ -39,7 +43,6 @@ class CombinedSource : public BatchSource {
   virtual std::vector<Batch> next_batches() = 0;
 
   BatchSource& source(size_t index) const { return *sources_[index]; }
-  size_t size() const { return sources_.size(); }
   int64_t batches() const { return batches_; }  // global ones that were given out
 
  private:

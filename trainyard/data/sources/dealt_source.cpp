@@ -7,8 +7,8 @@
 
 namespace trainyard::data {
 
-DealtSource::DealtSource(std::shared_ptr<BatchSource> source, int replicas)
-    : SourceAround(std::move(source)), replicas_(replicas) {
+DealtSource::DealtSource(std::shared_ptr<BatchSource> source, int replicas, bool repeat)
+    : SourceAround(std::move(source)), replicas_(replicas), repeat_(repeat) {
   if (this->source() != nullptr && this->source()->replicas() == 1 && replicas_ >= 1) return;
   throw core::Error(
       core::ErrorCode::kInvalidArgument,
@@ -18,14 +18,18 @@ DealtSource::DealtSource(std::shared_ptr<BatchSource> source, int replicas)
                  ", " + std::to_string(replicas_) + " replicas"});
 }
 
-Batch DealtSource::next_batch() {
-  for (const bool begun_again : {false, true}) {
-    std::vector<Batch> batches = source()->next();
-    // The last batches of an epoch may be there without samples.
-    const bool ended = batches.empty() || (!batches[0].tensors.empty() && batches[0].samples() == 0);
-    if (!ended) return std::move(batches[0]);
-    if (!begun_again) source()->seek({.epoch = source()->position().epoch + 1});
-  }
+std::optional<Batch> DealtSource::taken_batch() {
+  std::vector<Batch> batches = source()->next();
+  // The last batches of an epoch may be there without samples.
+  const bool ended = batches.empty() || (!batches[0].tensors.empty() && batches[0].samples() == 0);
+  if (ended) return std::nullopt;
+  return std::move(batches[0]);
+}
+
+Batch DealtSource::repeated_batch() {
+  if (std::optional<Batch> batch = taken_batch()) return *std::move(batch);
+  source()->seek({.epoch = source()->position().epoch + 1});
+  if (std::optional<Batch> batch = taken_batch()) return *std::move(batch);
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = "a source of batches has none", .expected = "at least one in an epoch"});
 }
@@ -33,7 +37,9 @@ Batch DealtSource::next_batch() {
 std::vector<Batch> DealtSource::next() {
   std::vector<Batch> batches;
   for (int r = 0; r < replicas_; ++r) {
-    batches.push_back(next_batch());
+    std::optional<Batch> batch = repeat_ ? repeated_batch() : taken_batch();
+    if (!batch) return {};
+    batches.push_back(*std::move(batch));
     batches.back().first_sample = r * batch_size();
   }
   for (Batch& batch : batches) batch.after = source()->position();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trainyard/core/base/export.h"
@@ -16,17 +17,22 @@ namespace trainyard::data {
 
 class DealtSource : public SourceAround {
  public:
-  // `source` has one replica. One that ends begins again, with its next epoch. Throws kInvalidArgument.
-  DealtSource(std::shared_ptr<BatchSource> source, int replicas);
+  // `source` has one replica. With `repeat`, one that ends begins again, with its next epoch; else this one ends, too,
+  // where a replica would get no batch. Throws kInvalidArgument.
+  DealtSource(std::shared_ptr<BatchSource> source, int replicas, bool repeat = true);
 
   int replicas() const override { return replicas_; }
-  // Throws kInvalidArgument, beside what the source throws, where it has no batch at the beginning of an epoch.
+  // Throws kInvalidArgument, beside what the source throws, where it repeats and has no batch at the beginning of an
+  // epoch.
   std::vector<Batch> next() override;
 
  private:
-  Batch next_batch();
+  // Returns the source's next batch; nothing: it has ended.
+  [[nodiscard]] std::optional<Batch> taken_batch();
+  Batch repeated_batch();
 
   int replicas_;
+  bool repeat_;
 };
 
 }  // namespace trainyard::data

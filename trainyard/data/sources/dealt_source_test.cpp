@@ -92,5 +92,14 @@ TEST(DealtSource, SaysWhatIsWrong) {
   EXPECT_EQ(core::problem_of([&] { none.next(); }), "a source of batches has none");
 }
 
+TEST(DealtSource, EndsWithItsSourceWhereItDoesNotRepeat) {
+  for (const bool last_is_empty : {false, true}) {
+    DealtSource one(std::make_shared<Ending>(last_is_empty), 1, /*repeat=*/false);
+    EXPECT_EQ(numbers(one, 4), (std::vector<int64_t>{0, 1})) << last_is_empty;
+    DealtSource three(std::make_shared<Ending>(last_is_empty), 3, /*repeat=*/false);
+    EXPECT_TRUE(three.next().empty()) << "the third replica would have none";
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::data

@@ -23,6 +23,7 @@
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/augment/transform.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/data/sources/source_around.h"
 
@@ -66,7 +67,7 @@ struct FolderOptions {
 };
 
 // Batches of a folder. One thread at a time may call next() and the Stateful methods, any thread stop().
-class FolderSource : public SourceAround, public SizedSource {
+class FolderSource : public SourceAround, public SizedSource, public DescribedSource {
  public:
   // Lists the folder, and reads no image. Throws kNotFound where there is no such folder or no image in it or its part,
   // kInvalidArgument for bad options and for folders of classes that options.classes does not have.
@@ -82,6 +83,9 @@ class FolderSource : public SourceAround, public SizedSource {
   bool training() const { return training_; }  // FolderOptions::training
   // Returns true where an image may be in both: they are of one folder, and not of its two parts.
   [[nodiscard]] bool shares_images_with(const FolderSource& other) const;
+  [[nodiscard]] SourceDescription description() const override {
+    return {.classes = classes_, .input = transform_, .training = training_};
+  }
 
  private:
   struct Opened;

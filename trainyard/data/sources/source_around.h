@@ -1,4 +1,11 @@
-// A source around another one: the same batches and positions, with a next() of its own.
+// A source around another one: the same batches and positions, with a next() of its own. What the other one says of
+// itself, such as its classes and how it makes images (described_source.h), is said of this one, too.
+//
+//   class Noisy : public data::SourceAround {
+//    public:
+//     explicit Noisy(std::shared_ptr<data::BatchSource> source) : SourceAround(std::move(source)) {}
+//     std::vector<data::Batch> next() override { ... source()->next() ... }
+//   };
 #pragma once
 
 #include <cstdint>
@@ -22,6 +29,9 @@ class SourceAround : public BatchSource {
   int64_t bad_samples() const override { return source_->bad_samples(); }
   void save(core::StateWriter& writer) const override { source_->save(writer); }
   void load(const core::StateReader& reader) override { source_->load(reader); }
+
+  // Returns the source that this one is around.
+  [[nodiscard]] const BatchSource* inner() const { return source_.get(); }
 
  protected:
   // Subclasses refuse null.

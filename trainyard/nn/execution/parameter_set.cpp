@@ -228,10 +228,12 @@ std::vector<ParameterId> ParameterSet::matching(const std::string& pattern) cons
     if (core::matches_pattern(segment.spec.name, pattern)) ids.push_back(segment.id);
   }
   if (!ids.empty()) return ids;
-  throw core::Error(
-      core::ErrorCode::kNotFound,
-      {.problem = fmt::format("no parameter is named as '{}'", pattern),
-       .expected = fmt::format("a pattern of names as '{}'", segments_.empty() ? "" : segments_[0].spec.name)});
+  std::vector<std::string> names;
+  for (const Segment& segment : segments_) names.push_back(segment.spec.name);
+  throw core::Error(core::ErrorCode::kNotFound,
+                    {.problem = fmt::format("no parameter is named as '{}'", pattern),
+                     .expected = fmt::format("a pattern of names as '{}'", names.empty() ? "" : names.front()),
+                     .remedy = core::names_near_pattern(pattern, names)});
 }
 
 std::optional<int> ParameterSet::find_buffer(std::string_view name) const {

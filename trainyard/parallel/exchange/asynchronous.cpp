@@ -26,12 +26,9 @@ struct AsynchronousUpdate::Server {
 };
 
 AsynchronousUpdate::AsynchronousUpdate(const VariableUpdateOptions& options)
-    : LocalVariableUpdate(options, GradientReduction::kMean, Exchange::kNone), server_(std::make_unique<Server>()) {
-  if (options.reduction) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.problem = "asynchronous replicas exchange no gradients, so there is no reduction to choose",
-                 .remedy = "leave the reduction out, or use replicated or parameter_server"});
-  }
+    : LocalVariableUpdate(options, GradientReduction::kSum, Exchange::kNone),
+      gradient_factor_(reduction() == GradientReduction::kMean ? 1.0 / options.replicas : 1.0),
+      server_(std::make_unique<Server>()) {
   if (!one_memory() || !options.parameters.device.is_cpu()) {
     throw Error(ErrorCode::kUnsupported, {.problem = "asynchronous updates do not work on devices yet",
                                           .expected = "replicas in the host's memory",
@@ -47,6 +44,7 @@ void AsynchronousUpdate::allocate() {
   server_->parameters = parameters(0).clone();
   server_->seen_trainable = parameters(0).trainable_version();
   server_->optimizers = make_optimizers(server_->parameters);
+  for (const auto& optimizer : server_->optimizers) optimizer->set_weight_decay_factor(gradient_factor_);
 }
 
 void AsynchronousUpdate::allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) {
@@ -65,6 +63,7 @@ void AsynchronousUpdate::follow_replica_0() const {
 
 void AsynchronousUpdate::update(int replica, const optim::StepState& state, int optimizer) {
   nn::ParameterSet& own = parameters(replica);
+  if (gradient_factor_ != 1.0) own.gradients().mul_(gradient_factor_);
   const auto came = std::chrono::steady_clock::now();
   const std::lock_guard lock(server_->mutex);
   add_communication(replica, came);

@@ -5,7 +5,9 @@
 //
 // reduce() does nothing, and update() is not collective: any replica may call it any number of times. Weight decay and
 // other regularization are added by the server, once for each gradient. n replicas so take n steps at a time: the
-// learning rate is that of one.
+// learning rate is that of one. With the reduction kMean each gradient, and the regularization that the loss holds, is
+// divided by n first: n updates then move the values about as far as one by the mean of the gradients would
+// (Tensorpack's AsyncMultiGPUTrainer with scale_gradient).
 //
 // What is saved, evaluated and exported is the server's set, with the batch norm statistics of replica 0. Replicas have
 // its values from their next update on; after load() all have them. The server trains the parameters that replica 0
@@ -24,7 +26,7 @@ namespace trainyard::parallel {
 // update() may be called by all replicas' threads at once; all else as VariableUpdate says.
 class AsynchronousUpdate : public LocalVariableUpdate {
  public:
-  // Throws kInvalidArgument where a reduction is asked for, kUnsupported with accelerators.
+  // Without a reduction gradients are applied as they are, as with kSum. Throws kUnsupported with accelerators.
   explicit AsynchronousUpdate(const VariableUpdateOptions& options);
   ~AsynchronousUpdate() override;
 
@@ -55,6 +57,7 @@ class AsynchronousUpdate : public LocalVariableUpdate {
   // Gives the server what it has of replica 0: which parameters train, and the statistics. With the lock held.
   void follow_replica_0() const;
 
+  double gradient_factor_;
   std::unique_ptr<Server> server_;
 };
 

@@ -166,11 +166,33 @@ TEST(AsynchronousUpdate, FrozenAndMaskedParametersAreTheServersToo) {
   EXPECT_FALSE(update->parameters(0).value(bias).equal(start));
 }
 
+// Tensorpack's AsyncMultiGPUTrainer with scale_gradient: 1 / n of each gradient, the weight decay in it.
+TEST(AsynchronousUpdate, WithAMeanAppliesAPartOfEachGradient) {
+  VariableUpdateOptions options = served(4, "momentum", 0.125);
+  options.reduction = GradientReduction::kMean;
+  const auto update = make_served(options);
+  EXPECT_EQ(update->reduction(), GradientReduction::kMean);
+  const optim::StepState state = served_step();
+  const at::NoGradGuard without_gradients;
+  at::Tensor values = update->parameters(0).values().clone(), velocity = at::zeros_like(values);
+  for (const int r : {0, 3, 0, 1}) {
+    update->parameters(r).gradients().fill_(1.0 + r);
+    velocity = velocity.mul(0.9).add((values.mul(0.125).add(1.0 + r)).div(4));
+    values = values.sub(velocity.mul(kServerRate));
+    update->update(r, state, 0);
+    EXPECT_LT(largest(update->parameters(r).values() - values), 1e-13) << r;
+  }
+  options.reduction = GradientReduction::kSum;
+  const auto whole = make_served(options), plain = make_served(served(4, "momentum", 0.125));
+  for (AsynchronousUpdate* each : {whole.get(), plain.get()}) {
+    each->parameters(2).gradients().fill_(1);
+    each->update(2, state, 0);
+  }
+  EXPECT_TRUE(whole->saved_parameters().values().equal(plain->saved_parameters().values()));
+}
+
 TEST(AsynchronousUpdate, RefusesWhatItCannotDo) {
   VariableUpdateOptions options = served(2, "sgd");
-  options.reduction = GradientReduction::kMean;
-  EXPECT_THAT(core::message_of([&] { make_served(options); }), HasSubstr("there is no reduction to choose"));
-  options = served(2, "sgd");
   options.parameters.device = at::kMeta;
   EXPECT_THAT(core::message_of([&] { make_served(options); }, core::ErrorCode::kUnsupported),
               HasSubstr("do not work on devices yet"));

@@ -188,8 +188,8 @@ OpenedModel open_model(const TrainedModelOptions& options) {
     opened.identity = {.model = said.name, .dataset = named ? said.transform : "", .num_classes = said.num_classes};
     opened.classes = {.names = said.classes, .first_output = said.first_output};
     opened.image_size = train::image_size_in(opened.weights->metadata(), options.path);
-    if (opened.image_size != nn::Size2d(0)) {
-      opened.input = {.input = said.input, .preprocessor = said.preprocessor, .origin = options.path};
+    if (said.input) {
+      opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = options.path};
     } else if (said.name.empty()) {
       if (const auto timm = read_timm_config(options.path)) {
         opened.identity.model = timm->model;
@@ -215,9 +215,11 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   if (!metadata.empty()) {
     opened.description = train::described_in(metadata, path);
     const train::ModelDescription& said = opened.description;
-    opened.image_size = {said.input.height, said.input.width};
     opened.classes = {.names = said.classes, .first_output = said.first_output};
-    opened.input = {.input = said.input, .preprocessor = said.preprocessor, .origin = path};
+    if (said.input) {
+      opened.image_size = {said.input->height, said.input->width};
+      opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = path};
+    }
   }
   opened.reader = std::move(checkpoint.reader);
   return opened;

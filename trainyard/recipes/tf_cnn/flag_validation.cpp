@@ -217,6 +217,13 @@ void check_schedule_plot(const FlagValues& values) {
             "--plot_schedule is for trainings: eval and forward_only have no learning rate");
 }
 
+void check_freeze_and_early_stop(const FlagValues& values) {
+  for (const char* name : {"freeze", "early_stop"}) {
+    refuse_if(truthy(values, name) && (values.boolean("eval") || values.boolean("forward_only")),
+              fmt::format("--{} is for trainings: eval and forward_only train nothing", name));
+  }
+}
+
 void check_existing_run(const FlagValues& values) {
   const std::string existing = values.text("existing_run");
   if (existing == "keep" || existing == "ask") return;
@@ -263,6 +270,7 @@ CheckedFlags validate_flags(const FlagValues& values, Dialect dialect) {
   refuse_if(values.boolean("eval") && truthy(values, "train_dir") && truthy(values, "weights"),
             "Only one of --train_dir and --weights can be evaluated");
   check_existing_run(values);
+  check_freeze_and_early_stop(values);
   check_sparsity(values);
   check_clipping_and_averages(values);
   checked.piecewise = check_schedule_flags(values);

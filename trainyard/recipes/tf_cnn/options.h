@@ -91,7 +91,9 @@ struct SavingOptions {
   std::optional<int64_t> save_model_steps{};
   bool save_each_epoch = false;  // of a training, beside save_model_secs
   int64_t max_ckpts_to_keep = 5;
-  std::string keep_best = "none";  // "top_1", "loss"
+  // A number of evaluations: "top_1", "top_5", "loss", "mean_class_accuracy", "none"; or of the model's own,
+  // "NAME:highest" or "NAME:lowest". read_best_by() (run_state.h) reads it.
+  std::string keep_best = "none";
   bool ignore_damaged_checkpoints = false;
 };
 
@@ -154,6 +156,8 @@ struct TfCnnOptions {
   int64_t eval_interval_secs = 0;         // 0: one evaluation
   std::optional<std::string> eval_dir{};  // unset: an evaluation writes no summaries
   std::optional<double> stop_at_top_1_accuracy{};
+  std::optional<int64_t> early_stop{};  // evaluations without a new best one, 1 or more; unset: they stop nothing
+  std::vector<std::string> freeze{};    // patterns of the parameters that do not train
   bool freeze_when_forward_only = false;
   // Precision of the frozen graph: "FP32", or "FP16", which is bfloat16 on a CPU; empty: as device says.
   std::string trt_mode{};

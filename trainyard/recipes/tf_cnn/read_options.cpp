@@ -220,6 +220,8 @@ TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
   const bool asks = values.source("eval_dir") == core::FlagSource::kCommandLine || values.changed("eval_dir");
   if (dialect == Dialect::kTfCnnBenchmarks || asks) options.eval_dir = values.text("eval_dir");
   options.stop_at_top_1_accuracy = values.optional_real("stop_at_top_1_accuracy");
+  options.early_stop = values.optional_integer("early_stop");
+  options.freeze = values.list("freeze");
   options.freeze_when_forward_only = values.boolean("freeze_when_forward_only");
   options.trt_mode = values.text("trt_mode");
   options.trt_max_workspace_size_bytes = values.integer("trt_max_workspace_size_bytes");

@@ -3,8 +3,11 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/registry.h"
 #include "trainyard/parallel/processes/shared_outcome.h"
 #include "trainyard/recipes/shared/run_directory.h"
 #include "trainyard/recipes/tf_cnn/trainer_defaults.h"
@@ -115,15 +118,64 @@ std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const Prepar
       train::CheckpointStore(run.train_dir(), run.options.saving.max_ckpts_to_keep), options);
 }
 
+std::optional<train::BestBy> read_best_by(const std::string& keep_best) {
+  if (keep_best == "none") return std::nullopt;
+  if (keep_best == "loss") return train::best_by(train::BestMetric::kLoss);
+  for (const char* accuracy : {"top_1", "top_5"}) {
+    const std::string whole = std::string(accuracy) + "_accuracy";
+    if (keep_best == accuracy || keep_best == whole) return train::BestBy{.name = whole, .lowest = false};
+  }
+  if (keep_best == "mean_class_accuracy") return train::BestBy{.name = keep_best, .lowest = false};
+  const size_t colon = keep_best.rfind(':');
+  const std::string way = colon == std::string::npos ? "" : keep_best.substr(colon + 1);
+  if (colon != 0 && (way == "highest" || way == "lowest")) {
+    return train::BestBy{.name = keep_best.substr(0, colon), .lowest = way == "lowest"};
+  }
+  const std::vector<std::string> known{"top_1", "top_5", "loss", "mean_class_accuracy", "none"};
+  const std::string nearest = core::nearest_name(keep_best, known);
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "evaluations have no number of this name to keep the best checkpoint by",
+                     .where = "--keep_best",
+                     .expected = fmt::format("{}; NAME:highest or NAME:lowest for a number of a model of your own",
+                                             fmt::join(known, ", ")),
+                     .actual = keep_best,
+                     .remedy = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+}
+
+std::shared_ptr<train::ValidationRecord> make_validation_record(const PreparedRun& run) {
+  if (!run.options.early_stop) return nullptr;
+  if (run.mode() != RunMode::kTrainingAndEvaluation) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "nothing is evaluated that could end the training",
+                       .where = fmt::format("--early_stop={}", *run.options.early_stop),
+                       .remedy = "add --eval_during_training_every_n_epochs=1, or leave --early_stop out"});
+  }
+  const train::BestBy by =
+      read_best_by(run.options.saving.keep_best).value_or(train::best_by(train::BestMetric::kTop1));
+  return std::make_shared<train::ValidationRecord>(by, train::EarlyStop{.patience = *run.options.early_stop});
+}
+
+void freeze_parameters(const std::vector<std::string>& patterns, train::SingleCostTrainer& trainer) {
+  const std::vector<std::string> before = trainer.frozen_parameters();
+  if (patterns.empty() && before.empty()) return;
+  trainer.set_trainable("*", true);
+  for (const std::string& pattern : patterns) trainer.set_trainable(pattern, false);
+  const std::vector<std::string> now = trainer.frozen_parameters();
+  const size_t all = trainer.parameters().segments().size();
+  if (!before.empty() && before != now) {
+    core::log::warning("the checkpoint's run had frozen {} parameters, this one freezes {} of {}: --freeze counts",
+                       before.size(), now.size(), all);
+  } else {
+    core::log::info("{} of {} parameters are frozen: {}", now.size(), all, fmt::join(patterns, ", "));
+  }
+}
+
 std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std::shared_ptr<const SavedRun> state) {
-  const std::string metric = run.options.saving.keep_best;
-  if (metric == "none") return nullptr;
+  const std::optional<train::BestBy> by = read_best_by(run.options.saving.keep_best);
+  if (!by) return nullptr;
   return std::make_unique<train::BestKeeper>(
       train::CheckpointStore(run.train_dir()),
-      train::BestKeeperOptions{
-          .by = train::best_by(metric == "loss" ? train::BestMetric::kLoss : train::BestMetric::kTop1),
-          .identity = identity_of(run),
-          .state = std::move(state)});
+      train::BestKeeperOptions{.by = *by, .identity = identity_of(run), .state = std::move(state)});
 }
 
 int64_t remaining_steps(const PreparedRun& run, int64_t first_step) {

@@ -3,6 +3,7 @@
 
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "trainyard/recipes/tf_cnn/prepare.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/fit/validation_record.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/loop/trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
@@ -38,6 +41,19 @@ train::DamagedCheckpoints damaged_checkpoints(const PreparedRun& run, bool write
 // Saves into train_dir by the flags, and at the end.
 std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const PreparedRun& run,
                                                                     std::shared_ptr<const SavedRun> state);
+
+// Returns what --keep_best names, "top_1" or "loss" for short; nothing for "none". Throws kInvalidArgument, with the
+// names that there are, for another name without ":highest" or ":lowest" behind it, which only a model of one's own
+// has.
+[[nodiscard]] std::optional<train::BestBy> read_best_by(const std::string& keep_best);
+
+// Returns what counts the evaluations of a run for --early_stop, by what --keep_best names, top-1 accuracy with none;
+// null without --early_stop. Throws kInvalidArgument where nothing is evaluated during the training.
+std::shared_ptr<train::ValidationRecord> make_validation_record(const PreparedRun& run);
+
+// Freezes what --freeze names, and thaws all else, whatever a checkpoint that was loaded has frozen; the log says what
+// is frozen. Throws kNotFound for a pattern that names no parameter, kUnsupported on accelerators.
+void freeze_parameters(const std::vector<std::string>& patterns, train::SingleCostTrainer& trainer);
 
 // Keeps the best by --keep_best in train_dir; null for none.
 std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std::shared_ptr<const SavedRun> state);

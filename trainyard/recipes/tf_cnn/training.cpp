@@ -73,13 +73,19 @@ class ComplianceRates : public train::Callback {
 
 // Returns what may end a training behind an evaluation, in tf_cnn_benchmarks' words.
 std::function<std::optional<std::string>(const train::Evaluation&)> evaluation_goal(
-    const std::optional<double>& top_1_accuracy, const std::shared_ptr<BenchmarkModel>& own_model) {
+    const std::optional<double>& top_1_accuracy, const std::shared_ptr<BenchmarkModel>& own_model,
+    const std::shared_ptr<train::ValidationRecord>& record) {
   std::function<std::optional<std::string>(const train::Evaluation&)> accuracy;
   if (top_1_accuracy) accuracy = stop_at_top_1_accuracy(*top_1_accuracy);
-  if (own_model == nullptr) return accuracy;
-  return [accuracy, own_model](const train::Evaluation& evaluation) -> std::optional<std::string> {
-    if (own_model->reached_target()) return "Stopping, as the model indicates its custom goal was reached";
-    return accuracy ? accuracy(evaluation) : std::nullopt;
+  if (own_model == nullptr && record == nullptr) return accuracy;
+  return [accuracy, own_model, record](const train::Evaluation& evaluation) -> std::optional<std::string> {
+    if (own_model != nullptr && own_model->reached_target()) {
+      return "Stopping, as the model indicates its custom goal was reached";
+    }
+    if (accuracy) {
+      if (auto reached = accuracy(evaluation)) return reached;
+    }
+    return record == nullptr ? std::nullopt : record->stop_reason();
   };
 }
 
@@ -97,8 +103,11 @@ class TrainingRun {
         source_(make_source(prepared, data::Subset::kTrain)),
         recalibration_batches_(recalibration_batches(prepared)),
         trainer_(make_trainer_options(prepared), source_),
-        state_(make_saved_run(trainer_, prepared)) {
+        state_(make_saved_run(trainer_, prepared)),
+        record_(make_validation_record(prepared)) {
     trainer_.set_stop_token(stop);
+    // In front of what is loaded, so that a run that goes on has what the one before it has counted.
+    if (record_ != nullptr) trainer_.add(record_);
     if (ranks() != nullptr) agreement_ = std::make_shared<parallel::RankAgreement>(run_.device.processes);
     progress_ = std::make_shared<train::ProgressCallback>(
         train::ProgressOptions{.model = run_.model->name,
@@ -140,6 +149,7 @@ class TrainingRun {
   const int64_t recalibration_batches_;
   train::SingleCostTrainer trainer_;
   std::shared_ptr<SavedRun> state_;
+  std::shared_ptr<train::ValidationRecord> record_;  // null: no evaluation ends the training
   RunSteps steps_;
   std::optional<RunReport> report_;  // in `trainyard train` with a train_dir
   std::optional<ValidationRun> validation_;
@@ -297,7 +307,7 @@ void TrainingRun::add_callbacks() {
     evaluation.due = [this](int64_t done) {
       return run_.plan.evaluate_after(done, steps_.over_all_runs ? steps_.end() : steps_.timed);
     };
-    evaluation.goal = evaluation_goal(run_.options.stop_at_top_1_accuracy, run_.own.model);
+    evaluation.goal = evaluation_goal(run_.options.stop_at_top_1_accuracy, run_.own.model, record_);
     evaluation.warmup_steps = warmup_steps();
     evaluation.batch_size = batch_size;
     evaluation.examples_per_epoch = run_.train_examples;
@@ -305,6 +315,7 @@ void TrainingRun::add_callbacks() {
     if (saves()) best_ = make_best_keeper(run_, state_);
     evaluation.on_evaluation = [this](const train::Evaluation& result, int64_t step) {
       if (benchmark_log_) benchmark_log_->write(result, step);
+      if (record_) record_->add(result, step);
       if (best_) best_->offer(result, step);
     };
     evaluation_ = std::make_shared<train::EvaluationCallback>(evaluation);
@@ -415,6 +426,7 @@ RunStatistics TrainingRun::run() {
     if (run_.mode() == RunMode::kTrainingAndEvaluation) run_.compliance->begin_evaluations();
   }
   if (!run_.train_dir().empty() || ranks() != nullptr) resume(run_, *state_);
+  freeze_parameters(run_.options.freeze, trainer_);
   if (run_.options.update.sparsity) {
     const optim::SparsityOptions& sparsity = *run_.options.update.sparsity;
     log_pruning(train::prune_training(trainer_, sparsity), sparsity.algorithm);
@@ -430,7 +442,12 @@ RunStatistics TrainingRun::run() {
   if (const std::string& path = run_.options.display.graph_file; !path.empty() && run_.device.is_chief()) {
     write_graph_file(path, run_.graph, trainer_.parameters(), "GraphDef", print_);
   }
-  if (steps_.none()) {
+  const std::optional<std::string> ended = record_ != nullptr ? record_->stop_reason() : std::nullopt;
+  if (ended && !steps_.none()) {
+    core::log::info("nothing is left to do: {}; --early_stop={} has ended this run, a higher one lets it go on", *ended,
+                    *run_.options.early_stop);
+  }
+  if (steps_.none() || ended) {
     if (run_.compliance) run_.compliance->write_empty_loop(steps_.first);
     return statistics();
   }

@@ -6,6 +6,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/sources/dealt_source.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/train/callbacks/progress_callback.h"
@@ -29,22 +30,22 @@ constexpr const char* kStats = "stats.json";
 // Batches dealt from a source that knows how many it has.
 class SizedDealtSource : public data::DealtSource, public data::SizedSource {
  public:
-  SizedDealtSource(const std::shared_ptr<data::BatchSource>& source, int devices)
-      : DealtSource(source, devices), source_(dynamic_cast<const data::SizedSource&>(*source)) {}
-  int64_t batches_per_epoch() const override { return source_.batches_per_epoch(); }
+  SizedDealtSource(const std::shared_ptr<data::BatchSource>& source, int devices, bool repeat)
+      : DealtSource(source, devices, repeat), batches_(data::batches_in_epoch(*source)) {}
+  int64_t batches_per_epoch() const override { return batches_; }
 
  private:
-  const data::SizedSource& source_;
+  int64_t batches_;
 };
 
 }  // namespace
 
-MakeData dealt(std::shared_ptr<data::BatchSource> source) {
-  return [source = std::move(source)](int devices) -> std::shared_ptr<data::BatchSource> {
-    if (dynamic_cast<const data::SizedSource*>(source.get()) != nullptr) {
-      return std::make_shared<SizedDealtSource>(source, devices);
+MakeData dealt(std::shared_ptr<data::BatchSource> source, DealtOptions options) {
+  return [source = std::move(source), options](int devices) -> std::shared_ptr<data::BatchSource> {
+    if (source != nullptr && data::batches_in_epoch(*source) > 0) {
+      return std::make_shared<SizedDealtSource>(source, devices, options.repeat);
     }
-    return std::make_shared<data::DealtSource>(source, devices);
+    return std::make_shared<data::DealtSource>(source, devices, options.repeat);
   };
 }
 

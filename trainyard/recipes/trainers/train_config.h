@@ -29,9 +29,15 @@ namespace trainyard::recipes {
 // Makes the source of a trainer: each call of next() gives one batch for each of its devices. Devices may get batches
 // of other sizes and shapes.
 using MakeData = std::function<std::shared_ptr<data::BatchSource>(int devices)>;
+
+struct DealtOptions {
+  // A source that ends begins again, with its next epoch, as Tensorpack's QueueInput and FeedInput let it. false: the
+  // training stops there.
+  bool repeat = true;
+};
 // Returns data that give each device the source's next batch in turn (data/sources/dealt_source.h): nothing is split,
 // so that a step's batch is that of the source times the number of devices.
-[[nodiscard]] MakeData dealt(std::shared_ptr<data::BatchSource> source);
+[[nodiscard]] MakeData dealt(std::shared_ptr<data::BatchSource> source, DealtOptions options = {});
 
 // Makes monitors for a run that begins or goes on at a global step.
 using MakeMonitors = std::function<std::vector<std::unique_ptr<train::Monitor>>(int64_t start_step)>;
@@ -41,6 +47,8 @@ struct TrainConfig {
   // Tower or graph, loss, optimizer, learning rate, numbers. Leave out what is about devices: replicas, accelerators,
   // variable_update, reduction, make_communicators. Trainers without a cost take none of it.
   train::SingleCostOptions model{};
+  // A source that ends, with a batch for each device, ends the training normally, whatever model.end_of_input says: the
+  // steps before it count, after_train() of all callbacks runs, and Trainer::stop_reason() says so.
   MakeData data{};
   std::vector<std::shared_ptr<train::Callback>> callbacks{};
   // Added behind `callbacks`; none: default_callbacks().

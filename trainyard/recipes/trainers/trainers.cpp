@@ -9,7 +9,9 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/sized_source.h"
+#include "trainyard/data/sources/source_around.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/parallel/processes/launcher_claims.h"
 #include "trainyard/parallel/processes/shared_outcome.h"
@@ -30,44 +32,33 @@ namespace {
 
 // Of a source that gives the batches of all processes, those of this one. Positions are those of all: another number
 // of processes goes on where these have stopped.
-class OwnBatches : public data::BatchSource {
+class OwnBatches : public data::SourceAround {
  public:
   OwnBatches(std::shared_ptr<data::BatchSource> all, int first, int count)
-      : all_(std::move(all)), first_(first), count_(count) {}
-  int64_t batch_size() const override { return all_->batch_size(); }
+      : SourceAround(std::move(all)), first_(first), count_(count) {}
   int replicas() const override { return count_; }
   std::vector<data::Batch> next() override {
-    const std::vector<data::Batch> all = all_->next();
-    if (all.empty()) return {};
+    const std::vector<data::Batch> all = source()->next();
+    if (static_cast<int>(all.size()) < source()->replicas()) return {};  // it has ended for all processes
     return {all.begin() + first_, all.begin() + first_ + count_};
   }
-  double waited_seconds() const override { return all_->waited_seconds(); }
-  void stop() override { all_->stop(); }
-  data::Position position() const override { return all_->position(); }
-  void seek(data::Position position) override { all_->seek(position); }
-  int64_t bad_samples() const override { return all_->bad_samples(); }
-  void save(core::StateWriter& writer) const override { all_->save(writer); }
-  void load(const core::StateReader& reader) override { all_->load(reader); }
 
  private:
-  std::shared_ptr<data::BatchSource> all_;
   int first_, count_;
 };
 
 class OwnSizedBatches : public OwnBatches, public data::SizedSource {
  public:
   OwnSizedBatches(const std::shared_ptr<data::BatchSource>& all, int first, int count)
-      : OwnBatches(all, first, count), sized_(dynamic_cast<const data::SizedSource&>(*all)) {}
-  int64_t batches_per_epoch() const override { return sized_.batches_per_epoch(); }
+      : OwnBatches(all, first, count), batches_(data::batches_in_epoch(*all)) {}
+  int64_t batches_per_epoch() const override { return batches_; }
 
  private:
-  const data::SizedSource& sized_;
+  int64_t batches_;
 };
 
 std::shared_ptr<data::BatchSource> own_batches(const std::shared_ptr<data::BatchSource>& all, int first, int count) {
-  if (dynamic_cast<const data::SizedSource*>(all.get()) == nullptr) {
-    return std::make_shared<OwnBatches>(all, first, count);
-  }
+  if (data::batches_in_epoch(*all) == 0) return std::make_shared<OwnBatches>(all, first, count);
   return std::make_shared<OwnSizedBatches>(all, first, count);
 }
 
@@ -100,6 +91,7 @@ std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int rep
   options.variable_update = variable_update;
   options.reduction = reduction;
   options.start = start_with_weights(config);
+  options.end_of_input = train::EndOfInput::kStop;
   const nn::AcceleratorScope on_devices = opened.use();
   std::shared_ptr<data::BatchSource> source = config.data(replicas * opened.ranks());
   if (opened.ranks() > 1) source = own_batches(source, opened.rank() * replicas, replicas);
@@ -138,9 +130,7 @@ class IdleTrainer : public train::Trainer {
 int64_t steps_of_epoch(const TrainConfig& config, train::Trainer& trainer) {
   if (config.steps_per_epoch > 0) return config.steps_per_epoch;
   auto* const single_cost = dynamic_cast<train::SingleCostTrainer*>(&trainer);
-  const auto* const sized =
-      single_cost == nullptr ? nullptr : dynamic_cast<const data::SizedSource*>(&single_cost->source());
-  const int64_t batches = sized == nullptr ? 0 : sized->batches_per_epoch();
+  const int64_t batches = single_cost == nullptr ? 0 : data::batches_in_epoch(single_cost->source());
   if (batches > 0) return batches;
   throw Error(ErrorCode::kInvalidArgument, {.problem = "the data do not say how many batches they have in an epoch",
                                             .where = "TrainConfig::steps_per_epoch",
@@ -164,7 +154,9 @@ std::unique_ptr<train::Trainer> SyncMultiGPUTrainerReplicated::make(const TrainC
 }
 
 std::unique_ptr<train::Trainer> AsyncMultiGPUTrainer::make(const TrainConfig& config) const {
-  return make_on_devices(config, devices_, "asynchronous", std::nullopt);
+  return make_on_devices(
+      config, devices_, "asynchronous",
+      options_.scale_gradient ? parallel::GradientReduction::kMean : parallel::GradientReduction::kSum);
 }
 
 std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& config) const {
@@ -219,6 +211,7 @@ void run_training(const TrainConfig& config, train::Trainer& trainer,
     }
   }
   trainer.train({.steps_per_epoch = steps, .starting_epoch = config.starting_epoch, .max_epoch = config.max_epoch});
+  if (!trainer.stop_reason().empty()) core::log::info("the training has stopped: {}", trainer.stop_reason());
   trainer.monitors().flush();
 }
 

@@ -68,15 +68,23 @@ class SyncMultiGPUTrainerReplicated : public TrainerType {
   ReplicatedOptions options_;
 };
 
+struct AsyncOptions {
+  // Each device's gradients are divided by the number of devices, and so is the regularization that the loss holds: n
+  // updates by a part each, instead of n whole ones. The learning rate is then that of a synchronous training.
+  bool scale_gradient = true;
+};
+
 // Each device applies its own gradients to common parameters when they are ready, without waiting for the others. A
-// step is one of each device, n updates on n devices: the learning rate is that of one device's batch.
+// step is one of each device, n updates on n devices.
 class AsyncMultiGPUTrainer : public TrainerType {
  public:
-  explicit AsyncMultiGPUTrainer(std::vector<std::string> devices) : devices_(std::move(devices)) {}
+  explicit AsyncMultiGPUTrainer(std::vector<std::string> devices, AsyncOptions options = {})
+      : devices_(std::move(devices)), options_(options) {}
   std::unique_ptr<train::Trainer> make(const TrainConfig& config) const override;
 
  private:
   std::vector<std::string> devices_;
+  AsyncOptions options_;
 };
 
 // One process a device, all started by mpirun (on CPUs) or by a launcher that sets RANK and WORLD_SIZE (on GPUs:

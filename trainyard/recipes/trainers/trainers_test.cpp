@@ -58,13 +58,86 @@ TEST(Trainers, TrainAlikeOnOneDeviceAndOnTwo) {
 }
 
 TEST(Trainers, AnAsynchronousOneTakesAStepOnEachDevice) {
-  TrainConfig config = tiny_config(4, 0.01);
+  TrainConfig config = tiny_config(4, 0.02);
   config.max_epoch = 5;
   const auto trainer = launch_train_with_config(config, AsyncMultiGPUTrainer(kTwoCpus));
   const auto before = launch_train_with_config(tiny_config(8, 0), SimpleTrainer());
   EXPECT_EQ(trainer->global_step(), 100);
   EXPECT_LT(dynamic_cast<train::SingleCostTrainer&>(*trainer).last_base_loss(),
             0.8 * dynamic_cast<train::SingleCostTrainer&>(*before).last_base_loss());
+}
+
+// Returns what a step with a rate of 0.25 makes of w = 1, whose cost is w^2 / 4. All devices compute at 1; the server
+// takes one gradient after the other.
+double after_a_step(const TrainerType& type, double weight_decay) {
+  TrainConfig config;
+  config.model.tower = [](train::TowerContext& context) -> train::TowerStep {
+    train::TowerParameter& w = context.parameter({"w", {}, nn::Initializer::constant(1), /*decay=*/true});
+    return [&w](const train::TowerInput&) -> train::TowerOutput {
+      return {.losses = {{"cost", w.value().mul(w.value()).div(4)}}};
+    };
+  };
+  config.model.make_optimizer = [weight_decay](nn::ParameterSet& set) {
+    return optim::optimizers().get("sgd")(set, {.weight_decay = weight_decay});
+  };
+  config.model.learning_rate = optim::constant(0.25);
+  config.data = dealt(std::make_shared<data::FunctionSource>(
+      [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{}));
+  config.steps_per_epoch = 1;
+  config.max_epoch = 1;
+  const auto trainer = launch_train_with_config(config, type);
+  return dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters().values().item<double>();
+}
+
+TEST(Trainers, AnAsynchronousOneScalesGradientsByTheNumberOfDevices) {
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer(kTwoCpus), 0), 0.875);
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer(kTwoCpus, {.scale_gradient = false}), 0), 0.75);
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer({"cpu:0"}), 0), 0.875);
+  EXPECT_EQ(after_a_step(SyncMultiGPUTrainerParameterServer(kTwoCpus), 0), 0.875);
+  // Decay is a part of the cost: the server adds that of the value that it has to each gradient.
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer({"cpu:0"}), 0.5), 0.75);
+  const double first = 1 - 0.25 * (0.5 + 0.5) / 2;
+  EXPECT_NEAR(after_a_step(AsyncMultiGPUTrainer(kTwoCpus), 0.5), first - 0.25 * (0.5 + 0.5 * first) / 2, 1e-6);
+}
+
+// What ends, of the data, ends the training, as Tensorpack's StopTraining and OutOfRangeError do.
+TEST(Trainers, AnInputThatEndsStopsATraining) {
+  class End : public train::Callback {
+   public:
+    explicit End(std::vector<std::string>& lines) : lines_(lines) {}
+    std::string name() const override { return "end"; }
+    void trigger(train::Trainer& trainer) override { lines_.push_back("epoch " + std::to_string(trainer.epoch())); }
+    void after_train(train::Trainer& trainer) override {
+      lines_.push_back("after " + std::to_string(trainer.global_step()));
+    }
+
+   private:
+    std::vector<std::string>& lines_;
+  };
+  const auto finite = [] { return train::tiny_source(40, 8, 1, /*repeat=*/false); };
+  const auto lines_of = [](MakeData data, const TrainerType& type) {
+    std::vector<std::string> lines;
+    TrainConfig config = tiny_config();
+    config.data = std::move(data);
+    config.steps_per_epoch = 2;
+    config.max_epoch = 50;
+    config.callbacks = {std::make_shared<End>(lines)};
+    const auto trainer = launch_train_with_config(config, type);
+    EXPECT_THAT(trainer->stop_reason(), testing::HasSubstr("the input has ended"));
+    return lines;
+  };
+  using testing::ElementsAre;
+  const auto of_devices = [](int devices) { return train::tiny_source(40, 8, devices, /*repeat=*/false); };
+  EXPECT_THAT(lines_of(of_devices, SimpleTrainer()), ElementsAre("epoch 1", "epoch 2", "after 5"));
+  EXPECT_THAT(lines_of(of_devices, SyncMultiGPUTrainerReplicated(kTwoCpus)), ElementsAre("epoch 1", "after 2"));
+  EXPECT_THAT(lines_of(of_devices, AsyncMultiGPUTrainer(kTwoCpus)), ElementsAre("epoch 1", "after 2"));
+  EXPECT_THAT(lines_of(dealt(finite(), {.repeat = false}), SimpleTrainer()),
+              ElementsAre("epoch 1", "epoch 2", "after 5"));
+  EXPECT_THAT(lines_of(dealt(finite(), {.repeat = false}), SyncMultiGPUTrainerReplicated(kTwoCpus)),
+              ElementsAre("epoch 1", "after 2"));
+  TrainConfig config = tiny_config();
+  config.data = dealt(finite());
+  EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->global_step(), 20) << "dealt again and again";
 }
 
 TEST(Trainers, SayWhatTheyCannotDo) {

@@ -21,13 +21,22 @@ namespace trainyard::train {
 
 enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
 
-// What a checkpoint is the best by: the highest or the lowest of the values of that name.
+// What a checkpoint is the best by: the highest or the lowest of the values of that name, any that value_of() has
+// (train/loop/evaluator.h).
 struct BestBy {
   std::string name{};
-  bool lowest = false;
+  // Whether the lowest value is the best. Unset: what the name says, as lowest_is_best() reads it.
+  std::optional<bool> lowest = std::nullopt;
 };
-// Returns {"top_1_accuracy"} or {"loss", true}.
+// Returns {"top_1_accuracy", false} or {"loss", true}.
 [[nodiscard]] BestBy best_by(BestMetric metric);
+// Returns whether the lowest value is the best: as `by` says, else by its name. Losses and errors are better the lower
+// they are ("loss", "val/center_loss", "mean_error"), accuracies, precisions, recalls, f1 and auc the higher. Throws
+// kInvalidArgument for a name that says nothing.
+[[nodiscard]] bool lowest_is_best(const BestBy& by);
+// Returns the evaluation's value of that name. Throws kInvalidArgument, with the names that there are, where it has
+// none.
+[[nodiscard]] double value_to_compare(const Evaluation& evaluation, const BestBy& by);
 
 struct BestCheckpoint {
   CheckpointInfo info{};
@@ -43,8 +52,9 @@ struct BestKeeperOptions {
 
 class BestKeeper {
  public:
-  // Reads what an earlier run has kept. A damaged checkpoint is set aside, with a warning. One by another metric gives
-  // way to the first evaluation, and a line says so. Throws kInvalidArgument for one of another model, kIo.
+  // Throws as lowest_is_best() does. Reads what an earlier run has kept. A damaged checkpoint is set aside, with a
+  // warning. One by another metric gives way to the first evaluation, and a line says so. Throws kInvalidArgument for
+  // one of another model, kIo.
   BestKeeper(CheckpointStore store, BestKeeperOptions options);
 
   // Saves the state if the value is better than all so far. At any moment there is the old best or the new one, whole.
@@ -60,6 +70,7 @@ class BestKeeper {
  private:
   CheckpointStore store_;
   BestKeeperOptions options_;
+  bool lowest_;  // the lowest value is the best
   std::optional<BestCheckpoint> best_;
 };
 

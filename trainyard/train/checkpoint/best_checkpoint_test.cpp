@@ -121,6 +121,42 @@ TEST_F(BestCheckpointTest, ADamagedOneIsSetAsideAndADifferentModelRefused) {
   EXPECT_THROW(BestKeeper(CheckpointStore(directory_.path()), {.identity = {.model = "alexnet"}}), core::Error);
 }
 
+TEST_F(BestCheckpointTest, FollowsAnyNumberOfAnEvaluation) {
+  const auto keep = [&](const BestBy& by, int64_t step, const Evaluation& evaluation) {
+    BestKeeper keeper(CheckpointStore(directory_.path(), 2, files_),
+                      {.by = by, .identity = {.model = "lenet"}, .state = std::make_shared<VersionedState>(step, 20)});
+    keeper.offer(evaluation, step);
+    return keeper.best()->value;
+  };
+  Evaluation unbalanced{.top_1 = 0.9, .classes = {{90, 90}, {0, 10}, {0, 0}}};
+  EXPECT_EQ(keep({"mean_class_accuracy"}, 1, unbalanced), 0.5) << "a class without samples counts as none";
+  unbalanced.classes = {{60, 90}, {8, 10}, {0, 0}};
+  unbalanced.top_1 = 0.68;
+  EXPECT_NEAR(keep({"mean_class_accuracy"}, 2, unbalanced), (2.0 / 3 + 0.8) / 2, 1e-12);
+  EXPECT_EQ(best_step(), 2);
+  const Evaluation measured{.top_5 = 0.75, .more = {{"hard/center_loss", 3}, {"confidence", 0.25}}};
+  EXPECT_EQ(keep({"top_5_accuracy"}, 3, measured), 0.75);
+  EXPECT_EQ(keep({"hard/center_loss"}, 4, measured), 3);
+  EXPECT_EQ(keep({"hard/center_loss"}, 5, {.more = {{"hard/center_loss", 4}}}), 3) << "the lowest, by its name";
+  EXPECT_EQ(keep({"confidence", true}, 6, measured), 0.25);
+  EXPECT_EQ(keep({"confidence", true}, 7, {.more = {{"confidence", 0.125}}}), 0.125) << "the lowest, as it was said";
+  const auto error = error_of([&] { keep({"confidence", true}, 8, {.has_accuracies = false}); });
+  EXPECT_THAT(std::string(error->what()),
+              ::testing::AllOf(HasSubstr("an evaluation has no confidence"), HasSubstr("one of loss")));
+}
+
+TEST_F(BestCheckpointTest, SomeNamesSayWhetherLowValuesAreGood) {
+  for (const char* name : {"loss", "val/loss", "center_loss", "hard/mean_error"}) EXPECT_TRUE(lowest_is_best({name}));
+  for (const char* name : {"top_1_accuracy", "hard/class_accuracy/cat", "average_precision", "macro_f1"}) {
+    EXPECT_FALSE(lowest_is_best({name})) << name;
+  }
+  EXPECT_TRUE(lowest_is_best({"top_1_accuracy", true})) << "what is said counts";
+  for (const char* name : {"confidence", "glossiness", "loss_accuracy"}) {
+    const auto error = error_of([&] { static_cast<void>(lowest_is_best({name})); });
+    EXPECT_THAT(std::string(error->what()), HasSubstr("nothing says whether high or low values")) << name;
+  }
+}
+
 TEST_F(BestCheckpointTest, WeightsThatAreNanAreNotKept) {
   class Nan : public core::Stateful {
     void save(core::StateWriter& writer) const override {

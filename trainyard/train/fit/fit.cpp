@@ -2,13 +2,21 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/registry.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/data/datasets/class_list.h"
-#include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/train/fit/fit_run.h"
+#include "trainyard/train/monitors/monitor.h"
 
 namespace trainyard::train {
 namespace {
@@ -27,10 +35,64 @@ void require_count(const char* where, int64_t least, int64_t actual) {
   refuse_option("a number is out of range", where, "at least " + std::to_string(least), std::to_string(actual));
 }
 
-void check_replicas(const char* where, const data::BatchSource& source, int replicas) {
+void check_replicas(const std::string& where, const data::BatchSource& source, int replicas) {
   if (source.replicas() == replicas) return;
   refuse_option("a source has batches for another number of replicas", where, std::to_string(replicas),
                 std::to_string(source.replicas()), "give the source's options as many replicas");
+}
+
+void check_metrics(const std::string& where, const std::vector<std::shared_ptr<Metric>>& metrics) {
+  if (std::any_of(metrics.begin(), metrics.end(), [](const auto& each) { return each == nullptr; })) {
+    refuse_option("a metric is null", where, "", "");
+  }
+}
+
+// Throws where the source is none of validation images, or numbers its classes in another way than the training.
+void check_validation(const std::string& where, const data::BatchSource& train,
+                      const std::shared_ptr<data::BatchSource>& source) {
+  if (source == nullptr) refuse_option("there is no source to evaluate", where, "", "");
+  check_replicas(where, *source, 1);
+  const std::optional<data::SourceDescription> said = data::description_of(*source);
+  if (!said) return;
+  if (said->training) {
+    refuse_option("the validation is a source of training images, which has no end", where,
+                  "FolderOptions{.training = false}", ".training = true");
+  }
+  const auto* const folder = dynamic_cast<const data::FolderSource*>(&train);
+  const auto* const other = dynamic_cast<const data::FolderSource*>(source.get());
+  if (folder != nullptr && other != nullptr && folder->shares_images_with(*other)) {
+    refuse_option("the validation has images of the training, of which a score says nothing about other images", where,
+                  "images that are not trained on", "the same folder",
+                  "open the folder with .part = FolderPart::kTraining, and with FolderPart::kValidation");
+  }
+  const std::optional<data::SourceDescription> trained = data::description_of(train);
+  if (trained && trained->classes != said->classes) {
+    refuse_option("the validation numbers its classes in another way than the training", where,
+                  data::quoted_classes(trained->classes), data::quoted_classes(said->classes),
+                  "open it with .classes = train->classes()");
+  }
+}
+
+// Throws where evaluations cannot be compared by FitOptions::best, so that no epoch is trained in vain.
+void check_best(const FitOptions& options) {
+  const auto add_values = [](const std::string& set, const std::vector<std::shared_ptr<Metric>>& metrics,
+                             std::vector<std::string>& names) {
+    std::vector<std::string> own = names_of_values(Evaluation());
+    for (const auto& metric : metrics) {
+      for (const auto& [name, value] : metric->results()) own.push_back(name);
+    }
+    for (const std::string& name : own) names.push_back(set.empty() ? name : full_name(set, name));
+  };
+  std::vector<std::string> names;
+  add_values("", options.metrics, names);
+  for (const FitValidation& each : options.more_validations) add_values(each.name, each.metrics, names);
+  if (std::find(names.begin(), names.end(), options.best.name) == names.end()) {
+    const std::string nearest = core::nearest_name(options.best.name, names);
+    refuse_option("evaluations have no number of this name to be compared by", "best",
+                  fmt::format("one of {}", fmt::join(names, ", ")), fmt::format("'{}'", options.best.name),
+                  nearest.empty() ? "" : fmt::format("did you mean '{}'?", nearest));
+  }
+  static_cast<void>(lowest_is_best(options.best));
 }
 
 }  // namespace
@@ -43,45 +105,36 @@ void FitOptions::validate() const {
   require_count("replicas", 1, replicas);
   require_count("intra_op_threads", 0, intra_op_threads);
   check_replicas("train", *train, replicas);
-  if (best.name != "loss" && best.name != "top_1_accuracy") {
-    refuse_option("evaluations cannot be compared by this", "best", "loss or top_1_accuracy", best.name);
-  }
   if (std::any_of(callbacks.begin(), callbacks.end(), [](const auto& each) { return each == nullptr; })) {
     refuse_option("a callback is null", "callbacks", "", "");
   }
-  if (std::any_of(metrics.begin(), metrics.end(), [](const auto& each) { return each == nullptr; })) {
-    refuse_option("a metric is null", "metrics", "", "");
-  }
+  check_metrics("metrics", metrics);
+  if (average) average->validate();
   if (validation == nullptr) {
-    if (early_stop)
-      refuse_option("nothing is evaluated that could end the training", "early_stop", "a validation", "none");
-    if (!metrics.empty())
-      refuse_option("nothing is evaluated that metrics could measure", "metrics", "a validation", "none");
+    const char* const without_use = early_stop                  ? "early_stop"
+                                    : !metrics.empty()          ? "metrics"
+                                    : !more_validations.empty() ? "more_validations"
+                                                                : nullptr;
+    if (without_use != nullptr)
+      refuse_option("nothing is evaluated that it is for", without_use, "a validation", "none");
     return;
   }
-  check_replicas("validation", *validation, 1);
-  if (early_stop) {
-    require_count("early_stop.patience", 1, early_stop->patience);
-    if (!(early_stop->min_delta >= 0)) {
-      refuse_option("a number is out of range", "early_stop.min_delta", "0 or more",
-                    std::to_string(early_stop->min_delta));
+  check_validation("validation", *train, validation);
+  std::set<std::string> names{"", "train", "eval"};
+  for (const FitValidation& each : more_validations) {
+    if (!names.insert(each.name).second) {
+      refuse_option("a validation set has no name of its own", "more_validations", "a name beside train and eval",
+                    fmt::format("'{}'", each.name));
     }
+    check_validation("more_validations, '" + each.name + "'", *train, each.source);
+    check_metrics("more_validations, '" + each.name + "'", each.metrics);
   }
-  const auto* const folder = dynamic_cast<const data::FolderSource*>(train.get());
-  const auto* const other = dynamic_cast<const data::FolderSource*>(validation.get());
-  if (other != nullptr && other->training()) {
-    refuse_option("the validation is a source of training images, which has no end", "validation",
-                  "FolderOptions{.training = false}", ".training = true");
-  }
-  if (folder != nullptr && other != nullptr && folder->shares_images_with(*other)) {
-    refuse_option("the validation has images of the training, of which a score says nothing about other images",
-                  "validation", "images that are not trained on", "the same folder",
-                  "open the folder with .part = FolderPart::kTraining, and with FolderPart::kValidation");
-  }
-  if (folder != nullptr && other != nullptr && folder->classes() != other->classes()) {
-    refuse_option("the validation numbers its classes in another way than the training", "validation",
-                  data::quoted_classes(folder->classes()), data::quoted_classes(other->classes()),
-                  "open it with .classes = train->classes()");
+  check_best(*this);
+  if (!early_stop) return;
+  require_count("early_stop.patience", 1, early_stop->patience);
+  if (!(early_stop->min_delta >= 0)) {
+    refuse_option("a number is out of range", "early_stop.min_delta", "0 or more",
+                  std::to_string(early_stop->min_delta));
   }
 }
 

@@ -9,15 +9,16 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/data/sources/folder_source.h"
-#include "trainyard/data/sources/sized_source.h"
+#include "trainyard/data/sources/described_source.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
 #include "trainyard/train/callbacks/evaluation_callback.h"
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/methods/batch_norm_recalibration.h"
 #include "trainyard/train/monitors/json_lines_monitor.h"
 
 namespace trainyard::train {
@@ -26,10 +27,11 @@ namespace {
 using core::Error;
 using core::ErrorCode;
 
+constexpr int64_t kRecalibrationBatches = 200;  // fvcore's default
+
 int64_t steps_in(const FitOptions& options) {
   if (options.steps_per_epoch > 0) return options.steps_per_epoch;
-  const auto* const sized = dynamic_cast<const data::SizedSource*>(options.train.get());
-  if (const int64_t batches = sized == nullptr ? 0 : sized->batches_per_epoch(); batches > 0) return batches;
+  if (const int64_t batches = data::batches_in_epoch(*options.train); batches > 0) return batches;
   throw Error(ErrorCode::kInvalidArgument, {.problem = "the source does not say how many batches an epoch has",
                                             .where = "FitOptions::train",
                                             .remedy = "set steps_per_epoch"});
@@ -38,11 +40,14 @@ int64_t steps_in(const FitOptions& options) {
 ModelDescription description_of(const FitOptions& options) {
   ModelDescription description{.name = options.name.empty() ? options.graph.name : options.name,
                                .transform = options.transform,
+                               .input = options.input,
                                .classes = options.classes};
-  if (options.input) description.input = *options.input;
-  if (const auto* const folder = dynamic_cast<const data::FolderSource*>(options.train.get())) {
-    if (description.classes.empty()) description.classes = folder->classes();
-    if (!options.input) description.input = folder->transform();
+  if (const auto said = data::description_of(*options.train)) {
+    if (description.classes.empty()) description.classes = said->classes;
+    if (!options.input && !options.transform.empty()) {
+      description.transform = said->transform;
+      description.input = said->input;
+    }
   }
   const nn::Shape& output = options.graph.output_shape();
   description.num_classes = output.size() == 1 ? output[0] : 0;
@@ -54,9 +59,9 @@ ModelDescription description_of(const FitOptions& options) {
                  .actual = nn::to_string(output),
                  .remedy = "build the graph for as many classes, the size of FolderSource::classes()"});
   }
-  if (const nn::Shape& image = options.graph.input_shape(); image.size() == 3) {
-    description.input.height = image[1];
-    description.input.width = image[2];
+  if (const nn::Shape& image = options.graph.input_shape(); description.input && image.size() == 3) {
+    description.input->height = image[1];
+    description.input->width = image[2];
   }
   const bool foreign = std::any_of(options.graph.nodes.begin(), options.graph.nodes.end(),
                                    [](const nn::Node& node) { return std::holds_alternative<nn::Foreign>(node.op); });
@@ -80,6 +85,21 @@ nn::ParameterSet host_copy(const nn::ParameterSet& set) {
   return copy;
 }
 
+bool has_batch_norms(const nn::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                     [](const nn::Node& node) { return std::holds_alternative<nn::BatchNorm>(node.op); });
+}
+
+// Returns the evaluation of the first set with the numbers of all others, under the names by which they are compared.
+Evaluation with_all_names(Evaluation first, const std::vector<std::pair<std::string, Evaluation>>& others) {
+  for (const auto& [set, evaluation] : others) {
+    for (const std::string& name : names_of_values(evaluation)) {
+      if (const auto value = value_of(evaluation, name)) first.more.emplace_back(full_name(set, name), *value);
+    }
+  }
+  return first;
+}
+
 }  // namespace
 
 // Ends an epoch when the callbacks before it have had their turn; the checkpoint behind it then holds what it counted.
@@ -99,23 +119,30 @@ FitRun::FitRun(const FitOptions& options)
   if (options_.stop) trainer_->set_stop_token(*options_.stop);
   state_ = std::make_shared<FitState>(*trainer_, description_);
   record_ = std::make_shared<ValidationRecord>(options_.best, options_.early_stop);
-  if (options_.validation != nullptr) {
-    EvaluatorOptions evaluation{.graph = nn::main_output_graph(options_.graph),
-                                .executor = options_.executor,
-                                .dtype = trainer_->options().dtype,
-                                .loss = options_.loss};
-    if (options_.stop) {
-      evaluation.stops = [stop = *options_.stop] { return stop.stop_requested(); };
-    }
-    evaluation.on_output = [this](const data::Batch& batch, const at::Tensor& output) {
-      for (const auto& metric : options_.metrics) {
-        metric->update({.outputs = {{options_.graph.outputs.front().name, output}}, .labels = batch.labels()});
-      }
-    };
-    evaluator_ = std::make_unique<Evaluator>(std::move(evaluation), trainer_->parameters());
-  }
+  if (options_.validation != nullptr) make_evaluator();
   add_callbacks();
-  resume();
+  const bool resumed = resume();
+  if (resumed) return;
+  for (const std::string& pattern : options_.freeze) trainer_->set_trainable(pattern, false);
+}
+
+void FitRun::make_evaluator() {
+  EvaluatorOptions evaluation{.graph = nn::main_output_graph(options_.graph),
+                              .executor = options_.executor,
+                              .dtype = trainer_->options().dtype,
+                              .loss = options_.loss};
+  if (options_.stop) {
+    evaluation.stops = [stop = *options_.stop] { return stop.stop_requested(); };
+  }
+  evaluation.on_output = [this](const data::Batch& batch, const at::Tensor& output) {
+    for (const auto& metric : *measured_) {
+      metric->update(
+          {.outputs = {{options_.graph.outputs.front().name, output}}, .labels = batch.labels().to(output.device())});
+    }
+  };
+  const optim::WeightAverage* const average = trainer_->average();
+  evaluator_ = std::make_unique<Evaluator>(std::move(evaluation),
+                                           average == nullptr ? trainer_->parameters() : average->weights());
 }
 
 SingleCostOptions FitRun::trainer_options() const {
@@ -129,6 +156,7 @@ SingleCostOptions FitRun::trainer_options() const {
   // Some updates sum gradients unless they are told otherwise, as tf_cnn_benchmarks does. This one exchanges none.
   if (options_.variable_update != "asynchronous") options.reduction = parallel::GradientReduction::kMean;
   if (options_.loss) options.loss = loss_of(options_.loss);
+  options.average = options_.average;
   options.learning_rate = options_.schedule ? options_.schedule(options_.epochs * steps_per_epoch_)
                                             : optim::constant(options_.learning_rate);
   if (!options_.weights.empty()) {
@@ -168,10 +196,11 @@ void FitRun::add_callbacks() {
   trainer_->add(std::make_shared<CheckpointCallback>(CheckpointStore(options_.train_dir), std::move(saving)));
 }
 
-void FitRun::resume() {
-  if (options_.train_dir.empty()) return;
+bool FitRun::resume() {
+  if (options_.train_dir.empty()) return false;
   CheckpointStore store(options_.train_dir);
   const CheckpointIdentity identity = identity_of(description_);
+  bool resumed = false;
   if (!options_.resume) {
     if (const auto newest = store.latest()) {
       throw Error(ErrorCode::kInvalidArgument, {.problem = "there is a training already",
@@ -179,8 +208,9 @@ void FitRun::resume() {
                                                 .expected = "a train_dir without checkpoints",
                                                 .remedy = "set FitOptions::resume, or choose another train_dir"});
     }
-  } else if (const auto resumed = resume_newest_checkpoint(store, &identity, *state_)) {
-    core::log::info("the training goes on from {}", resumed->path);
+  } else if (const auto checkpoint = resume_newest_checkpoint(store, &identity, *state_)) {
+    core::log::info("the training goes on from {}", checkpoint->path);
+    resumed = true;
   }
   first_step_ = trainer_->global_step();
   if (options_.validation != nullptr) {
@@ -189,23 +219,69 @@ void FitRun::resume() {
   }
   trainer_->monitors().add(std::make_unique<JsonLinesMonitor>(core::join_path(options_.train_dir, "metrics.jsonl"),
                                                               core::local_file_system(), first_step_));
+  return resumed;
 }
 
-Evaluation FitRun::evaluate() {
-  const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
+nn::ParameterSet& FitRun::served_parameters() {
   trainer_->wait();
-  options_.validation->seek({});
-  for (const auto& metric : options_.metrics) metric->begin();
-  Evaluation evaluation = evaluator_->run(*options_.validation);
-  for (const auto& metric : options_.metrics) {
+  const optim::WeightAverage* const average = trainer_->average();
+  if (average == nullptr) return trainer_->parameters();
+  nn::ParameterSet& weights = average->weights();
+  const bool equal = average->options().kind == optim::AverageKind::kEqual;
+  if (equal && average->updates() > 0 && recalibrated_at_ != trainer_->global_step() &&
+      has_batch_norms(options_.graph)) {
+    recalibrate(weights);
+  }
+  return weights;
+}
+
+// Statistics of an equal average are those of the last weights, which do not fit it. The training goes on behind it
+// with the batches that it would have had.
+void FitRun::recalibrate(nn::ParameterSet& weights) {
+  const SingleCostOptions& trained = trainer_->options();
+  const RecalibrationOptions options{.graph = options_.graph,
+                                     .executor = options_.executor,
+                                     .dtype = trained.dtype,
+                                     .kernels = trained.kernels,
+                                     .seed = options_.seed,
+                                     .stops = [this] { return options_.stop && options_.stop->stop_requested(); }};
+  core::MemoryState place;
+  options_.train->save(place);
+  options_.train->seek({});
+  try {
+    recalibrate_batch_norms(options, weights, *options_.train, std::min(kRecalibrationBatches, steps_per_epoch_));
+    recalibrated_at_ = trainer_->global_step();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    core::log::warning("{}: the batch norms of the averaged weights keep the statistics that they had", error.what());
+  }
+  options_.train->load(place);
+}
+
+Evaluation FitRun::evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics) {
+  source.seek({});
+  for (const auto& metric : metrics) metric->begin();
+  measured_ = &metrics;
+  Evaluation evaluation = evaluator_->run(source);
+  for (const auto& metric : metrics) {
     for (auto& result : metric->results()) evaluation.more.push_back(std::move(result));
   }
-  if (options_.best.name != "loss" && !evaluation.has_accuracies) {
-    throw Error(ErrorCode::kInvalidArgument, {.problem = "evaluations have no accuracy to be compared by",
-                                              .where = "FitOptions::best",
-                                              .remedy = "compare by best_by(BestMetric::kLoss)"});
-  }
   return evaluation;
+}
+
+void FitRun::evaluate_all() {
+  served_parameters();
+  Evaluation evaluation = evaluate(*options_.validation, options_.metrics);
+  std::vector<std::pair<std::string, Evaluation>> more;
+  for (const FitValidation& set : options_.more_validations) {
+    try {
+      more.emplace_back(set.name, evaluate(*set.source, set.metrics));
+    } catch (const Error& error) {
+      throw error.in(fmt::format("validation set '{}'", set.name));
+    }
+  }
+  last_ = std::move(evaluation);
+  last_of_more_ = std::move(more);
 }
 
 void FitRun::end_epoch() {
@@ -213,18 +289,30 @@ void FitRun::end_epoch() {
                  .global_step = trainer_->global_step(),
                  .loss = trainer_->last_total_loss(),
                  .learning_rate = trainer_->current_learning_rate()};
-  if (options_.validation != nullptr) {
+  const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
+  if (options_.validation == nullptr) {
+    served_parameters();  // as they are saved behind this epoch
+  } else {
     try {
-      last_ = epoch.validation = evaluate();
+      evaluate_all();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::kCancelled) throw;
       return;  // a part of an evaluation is none; the training ends and is saved behind this epoch
     }
-    record_->add(*last_, epoch.global_step);
-    trainer_->monitors().write(
-        evaluation_scalars(*last_, epoch.global_step, static_cast<double>(epoch.epoch), system_wall_clock()));
+    epoch.validation = last_;
+    epoch.more_validations = last_of_more_;
+    const Evaluation compared = with_all_names(*last_, last_of_more_);
+    record_->add(compared, epoch.global_step);
+    const auto write = [&](const Evaluation& evaluation, const std::string& phase) {
+      Scalars scalars =
+          evaluation_scalars(evaluation, epoch.global_step, static_cast<double>(epoch.epoch), system_wall_clock());
+      if (!phase.empty()) scalars.phase = phase;
+      trainer_->monitors().write(scalars);
+    };
+    write(*last_, "");
+    for (const auto& [name, evaluation] : last_of_more_) write(evaluation, name);
     trainer_->monitors().flush();
-    if (best_ != nullptr) best_->offer(*last_, epoch.global_step);
+    if (best_ != nullptr) best_->offer(compared, epoch.global_step);
   }
   if (options_.on_epoch) options_.on_epoch(epoch);
   const bool more = epoch.epoch < options_.epochs;
@@ -240,11 +328,11 @@ bool FitRun::complete() const {
 }
 
 std::shared_ptr<const Model> FitRun::model() {
-  trainer_->wait();
+  const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
   ModelDescription description = description_;
   description.graph = options_.graph;
   return std::make_shared<const Model>(
-      std::move(description), host_copy(trainer_->parameters()),
+      std::move(description), host_copy(served_parameters()),
       LoadModelOptions{.executor = options_.executor, .dtype = trainer_->options().dtype});
 }
 
@@ -253,7 +341,8 @@ FitResult FitRun::run() {
   const std::optional<std::string> ended = first_step_ > 0 ? record_->stop_reason() : std::nullopt;
   if (ended || complete()) {
     result.stop_reason = complete() ? "" : *ended;
-    if (options_.validation != nullptr) last_ = evaluate();
+    const core::ScopedIntraOpThreads threads(options_.intra_op_threads);
+    if (options_.validation != nullptr) evaluate_all();
   } else {
     trainer_->train({.steps_per_epoch = steps_per_epoch_,
                      .starting_epoch = trainer_->epoch(),
@@ -266,6 +355,7 @@ FitResult FitRun::run() {
   result.epochs = complete_epochs();
   result.global_step = trainer_->global_step();
   result.last = last_;
+  result.last_of_more = last_of_more_;
   result.best = record_->best();
   result.model = model();
   return result;

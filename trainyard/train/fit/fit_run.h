@@ -3,6 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "trainyard/core/base/export.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
@@ -26,10 +29,18 @@ class FitRun {
 
   SingleCostOptions trainer_options() const;
   void add_callbacks();
-  void resume();
+  // Loads the newest checkpoint. Returns whether there was one.
+  bool resume();
   int64_t complete_epochs() const;
   bool complete() const;
-  Evaluation evaluate();
+  void make_evaluator();
+  // Returns the weights that are evaluated and served, up to date: the averaged ones, with the statistics that fit
+  // them, where the training averages, else those that train.
+  nn::ParameterSet& served_parameters();
+  void recalibrate(nn::ParameterSet& weights);
+  Evaluation evaluate(data::BatchSource& source, const std::vector<std::shared_ptr<Metric>>& metrics);
+  // Evaluates all sets, into last_ and last_of_more_.
+  void evaluate_all();
   // Evaluates and compares, where there is a validation; then the caller's on_epoch.
   void end_epoch();
   std::shared_ptr<const Model> model();
@@ -42,7 +53,10 @@ class FitRun {
   std::shared_ptr<ValidationRecord> record_;
   std::unique_ptr<BestKeeper> best_;
   std::unique_ptr<Evaluator> evaluator_;
+  const std::vector<std::shared_ptr<Metric>>* measured_ = nullptr;  // of the evaluation that runs
   std::optional<Evaluation> last_;
+  std::vector<std::pair<std::string, Evaluation>> last_of_more_;
+  int64_t recalibrated_at_ = -1;  // global step
   int64_t first_step_ = 0;
 };
 

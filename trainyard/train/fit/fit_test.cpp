@@ -293,7 +293,7 @@ TEST_F(Fit, TrainsOnAFolderAndNamesItsClasses) {
   const auto model = load_model(dir_);
   EXPECT_EQ(model->predict_file(temp_.file("data/dark/0.png"), 1).top[0].name, "dark");
   EXPECT_EQ(model->predict_file(temp_.file("data/bright/0.png"), 1).top[0].name, "bright");
-  EXPECT_EQ(model->description().input.normalization, train->transform().normalization);
+  EXPECT_EQ(model->description().input->normalization, train->transform().normalization);
 
   // No score is one of images that were trained on.
   FitOptions overlapping = chosen;
@@ -328,7 +328,9 @@ TEST_F(Fit, OptionsThatCannotBeAreNamed) {
   EXPECT_THAT(refused([](FitOptions& o) { o.epochs = 0; }),
               HasSubstr("FitOptions::epochs: expected at least 1, got 0"));
   EXPECT_THAT(refused([](FitOptions& o) { o.replicas = 2; }), HasSubstr("another number of replicas"));
-  EXPECT_THAT(refused([](FitOptions& o) { o.best.name = "f1"; }), HasSubstr("loss or top_1_accuracy"));
+  EXPECT_THAT(refused([](FitOptions& o) { o.best.name = "top_1_acuracy"; }),
+              AllOf(HasSubstr("one of loss, top_1_accuracy, top_5_accuracy, mean_class_accuracy"),
+                    HasSubstr("did you mean 'top_1_accuracy'?")));
   EXPECT_THAT(refused([](FitOptions& o) { o.early_stop = EarlyStop{.patience = 0}; }),
               HasSubstr("early_stop.patience"));
   EXPECT_THAT(refused([](FitOptions& o) {

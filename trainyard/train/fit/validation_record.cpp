@@ -11,12 +11,12 @@
 namespace trainyard::train {
 
 ValidationRecord::ValidationRecord(BestBy by, std::optional<EarlyStop> early_stop)
-    : by_(std::move(by)), early_stop_(early_stop) {}
+    : by_(std::move(by)), lowest_(lowest_is_best(by_)), early_stop_(early_stop) {}
 
 void ValidationRecord::add(const Evaluation& evaluation, int64_t global_step) {
-  const double value = by_.name == "loss" ? evaluation.loss : evaluation.top_1;
+  const double value = value_to_compare(evaluation, by_);
   const double least = early_stop_ ? early_stop_->min_delta : 0;
-  const bool better = !best_ || (by_.lowest ? value < best_->value - least : value > best_->value + least);
+  const bool better = !best_ || (lowest_ ? value < best_->value - least : value > best_->value + least);
   if (std::isfinite(value) && better) {
     best_ = {.value = value, .global_step = global_step};
     not_better_ = 0;

@@ -14,11 +14,13 @@ namespace trainyard::train {
 
 class ValidationRecord : public Callback {
  public:
+  // Throws as lowest_is_best() does.
   ValidationRecord(BestBy by, std::optional<EarlyStop> early_stop);
 
   std::string name() const override { return "validation"; }
 
-  // Takes an evaluation in. A value that is not finite is never better.
+  // Takes an evaluation in. A value that is not finite is never better. Throws kInvalidArgument where it has no value
+  // of that name.
   void add(const Evaluation& evaluation, int64_t global_step);
   const std::optional<FitBest>& best() const { return best_; }
   // Returns why the training ends; nothing: it goes on.
@@ -30,6 +32,7 @@ class ValidationRecord : public Callback {
 
  private:
   BestBy by_;
+  bool lowest_;  // the lowest value is the best
   std::optional<EarlyStop> early_stop_;
   std::optional<FitBest> best_;
   int64_t not_better_ = 0;  // evaluations since the best one

@@ -11,6 +11,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/step/replica_threads.h"
+#include "trainyard/train/tower/graph_inputs.h"
 
 namespace trainyard::train {
 
@@ -42,6 +43,45 @@ bool counts_classes(const EvaluatorOptions& options, const at::Tensor& output, c
 
 }  // namespace
 
+namespace {
+
+// The mean over the classes that have samples; nothing where none has.
+std::optional<double> mean_class_accuracy(const std::vector<ClassCount>& classes) {
+  double sum = 0;
+  int64_t counted = 0;
+  for (const ClassCount& count : classes) {
+    if (count.total == 0) continue;
+    sum += static_cast<double>(count.right) / static_cast<double>(count.total);
+    ++counted;
+  }
+  if (counted == 0) return std::nullopt;
+  return sum / static_cast<double>(counted);
+}
+
+}  // namespace
+
+std::optional<double> value_of(const Evaluation& evaluation, std::string_view name) {
+  if (name == "loss") return evaluation.loss;
+  if (evaluation.has_accuracies) {
+    if (name == "top_1_accuracy") return evaluation.top_1;
+    if (name == "top_5_accuracy") return evaluation.top_5;
+    if (name == "mean_class_accuracy") return mean_class_accuracy(evaluation.classes);
+  }
+  for (const auto& [own_name, value] : evaluation.more) {
+    if (own_name == name) return value;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> names_of_values(const Evaluation& evaluation) {
+  std::vector<std::string> names{"loss"};
+  if (evaluation.has_accuracies) {
+    names.insert(names.end(), {"top_1_accuracy", "top_5_accuracy", "mean_class_accuracy"});
+  }
+  for (const auto& [name, value] : evaluation.more) names.push_back(name);
+  return names;
+}
+
 Evaluator::~Evaluator() = default;
 Evaluator::Evaluator(Evaluator&&) noexcept = default;
 Evaluator& Evaluator::operator=(Evaluator&&) noexcept = default;
@@ -67,6 +107,7 @@ Evaluator::Evaluator(EvaluatorOptions options, nn::ParameterSet& parameters)
                                             .name_prefix = options_.name_prefix,
                                             .parameters = &parameters}));
   }
+  input_names_ = input_names(executors_.front()->graph());
   if (!options_.replicas.empty()) {
     threads_ = std::make_unique<ReplicaThreads>(options_.replicas, [](const Error&) {});  // none waits for another
   }
@@ -90,7 +131,8 @@ std::vector<at::Tensor> Evaluator::outputs_of(const std::vector<data::Batch>& ba
   const auto forward = [&](size_t replica) {
     const at::NoGradGuard without_gradients;  // a matter of the thread
     const data::Batch& batch = batches[first + replica];
-    if (batch.samples() > 0) outputs[replica] = executors_[replica]->forward(batch.images(), {});
+    if (batch.samples() == 0) return;
+    outputs[replica] = executors_[replica]->run(inference_inputs(batch.tensors, input_names_), {}).begin()->tensor;
   };
   if (threads_ == nullptr) {
     forward(0);

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -74,6 +75,13 @@ struct EvaluatorOptions {
   std::vector<core::ThreadOptions> replicas = {};
 };
 
+// Returns a number of an evaluation by name: "loss", "top_1_accuracy", "top_5_accuracy", "mean_class_accuracy" (the
+// mean over the classes with samples of the part that is right), or one of Evaluation::more. Nothing where it has no
+// such one, or has no accuracies.
+[[nodiscard]] std::optional<double> value_of(const Evaluation& evaluation, std::string_view name);
+// Returns the names for which value_of() has a value.
+[[nodiscard]] std::vector<std::string> names_of_values(const Evaluation& evaluation);
+
 // Returns threads for `replicas` devices that are CPU threads, which share `intra_op_threads` (0: the cores that this
 // process may use) and lie on `placement`, one each (empty: anywhere). Empty for one replica.
 [[nodiscard]] std::vector<core::ThreadOptions> replica_thread_options(
@@ -113,6 +121,7 @@ class Evaluator {
 
   EvaluatorOptions options_;
   std::vector<std::unique_ptr<nn::Executor>> executors_;  // one a replica
+  std::vector<std::string> input_names_;                  // of the graph
   std::unique_ptr<ReplicaThreads> threads_;               // null: the calling thread runs the only executor
   at::Device device_;
 };

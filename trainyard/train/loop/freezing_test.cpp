@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,10 +91,78 @@ TEST(Freezing, GoesOnAfterAResume) {
   EXPECT_TRUE(resumed->parameters().values().equal(whole->parameters().values()));
 }
 
+// A callback gets the trainer as what all trainers are.
+TEST(Freezing, ByACallback) {
+  class ThawAtEpoch : public Callback {
+   public:
+    std::string name() const override { return "thaw_at_epoch"; }
+    void before_epoch(Trainer& trainer) override {
+      trainer.set_trainable("conv.*", trainer.epoch() >= 2);
+      frozen.push_back(static_cast<int>(trainer.frozen_parameters().size()));
+    }
+    std::vector<int> frozen;
+  };
+  const auto callback = std::make_shared<ThawAtEpoch>();
+  SingleCostTrainer trainer(tiny_options(), tiny_source(240, 8));
+  const at::Tensor before = tensors_of(trainer).at("model/conv.weight");
+  trainer.add(callback);
+  trainer.train({.steps_per_epoch = 3, .max_epoch = 1});
+  EXPECT_TRUE(tensors_of(trainer).at("model/conv.weight").equal(before));
+  trainer.train({.steps_per_epoch = 3, .starting_epoch = 2, .max_epoch = 2});
+  EXPECT_FALSE(tensors_of(trainer).at("model/conv.weight").equal(before));
+  EXPECT_THAT(callback->frozen, ElementsAre(1, 0));
+}
+
+TEST(Freezing, IsRefusedByTrainersWithoutParameters) {
+  class Idle : public Trainer {
+    void run_step(StepView&) override {}
+  };
+  Idle idle;
+  EXPECT_TRUE(idle.frozen_parameters().empty());
+  EXPECT_THAT(core::message_of([&] { idle.set_trainable("*", false); }, core::ErrorCode::kUnsupported),
+              HasSubstr("this trainer has no parameters that could be frozen"));
+}
+
+// What docs/howto/library.md says of a rate factor of 0: values stay, the norm goes on with the batches.
+TEST(Freezing, IsMoreThanARateOfZero) {
+  const auto train = [](bool freeze) {
+    SingleCostOptions options = tiny_options();
+    if (!freeze) {
+      options.make_optimizer = [](nn::ParameterSet& set) {
+        return optim::optimizers().get("sgd")(
+            set, {.weight_decay = 1e-3,
+                  .groups = {{.pattern = "conv.*", .rate_factor = 0}, {.pattern = "bn.*", .rate_factor = 0}}});
+      };
+    }
+    auto trainer = std::make_unique<SingleCostTrainer>(options, tiny_source(240, 8));
+    for (const char* pattern : {"conv.*", "bn.*"}) trainer->set_trainable(pattern, !freeze);
+    const auto before = tensors_of(*trainer);
+    trainer->train({.steps_per_epoch = 5});
+    const auto after = tensors_of(*trainer);
+    std::map<std::string, bool> moved;
+    for (const auto& [name, tensor] : before) {
+      if (name.starts_with("model/")) moved[name] = !tensor.equal(after.at(name));
+    }
+    return moved;
+  };
+  const std::map<std::string, bool> frozen = train(true), without_rate = train(false);
+  for (const char* name : {"model/conv.weight", "model/bn.weight", "model/bn.bias"}) {
+    EXPECT_FALSE(frozen.at(name)) << name;
+    EXPECT_FALSE(without_rate.at(name)) << name;
+  }
+  for (const char* name : {"model/bn.running_mean", "model/bn.running_var"}) {
+    EXPECT_FALSE(frozen.at(name)) << name;
+    EXPECT_TRUE(without_rate.at(name)) << name;
+  }
+  EXPECT_TRUE(frozen.at("model/fc.weight"));
+}
+
 TEST(Freezing, WhatCannotBeIsRefused) {
   SingleCostTrainer trainer(tiny_options(), tiny_source(240, 8));
   EXPECT_THAT(core::message_of([&] { trainer.set_trainable("layer1.*", false); }, core::ErrorCode::kNotFound),
               HasSubstr("no parameter is named as 'layer1.*'"));
+  EXPECT_THAT(core::message_of([&] { trainer.set_trainable("cnv.*", false); }, core::ErrorCode::kNotFound),
+              HasSubstr("did you mean 'conv.*'? near are conv.weight"));
   trainer.set_trainable("*", false);
   EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }), HasSubstr("all parameters are frozen"));
 }

@@ -297,6 +297,12 @@ void SingleCostTrainer::end_training() {
   replicas_->end();
 }
 
+std::optional<std::string> SingleCostTrainer::end_before_step() {
+  if (options_.end_of_input == EndOfInput::kError) return std::nullopt;
+  if (replicas_->take_batches(*source_, global_step())) return std::nullopt;
+  return fmt::format("the input has ended, after {} steps", global_step());
+}
+
 void SingleCostTrainer::run_step(StepView& view) {
   replicas_->run_step(*source_, hyperparameters(), view);
 }

@@ -46,6 +46,12 @@ namespace trainyard::train {
 
 class StepRecorder;
 
+// What becomes of a training whose input has no further batch for each replica.
+enum class EndOfInput {
+  kError,  // throw kInvalidArgument: the input was to repeat
+  kStop,   // the training ends there, as after Trainer::stop(), with the steps that it has done
+};
+
 struct StepHooks {
   std::function<void(int replica, data::Batch& batch)> input_pre{};
   // May change the replica's own gradients, which hold the loss scale, before they are reduced; with several costs, in
@@ -101,6 +107,9 @@ struct SingleCostOptions {
   // loss scale treats gradients, only losses count. On accelerators kSkip is refused; kStop and kIgnore look at the
   // loss of every hundredth step there, after its update.
   OnNan on_nan = OnNan::kStop;
+  // With kStop all batches of a step are taken before its callbacks' before_step(), so that no step begins that cannot
+  // be completed; what is left of the input then is left out. Of several processes all must end at the same step.
+  EndOfInput end_of_input = EndOfInput::kError;
   int replicas = 1;
   int micro_steps = 1;                             // gradients of this many batches are averaged into one update
   int intra_op_threads = 0;                        // all replicas together; 0: the cores that this process may use
@@ -204,11 +213,11 @@ class SingleCostTrainer : public Trainer {
   // Freezes (false) or thaws the parameters that `pattern` names (core::matches_pattern), on all replicas from the next
   // step on: "layer1.*". A frozen parameter and its slots keep their bits, a batch norm whose parameters are all frozen
   // uses its statistics and keeps them, and the backward stops where nothing below trains. Saved with the run. Call it
-  // between steps; where several processes train together, each must do the same. Throws kNotFound when there is no
-  // such parameter, kUnsupported on accelerators.
-  void set_trainable(const std::string& pattern, bool trainable);
+  // between steps; where several processes train together, each must do the same. Throws kNotFound, with names that are
+  // near, when there is no such parameter, kUnsupported on accelerators.
+  void set_trainable(const std::string& pattern, bool trainable) override;
   // Returns the names of the parameters that are frozen, by segment.
-  [[nodiscard]] std::vector<std::string> frozen_parameters();
+  [[nodiscard]] std::vector<std::string> frozen_parameters() override;
 
   // Makes the steps from the next one on write what they do into `recorder`, which has options().replicas replicas and
   // outlives them. Null ends it. Call it between steps.
@@ -235,6 +244,7 @@ class SingleCostTrainer : public Trainer {
 
  protected:
   void run_step(StepView& view) override;
+  std::optional<std::string> end_before_step() override;
   void begin_training() override;
   void end_training() override;
 

@@ -95,6 +95,13 @@ void Trainer::stop(const std::string& reason) {
   own_stop_.request_stop(core::StopReason::kRequested, reason);
 }
 
+void Trainer::set_trainable(const std::string& pattern, bool /*trainable*/) {
+  throw Error(ErrorCode::kUnsupported,
+              {.problem = "this trainer has no parameters that could be frozen",
+               .where = pattern,
+               .remedy = "override set_trainable() in the trainer, or use a SingleCostTrainer"});
+}
+
 void Trainer::fail(const Error& error) {
   {
     const std::lock_guard lock(failure_mutex_);
@@ -204,6 +211,11 @@ bool Trainer::begin_epoch() {
 
 void Trainer::one_step() {
   in_step(epoch_, step_in_epoch_ + 1, [&] {
+    if (const std::optional<std::string> end = end_before_step()) {
+      // Other processes end at the same step, and vote on nothing: there is no step behind which they could.
+      if (by_agreement_) agree_to_stop(core::StopReason::kRequested, *end);
+      return stop(*end);
+    }
     notify_all(Event::kBeforeStep);
     hyperparameters_.begin_step(global_step_);
     StepView view;

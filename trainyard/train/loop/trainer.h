@@ -82,6 +82,13 @@ class Trainer : public core::Stateful {
   // Returns whether that was a signal, of this process or of another one that trains with it.
   [[nodiscard]] bool stopped_by_signal() const { return stopped_by_signal_; }
 
+  // Freezes (false) or thaws the parameters that `pattern` names, from the next step on: for callbacks, between steps.
+  // A trainer of one's own overrides both where it has parameters; SingleCostTrainer says what freezing does. Throws
+  // kNotFound where no parameter is named so, kUnsupported where the trainer has no parameters to freeze.
+  virtual void set_trainable(const std::string& pattern, bool trainable);
+  // Returns the names of the parameters that are frozen.
+  [[nodiscard]] virtual std::vector<std::string> frozen_parameters() { return {}; }
+
   // The numbers with names that steps read: a SingleCostTrainer's "learning_rate" and those of its optimizer, and any
   // that the program adds before train(). Callbacks may set them; the next step has the new values. Where several
   // processes train together, each must set the same.
@@ -102,6 +109,9 @@ class Trainer : public core::Stateful {
  protected:
   // Does one step, and fills what it has of `view`, its times at least.
   virtual void run_step(StepView& view) = 0;
+  // Called in front of each step, before the callbacks' before_step(). Returns why there is no further step: the
+  // training then ends as after stop(), between two steps. Nothing: the step runs.
+  [[nodiscard]] virtual std::optional<std::string> end_before_step() { return std::nullopt; }
   // Called around train(), after the callbacks' setup: subclasses start and end their threads. A begin_training() that
   // throws undoes what it has done; end_training() is not called for it.
   virtual void begin_training() {}
@@ -112,6 +122,7 @@ class Trainer : public core::Stateful {
   void notify_all(Event event, const StepView* view = nullptr);
   void run_loop();
   bool begin_epoch();
+  // Ends the training instead where end_before_step() says so.
   void one_step();
   void note_stop_reason();
 

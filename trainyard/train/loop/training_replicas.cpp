@@ -289,15 +289,6 @@ double SingleCostTrainer::Replicas::base_loss() const {
   return sum / static_cast<double>(replicas_.size());
 }
 
-std::vector<data::Batch> SingleCostTrainer::Replicas::next_batches(data::BatchSource& source) const {
-  std::vector<data::Batch> batches = source.next();
-  if (batches.size() == replicas_.size()) return batches;
-  throw Error(ErrorCode::kInvalidArgument, {.problem = "the input ended in the middle of the training",
-                                            .expected = fmt::format("{} batches", replicas_.size()),
-                                            .actual = std::to_string(batches.size()),
-                                            .remedy = "let it repeat, or train fewer steps"});
-}
-
 void SingleCostTrainer::Replicas::record(StepRecorder* recorder) {
   recorder_ = recorder;
   for (size_t r = 0; r < replicas_.size(); ++r) {
@@ -400,7 +391,8 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
   obey(hyperparameters);
   if (draws_from_aten(options_)) aten_random_ = aten_random_state();
 
-  double input_seconds = 0;
+  const double seconds_ahead = std::exchange(seconds_ahead_, 0);
+  double input_seconds = on_cpu() || accelerator(0)->idle() ? seconds_ahead : 0;
   update_seconds_ = 0;
   update_skipped_ = false;
   bool finite = true;
@@ -446,7 +438,7 @@ void SingleCostTrainer::Replicas::run_step(data::BatchSource& source, const opti
   in_step_ = false;
   const Clock::time_point end = Clock::now();
   StepTimes& times = view.times;
-  times.total = seconds_between(begin, end);
+  times.total = seconds_ahead + seconds_between(begin, end);
   times.input = input_seconds;
   times.on_accelerator = !on_cpu();
   if (times.on_accelerator) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,9 @@ class SingleCostTrainer::Replicas {
   // Records the steps from the next one on; null ends it.
   void record(StepRecorder* recorder);
 
+  // Takes the batches of all micro-steps of the next step, which is the global step `step`. Returns false where the
+  // input ends before it has a batch for each replica; what it had of them is left out.
+  bool take_batches(data::BatchSource& source, int64_t step);
   // Does one step with the values that `hyperparameters` have now. view.global_step is given; the rest is filled.
   void run_step(data::BatchSource& source, const optim::Hyperparameters& hyperparameters, StepView& view);
 
@@ -120,7 +124,10 @@ class SingleCostTrainer::Replicas {
   at::Tensor loss_of_cost(const Replica& replica) const {
     return cost().loss.empty() ? replica.view.loss() : replica.view.losses[cost().loss];
   }
-  std::vector<data::Batch> next_batches(data::BatchSource& source) const;
+  // Returns the next batches: those that take_batches() has taken, else those of the source.
+  std::vector<data::Batch> next_batches(data::BatchSource& source);
+  // Returns whether there is a batch to train on for each replica.
+  [[nodiscard]] bool complete(const std::vector<data::Batch>& batches) const;
   // Compiles before the first step, lets all ranks choose the kernels that the first one chose, and logs the memory.
   void prepare(const std::vector<data::Batch>& batches);
   // Compiles what replica `r` runs for batches of `samples`, on its thread. Returns what each of its executors takes.
@@ -182,7 +189,9 @@ class SingleCostTrainer::Replicas {
   // Seconds that replica 0 spent in its updates of this step. Written by its thread; read after all replicas have met.
   double update_seconds_ = 0;
   Clock::time_point replica_0_done_;
-  bool in_step_ = false;  // also after one that threw
+  bool in_step_ = false;                              // also after one that threw
+  std::deque<std::vector<data::Batch>> taken_ahead_;  // by take_batches()
+  double seconds_ahead_ = 0;                          // that it took
   StepRecorder* recorder_ = nullptr;
   std::unique_ptr<ReplicaThreads> threads_;
 };

@@ -13,6 +13,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/tower/graph_inputs.h"
 
 namespace trainyard::train {
 
@@ -50,6 +51,7 @@ void recalibrate_batch_norms(const RecalibrationOptions& options, nn::ParameterS
                                            .mode = nn::Mode::kTraining,
                                            .kernels = options.kernels,
                                            .parameters = &measured});
+  const std::vector<std::string> inputs = input_names(graph);
   const std::vector<int> statistics = statistics_of(graph, measured);
   std::vector<at::Tensor> sums;
   for (const int index : statistics) sums.push_back(at::zeros_like(measured.buffer(index), at::kDouble));
@@ -64,7 +66,8 @@ void recalibrate_batch_norms(const RecalibrationOptions& options, nn::ParameterS
     }
     for (const data::Batch& batch : next) {
       if (batch.samples() == 0) continue;
-      executor->forward(batch.images(), {.seed = options.seed, .step = done, .first_sample = batch.first_sample});
+      executor->run(inference_inputs(batch.tensors, inputs),
+                    {.seed = options.seed, .step = done, .first_sample = batch.first_sample});
       for (size_t s = 0; s < statistics.size(); ++s) sums[s].add_(measured.buffer(statistics[s]));
       ++counted;
     }

@@ -20,7 +20,10 @@
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
+#include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/model/checkpoint_description.h"
 
 namespace trainyard::train {
 namespace {
@@ -37,11 +40,12 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 // Fills in what follows from the graph. Throws kInvalidArgument for what contradicts it.
 ModelDescription completed(ModelDescription description, const std::string& where) {
   if (!description.graph) {
-    throw Error(ErrorCode::kInvalidArgument,
-                {.problem = "the model does not hold its graph",
-                 .where = where,
-                 .expected = "a file of save_model() or `trainyard export`, or a checkpoint of fit()",
-                 .remedy = "export the checkpoint that it came from to safetensors again"});
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        {.problem = "the model does not hold its graph",
+         .where = where,
+         .expected = "a file of save_model() or `trainyard export`, or a checkpoint that says which model it is",
+         .remedy = "export the checkpoint that it came from to safetensors again"});
   }
   const nn::Graph& graph = *description.graph;
   const nn::Shape& output = graph.output_shape();
@@ -61,14 +65,34 @@ ModelDescription completed(ModelDescription description, const std::string& wher
            fmt::format("{} from output {} on", description.classes.size(), description.first_output));
   }
   if (description.name.empty()) description.name = graph.name;
+  if (!description.input) return description;
   const nn::Shape& image = graph.input_shape();
   if (image.size() == 3) {
-    description.input.height = image[1];
-    description.input.width = image[2];
+    description.input->height = image[1];
+    description.input->width = image[2];
   }
-  description.input.training = false;
-  description.input.validate();
+  description.input->training = false;
+  description.input->validate();
   return description;
+}
+
+// Pixels of three colours, as image files give them.
+bool takes_images(const nn::Graph& graph) {
+  return graph.input_shape().size() == 3 && graph.input_shape()[0] == 3;
+}
+
+// Throws where a model of images would be saved that no image file could be given to.
+void require_input(const ModelDescription& description, const std::string& where) {
+  if (description.input || description.transform.empty() || !takes_images(*description.graph)) return;
+  throw Error(
+      ErrorCode::kInvalidArgument,
+      {.problem = "nothing says how an image becomes the model's input",
+       .where = where,
+       .expected = "ModelDescription::input: how images are scaled, cut and normalized, as in training",
+       .actual = "none",
+       .remedy = "set it, or FitOptions::input where fit() trains; sources of folders say it by themselves, and "
+                 "data::input_presets() has the usual ones; or set `transform` to \"\" for a model that is "
+                 "given tensors only"});
 }
 
 // The shapes of all parameters and buffers, by name.
@@ -129,9 +153,11 @@ std::shared_ptr<const Model> load_weights_file(const std::string& path, const Lo
 std::shared_ptr<const Model> load_checkpoint_model(const std::string& path, const LoadModelOptions& options) {
   const OpenedCheckpoint opened = open_newest_checkpoint(path, nullptr);
   const std::string& where = opened.info.path;
-  ModelDescription description = completed(described_in(saved_metadata(*opened.reader), where), where);
+  ModelDescription description = completed(described_by(opened), where);
   const std::string averaged(optim::kAveragedWeights);
-  const bool takes_average = options.averaged_weights && !opened.reader->names(averaged).empty();
+  const CheckpointFacts facts = read_checkpoint_facts(*opened.reader, opened.identity, where);
+  const bool takes_average = options.averaged_weights.value_or(facts.averaged_weights.value_or(true)) &&
+                             !opened.reader->names(averaged).empty();
   const core::ScopedReader reader(*opened.reader, takes_average ? averaged : "model/");
   std::map<std::string, at::Tensor> saved;
   for (const auto& [name, shape] : variables_of(*description.graph)) {
@@ -175,7 +201,9 @@ class Model::Contexts {
         choices_(std::make_shared<nn::KernelChoices>()) {
     options.validate();
     check_parameters(*description.graph, parameters, description.name);
-    transform_ = data::transforms().get(description.transform)(description.input);
+    if (description.input && !description.transform.empty()) {
+      transform_ = data::transforms().get(description.transform)(*description.input);
+    }
     free_.push_back(make());  // an executor that cannot be is an error now
   }
 
@@ -193,7 +221,15 @@ class Model::Contexts {
     std::unique_ptr<nn::Executor> executor_;
   };
 
-  const data::Transform& transform() const { return *transform_; }
+  const data::Transform& transform() const {
+    if (transform_ != nullptr) return *transform_;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "the model does not say how an image becomes its input",
+                 .where = description.name,
+                 .expected = "ModelDescription::input",
+                 .actual = "none",
+                 .remedy = "set it, or FitOptions::input where fit() trains; or call logits() with tensors"});
+  }
 
   ModelDescription description;
   nn::ParameterSet parameters;
@@ -230,7 +266,7 @@ class Model::Contexts {
   nn::Graph graph_;
   int limit_, made_ = 0;
   std::shared_ptr<nn::KernelChoices> choices_;
-  std::unique_ptr<data::Transform> transform_;
+  std::unique_ptr<data::Transform> transform_;  // null: nobody knows
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<std::unique_ptr<nn::Executor>> free_;
@@ -251,7 +287,7 @@ const nn::ParameterSet& Model::parameters() const {
 
 at::Tensor Model::decode(std::span<const std::byte> image, const std::string& where) const {
   const nn::Shape& shape = graph().input_shape();
-  if (shape.size() != 3 || shape[0] != 3) {
+  if (!takes_images(graph())) {
     throw Error(ErrorCode::kUnsupported, {.problem = "the model does not take images of three colours",
                                           .where = description().name,
                                           .expected = "[3, height, width]",
@@ -305,6 +341,7 @@ Prediction Model::predict_file(const std::string& path, int64_t top) const {
 
 void save_model(const std::string& path, ModelDescription description, const nn::ParameterSet& parameters) {
   const ModelDescription saved = completed(std::move(description), path);
+  require_input(saved, path);
   check_parameters(*saved.graph, parameters, path);
   save_weights(path, parameters, metadata_of(saved));
 }
@@ -317,7 +354,16 @@ std::shared_ptr<const Model> load_model(const std::string& path, const LoadModel
                                        .where = path.empty() ? "an empty path" : path,
                                        .expected = "a file of save_model(), a checkpoint or a train_dir"});
   }
-  return files.info(path).is_directory ? load_checkpoint_model(path, options) : load_weights_file(path, options);
+  if (!files.info(path).is_directory) return load_weights_file(path, options);
+  if (!options.best) return load_checkpoint_model(path, options);
+  const std::string best = core::join_path(path, kBestCheckpoint);
+  if (!files.exists(best)) {
+    throw Error(ErrorCode::kNotFound, {.problem = "the run has no best checkpoint",
+                                       .where = path,
+                                       .expected = best,
+                                       .remedy = "train with a validation, or leave LoadModelOptions::best out"});
+  }
+  return load_checkpoint_model(best, options);
 }
 
 }  // namespace trainyard::train

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,7 +41,7 @@ struct ResizeRule {
 };
 
 ResizeRule resize_rule(const ModelDescription& description) {
-  const data::TransformOptions& input = description.input;
+  const data::TransformOptions& input = *description.input;
   if (description.transform != "imagenet") {
     return {"stretched", "both sides to the model's, ignoring proportions, rounded to whole pixel values"};
   }
@@ -63,7 +64,7 @@ ResizeRule resize_rule(const ModelDescription& description) {
 }
 
 Json input_json(const ModelDescription& description) {
-  const data::TransformOptions& input = description.input;
+  const data::TransformOptions& input = *description.input;
   const ResizeRule rule = resize_rule(description);
   // The transform of small images has one way of scaling them, whatever the options say.
   const bool any_size = description.transform == "imagenet";
@@ -116,7 +117,7 @@ void read_entry(const ModelMetadata& metadata, const std::string& where, const c
 }
 
 void read_input(const Json& json, const std::string& where, ModelDescription& description) {
-  data::TransformOptions& input = description.input;
+  data::TransformOptions input{.training = false};
   input.height = json.at("height").get<int64_t>();
   input.width = json.at("width").get<int64_t>();
   const auto fits = [](int64_t side) { return side >= 1 && side <= models::kLongestImageSide; };
@@ -150,6 +151,7 @@ void read_input(const Json& json, const std::string& where, ModelDescription& de
   } catch (const core::Error&) {  // which names no file
     throw malformed(where, kInput);
   }
+  description.input = std::move(input);
 }
 
 }  // namespace
@@ -161,10 +163,10 @@ const std::string& ModelDescription::class_name(int64_t output) const {
 }
 
 ModelMetadata metadata_of(const ModelDescription& description) {
-  ModelMetadata metadata{{kModel, description.name},
-                         {kDataset, description.transform},
-                         {kNumClasses, fmt::format("{}", description.num_classes)},
-                         {kInput, input_json(description).dump()}};
+  ModelMetadata metadata{{kModel, description.name}};
+  if (!description.transform.empty()) metadata[kDataset] = description.transform;
+  if (description.num_classes > 0) metadata[kNumClasses] = fmt::format("{}", description.num_classes);
+  if (description.input && !description.transform.empty()) metadata[kInput] = input_json(description).dump();
   if (!description.classes.empty()) {
     const Json classes{{"first_output", description.first_output}, {"names", description.classes}};
     metadata[kClasses] = classes.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -189,24 +191,17 @@ ModelDescription described_in(const ModelMetadata& metadata, const std::string& 
     const int64_t needed = std::ssize(description.classes) + description.first_output;
     if (description.num_classes > 0 && needed > description.num_classes) throw malformed(where, kClasses);
   });
-  // What files of others do not say is as in our commands.
-  description.input.exif_orientation = !metadata.contains(kInput);
   read_entry(metadata, where, kInput, [&](const Json& json) { read_input(json, where, description); });
   if (const auto found = metadata.find(kGraph); found != metadata.end()) {
     description.graph = nn::parse_graph_json(found->second, where);
   }
-  description.input.training = false;
   return description;
 }
 
 nn::Size2d image_size_in(const ModelMetadata& metadata, const std::string& where) {
   ModelDescription description;
-  bool said = false;
-  read_entry(metadata, where, kInput, [&](const Json& json) {
-    read_input(json, where, description);
-    said = true;
-  });
-  return said ? nn::Size2d(description.input.height, description.input.width) : nn::Size2d(0);
+  read_entry(metadata, where, kInput, [&](const Json& json) { read_input(json, where, description); });
+  return description.input ? nn::Size2d(description.input->height, description.input->width) : nn::Size2d(0);
 }
 
 void save_metadata(const ModelMetadata& metadata, core::StateWriter& writer) {

@@ -20,9 +20,12 @@ namespace trainyard::train {
 using ModelMetadata = std::map<std::string, std::string>;
 
 struct ModelDescription {
-  std::string name{};                  // of the network: "resnet50"
-  std::string transform = "imagenet";  // how an image becomes input: a name of data::transforms()
-  data::TransformOptions input{};      // of that transform; what concerns training alone is not saved
+  std::string name{};  // of the network: "resnet50"
+  // How an image becomes input: a name of data::transforms(). Empty: the model takes tensors, and no image files.
+  std::string transform = "imagenet";
+  // Of that transform; what concerns training alone is not saved. None: it is not known how images become input, so
+  // that the model can be given tensors only.
+  std::optional<data::TransformOptions> input = std::nullopt;
   std::string preprocessor{};          // the name in data::input_presets() that `input` began from; empty: not known
   int64_t num_classes = 0;             // outputs
   std::vector<std::string> classes{};  // their names, from `first_output` on; empty: classes have numbers only
@@ -33,7 +36,7 @@ struct ModelDescription {
   const std::string& class_name(int64_t output) const;
 };
 
-// Returns the texts. Throws what nn::graph_json() throws.
+// Returns the texts, without those that are not known. Throws what nn::graph_json() throws.
 [[nodiscard]] ModelMetadata metadata_of(const ModelDescription& description);
 
 // Returns what the texts say; what they do not say is as in ModelDescription{}. `where` names their file. Throws

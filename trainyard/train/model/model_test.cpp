@@ -1,7 +1,10 @@
 #include "trainyard/train/model/model.h"
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,6 +22,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/graph/graph_json.h"
 #include "trainyard/nn/graph/graph_text.h"
@@ -52,11 +56,11 @@ nn::ParameterSet weights_of(const nn::Graph& graph) {
 }
 
 ModelDescription description() {
-  ModelDescription said{.classes = {"daisy", "rose", "tulip"}, .graph = flowers()};
-  said.input.resize_antialias = true;
-  said.input.eval_resize_size = 40;
-  said.input.normalization = data::Normalization::standardized(data::kImagenetMean, data::kImagenetStandardDeviation);
-  return said;
+  data::TransformOptions input;
+  input.resize_antialias = true;
+  input.eval_resize_size = 40;
+  input.normalization = data::Normalization::standardized(data::kImagenetMean, data::kImagenetStandardDeviation);
+  return {.input = input, .classes = {"daisy", "rose", "tulip"}, .graph = flowers()};
 }
 
 class Bundle : public ::testing::Test {
@@ -82,16 +86,16 @@ TEST_F(Bundle, BringsAllThatAPredictionNeeds) {
   const ModelDescription& said = model->description();
   EXPECT_EQ(said.name, "flowers");
   EXPECT_EQ(said.num_classes, 3);
-  EXPECT_EQ(said.input.height, 24);
-  EXPECT_EQ(said.input.width, 32);
-  EXPECT_EQ(said.input.eval_resize_size, 40);
-  EXPECT_EQ(said.input.normalization, description().input.normalization);
+  EXPECT_EQ(said.input->height, 24);
+  EXPECT_EQ(said.input->width, 32);
+  EXPECT_EQ(said.input->eval_resize_size, 40);
+  EXPECT_EQ(said.input->normalization, description().input->normalization);
   EXPECT_TRUE(at::equal(model->parameters().values(), weights_of(flowers()).values()));
 }
 
 // Against the executor and the transform, called by hand.
 TEST_F(Bundle, PredictsAsAnEvaluationComputes) {
-  data::TransformOptions input = description().input;
+  data::TransformOptions input = *description().input;
   input.training = false;
   input.height = 24;
   input.width = 32;
@@ -252,8 +256,10 @@ TEST_F(Bundle, OnlyWhatFitsIsSaved) {
 // What train::fit() saves, by hand.
 struct SavedFlowers : core::Stateful {
   bool with_graph = true;
+  float bias = 0;
   void save(core::StateWriter& writer) const override {
     const nn::ParameterSet set = weights_of(flowers());
+    set.value(*set.find("fc.bias")).fill_(bias);
     for (const nn::Segment& segment : set.segments()) {
       writer.tensor("model/" + segment.spec.name, set.value(segment.id));
     }
@@ -261,8 +267,8 @@ struct SavedFlowers : core::Stateful {
       writer.tensor("model/" + set.buffer_spec(i).name, set.buffer(i));
     }
     ModelDescription said = description();
-    said.input.height = 24;
-    said.input.width = 32;
+    said.input->height = 24;
+    said.input->width = 32;
     said.num_classes = 3;
     if (with_graph) save_metadata(metadata_of(said), writer);
   }
@@ -283,6 +289,120 @@ TEST_F(Bundle, ACheckpointIsAModel) {
   store.save(8, {.model = "flowers"}, plain);
   EXPECT_THAT(core::message_of([&] { load_model(temp_.file("run")); }),
               AllOf(HasSubstr("model.ckpt-8"), HasSubstr("does not hold its graph")));
+}
+
+TEST_F(Bundle, AModelWhoseInputIsNotKnownIsNotSaved) {
+  const std::string other = temp_.file("other.safetensors");
+  ModelDescription unknown = description();
+  unknown.input.reset();
+  EXPECT_THAT(core::message_of([&] { save_model(other, unknown, weights_of(flowers())); }),
+              AllOf(HasSubstr("nothing says how an image becomes the model's input: "), HasSubstr("other.safetensors"),
+                    HasSubstr("FitOptions::input"), HasSubstr("data::input_presets()")));
+  EXPECT_FALSE(core::local_file_system().exists(other));
+  const Model model(unknown, weights_of(flowers()));
+  EXPECT_EQ(model.logits(at::zeros({2, 3, 24, 32})).size(0), 2);
+  EXPECT_THAT(core::message_of([&] { model.predict(image_); }, core::ErrorCode::kInvalidArgument),
+              AllOf(HasSubstr("the model does not say how an image becomes its input"), HasSubstr("flowers")));
+}
+
+TEST_F(Bundle, AModelOfTensorsIsSavedWithoutAnInput) {
+  ModelDescription tensors = description();
+  tensors.transform = "";
+  save_model(path_, tensors, weights_of(flowers()));
+  const auto model = load_model(path_);
+  EXPECT_FALSE(model->description().input.has_value());
+  EXPECT_EQ(model->description().classes, description().classes);
+  EXPECT_THAT(core::message_of([&] { model->predict(image_); }), HasSubstr("logits()"));
+  // Nobody has image files of other forms.
+  nn::GraphBuilder b({.image = {2, 4, 4}, .name = "pairs"});
+  const nn::Graph pairs = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 2}));
+  save_model(path_, {.graph = pairs}, weights_of(pairs));
+  EXPECT_EQ(load_model(path_)->logits(at::zeros({1, 2, 4, 4})).size(1), 2);
+}
+
+TEST_F(Bundle, TheBestOrTheLastCheckpointOfARun) {
+  CheckpointStore store(temp_.file("run"));
+  SavedFlowers last, best;
+  best.bias = 1;
+  store.save(9, {.model = "flowers"}, last);
+  EXPECT_THAT(core::message_of([&] { load_model(temp_.file("run"), {.best = true}); }, core::ErrorCode::kNotFound),
+              HasSubstr("the run has no best checkpoint"));
+  store.save_best(4, {.model = "flowers"}, best);
+  const auto bias = [](const std::shared_ptr<const Model>& model) {
+    const nn::ParameterSet& set = model->parameters();
+    return set.value(*set.find("fc.bias"))[0].item<float>();
+  };
+  EXPECT_EQ(bias(load_model(temp_.file("run"))), 0);
+  EXPECT_EQ(bias(load_model(temp_.file("run"), {.best = true})), 1);
+  EXPECT_EQ(bias(load_model(temp_.file("run/best"))), 1);
+}
+
+// What `trainyard train` saves, by hand: no graph, but the name of a registered model.
+struct SavedByTheProgram : core::Stateful {
+  nn::Graph graph = models::build_model("lenet", "imagenet", {.num_classes = 4, .image_size = 24});
+  std::map<std::string, int64_t> integers{{"resize_antialias", 1},
+                                          {"resize_half_pixel_centers", 0},
+                                          {"eval_resize_size", 28},
+                                          {"height", 24},
+                                          {"width", 24}};
+  double scale = 0.5;
+  std::string classes = "1\ncat\ndog\nemu";
+  void save(core::StateWriter& writer) const override {
+    const nn::ParameterSet set = weights_of(graph);
+    for (const nn::Segment& segment : set.segments()) {
+      writer.tensor("model/" + segment.spec.name, set.value(segment.id));
+    }
+    for (const auto& [name, value] : integers) writer.integer("data/input/" + name, value);
+    writer.text("data/input/resize_method", "bicubic");
+    for (const char* colour : {"red", "green", "blue"}) {
+      writer.real(std::string("data/input/scale/") + colour, scale);
+      writer.real(std::string("data/input/shift/") + colour, -2);
+    }
+    writer.text("data/classes", classes);
+  }
+  void load(const core::StateReader&) override {}
+};
+
+TEST_F(Bundle, ARunFolderOfTheProgramIsAModel) {
+  const std::string run = temp_.file("program");
+  CheckpointStore store(run);
+  const CheckpointIdentity identity{.model = "lenet", .dataset = "imagenet", .num_classes = 4};
+  const SavedByTheProgram saved;
+  store.save(3, identity, saved);
+  const auto model = load_model(run);
+  const ModelDescription& said = model->description();
+  EXPECT_EQ(said.name, "lenet");
+  EXPECT_EQ(said.transform, "imagenet");
+  EXPECT_EQ(said.input->height, 24);
+  EXPECT_EQ(said.input->resize_method, "bicubic");
+  EXPECT_TRUE(said.input->resize_antialias);
+  EXPECT_EQ(said.input->eval_resize_size, 28);
+  EXPECT_EQ(said.input->normalization.scale[2], 0.5F);
+  EXPECT_EQ(said.input->normalization.shift[0], -2);
+  EXPECT_EQ(said.class_name(1), "cat");
+  EXPECT_EQ(said.class_name(3), "emu");
+  EXPECT_TRUE(at::equal(model->parameters().values(), weights_of(saved.graph).values()));
+  EXPECT_EQ(model->predict(image_, 1).top.size(), 1U);
+
+  const auto refused = [&](const std::function<void(SavedByTheProgram&)>& change, core::ErrorCode code) {
+    SavedByTheProgram bad;
+    change(bad);
+    store.save(4, identity, bad);
+    return core::message_of([&] { load_model(run); }, code);
+  };
+  constexpr auto kDamaged = core::ErrorCode::kCorruptData;
+  EXPECT_THAT(refused([](SavedByTheProgram& s) { s.scale = std::nan(""); }, kDamaged), HasSubstr("scale/red"));
+  EXPECT_THAT(refused([](SavedByTheProgram& s) { s.integers["height"] = int64_t{1} << 40; }, kDamaged),
+              HasSubstr("data/input/height"));
+  EXPECT_THAT(refused([](SavedByTheProgram& s) { s.integers["eval_resize_size"] = -1; }, kDamaged),
+              HasSubstr("eval_resize_size"));
+  EXPECT_THAT(refused([](SavedByTheProgram& s) { s.classes = "7\ncat"; }, kDamaged), HasSubstr("data/classes"));
+  EXPECT_THAT(refused([](SavedByTheProgram& s) { s.classes = "0\na\nb\nc\nd\ne"; }, kDamaged),
+              HasSubstr("data/classes"));
+  store.save(5, {.model = "nobodys", .dataset = "imagenet", .num_classes = 4}, saved);
+  EXPECT_THAT(core::message_of([&] { load_model(run); }, core::ErrorCode::kNotFound), HasSubstr("nobodys"));
+  store.save(6, {}, saved);
+  EXPECT_THAT(core::message_of([&] { load_model(run); }), HasSubstr("does not hold its graph"));
 }
 
 }  // namespace

@@ -2,22 +2,12 @@
 
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "trainyard/train/tower/classifier_loss.h"
+#include "trainyard/train/tower/graph_inputs.h"
 
 namespace trainyard::train {
-
-namespace {
-
-core::NamedTensors taken_from(const core::NamedTensors& batch, const std::vector<std::string>& names) {
-  core::NamedTensors taken;
-  for (const std::string& name : names) taken.set(name, batch[name]);
-  return taken;
-}
-
-}  // namespace
 
 at::Tensor weighted_sum(const LossInput& in, const std::function<at::Tensor(const at::Tensor&)>& loss) {
   at::Tensor sum;
@@ -46,9 +36,7 @@ TowerFunction graph_tower(GraphTowerOptions options) {
     TowerGraphOptions graph_options{.runs_whole_batch = true};
     if (context.training()) graph_options.other_sizes = options.other_sizes;
     nn::Executor& executor = context.graph(graph, graph_options);
-    std::vector<std::string> inputs;
-    for (const int id : graph.inputs())
-      inputs.push_back(std::get<nn::Input>(graph.nodes[static_cast<size_t>(id)].op).name);
+    const std::vector<std::string> inputs = input_names(graph);
     std::vector<double> weights;
     for (const nn::GraphOutput& output : graph.outputs) weights.push_back(weights.empty() ? 1.0 : output.loss_weight);
     if (!context.training()) {

@@ -1,0 +1,134 @@
+// Trainings whose input ends before their last step.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/sources/function_source.h"
+#include "trainyard/data/sources/joined_source.h"
+#include "trainyard/data/sources/source_around.h"
+#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/testing/tiny_model.h"
+
+namespace trainyard::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Hooks : public Callback {
+ public:
+  explicit Hooks(std::vector<std::string>& lines) : lines_(lines) {}
+  std::string name() const override { return "hooks"; }
+  void before_step(Trainer& trainer) override { lines_.push_back("step " + std::to_string(trainer.global_step())); }
+  void trigger(Trainer& trainer) override { lines_.push_back("epoch " + std::to_string(trainer.epoch())); }
+  void after_train(Trainer& trainer) override { lines_.push_back("end: " + std::to_string(trainer.global_step())); }
+
+ private:
+  std::vector<std::string>& lines_;
+};
+
+SingleCostOptions stopping(int replicas = 1) {
+  SingleCostOptions options = tiny_options({}, replicas);
+  options.end_of_input = EndOfInput::kStop;
+  return options;
+}
+
+TEST(EndOfInput, StopsBetweenTwoStepsAsAStopDoes) {
+  const core::TempDir temp;
+  std::vector<std::string> lines;
+  SingleCostTrainer trainer(stopping(), tiny_source(24, 8, 1, /*repeat=*/false));
+  trainer.add(std::make_shared<Hooks>(lines));
+  const auto saver = std::make_shared<CheckpointCallback>(CheckpointStore(temp.path()), CheckpointCallbackOptions{});
+  trainer.add(saver);
+  trainer.train({.steps_per_epoch = 2, .max_epoch = 100});
+  EXPECT_EQ(trainer.global_step(), 3);
+  EXPECT_EQ(trainer.stop_reason(), "the input has ended, after 3 steps");
+  EXPECT_FALSE(trainer.stopped_by_signal());
+  EXPECT_THAT(lines, ElementsAre("step 0", "step 1", "epoch 1", "step 2", "end: 3"));
+  ASSERT_TRUE(saver->last_saved().has_value()) << "what runs at the end of a training runs";
+  EXPECT_EQ(saver->last_saved()->global_step, 3);
+
+  // The steps are those of an input that goes on.
+  SingleCostTrainer longer(tiny_options(), tiny_source(24, 8));
+  longer.train({.steps_per_epoch = 3});
+  EXPECT_TRUE(trainer.parameters().values().equal(longer.parameters().values()));
+  // What is left to do is nothing.
+  trainer.train({.steps_per_epoch = 2, .starting_epoch = 2, .max_epoch = 100, .starting_step = 1});
+  EXPECT_EQ(trainer.global_step(), 3);
+}
+
+TEST(EndOfInput, IsAnErrorUnlessItIsToStop) {
+  SingleCostTrainer trainer(tiny_options(), tiny_source(24, 8, 1, /*repeat=*/false));
+  EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 100}); }),
+              HasSubstr("the input ended in the middle of the training"));
+}
+
+// No step begins for which a replica, or a micro-step, has no batch.
+TEST(EndOfInput, LeavesOutWhatMakesNoWholeStep) {
+  SingleCostTrainer replicas(stopping(2), tiny_source(40, 8, 2, /*repeat=*/false));
+  replicas.train({.steps_per_epoch = 100});
+  EXPECT_EQ(replicas.global_step(), 2) << "of 5 batches";
+
+  SingleCostOptions micro = stopping();
+  micro.micro_steps = 2;
+  SingleCostTrainer parts(micro, tiny_source(40, 8, 1, /*repeat=*/false));
+  parts.train({.steps_per_epoch = 100});
+  EXPECT_EQ(parts.global_step(), 2);
+
+  SingleCostTrainer joined(stopping(2),
+                           std::make_shared<data::JoinedSource>(std::vector<std::shared_ptr<data::BatchSource>>{
+                               tiny_source(40, 8, 1, false), tiny_source(24, 8, 1, false)}));
+  joined.train({.steps_per_epoch = 100});
+  EXPECT_EQ(joined.global_step(), 3);
+
+  SingleCostTrainer shorter(stopping(), tiny_source(20, 8, 1, /*repeat=*/false));
+  shorter.train({.steps_per_epoch = 100});
+  EXPECT_EQ(shorter.global_step(), 3) << "a batch that is shorter is one";
+}
+
+TEST(EndOfInput, IsNotWhereTowersTakeNoTensors) {
+  SingleCostOptions options = stopping();
+  options.graph = {};
+  options.tower = [](TowerContext& context) -> TowerStep {
+    TowerParameter& w = context.parameter({"w", {}, nn::Initializer::constant(1)});
+    return [&w](const TowerInput&) -> TowerOutput { return {.losses = {{"cost", w.value().mul(w.value())}}}; };
+  };
+  SingleCostTrainer trainer(
+      options, std::make_shared<data::FunctionSource>([](const data::BatchPlace&) { return core::NamedTensors(); },
+                                                      data::FunctionSourceOptions{}));
+  trainer.train({.steps_per_epoch = 5});
+  EXPECT_EQ(trainer.global_step(), 5);
+}
+
+TEST(EndOfInput, CountsTheWaitForTheInput) {
+  class Slow : public data::SourceAround {
+   public:
+    Slow() : SourceAround(tiny_source(240, 8)) {}
+    std::vector<data::Batch> next() override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return source()->next();
+    }
+  };
+  class Times : public Callback {
+   public:
+    std::string name() const override { return "times"; }
+    void after_step(Trainer&, const StepView& view) override {
+      EXPECT_GE(view.times.input, 0.02);
+      EXPECT_GE(view.times.total, view.times.input + view.times.compute);
+    }
+  };
+  SingleCostTrainer trainer(stopping(), std::make_shared<Slow>());
+  trainer.add(std::make_shared<Times>());
+  trainer.train({.steps_per_epoch = 3});
+}
+
+}  // namespace
+}  // namespace trainyard::train
