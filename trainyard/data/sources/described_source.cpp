@@ -28,8 +28,8 @@ bool same_evaluation_input(const TransformOptions& a, const TransformOptions& b)
   return a.height == b.height && a.width == b.width && a.resize_method == b.resize_method &&
          a.resize_antialias == b.resize_antialias && a.resize_half_pixel_centers == b.resize_half_pixel_centers &&
          a.eval_resize_size == b.eval_resize_size && a.eval_central_part == b.eval_central_part &&
-         a.scaled_decode == b.scaled_decode && a.exif_orientation == b.exif_orientation &&
-         a.normalization == b.normalization;
+         a.eval_scaled_decode == b.eval_scaled_decode && a.resize_convention == b.resize_convention &&
+         a.exif_orientation == b.exif_orientation && a.normalization == b.normalization;
 }
 
 std::optional<SourceDescription> description_of(const BatchSource& source) {
