@@ -235,6 +235,28 @@ class Killed(LaunchTest):
         self.assertNotIn(launch.end(), (0, 75), launch.error)
         self.assertIn("the keeper of mpirun was ended by SIGKILL", launch.error)
 
+    def test_launch_and_keeper_together(self):
+        """Nothing is left that could clean up: the next launch does, and leaves alone what lives."""
+        abandoned = self.ranks(2, "deaf")
+        abandoned.read_until("ready", 2)
+        living = self.ranks(1, "wait")
+        living.read_until("ready", 1)
+        for process in (*abandoned.find(os.path.basename(program), "launch-keeper"), abandoned.process.pid):
+            os.kill(process, signal.SIGKILL)
+        wait_until(lambda: not abandoned.all_processes(), time_to_end(), "no process is left")
+        abandoned.end()
+        left, used = left_over([abandoned]), left_over([living])
+        self.assertEqual(len(left), 2, left)
+        after = self.ranks(1, "codes", 0)
+        self.assertEqual(after.end(), 0, after.error)
+        self.assertEqual(left_over([abandoned]), set())
+        for folder in left:
+            self.assertIn(f"removed {folder}, which a launch that was killed has left", after.error)
+        self.assertEqual(left_over([living]), used)
+        self.assertEqual(after.error.count("removed "), 2, after.error)
+        living.send()
+        self.assertEqual(living.end(), 75, living.error)
+
     def test_mpirun(self):
         launch = self.kill("mpirun")
         self.assertNotIn(launch.end(), (0, 75), launch.error)
@@ -334,10 +356,40 @@ class Restarts(LaunchTest):
         self.assertIn("fewer than 1 ranks are left", launch.error)
 
     def test_what_another_start_would_not_help(self):
-        for code in (2, 75):
-            launch = self.ranks(2, "codes", 0, code, flags=["--max_restarts=2"])
-            self.assertEqual(launch.end(), code)
+        for codes in ((0, 2), (0, 75), (65, 0), (1, 2), (65, 134)):
+            launch = self.ranks(2, "codes", *codes, flags=["--max_restarts=2"])
+            self.assertEqual(launch.end(), max(codes))
             self.assertNotIn("starting again", launch.error)
+            if 75 not in codes:
+                self.assertIn("it would fail in the same way again, so there is no restart", launch.error)
+
+    def test_missing_data_are_not_looked_for_again(self):
+        launch = self.launch("-n", 2, "--max_restarts=2", "--", "train", "--device=cpu", "--model=resnet20", "--batch_size=4",
+                             "--variable_update=horovod", "--num_batches=2", f"--data_dir={self.root / 'nowhere'}")
+        self.assertEqual(launch.end(), 65, launch.error)
+        self.assertIn("data directory does not exist", launch.error)
+        self.assertNotIn("starting again", launch.error)
+
+    def test_each_restart_waits_longer(self):
+        began = time.monotonic()
+        launch = self.ranks(1, "codes", 5, flags=["--max_restarts=2"])
+        self.assertEqual(launch.end(), 5)
+        self.assertGreater(time.monotonic() - began, 3)
+        self.assertIn("starting again with 1 ranks, restart 1 of 2, in 1 s", launch.error)
+        self.assertIn("starting again with 1 ranks, restart 2 of 2, in 2 s", launch.error)
+
+    def test_a_stop_ends_the_wait(self):
+        launch = self.ranks(1, "codes", 5, flags=["--max_restarts=9"])
+        seen = b""
+        while b"restart 4 of 9, in 8 s" not in seen:
+            piece = os.read(launch.process.stderr.fileno(), 1 << 16)
+            self.assertTrue(piece, seen)
+            seen += piece
+        asked = time.monotonic()
+        launch.send()
+        self.assertEqual(launch.end(), 75, launch.error)
+        self.assertLess(time.monotonic() - asked, 5)
+        self.assertIn("asked to stop before the restart", launch.error)
 
 
 if __name__ == "__main__":

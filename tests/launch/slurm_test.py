@@ -96,6 +96,23 @@ class Slurm(unittest.TestCase):
         self.assertIn("model.ckpt-4", self.steps(folder))
         self.assertEqual(len(re.findall(r"^4\t", done.stdout, re.M)), 1, done.stdout)
 
+    def test_copies_that_would_train_alone_are_refused(self):
+        alone = [program, "train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=2"]
+        shapes = [program, "data", "make-shapes", "--train_count=4", "--validation_count=4", f"--output={self.root / 'shapes'}"]
+        for words in (alone, shapes):
+            done = self.slurm("srun", "-n", 2, *words)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("2 processes were started, and each would", done.stderr)
+        self.assertFalse((self.root / "shapes").exists())
+        # One process in an allocation of two, and jobs of their own.
+        self.assertEqual(self.slurm("salloc", "-n", 2, *shapes).returncode, 0)
+        self.assertEqual(self.slurm("salloc", "-n", 2, "srun", "-n", 1, *shapes).returncode, 0)
+        self.assertEqual(self.slurm("srun", "-n", 2, "env", "TRAINYARD_SEPARATE_PROCESSES=1", program, "models", "lenet").returncode, 0)
+        script = self.root / "alone.sh"
+        script.write_text("#!/bin/sh\nexec " + " ".join(shapes) + "\n")
+        job = self.job(script)
+        self.assertEqual(self.wait_for(job), ("COMPLETED", "0"), self.output(job))
+
     def job(self, *words, **environment):
         """Submits the example, waits for its end; returns the state that Slurm gives it, its code, and its output."""
         done = self.slurm("sbatch", "--parsable", "--ntasks=2", f"--output={self.root}/job-%j.log", *words, cwd=self.root,

@@ -134,6 +134,52 @@ class Start(Processes):
         self.assertRegex(output, rf"rank 0: another rank has failed: got rank 1: data directory does not exist: {nowhere}")
 
 
+class Alone(Processes):
+    """Processes that were started together and do not meet would each train as rank 0, and end with 0."""
+    TOGETHER = ["--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=2", "--num_warmup_batches=0"]
+    WITHOUT_PMIX = ["sh", "-c", r"""for name in $(env | sed -n 's/^\(PMIX_[A-Z0-9_]*\)=.*/\1/p'); do unset $name; done; exec "$@" """, "sh"]
+
+    def modes(self):
+        for update in ("horovod", "collective_all_reduce"):
+            mode = f"--variable_update={update}"
+            yield [*self.TOGETHER, mode]
+            yield ["train", *self.TOGETHER, mode, f"--train_dir={self.root / 'run'}"]
+            yield ["eval", "--device=cpu", "--model=resnet20", "--data_name=cifar10", mode, f"--train_dir={self.root / 'run'}"]
+        yield ["train-ctl", "--model=trivial", "--precision=fp32", "--batch_size=8", "-u=batch", "-i=2", "--horovod"]
+
+    def refused(self, command, text, **more):
+        done = subprocess.run(command, env={**self.more, **more}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn(text, done.stdout)
+        self.assertNotIn("images/sec", done.stdout)
+        self.assertEqual(list(self.root.glob("run/model*")), [])
+
+    def test_mpirun_without_its_variables(self):
+        for flags in self.modes():
+            self.refused([*MPIRUN, "-n", "2", *self.WITHOUT_PMIX, program, *flags],
+                         "2 processes were started, and 1 of them has met: each group would train alone")
+
+    def test_another_mpi(self):
+        for flags in self.modes():
+            self.refused([program, *flags], "4 processes were started, and 1 of them has met", OMPI_COMM_WORLD_SIZE="4",
+                         OMPI_COMM_WORLD_RANK="0")
+        self.refused([*MPIRUN, "-n", "2", program, "train", *self.TOGETHER, "--variable_update=horovod"],
+                     "4 processes were started, and 2 of them have met", RANK="0", WORLD_SIZE="4")
+
+    def test_copies_of_other_commands(self):
+        for name, *flags in (["program"], ["predict", "--model=lenet", "x.jpg"], ["export", "--model=lenet", "--output=x"],
+                             ["data", "make-shapes", f"--output={self.root / 'shapes'}"], ["suite", "--list"]):
+            self.refused([*MPIRUN, "-n", "2", program, name, *flags], f"2 processes were started, and each would run `trainyard {name}")
+        self.assertFalse((self.root / "shapes").exists())
+
+    def test_one_process_is_not_refused(self):
+        leftover = {"PMI_SIZE": "1", "PMI_RANK": "0", "RANK": "0", "WORLD_SIZE": "1"}
+        for flags in (["train", *self.TOGETHER, "--variable_update=horovod"], ["train", *self.TOGETHER],
+                      ["data", "make-shapes", f"--output={self.root / 'shapes'}", "--train_count=4", "--validation_count=4"]):
+            done = subprocess.run([*MPIRUN, "-n", "1", program, *flags], env={**self.more, **leftover}, capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
 class Checkpoints(Processes):
     FLAGS = ["--model=trivial", "--variable_update=collective_all_reduce", "--gradient_reduction=mean", "--optimizer=momentum",
              "--init_learning_rate=0.02"]
