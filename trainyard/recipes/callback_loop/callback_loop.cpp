@@ -47,6 +47,7 @@ void Options::validate() const {
 
 std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector<std::string>& devices,
                                                 const Options& options, Callbacks callbacks) {
+  parallel::refuse_copies("train alone");
   options.validate();
   callbacks.validate();
   const NamedDevices named = read_device_names(devices);
@@ -56,7 +57,6 @@ std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector
                  .expected = "at least 1 step, and a batch_size that is a multiple of the number of devices",
                  .actual = fmt::format("{} steps, {} on {}", steps, options.batch_size, named.replicas)});
   }
-  parallel::refuse_copies("train alone");
   const train::RunDevices opened = train::open_devices(named.request);
   const nn::AcceleratorScope on_devices = opened.use();
   const auto replicas = std::make_shared<LoopReplicas>(options, std::move(callbacks), named.replicas);

@@ -6,10 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
+#include "trainyard/recipes/callback_loop/callback_loop.h"
+#include "trainyard/recipes/program/executor.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
 #include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/testing/tiny_model.h"
@@ -138,6 +142,22 @@ TEST(Trainers, AnInputThatEndsStopsATraining) {
   TrainConfig config = tiny_config();
   config.data = dealt(finite());
   EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->global_step(), 20) << "dealt again and again";
+}
+
+// Each of them would train alone, and write over the others' files.
+TEST(Trainers, AreOfOneProcessWhereTheyDoNotMeetOthers) {
+  const core::EnvironmentVariable size("SLURM_STEP_NUM_TASKS", "2"), step("SLURM_STEP_ID", "0");
+  const std::string refused = "2 processes were started, and each would train alone";
+  EXPECT_EQ(core::problem_of([] { launch_train_with_config(tiny_config(), SimpleTrainer()); }), refused);
+  EXPECT_EQ(core::problem_of([] { launch_train_with_config(tiny_config(), SyncMultiGPUTrainerReplicated(kTwoCpus)); }),
+            refused);
+  EXPECT_EQ(core::problem_of([] { callback_loop::train(1, {"cpu:0"}, {}, callback_loop::standard_callbacks()); }),
+            refused);
+  EXPECT_EQ(core::problem_of([] { program::Executor executor({"cpu:0"}); }), refused);
+  const core::EnvironmentVariable separate(parallel::kSeparateProcessesVariable, "1");
+  TrainConfig config = tiny_config();
+  config.max_epoch = 1;
+  EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->epoch(), 1) << "each has a job of its own";
 }
 
 TEST(Trainers, SayWhatTheyCannotDo) {

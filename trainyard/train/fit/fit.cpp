@@ -15,6 +15,7 @@
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/sources/described_source.h"
+#include "trainyard/parallel/processes/launcher_claims.h"
 #include "trainyard/train/fit/fit_run.h"
 #include "trainyard/train/monitors/monitor.h"
 
@@ -140,6 +141,7 @@ void FitOptions::validate() const {
 
 FitResult fit(const FitOptions& options) {
   options.validate();
+  parallel::refuse_copies("train alone");
   std::optional<core::LockFile> lock;
   if (!options.train_dir.empty()) {
     core::local_file_system().make_directories(options.train_dir);
