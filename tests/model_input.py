@@ -151,7 +151,7 @@ def pixels_of(rule, pixels):
     *size, steps = scaled_size(rule, height, width)
     window = [start(rule, side - side_wanted) for side, side_wanted in zip(size, wanted)]
     result = resized(pixels, rule, size, window, steps)
-    return numpy.clip(result, 0, 255) if rule.get("resize_convention") == "opencv" else result
+    return numpy.clip(result, 0, 255) if rule.get("resize_convention") in ("opencv", "torchvision") else result
 
 
 def model_input(rule, image):

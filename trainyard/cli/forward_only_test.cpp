@@ -107,6 +107,39 @@ TEST(ForwardOnly, RunsATrainedModelAndKeepsAllOfIt) {
   EXPECT_NE(tensors_of(temp.path()), trained);
 }
 
+// What the lines of the steps say of accuracy, for the same weights.
+std::string accuracies(const Arguments& more) {
+  const CommandResult result = run_command(arguments(more));
+  EXPECT_EQ(result.code, kSuccess) << result.err;
+  std::string columns;
+  const std::regex line("^[0-9]+\timages/sec.*\t([0-9.]+)\t([0-9.]+)$", std::regex::multiline);
+  for (std::sregex_iterator at(result.out.begin(), result.out.end(), line), end; at != end; ++at) {
+    columns += (*at)[1].str() + " " + (*at)[2].str() + "\n";
+  }
+  return columns;
+}
+
+// It is training's images that are measured, as in tf_cnn_benchmarks: distorted where --distortions says so.
+TEST(ForwardOnly, SeesTrainingImages) {
+  const core::TempDir temp;
+  ASSERT_EQ(run_command(
+                {"data", "make-shapes", "--output=" + temp.file("shapes"), "--train_count=256", "--validation_count=8"})
+                .code,
+            kSuccess);
+  const Arguments on_shapes = {"--forward_only",     "--model=resnet20",
+                               "--data_name=shapes", "--data_dir=" + temp.file("shapes"),
+                               "--batch_size=64",    "--num_batches=8"};
+  const auto with = [&](const char* flag) {
+    Arguments all = on_shapes;
+    all.emplace_back(flag);
+    return accuracies(all);
+  };
+  const std::string distorted = with("--distortions"), plain = with("--nodistortions");
+  EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 8) << plain;
+  EXPECT_NE(distorted, plain);
+  EXPECT_EQ(with("--nodistortions"), plain);
+}
+
 TEST(ForwardOnly, RefusesTheCheckpointOfAnotherModel) {
   const core::TempDir temp;
   const std::string train_dir = "--train_dir=" + temp.path();

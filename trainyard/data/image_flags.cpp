@@ -111,7 +111,7 @@ void declare_evaluation_flags(core::FlagTable& table, const std::string& otherwi
   table
       .boolean("exif_orientation", false,
                "turn JPEGs, WebPs and TIFFs as their EXIF data say, which is how viewers show photographs of cameras")
-      .automatic("on, or " + otherwise + "; off with flags alone, as in tf_cnn_benchmarks")
+      .automatic(otherwise)
       .group(kGroup);
   table
       .choice("normalization", "symmetric", {"symmetric", "mean", "mean_std"},
@@ -138,6 +138,7 @@ void declare_trained_image_flags(core::FlagTable& table) {
 void declare_image_flags(core::FlagTable& table) {
   declare_input_preprocessor(table);
   declare_evaluation_flags(table, "the preprocessor's");
+  table.set_automatic("exif_orientation", "on in trainyard's commands, off with flags alone as in tf_cnn_benchmarks");
   declare_crop_flags(table);
   table
       .boolean(

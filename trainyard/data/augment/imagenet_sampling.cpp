@@ -45,7 +45,7 @@ ResizeOptions ImagenetSampling::resize_options(int64_t batch_position, bool mirr
   }
   const ResizeConvention convention = options_.resize_convention;
   result.repeat_edges = convention == ResizeConvention::kDali || convention == ResizeConvention::kOpencv;
-  result.clip = convention == ResizeConvention::kOpencv;
+  result.clip = convention == ResizeConvention::kTorchvision || convention == ResizeConvention::kOpencv;
   if (normalizes_as_it_resizes()) {
     result.scale = options_.normalization.scale;
     result.shift = options_.normalization.shift;

@@ -10,11 +10,13 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/cuda/libtorch.h"
+#include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/cuda/kernels.h"
 #include "trainyard/data/device/device_transform.h"
 #include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/jpeg_dataset.h"
 #include "trainyard/data/testing/jpeg_encoder.h"
 
@@ -119,6 +121,35 @@ TEST(EmulatedImageDevice, MakesTheCpusPixels) {
         options.training = training;
         options.resize_antialias = options.resize_half_pixel_centers = smooth;
         for (int64_t sample = 0; sample < 4; ++sample) expect_alike(options, record, at::kFloat, sample, method);
+      }
+    }
+  }
+}
+
+TEST(EmulatedImageDevice, ScalesByThePresetsConventions) {
+  const Record record = jpeg_record(noisy_image(37, 53));
+  for (const std::string& preset : input_presets().names()) {
+    for (const bool training : {true, false}) {
+      TransformOptions options = input_presets().get(preset);
+      options.set_size(17, 17);
+      options.training = training;
+      options.distortions = options.scaled_decode = false;
+      for (int64_t sample = 0; sample < 4; ++sample) expect_alike(options, record, at::kFloat, sample, preset);
+    }
+  }
+}
+
+// nvJPEG turns nothing: the CPU decodes what EXIF data turn.
+TEST(EmulatedImageDevice, TurnsImagesAsTheirExifDataSay) {
+  for (const int orientation : {1, 3, 6, 8}) {
+    Record record = jpeg_record(noisy_image(37, 53));
+    record.bytes = with_exif(record.bytes, orientation);
+    for (const bool training : {true, false}) {
+      TransformOptions options = plain(17, 22);
+      options.training = training;
+      options.exif_orientation = true;
+      for (int64_t sample = 0; sample < 3; ++sample) {
+        expect_alike(options, record, at::kFloat, sample, std::to_string(orientation));
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/testing/exif.h"
 #include "trainyard/data/testing/test_images.h"
 
 namespace trainyard::data {
@@ -21,15 +22,6 @@ std::vector<std::byte> exif(int orientation, bool big_endian) {
                                 1,   0x12, 0,   3,   0, 0, 0,   1,   0, orientation, 0, 0, 0, 0, 0, 0})
                     : bytes_of({'E',  'x', 'i', 'f', 0, 0, 'I', 'I', 42,          0, 8, 0, 0, 0, 1, 0,
                                 0x12, 1,   3,   0,   1, 0, 0,   0,   orientation, 0, 0, 0, 0, 0, 0, 0});
-}
-
-std::vector<std::byte> with_exif(const std::vector<std::byte>& jpeg, int orientation) {
-  const std::vector<std::byte> segment = exif(orientation, false);
-  std::vector<std::byte> file(jpeg.begin(), jpeg.begin() + 2);
-  for (std::byte b : bytes_of({0xff, 0xe1, 0, static_cast<int>(segment.size()) + 2})) file.push_back(b);
-  file.insert(file.end(), segment.begin(), segment.end());
-  file.insert(file.end(), jpeg.begin() + 2, jpeg.end());
-  return file;
 }
 
 TEST(Orientation, ReadsTheTag) {

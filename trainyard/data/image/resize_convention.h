@@ -4,7 +4,8 @@
 //   plain        sides rounded down, in whole numbers; half of the margin, rounded down
 //   tensorflow   both sides computed in single precision and rounded down, so that the shorter one may come out a pixel
 //                short; half of the margin, rounded down. official/r1/resnet of tensorflow/models
-//   torchvision  sides as `plain`; half of the margin, a half rounded to the even number. Resize and CenterCrop
+//   torchvision  sides as `plain`; half of the margin, a half rounded to the even number; values are cut off at 0 and
+//                255. Resize and CenterCrop of images of whole values
 //   dali         sides rounded to the nearest, a half away from zero; pixels stay as far apart as the exact sides say,
 //                about the image's centre (subpixel_scale); pixels outside of the image repeat its edge; half of the
 //                margin, a half rounded up. fn.resize and fn.crop_mirror_normalize of NVIDIA DALI

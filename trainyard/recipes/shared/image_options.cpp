@@ -224,8 +224,8 @@ std::vector<std::string> evaluation_differences(const data::TransformOptions& be
   compare("eval_resize_size", std::to_string(before.eval_resize_size), std::to_string(now.eval_resize_size));
   compare("the central part", fmt::format("{:.4g}", before.eval_central_part),
           fmt::format("{:.4g}", now.eval_central_part));
-  compare("the convention of resizing", data::resize_convention_name(before.resize_convention),
-          data::resize_convention_name(now.resize_convention));
+  compare("the convention of resizing", std::string(data::resize_convention_name(before.resize_convention)),
+          std::string(data::resize_convention_name(now.resize_convention)));
   compare("scaled_decode", on_or_off(before.eval_scaled_decode), on_or_off(now.eval_scaled_decode));
   compare("exif_orientation", on_or_off(before.exif_orientation), on_or_off(now.exif_orientation));
   if (before.normalization != now.normalization) {

@@ -155,7 +155,6 @@ void PredictOptions::validate() const {
       {"resize_antialias", input.resize_antialias.has_value()},
       {"resize_half_pixel_centers", input.resize_half_pixel_centers.has_value()},
       {"eval_resize_size", input.eval_resize_size.has_value()},
-      {"exif_orientation", input.exif_orientation.has_value()},
       {"normalization", input.normalization.has_value()},
       {"image_mean", input.image_mean.has_value()},
       {"image_std", input.image_std.has_value()}};

@@ -138,6 +138,18 @@ TEST(OwnParts, NamesAndSizesAreThoseOfTheModelAndTheData) {
   EXPECT_TRUE(data->asked[0].training && data->asked[0].repeat);
 }
 
+// train = not eval, as in tf_cnn_benchmarks.
+TEST(OwnParts, ForwardPassesTakeTrainingImages) {
+  TfCnnOptions params = three_steps();
+  params.mode = RunMode::kForwardOnly;
+  const auto data = std::make_shared<Numbers>();
+  std::ostringstream out;
+  BenchmarkCnn(params, data, std::make_shared<Linear>()).run(out);
+  ASSERT_EQ(data->asked.size(), 1U);
+  EXPECT_TRUE(data->asked[0].training && data->asked[0].repeat);
+  EXPECT_EQ(data->asked[0].subset, data::Subset::kTrain);
+}
+
 TEST(OwnParts, TheLossIsTheModels) {
   const auto model = std::make_shared<Linear>();
   model->loss = [](const at::Tensor& logits, const at::Tensor&) { return (logits * 0 + 0.25).mean(); };
