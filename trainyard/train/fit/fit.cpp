@@ -15,6 +15,7 @@
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/sources/described_source.h"
+#include "trainyard/data/sources/folder_source.h"
 #include "trainyard/parallel/processes/launcher_claims.h"
 #include "trainyard/train/fit/fit_run.h"
 #include "trainyard/train/monitors/monitor.h"
