@@ -50,13 +50,15 @@ const Lie kLies[] = {{"data/classes", "-1\na\nb\n"},
                      {"data/weights_of", "best"},
                      {"average/kind", "geometric"},
                      {"average/updates", int64_t{-1}},
-                     {"average/steps", int64_t{-1}}};
+                     {"average/steps", int64_t{-1}},
+                     {"trainer/epoch", int64_t{-5}},
+                     {"input/offset", std::numeric_limits<int64_t>::max()}};
 
 class LyingCheckpoints : public ::testing::Test {
  protected:
   void SetUp() override {
     const CommandResult trained =
-        run_command({"train", "--model=trivial", "--data_name=shapes", "--device=cpu", "--batch_size=4",
+        run_command({"train", "--model=trivial", "--synthetic", "--data_name=shapes", "--device=cpu", "--batch_size=4",
                      "--num_batches=2", "--num_warmup_batches=0", "--num_intra_threads=1", "--ema_decay=0.9",
                      "--existing_run=keep", "--train_dir=" + run_});
     ASSERT_EQ(trained.code, kSuccess) << trained.err;
@@ -71,8 +73,9 @@ class LyingCheckpoints : public ::testing::Test {
     core::local_file_system().write_file_atomically(path_ + "/manifest.json", train::encode_manifest(manifest));
   }
   std::vector<Arguments> readers() const {
-    const Arguments training = {"--data_name=shapes",     "--device=cpu",          "--batch_size=4",
-                                "--num_warmup_batches=0", "--num_intra_threads=1", "--existing_run=keep"};
+    const Arguments training = {
+        "--data_name=shapes",     "--synthetic",           "--device=cpu",       "--batch_size=4",
+        "--num_warmup_batches=0", "--num_intra_threads=1", "--existing_run=keep"};
     const auto with = [](Arguments base, const Arguments& more) {
       base.insert(base.end(), more.begin(), more.end());
       return base;

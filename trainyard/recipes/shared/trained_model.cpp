@@ -12,8 +12,8 @@
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/graph/training_options.h"
 #include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/recipes/published/published_input.h"
 #include "trainyard/recipes/shared/image_size.h"
-#include "trainyard/recipes/shared/published_input.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
@@ -85,6 +85,8 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
       trained.input_origin = known.origin;
       if (options.tells_input && !known.choice.empty()) core::log::info("{}: {}", opened.checkpoint.path, known.choice);
       if (options.tells_input) tell_differences(known, trained.input);
+    } else if (opened.weights != nullptr) {
+      trained.input.exif_orientation = true;  // as in all of our commands
     }
     trained.input.height = images.height;
     trained.input.width = images.width;
@@ -174,6 +176,11 @@ train::OpenedCheckpoint open_checkpoint(const TrainedModelOptions& options) try 
                                                  .remedy = "check --weights or --train_dir"});
 }
 
+TrainedInput trained_input(const PublishedInput& published, const std::string& origin) {
+  return {
+      .input = published.input, .preprocessor = published.preprocessor, .origin = origin, .choice = published.choice};
+}
+
 }  // namespace
 
 OpenedModel open_model(const TrainedModelOptions& options) {
@@ -194,7 +201,7 @@ OpenedModel open_model(const TrainedModelOptions& options) {
       if (const auto timm = read_timm_config(options.path)) {
         opened.identity.model = timm->model;
         opened.identity.num_classes = timm->num_classes;
-        opened.input = timm->input;
+        opened.input = trained_input(timm->input, timm->path);
       }
     }
     return opened;
@@ -207,6 +214,12 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
   const train::CheckpointFacts facts =
       train::read_checkpoint_facts(*checkpoint.reader, checkpoint.identity, checkpoint.info.path);
   static_cast<SavedClasses&>(opened) = saved_classes(facts, checkpoint.info);
+  if (facts.identity.num_classes < 1) {
+    throw train::damaged_checkpoint(
+        "the checkpoint does not say how many outputs its model has",
+        core::join_path(checkpoint.info.path, train::kManifestFile) + ", identity, num_classes", "at least 1",
+        std::to_string(facts.identity.num_classes));
+  }
   opened.image_size = facts.image_size;
   opened.averaged_weights = facts.averaged_weights.value_or(true);
   const std::string& path = opened.checkpoint.path;
@@ -229,7 +242,9 @@ std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::strin
   const bool says_nothing = !opened.input && opened.weights != nullptr && dataset == "imagenet";
   if (!says_nothing) return opened.input;
   try {
-    return torchvision_input(opened.checkpoint.path, models::find_model(model, dataset));
+    const auto published = torchvision_input(opened.checkpoint.path, models::find_model(model, dataset));
+    if (!published) return std::nullopt;
+    return trained_input(*published, opened.checkpoint.path);
   } catch (const core::Error&) {  // a model of the caller's own, which is not registered and no library's
     return std::nullopt;
   }

@@ -35,7 +35,7 @@ struct OpenedModel : SavedClasses {
 };
 
 // Returns how images become input of what was opened: what it says; of a file of weights that says nothing, what the
-// library makes of its images whose network `model` is (published_input.h). Not set: nothing is known.
+// library makes of its images whose network `model` is (published/published_input.h). Not set: nothing is known.
 [[nodiscard]] std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::string& model,
                                                    const std::string& dataset);
 

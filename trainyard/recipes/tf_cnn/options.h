@@ -122,7 +122,7 @@ struct FlagRecord {
 struct TfCnnOptions {
   Dialect dialect = Dialect::kTfCnnBenchmarks;
   RunMode mode = RunMode::kTraining;
-  std::string model = "trivial";         // empty: what the checkpoint or file of weights says, else "trivial"
+  std::string model = "trivial";         // empty, in our dialect: what the checkpoint or file of weights says
   std::optional<int64_t> num_classes{};  // outputs; unset: as many as the data name
   bool auxiliary_heads = false;          // of the model, in training
   std::optional<double> stochastic_depth{}, dropout{}, batch_norm_decay{};  // unset: the model's own

@@ -129,7 +129,12 @@ void find_run_model(PreparedRun& run, const std::string& dataset) {
     run.model = run.own_info.get();
     return;
   }
-  if (run.options.model.empty()) run.options.model = TfCnnOptions().model;
+  if (run.options.model.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "no model is named, and no checkpoint says which one it is",
+                       .where = "--model",
+                       .remedy = "pass --model; `trainyard models` lists all"});
+  }
   const OpenedModel* const opened = run.checkpoint.get();
   const bool holds_graph =
       opened != nullptr && opened->description.graph && run.options.model == opened->identity.model;

@@ -51,7 +51,7 @@ SavedChoices of_train_dir(const PreparedRun& run) {
                            .continues = true,
                            .model = facts.identity.model,
                            .dataset = facts.identity.dataset,
-                           .num_classes = facts.identity.num_classes,
+                           .num_classes = facts.weights_have_outputs ? facts.identity.num_classes : 0,
                            .image_size = facts.image_size,
                            .averaged_weights = facts.averaged_weights};
       if (facts.input) {

@@ -108,7 +108,7 @@ struct StartWeights {
 };
 
 // Opens a file, or takes the model of a checkpoint's folder or of a run, whose newest checkpoint counts.
-StartWeights open_start(const std::string& path, const std::string& model, bool averaged_weights) {
+StartWeights open_start(const std::string& path, const std::string& model, std::optional<bool> averaged_weights) {
   core::FileSystem& files = core::local_file_system();
   if (!files.exists(path) || !files.info(path).is_directory) {
     formats::TensorFile file = formats::open_tensor_file(path);

@@ -275,6 +275,22 @@ void read_best(const Entries& entries, CheckpointFacts& facts) {
   facts.best = std::move(best);
 }
 
+// Where the run was: counts, which are read by the trainer and its input themselves.
+void check_place(const Entries& entries) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  for (const char* count :
+       {"trainer/global_step", "trainer/epoch", "trainer/step_in_epoch", "input/epoch", "input/offset"}) {
+    if (entries.has(count)) static_cast<void>(entries.integer(count, 0, kMost));
+  }
+}
+
+bool has_size(const Manifest& manifest, int64_t outputs) {
+  return std::any_of(manifest.tensors.begin(), manifest.tensors.end(), [outputs](const TensorEntry& tensor) {
+    return tensor.name.starts_with("model/") &&
+           std::find(tensor.shape.begin(), tensor.shape.end(), outputs) != tensor.shape.end();
+  });
+}
+
 CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& identity) {
   CheckpointFacts facts;
   facts.identity = identity;
@@ -284,13 +300,16 @@ CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& ident
   read_input(entries, facts);
   read_average(entries, facts);
   read_best(entries, facts);
+  check_place(entries);
   return facts;
 }
 
 }  // namespace
 
 CheckpointFacts read_checkpoint_facts(const Manifest& manifest, const std::string& where) {
-  return facts_of(Entries(manifest, where), manifest.identity);
+  CheckpointFacts facts = facts_of(Entries(manifest, where), manifest.identity);
+  facts.weights_have_outputs = has_size(manifest, manifest.identity.num_classes);
+  return facts;
 }
 
 CheckpointFacts read_checkpoint_facts(const CheckpointInfo& checkpoint, core::FileSystem& files) {

@@ -45,6 +45,8 @@ struct CheckpointFacts {
   // Whether the training's own evaluations took the averaged weights. Not set: it is not said.
   std::optional<bool> averaged_weights{};
   std::optional<SavedBest> best{};
+  // Whether a weight has as many rows, or another size, as the identity says that there are outputs.
+  bool weights_have_outputs = false;
 };
 
 // Returns what the manifest says. `where` names the checkpoint's directory in errors. Throws damaged_checkpoint(),

@@ -43,7 +43,8 @@ data::TransformOptions some_input() {
   input.resize_method = "bicubic";
   input.resize_half_pixel_centers = true;
   input.eval_resize_size = 160;
-  input.scaled_decode = true;
+  input.eval_scaled_decode = true;
+  input.resize_convention = data::ResizeConvention::kDali;
   input.exif_orientation = true;
   input.normalization = data::Normalization::standardized({1, 2, 3}, {4, 5, 6});
   return input;
@@ -63,6 +64,11 @@ Manifest whole() {
   values.tensor("average/weights/fc.weight", {});
   values.text("best/metric", "loss");
   values.real("best/value", 0.5);
+  values.integer("trainer/global_step", 9);
+  values.integer("trainer/epoch", 1);
+  values.integer("trainer/step_in_epoch", 9);
+  values.integer("input/epoch", 0);
+  values.integer("input/offset", 36);
   return manifest;
 }
 
@@ -78,7 +84,8 @@ TEST(CheckpointFacts, WhatIsSavedIsRead) {
   EXPECT_EQ(facts.input->height, 96);
   EXPECT_EQ(facts.input->resize_method, "bicubic");
   EXPECT_TRUE(facts.input->resize_half_pixel_centers && !facts.input->resize_antialias);
-  EXPECT_TRUE(facts.input->scaled_decode && facts.input->exif_orientation);
+  EXPECT_TRUE(facts.input->eval_scaled_decode && facts.input->exif_orientation);
+  EXPECT_EQ(facts.input->resize_convention, data::ResizeConvention::kDali);
   EXPECT_EQ(facts.input->eval_resize_size, 160);
   EXPECT_EQ(facts.input->normalization, expected.normalization) << "to the bit";
   EXPECT_EQ(facts.preprocessor, "torchvision");
@@ -115,13 +122,14 @@ TEST(CheckpointFacts, EarlierReleasesSaidLess) {
   EXPECT_TRUE(nothing.classes.empty() && nothing.label_texts.empty() && !nothing.input && !nothing.average);
   EXPECT_EQ(nothing.image_size, nn::Size2d(0));
   Manifest old = whole();
-  for (const char* later : {"data/input/height", "data/input/width", "data/input/scaled_decode",
-                            "data/input/exif_orientation", "data/input/preprocessor", "data/weights_of"}) {
+  for (const char* later :
+       {"data/input/height", "data/input/width", "data/input/scaled_decode", "data/input/exif_orientation",
+        "data/input/preprocessor", "data/input/resize_convention", "data/weights_of"}) {
     old.values.erase(later);
   }
   const CheckpointFacts facts = read_checkpoint_facts(old, "");
   EXPECT_EQ(facts.image_size, nn::Size2d(0));
-  EXPECT_FALSE(facts.input->scaled_decode || facts.input->exif_orientation);
+  EXPECT_FALSE(facts.input->eval_scaled_decode || facts.input->exif_orientation);
   // Names alone, behind the background where the model had 1001 outputs.
   Manifest names{.identity = {.model = "m", .dataset = "imagenet", .num_classes = 5}};
   names.values["data/label_names"] = std::string("cat\ndog\n");
@@ -151,6 +159,7 @@ std::vector<Lie> lies() {
         int64_t{1}}},
       {"data/input/resize_method", {text, "", int64_t{0}}},
       {"data/input/preprocessor", {text, "", int64_t{0}}},
+      {"data/input/resize_convention", {text, "", int64_t{0}}},
       {"data/weights_of", {text, "", int64_t{0}}},
       {"average/kind", {text, "", int64_t{2}, int64_t{-1}}},
       {"average/updates", {int64_t{-1}, int64_t{10}, kLargest, text, 4.0}},
@@ -158,6 +167,10 @@ std::vector<Lie> lies() {
       {"best/metric", {"", int64_t{0}}},
       {"best/value", {kNaN, kInfinity, text}},
       {"data/input/eval_resize_size", {int64_t{-1}, int64_t{127}, int64_t{1} << 32, kLargest, text, 160.0}}};
+  for (const char* count :
+       {"trainer/global_step", "trainer/epoch", "trainer/step_in_epoch", "input/epoch", "input/offset"}) {
+    all.push_back({count, {int64_t{-1}, kLargest, text, 1.0}});
+  }
   for (const char* side : {"height", "width"}) {
     all.push_back({std::string("data/input/") + side,
                    {int64_t{0}, int64_t{-1}, int64_t{1} << 32, kLargest, int64_t{16385}, text, 96.0}});

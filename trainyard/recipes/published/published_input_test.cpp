@@ -1,6 +1,6 @@
 // Weights of torchvision and timm are seen as these see images: against torchvision's own transforms, and its
 // probabilities of pictures.
-#include "trainyard/recipes/shared/published_input.h"
+#include "trainyard/recipes/published/published_input.h"
 
 #include <fstream>
 #include <map>
@@ -118,7 +118,9 @@ TEST(PublishedInput, PredictionsAreTorchvisions) {
     for (size_t i = 0; text >> label >> probability; ++i) {
       EXPECT_NEAR(said["top"][i]["probability"].get<double>(), probability, 1e-3)
           << model << " " << picture << " " << i;
-      if (i == 0) EXPECT_EQ(said["top"][0]["class"], label) << model << " " << picture;
+      if (i == 0) {
+        EXPECT_EQ(said["top"][0]["class"], label) << model << " " << picture;
+      }
       ++compared;
     }
     // Another way to see the picture, which the flags ask for, gives other numbers: these can tell them apart.
@@ -172,7 +174,7 @@ TEST(PublishedInput, TrainingsAndEvaluationsHaveIt) {
   const TrainedModel trained = load_trained_model({.path = weights, .model = options.model, .num_classes = 3});
   is_torchvisions(trained.input);
   const train::ModelDescription said = train::described_in(metadata_of(trained), "");
-  is_torchvisions(said.input);
+  is_torchvisions(*said.input);
   EXPECT_EQ(said.preprocessor, "torchvision");
 }
 

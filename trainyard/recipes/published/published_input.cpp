@@ -1,4 +1,4 @@
-#include "trainyard/recipes/shared/published_input.h"
+#include "trainyard/recipes/published/published_input.h"
 
 #include <algorithm>
 #include <array>
@@ -123,6 +123,8 @@ data::TransformOptions pillow_input(nn::Size2d size, const std::string& method) 
   input.resize_method = method;
   input.resize_half_pixel_centers = true;
   input.resize_antialias = true;
+  input.resize_convention = data::ResizeConvention::kTorchvision;
+  input.exif_orientation = true;  // as in all of our commands
   return input;
 }
 
@@ -179,14 +181,14 @@ std::string text_of(const std::string& path, const Json& config, const char* mem
 }
 
 // timm's resolve_data_config() and transforms_imagenet_eval(), with timm's defaults.
-TrainedInput timm_input(const std::string& path, const Json& config) {
+PublishedInput timm_input(const std::string& path, const Json& config) {
   const nn::Size2d size = input_size(path, config);
   const std::string method = text_of(path, config, "interpolation", "bicubic");
   constexpr std::array<std::string_view, 3> kMethods = {"bilinear", "bicubic", "nearest"};
   if (std::find(kMethods.begin(), kMethods.end(), method) == kMethods.end()) {
     malformed(path, "interpolation", "bilinear, bicubic or nearest", method);
   }
-  TrainedInput trained{.input = pillow_input(size, method), .preprocessor = kTorchvisionPreset, .origin = path};
+  PublishedInput trained{.input = pillow_input(size, method), .preprocessor = kTorchvisionPreset};
   const auto found = config.find("crop_pct");
   const double part = found == config.end() || found->is_null() ? 0.875 : found->is_number() ? found->get<double>() : 0;
   if (!(part > 0 && part <= 1)) malformed(path, "crop_pct", "a number above 0, at most 1", found->dump().substr(0, 80));
@@ -259,13 +261,12 @@ std::optional<TimmConfig> read_timm_config(const std::string& weights_path) {
   return timm;
 }
 
-std::optional<TrainedInput> torchvision_input(const std::string& weights_path, const models::ModelInfo& model) {
+std::optional<PublishedInput> torchvision_input(const std::string& weights_path, const models::ModelInfo& model) {
   if (!model.equals.starts_with(kTorchvision)) return std::nullopt;
   const std::string network = model.equals.substr(kTorchvision.size());
   const Published published = published_of(network, weights_path);
-  TrainedInput trained{.input = pillow_input(published.crop, published.bicubic ? "bicubic" : "bilinear"),
-                       .preprocessor = kTorchvisionPreset,
-                       .origin = weights_path};
+  PublishedInput trained{.input = pillow_input(published.crop, published.bicubic ? "bicubic" : "bilinear"),
+                         .preprocessor = kTorchvisionPreset};
   trained.input.eval_resize_size = published.resize;
   trained.input.normalization =
       published.symmetric ? data::Normalization::symmetric()

@@ -7,18 +7,24 @@
 #include <string>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/data/augment/transform.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/recipes/shared/image_options.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
+
+struct PublishedInput {
+  data::TransformOptions input{};  // of evaluation, and its size
+  std::string preprocessor{};      // the name in data::input_presets() whose training images go with it
+  std::string choice{};            // what was chosen, for people
+};
 
 // What timm's config.json in the folder of a file of weights says.
 struct TimmConfig {
   std::string path{};   // of config.json
   std::string model{};  // the name of a model here that has timm's parameters; empty: there is none
   int64_t num_classes = 0;
-  TrainedInput input{};
+  PublishedInput input{};
 };
 
 // Reads config.json of the folder of `weights_path`. Returns nothing where there is none, or one without timm's
@@ -28,8 +34,8 @@ struct TimmConfig {
 // Returns how torchvision makes images for its weights of `model`: as its weights' `transforms()` of the name that the
 // file has, or of IMAGENET1K_V1 where the name is not one of torchvision's. Returns nothing for a model that is not
 // torchvision's.
-[[nodiscard]] std::optional<TrainedInput> torchvision_input(const std::string& weights_path,
-                                                            const models::ModelInfo& model);
+[[nodiscard]] std::optional<PublishedInput> torchvision_input(const std::string& weights_path,
+                                                              const models::ModelInfo& model);
 
 }  // namespace trainyard::recipes
 TRAINYARD_EXPORT_END
