@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loads what `trainyard export --format=hdf5` writes into Keras: check_keras_weights.py BUILD_FOLDER [MODEL...]
 
-Needs Keras 3 with TensorFlow and h5py. Each model named keras/NAME gets random weights and statistics; the file goes into
+Needs Keras 3 with TensorFlow, PyTorch or JAX, of which KERAS_BACKEND names one (TensorFlow's without it), and h5py. Each model named keras/NAME gets random weights and statistics; the file goes into
 keras.applications by load_weights(), by order and by name, and Keras' logits are compared with `trainyard predict`. Two
 networks under other names that Keras has, too, go in by order alone; every other model's file is opened with h5py. Then
 keras.models.load_model() opens what --format=keras writes of each model, and its logits are compared; models that it
@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import h5py
 import keras
@@ -38,6 +39,11 @@ def count_numbers(path):
     with h5py.File(path) as file:
         return sum(file[layer][weight].size for layer in names(file, "layer_names")
                    for weight in names(file[layer], "weight_names"))
+
+
+def logits(network, images):
+    """Of images [N, C, H, W]."""
+    return keras.ops.convert_to_numpy(network(images.transpose(0, 2, 3, 1), training=False))
 
 
 def whole_model(program, model, dataset, weights, output):
@@ -68,7 +74,7 @@ def main(build, wanted):
             if network is None:
                 print(f"{model:26} {dataset:9} whole: {refusal}", flush=True)
             else:
-                error = random_weights.error(network(x.transpose(0, 2, 3, 1)).numpy(), expected)
+                error = random_weights.error(logits(network, x), expected)
                 print(f"{model:26} {dataset:9} whole error {error:.1e} of the largest logit", flush=True)
                 worst = max(worst, error) if error == error else float("inf")
             application = APPLICATIONS.get(model) or SAME_ELSEWHERE.get(model)
@@ -80,7 +86,7 @@ def main(build, wanted):
                 network = getattr(keras.applications, application)(weights=None, classifier_activation=None)
                 network.load_weights(path("w.h5"), **({"by_name": True} if by_name else {}))
                 assert count_numbers(path("w.h5")) == network.count_params(), f"{model}: other parameters than Keras'"
-                error = random_weights.error(network(x.transpose(0, 2, 3, 1)).numpy(), expected)
+                error = random_weights.error(logits(network, x), expected)
                 print(f"{model:26} {'by name' if by_name else 'by order':9} error {error:.1e} of the largest logit", flush=True)
                 worst = max(worst, error) if error == error else float("inf")
     return 0 if worst <= 1e-4 else 1
