@@ -183,6 +183,7 @@ def tiff(writer: Writer) -> None:
                 append_images=[Image.fromarray(smooth(3)[::-1].copy(), "RGB")])
     add_tiled(writer)
     add_wide(writer)
+    add_refused_jpeg(writer)
     exif = Image.Exif()
     exif[0x0112] = 8
     writer.save("turned.tif", rgb, smooth(3), format="TIFF", exif=exif)
@@ -215,6 +216,16 @@ def add_tiled(writer: Writer) -> None:
     tags = [(256, 3, [WIDTH]), (257, 3, [HEIGHT]), (258, 3, [8, 8, 8]), (259, 3, [1]), (262, 3, [2]), (277, 3, [3]),
             (284, 3, [1]), (322, 3, [side]), (323, 3, [side]), (325, 4, [tile.size])]
     writer.add("tiled.tif", tiff_bytes(tags, tile.tobytes(), 324))
+
+
+def add_refused_jpeg(writer: Writer) -> None:
+    """A JPEG of YCbCr that says to be RGB, of which libtiff complains in two lines: refused, so no pixels are kept."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(buffer, format="JPEG", subsampling=2)
+    data = buffer.getvalue()
+    tags = [(256, 3, [16]), (257, 3, [16]), (258, 3, [8, 8, 8]), (259, 3, [7]), (262, 3, [2]), (277, 3, [3]), (278, 3, [16]),
+            (279, 4, [len(data)]), (284, 3, [1])]
+    writer.path("refused_jpeg.tif").write_bytes(tiff_bytes(tags, data, 273))
 
 
 def add_wide(writer: Writer) -> None:

@@ -91,7 +91,9 @@ class ConvertClassNames : public ::testing::Test {
     const auto expect_same = [&](const std::string& name) {
       const Content found = content(name);
       EXPECT_TRUE(found.samples == expected.samples) << name;
-      if (classes_are_listed) EXPECT_EQ(found.classes, expected.classes) << name;
+      if (classes_are_listed) {
+        EXPECT_EQ(found.classes, expected.classes) << name;
+      }
     };
     for (const std::string& first : kForms) {
       const std::string from = source + "_" + first;

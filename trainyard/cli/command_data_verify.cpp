@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <ostream>
+#include <string>
 
 #include <fmt/ostream.h>
 
@@ -25,7 +27,12 @@ int run_data_verify(const Arguments& arguments, Console& console) {
   options.index_directory = parsed->values.text("data_index_dir");
   options.threads = data_threads(parsed->values);
   options.stop = console.stop;
-  options.on_bad = [&](const core::Error& error) { fmt::print(console.out, "bad: {}\n", error.what()); };
+  options.on_bad = [&](const core::Error& error) {
+    std::string line = error.what();
+    std::replace_if(
+        line.begin(), line.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+    fmt::print(console.out, "bad: {}\n", line);
+  };
   const data::VerifiedSamples verified = data::verify_dataset(options);
   fmt::print(console.out, "{} training and {} validation images of {}: {}\n", verified.train, verified.validation,
              options.name, verified.bad == 0 ? "all good" : fmt::format("{} bad", verified.bad));

@@ -1,14 +1,17 @@
 // trainyard data: every form of a data set becomes every other one, with the same images and classes; damage is found.
 #include <filesystem>
 #include <functional>
+#include <span>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/testing/test_data.h"
+#include "trainyard/data/codecs/image_formats.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/datasets/shapes.h"
@@ -190,6 +193,24 @@ TEST_F(DataCommands, VerifyListsFilesThatCannotBeOpened) {
             2)
       << bad.out;
   EXPECT_THAT(bad.out, HasSubstr("62 training and 24 validation images of imagenet: 2 bad"));
+}
+
+// Whatever the library says of it, and whatever its name.
+TEST_F(DataCommands, VerifyPrintsOneLineForEachBadFile) {
+  const std::string refused =
+      core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata/formats/tif/refused_jpeg.tif");
+  const std::string tiff = files_.read_file(refused);
+  if (!data::image_format_of(std::as_bytes(std::span(tiff)))->built_in()) {
+    GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  }
+  files_.make_directories(temp_.file("folder/train/a"));
+  for (const char* name : {"folder/train/a/1.tif", "folder/train/a/2\n3.tif"}) {
+    files_.write_file_atomically(temp_.file(name), tiff);
+  }
+  const CommandResult bad = run_command({"data", "verify", temp_.file("folder")});
+  EXPECT_EQ(bad.code, kFailure);
+  EXPECT_EQ(count_lines(bad.out, ""), 3) << bad.out;
+  EXPECT_EQ(count_lines(bad.out, "^bad: TIFF cannot be decoded: .*/a/[12].*tif"), 2) << bad.out;
 }
 
 // A shard that has gone is not taken for a set without that subset.

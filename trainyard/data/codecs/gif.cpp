@@ -1,6 +1,7 @@
 #include "trainyard/data/codecs/gif.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -35,6 +36,71 @@ int read_from(GifFileType* file, GifByteType* out, int count) {
   source.place += taken;
   return static_cast<int>(taken);
 }
+
+std::string text_of(int code) {
+  const char* text = GifErrorString(code);
+  return text == nullptr ? "it is damaged" : text;
+}
+
+// The indices of a frame, whose codes giflib reads. Its own decoder takes codes that mean nothing yet for some that do,
+// so that a damaged image would be another image instead of an error.
+class LzwDecoder {
+ public:
+  // `bits`: of an index, as the frame says; giflib has checked them.
+  LzwDecoder(GifFileType& file, int bits) : file_(file), clear_(1 << bits) { forget(); }
+
+  core::Result<void> read(std::span<uint8_t> indices) {
+    for (uint8_t& index : indices) {
+      while (pending_.empty()) {
+        if (auto read = read_code(); !read.ok()) return read;
+      }
+      index = pending_.back();
+      pending_.pop_back();
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int kCodes = 4096, kNone = -1;
+  struct Entry {
+    int prefix = kNone;
+    uint8_t suffix = 0;
+  };
+
+  void forget() {
+    next_ = clear_ + 2;
+    last_ = kNone;
+  }
+
+  // Adds what the next code stands for to `pending_`, its last index first.
+  core::Result<void> read_code() {
+    int code = 0;
+    if (DGifGetLZCodes(&file_, &code) == GIF_ERROR) return gif_error(text_of(file_.Error));
+    if (code == kNone) return gif_error("its data end too early");
+    if (code == clear_) {
+      forget();
+      return {};
+    }
+    // The code that is about to be defined: the last text and its own first index.
+    const bool defines_itself = code == next_ && last_ != kNone && next_ < kCodes;
+    if (!defines_itself && (code > clear_ ? code >= next_ : code < 0)) return gif_error("its codes are damaged");
+    if (defines_itself) pending_.push_back(0);
+    for (int at = defines_itself ? last_ : code; at != kNone; at = at < clear_ ? kNone : entries_[at].prefix) {
+      pending_.push_back(at < clear_ ? static_cast<uint8_t>(at) : entries_[at].suffix);
+    }
+    if (defines_itself) pending_.front() = pending_.back();
+    if (last_ != kNone && next_ < kCodes) entries_[next_++] = {last_, pending_.back()};
+    last_ = code;
+    return {};
+  }
+
+  GifFileType& file_;
+  const int clear_;  // the code that forgets all others; behind it that of the end
+  int next_ = 0;     // code that is defined next
+  int last_ = kNone;
+  std::vector<uint8_t> pending_;
+  std::array<Entry, kCodes> entries_{};
+};
 
 struct CloseFile {
   void operator()(GifFileType* file) const { DGifCloseFile(file, nullptr); }
@@ -77,12 +143,14 @@ class Reader {
     if (frame.Width != all.width || frame.Height != all.height) {
       for (int64_t i = 0; i < int64_t{all.height} * all.width; ++i) std::copy_n(around.data(), 3, pixels + 3 * i);
     }
-    std::vector<GifPixelType> line(static_cast<size_t>(frame.Width));
+    std::vector<uint8_t> line(static_cast<size_t>(frame.Width));
+    // giflib has read the frame's description up to this byte: bits of an index.
+    LzwDecoder decoder(*file_, std::to_integer<int>(source_.bytes[source_.place - 1]));
     for (const auto& [first, step] : passes(frame.Interlace)) {
       for (int y = first; y < frame.Height; y += step) {
-        if (DGifGetLine(file_.get(), line.data(), frame.Width) == GIF_ERROR) return failed();
+        if (auto read = decoder.read(line); !read.ok()) return read.error();
         uint8_t* out = pixels + 3 * (int64_t{frame.Top + y} * all.width + frame.Left);
-        for (const GifPixelType index : line) out = std::copy_n(colours[index].data(), 3, out);
+        for (const uint8_t index : line) out = std::copy_n(colours[index].data(), 3, out);
       }
     }
     return {};
@@ -98,10 +166,6 @@ class Reader {
     return {{0, 8}, {4, 8}, {2, 4}, {1, 2}};
   }
 
-  static std::string text_of(int code) {
-    const char* text = GifErrorString(code);
-    return text == nullptr ? "it is damaged" : text;
-  }
   Error failed() const { return gif_error(text_of(file_->Error)); }
 
   // Notes the transparent colour, which holds for the frame behind it.
