@@ -87,6 +87,11 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
       if (options.tells_input) tell_differences(known, trained.input);
     } else if (opened.weights != nullptr) {
       trained.input.exif_orientation = true;  // as in all of our commands
+    } else if (opened.description.graph && options.tells_input) {
+      core::log::warning(
+          "{} does not say how images become the model's input, as its training had tensors (FitOptions::input): they "
+          "are made as tf_cnn_benchmarks makes them; --input_preprocessor says otherwise",
+          opened.checkpoint.path);
     }
     trained.input.height = images.height;
     trained.input.width = images.width;
@@ -232,6 +237,8 @@ OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
     if (said.input) {
       opened.image_size = {said.input->height, said.input->width};
       opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = path};
+    } else if (said.graph && said.graph->input_shape().size() == 3) {
+      opened.image_size = image_size_of(*said.graph);  // of a training on tensors in memory
     }
   }
   opened.reader = std::move(checkpoint.reader);

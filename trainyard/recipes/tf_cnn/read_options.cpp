@@ -11,6 +11,7 @@
 #include "trainyard/recipes/shared/number_list.h"
 #include "trainyard/recipes/shared/thread_flags.h"
 #include "trainyard/recipes/tf_cnn/flag_validation.h"
+#include "trainyard/recipes/tf_cnn/run_state.h"
 #include "trainyard/recipes/tf_cnn/schedules/learning_rate_flags.h"
 #include "trainyard/recipes/tf_cnn/trainer_defaults.h"
 #include "trainyard/train/flags.h"
@@ -96,6 +97,7 @@ SavingOptions read_saving(const core::FlagValues& values) {
   options.max_ckpts_to_keep = values.integer("max_ckpts_to_keep");
   options.existing_run = parse_existing_run(values.text("existing_run"));
   options.keep_best = values.text("keep_best");
+  static_cast<void>(read_best_by(options.keep_best));  // refuses a name that there is not, in all modes
   options.ignore_damaged_checkpoints = values.boolean("ignore_damaged_checkpoints");
   return options;
 }

@@ -60,8 +60,8 @@ void check_validation(const std::string& where, const data::BatchSource& train,
     refuse_option("the validation is a source of training images, which has no end", where,
                   "FolderOptions{.training = false}", ".training = true");
   }
-  const auto* const folder = dynamic_cast<const data::FolderSource*>(&train);
-  const auto* const other = dynamic_cast<const data::FolderSource*>(source.get());
+  const auto* const folder = data::find_source<data::FolderSource>(train);
+  const auto* const other = data::find_source<data::FolderSource>(*source);
   if (folder != nullptr && other != nullptr && folder->shares_images_with(*other)) {
     refuse_option("the validation has images of the training, of which a score says nothing about other images", where,
                   "images that are not trained on", "the same folder",

@@ -32,9 +32,16 @@ class TrainFlags : public ::testing::Test {
 
   // Runs `trainyard train` on synthetic images, and returns what it printed. Later flags replace earlier ones.
   std::string train(const std::vector<std::string>& more, const std::string& run = "run") {
-    std::vector<std::string> flags{"--device=cpu",          "--batch_size=2",  "--display_every=1",
-                                   "--num_intra_threads=1", "--deterministic", "--train_dir=" + temp_.file(run),
-                                   "--existing_run=keep",   "--progress=off",  "--summary_verbosity=0"};
+    std::vector<std::string> flags{"--synthetic",
+                                   "--device=cpu",
+                                   "--batch_size=2",
+                                   "--display_every=1",
+                                   "--num_intra_threads=1",
+                                   "--deterministic",
+                                   "--train_dir=" + temp_.file(run),
+                                   "--existing_run=keep",
+                                   "--progress=off",
+                                   "--summary_verbosity=0"};
     flags.insert(flags.end(), more.begin(), more.end());
     std::ostringstream out;
     testing::internal::CaptureStderr();
