@@ -220,6 +220,53 @@ TEST_F(TrainAndEvaluate, SaysAndSavesWhatItDid) {
   EXPECT_THAT(out_of(args), testing::ContainsRegex("Summary: train.ips : [0-9.]+ \n$"));
 }
 
+// Model, size of the images, their normalization and the number of classes are the checkpoint's where no option says
+// them. An option that differs wins, and is said.
+TEST_F(TrainAndEvaluate, TakesFromTheCheckpointWhatNoOptionSays) {
+  Arguments args = arguments("run");
+  args.normalize_mean = {0.5, 0.4, 0.3};
+  args.epochs = 1;
+  out_of(args);
+  const double trained = read_report(args.report_file).back()["data"]["val.loss"];
+  const auto plain = [&] {
+    Arguments evaluation;
+    evaluation.run_scope = RunScope::kEvalOnly;
+    evaluation.from_checkpoint = core::join_path(root(args), "0");
+    evaluation.report_file = own_.file("evaluation.json");
+    evaluation.image_root = args.image_root;
+    evaluation.batch_size = args.batch_size;
+    evaluation.dali_num_threads = 1;
+    evaluation.show_config = false;
+    evaluation.places = args.places;
+    return evaluation;
+  };
+  Arguments settled = plain();
+  settle(settled);
+  EXPECT_EQ(settled.model_name(), "shufflenet_v2_x1_0");
+  EXPECT_EQ(settled.num_of_class, kClasses);
+  EXPECT_EQ(settled.crop_size, kSide);
+  EXPECT_EQ(settled.resize_short, 36);
+  ::testing::internal::CaptureStderr();
+  out_of(plain());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              testing::AllOf(testing::HasSubstr("--model_arch_name=shufflenet_v2_x1_0"),
+                             testing::Not(testing::HasSubstr("instead of"))));
+  EXPECT_NEAR(result_.eval.at(0).second, trained, 1e-6);
+
+  Arguments other = plain();
+  other.normalize_mean = {0.1, 0.1, 0.1};
+  ::testing::internal::CaptureStderr();
+  out_of(other);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              testing::HasSubstr("normalization is mean_std (25.5, 25.5, 25.5"));
+  EXPECT_GT(std::abs(result_.eval.at(0).second - trained), 1e-6);
+  // An option that was given counts though it has its default value.
+  other = plain();
+  other.given = {"crop_size", "image_shape", "model_arch_name"};
+  EXPECT_THAT(core::message_of([&] { out_of(other); }, core::ErrorCode::kInvalidArgument),
+              testing::HasSubstr("another model"));
+}
+
 // Asks for the end after so many lines.
 class StoppingBuffer : public std::stringbuf {
  public:

@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/shapes.h"
@@ -22,7 +24,9 @@
 #include "trainyard/recipes/train_ctl/ctl_epochs.h"
 #include "trainyard/recipes/train_ctl/ctl_input.h"
 #include "trainyard/recipes/train_ctl/ctl_plan.h"
+#include "trainyard/recipes/train_ctl/flags.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/loop/single_cost_trainer.h"
 
 namespace trainyard::recipes {
@@ -189,6 +193,43 @@ TEST_F(TrainCtl, GoesOnWithTheBitsOfAnUnbrokenRun) {
             std::string::npos)
       << stopped.out;
   EXPECT_TRUE(same_bits(run(asked).trained, whole.trained));
+}
+
+// A run goes on with the model and the images of its checkpoint where the flags do not say them.
+TEST_F(TrainCtl, TakesFromTheCheckpointWhatNoFlagSays) {
+  TrainCtlParams asked = params(1);
+  asked.log_dir = made("log");
+  asked.export_dir = made("export");
+  asked.dali_mode = "CPU";
+  run(asked);
+  core::FlagTable table;
+  declare_train_ctl_flags(table);
+  const auto taken = [&](const std::vector<std::string>& flags) {
+    const core::FlagValues values = core::parse_flags(table, flags);
+    TrainCtlParams read = read_train_ctl_params(values);
+    const std::string model = take_saved_choices(values, read);
+    return fmt::format("{} {}x{}", model, *read.image_height, *read.image_width);
+  };
+  EXPECT_EQ(taken({"--log_dir=" + asked.log_dir}), fmt::format("dali/trivial {0}x{0}", kSize));
+  EXPECT_EQ(taken({"--log_dir=" + asked.log_dir, "--model=resnet50", "--image_height=64"}), "resnet50 64x224");
+  EXPECT_EQ(taken({"--predict", "--export_dir=" + asked.export_dir}), fmt::format("resnet50 {0}x{0}", kSize));
+  EXPECT_EQ(taken({}), "resnet50 224x224");
+
+  // The way to the input, which --dali_mode says otherwise.
+  const auto resumed = [&](const std::string& mode) {
+    TrainCtlParams next = asked;
+    next.num_iter = mode == "none" ? 2 : 3;
+    next.dali_mode = mode;
+    ::testing::internal::CaptureStderr();
+    run(next);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    const train::CheckpointFacts facts = train::read_checkpoint_facts(train::find_checkpoint(asked.log_dir));
+    EXPECT_EQ(facts.preprocessor, "dali");
+    EXPECT_EQ(facts.input->resize_convention, data::ResizeConvention::kDali);
+    return said;
+  };
+  EXPECT_EQ(resumed("none").find("instead of"), std::string::npos);
+  EXPECT_EQ(resumed("CPU").find("instead of"), std::string::npos);
 }
 
 TEST_F(TrainCtl, StopsAndStillExports) {
