@@ -27,6 +27,8 @@ def draft(opened, rule):
     height, width = rule["height"], rule["width"]
     if rule.get("eval_central_part"):
         height, width = (math.ceil(side / rule["eval_central_part"]) for side in (height, width))
+    if rule.get("exif_orientation") and opened.getexif().get(0x0112, 1) >= 5:  # it lies on its side
+        height, width = width, height
     opened.draft("RGB", (width, height))
 
 

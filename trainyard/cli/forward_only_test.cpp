@@ -112,7 +112,7 @@ std::string accuracies(const Arguments& more) {
   const CommandResult result = run_command(arguments(more));
   EXPECT_EQ(result.code, kSuccess) << result.err;
   std::string columns;
-  const std::regex line("^[0-9]+\timages/sec.*\t([0-9.]+)\t([0-9.]+)$", std::regex::multiline);
+  const std::regex line("\timages/sec[^\n]*\t([0-9.]+)\t([0-9.]+)\n");
   for (std::sregex_iterator at(result.out.begin(), result.out.end(), line), end; at != end; ++at) {
     columns += (*at)[1].str() + " " + (*at)[2].str() + "\n";
   }
