@@ -1,7 +1,6 @@
 #include "trainyard/recipes/run/saved_run.h"
 
 #include <string>
-#include <variant>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
@@ -11,13 +10,10 @@
 #include "trainyard/recipes/shared/image_size.h"
 #include "trainyard/recipes/shared/run_directory.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
-#include "trainyard/train/checkpoint/checkpoint_reader.h"
 
 namespace trainyard::recipes {
 namespace {
 
-// The entry of a checkpoint that names its optimizer.
-constexpr const char* kSavedOptimizer = "run/optimizer";
 // How the error of a checkpoint begins that does not have what is read (CheckpointReader).
 constexpr const char* kLacks = "checkpoint lacks an entry";
 
@@ -25,7 +21,7 @@ constexpr const char* kLacks = "checkpoint lacks an entry";
 
 void SavedRun::save(core::StateWriter& writer) const {
   trainer_->save(writer);
-  if (!options_.optimizer.empty()) writer.text(kSavedOptimizer, options_.optimizer);
+  train::save_optimizer(options_.optimizer, writer);
   train::save_input(options_.input, options_.preprocessor, writer);
   train::save_classes(options_.classes.names, options_.classes.first_output, writer);
   if (options_.averaged_weights) train::save_weights_of(*options_.averaged_weights, writer);
@@ -49,7 +45,7 @@ void SavedRun::load(const core::StateReader& reader) {
     options_.input = input;
     if (!facts.preprocessor.empty()) options_.preprocessor = facts.preprocessor;
     options_.averaged_weights = facts.averaged_weights;
-    options_.optimizer = reader.has(kSavedOptimizer) ? reader.text(kSavedOptimizer) : "";
+    options_.optimizer = facts.optimizer;
   }
   if (options_.classes.names.empty()) {
     options_.classes = {.names = facts.classes, .first_output = facts.first_output};
@@ -93,14 +89,6 @@ void check_images(const SavedRunOptions& run, const ResumeOptions& options, cons
   }
 }
 
-// Returns the optimizer that the checkpoint was trained with; empty: earlier releases do not say.
-std::string optimizer_of(const train::CheckpointInfo& checkpoint) {
-  const train::Manifest manifest = train::read_manifest(checkpoint.path, core::local_file_system());
-  const auto found = manifest.values.find(kSavedOptimizer);
-  const auto* text = found == manifest.values.end() ? nullptr : std::get_if<std::string>(&found->second);
-  return text == nullptr ? "" : *text;
-}
-
 }  // namespace
 
 std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOptions& options) {
@@ -112,7 +100,7 @@ std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOpt
     check_classes(run, options, found);
     check_images(run, options, found);
     path = found.path;
-    optimizer = run.trains && !run.optimizer.empty() ? optimizer_of(found) : "";
+    optimizer = run.trains && !run.optimizer.empty() ? train::read_checkpoint_facts(found).optimizer : "";
   };
   const auto differs = [&] { return !optimizer.empty() && optimizer != run.optimizer; };
   try {

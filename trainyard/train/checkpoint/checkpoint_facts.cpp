@@ -25,6 +25,7 @@ namespace {
 constexpr std::string_view kAverage = "average/", kInput = "data/input/", kBest = "best/";
 const std::string kClasses = "data/classes", kLabelTexts = "input/label_texts", kWeightsOf = "data/weights_of";
 const std::string kOldLabelNames = "data/label_names";  // one a line, of earlier releases
+const std::string kOptimizer = "run/optimizer";
 constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
 constexpr int64_t kLongestResize = 65'535;  // pixels, as --eval_resize_size takes them
 constexpr const char* kAveraged = "average";
@@ -301,6 +302,8 @@ CheckpointFacts facts_of(const Entries& entries, const CheckpointIdentity& ident
   read_average(entries, facts);
   read_best(entries, facts);
   check_place(entries);
+  if (entries.has(kOptimizer)) facts.optimizer = entries.text(kOptimizer);
+  if (entries.has(kOptimizer) && facts.optimizer.empty()) entries.refuse(kOptimizer, "the name of an optimizer", "''");
   return facts;
 }
 
@@ -351,6 +354,10 @@ void save_classes(const std::vector<std::string>& names, int64_t first_output, c
 
 void save_weights_of(bool averaged, core::StateWriter& writer) {
   writer.text(kWeightsOf, averaged ? kAveraged : kLast);
+}
+
+void save_optimizer(const std::string& name, core::StateWriter& writer) {
+  if (!name.empty()) writer.text(kOptimizer, name);
 }
 
 }  // namespace trainyard::train

@@ -45,6 +45,7 @@ struct CheckpointFacts {
   // Whether the training's own evaluations took the averaged weights. Not set: it is not said.
   std::optional<bool> averaged_weights{};
   std::optional<SavedBest> best{};
+  std::string optimizer{};  // as --optimizer names it; empty: it is not said
   // Whether a weight has as many rows, or another size, as the identity says that there are outputs.
   bool weights_have_outputs = false;
 };
@@ -66,6 +67,8 @@ void save_input(const data::TransformOptions& input, const std::string& preproce
 void save_classes(const std::vector<std::string>& names, int64_t first_output, core::StateWriter& writer);
 // Saves which weights the training's evaluations take as "data/weights_of".
 void save_weights_of(bool averaged, core::StateWriter& writer);
+// Saves the optimizer as "run/optimizer"; nothing where the name is empty.
+void save_optimizer(const std::string& name, core::StateWriter& writer);
 
 }  // namespace trainyard::train
 TRAINYARD_EXPORT_END

@@ -64,6 +64,7 @@ Manifest whole() {
   values.tensor("average/weights/fc.weight", {});
   values.text("best/metric", "loss");
   values.real("best/value", 0.5);
+  save_optimizer("momentum", values);
   values.integer("trainer/global_step", 9);
   values.integer("trainer/epoch", 1);
   values.integer("trainer/step_in_epoch", 9);
@@ -94,6 +95,7 @@ TEST(CheckpointFacts, WhatIsSavedIsRead) {
   EXPECT_EQ(facts.average->steps, 9);
   EXPECT_EQ(facts.averaged_weights, false);
   EXPECT_EQ(facts.best->metric, "loss");
+  EXPECT_EQ(facts.optimizer, "momentum");
 }
 
 // A state in memory, as ranks get one from the first.
@@ -165,6 +167,7 @@ std::vector<Lie> lies() {
       {"average/updates", {int64_t{-1}, int64_t{10}, kLargest, text, 4.0}},
       {"average/steps", {int64_t{-1}, int64_t{3}, text, 9.0}},
       {"best/metric", {"", int64_t{0}}},
+      {"run/optimizer", {"", int64_t{0}, 1.0}},
       {"best/value", {kNaN, kInfinity, text}},
       {"data/input/eval_resize_size", {int64_t{-1}, int64_t{127}, int64_t{1} << 32, kLargest, text, 160.0}}};
   for (const char* count :
