@@ -57,9 +57,9 @@ void say_eval_resize_size(const ImageOptions& asked, const data::TransformOption
   const int64_t of_preset = data::input_presets().get(asked.preprocessor()).eval_resize_size;
   if (asked.eval_resize_size || settled.eval_resize_size == of_preset) return;
   core::log::info(
-      "evaluation scales the shorter side of images to {} pixels for a model of {}x{}, as --input_preprocessor={} does "
-      "to "
-      "{} for one of 224x224; --eval_resize_size sets another",
+      "evaluation scales the shorter side of images to {} pixels for a model of {}x{}: --input_preprocessor={} says {} "
+      "for "
+      "one of 224x224; --eval_resize_size sets another",
       settled.eval_resize_size, settled.height, settled.width, asked.preprocessor(), of_preset);
 }
 
