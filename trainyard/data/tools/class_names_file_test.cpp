@@ -116,7 +116,10 @@ TEST_F(ClassNamesFile, IsNotNeededWhereJsonNamesANumber) {
 
 TEST_F(ClassNamesFile, NamesOtherClassesInCifarsForm) {
   std::string batch;
-  for (int i = 0; i < 3; ++i) batch += std::string(1, static_cast<char>(i)) + std::string(3072, 'x');
+  for (int i = 0; i < 3; ++i) {
+    batch.push_back(static_cast<char>(i));
+    batch.append(3072, 'x');
+  }
   for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"}) {
     write(std::string(name) + ".bin", batch);
   }
