@@ -71,9 +71,8 @@ TEST_F(TensorFlowFolders, AreNoTrainDirectories) {
     arguments.back() += "/";
     expect_refused(arguments);
   }
-  for (const char* command : {"predict", "export"}) {
-    expect_refused({command, train_dir, "--output=" + temp_.file("out"), "--device=cpu"});
-  }
+  expect_refused({"predict", train_dir, "image.jpg"});
+  expect_refused({"export", train_dir, "--format=safetensors", "--output=" + temp_.file("out.safetensors")});
 }
 
 // A checkpoint of TensorFlow has no file of its path.
@@ -91,14 +90,20 @@ TEST_F(TensorFlowFolders, ArePathsAsTensorFlowHasThem) {
 }
 
 TEST_F(TensorFlowFolders, AreNotForTheOtherTrainers) {
-  expect_refused({"train-ctl", "--data_dir=" + shared->file("shapes"), "--num_iter=1", "--iter_unit=batch",
-                  "--batch_size=2", "--precision=fp32", "--log_dir=" + folder_});
-  const Arguments program = {"program", "--image-root=", "--model-arch-name=lenet", "--epochs=1", "--batch-size=2"};
-  for (const char* flag : {"--output-dir=", "--from-checkpoint=", "--from-pretrained-params="}) {
-    Arguments arguments = program;
-    arguments.push_back(flag + folder_);
-    if (std::string(flag) != "--output-dir=") arguments.push_back("--output-dir=" + temp_.file("program"));
-    expect_refused(arguments);
+  const std::string records = temp_.file("records");
+  ASSERT_EQ(
+      run_command({"data", "convert", "--from=" + shared->file("shapes"), "--to=tfrecord", "--output=" + records}).code,
+      kSuccess);
+  expect_refused({"train-ctl", "--model=trivial", "--image_width=32", "--image_height=32", "-b4", "-i1",
+                  "--precision=fp32", "--data_dir=" + records, "--log_dir=" + folder_});
+  const Arguments program = {
+      "program",          "--image_root=",       "--model_arch_name=lenet", "--image_shape=3,28,28",
+      "--crop_size=28",   "--resize_short=32",   "--batch_size=2",          "--epochs=1",
+      "--benchmark",      "--benchmark_steps=1", "--run_scope=train_only",  "--places=cpu:0",
+      "--num_of_class=12"};
+  expect_refused(with_flags(program, {"--output_dir=" + folder_}));
+  for (const char* flag : {"--from_checkpoint=", "--from_pretrained_params="}) {
+    expect_refused(with_flags(program, {"--output_dir=" + temp_.file("program"), flag + folder_}));
   }
 }
 

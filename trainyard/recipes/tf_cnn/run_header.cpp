@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
-#include "trainyard/core/base/build_info.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/recipes/tf_cnn/output/device_name.h"
 
@@ -28,16 +27,12 @@ std::string benchmark_name(const std::string& model) {
   return fmt::format("official_resnet_{}_v{}", layers, second ? 2 : 1);
 }
 
-// Returns "cpu" or "gpu".
-const char* kind_of_device(const PreparedRun& run) {
-  return run.device.accelerators.empty() ? "cpu" : "gpu";
-}
-
 std::vector<std::string> device_names(const PreparedRun& run) {
   std::vector<std::string> names;
   const bool horovod = run.options.device.variable_update == "horovod";
+  const char* const kind = run.device.accelerators.empty() ? "cpu" : "gpu";
   for (int i = 0; i < (horovod ? run.device.ranks() : run.replicas); ++i) {
-    names.push_back(horovod ? fmt::format("horovod/{}:{}", kind_of_device(run), i) : device_name(run.device, i));
+    names.push_back(horovod ? fmt::format("horovod/{}:{}", kind, i) : device_name(run.device, i));
   }
   return names;
 }
@@ -45,20 +40,16 @@ std::vector<std::string> device_names(const PreparedRun& run) {
 // How gradients of several devices or processes are joined.
 void add_exchange_rows(const PreparedRun& run, std::vector<HeaderRow>& rows) {
   const DeviceOptions& device = run.options.device;
-  const bool own = run.own_dialect();
   if (device.variable_update == "replicated" || device.variable_update == "collective_all_reduce") {
     rows.emplace_back("AllReduce:", device.all_reduce_spec.empty() ? "None" : device.all_reduce_spec);
   }
   if (device.staged_vars) rows.emplace_back("Staged vars:", "True");
   if (device.variable_update != "horovod") return;
-  // tf_cnn_benchmarks echoes the flag.
-  if (own || !device.horovod_device.empty()) {
-    rows.emplace_back("Horovod on:", device.horovod_device.empty() ? kind_of_device(run) : device.horovod_device);
-  }
+  if (!device.horovod_device.empty()) rows.emplace_back("Horovod on:", device.horovod_device);
   const std::string overriding = run.options.update.gradient_reduction;
   const std::string reduction = overriding == "auto" ? device.horovod_reduce : overriding;
-  // It has no such row and sums, so that what the run does otherwise is said.
-  if (own || reduction != "sum") rows.emplace_back("Reduce:", reduction);
+  // tf_cnn_benchmarks has no such row and sums, so that what the run does otherwise is said.
+  if (reduction != "sum") rows.emplace_back("Reduce:", reduction);
 }
 
 }  // namespace
@@ -78,39 +69,35 @@ HeaderFacts header_facts(const PreparedRun& run) {
                                        run.batch_size * run.replicas, run.validation_examples);
   }
   facts.batch_size = facts.batch_size_per_device * run.total_replicas();
+  if (!tf && !evaluates) facts.batch_size = run.examples_per_step();
+  if (!tf && evaluates && !run.shares_evaluation()) facts.batch_size = facts.batch_size_per_device * run.replicas;
   facts.num_batches = length.batches;
   facts.num_epochs = length.epochs;
   return facts;
 }
 
 std::vector<HeaderRow> run_header_rows(const PreparedRun& run) {
-  const bool tf = !run.own_dialect();
   const HeaderFacts facts = header_facts(run);
-  std::vector<HeaderRow> rows = {
-      {tf ? "TensorFlow:" : "Trainyard:", tf ? kTensorFlow : std::string(core::build_info().version)},
-      {"Model:", facts.model},
-      {"Dataset:", facts.dataset},
-      {"Mode:", std::string(run_mode_name(run.mode()))},
-      {"SingleSess:", "False"},
-      {"Batch size:", fmt::format("{} global", facts.batch_size)},
-      {"", fmt::format("{} per device", facts.batch_size_per_device)},
-      {"Num batches:", std::to_string(facts.num_batches)},
-      {"Num epochs:", fmt::format("{:.2f}", facts.num_epochs)},
-      {"Devices:", core::quoted_list(facts.devices)},
-      {"NUMA bind:", run.threads.use_numa_affinity ? "True" : "False"},
-      {"Data format:", run.options.data_format},
-      {"Optimizer:", run.options.update.optimizer},
-      {"Variables:", run.options.device.variable_update}};
-  if (const auto* image = &run.input.transform;
-      !tf && (image->height != run.model->image_size || image->width != run.model->image_size)) {
-    rows.insert(rows.begin() + 3, {"Image size:", models::image_size_text({image->height, image->width})});
-  }
+  std::vector<HeaderRow> rows = {{"TensorFlow:", kTensorFlow},
+                                 {"Model:", facts.model},
+                                 {"Dataset:", facts.dataset},
+                                 {"Mode:", std::string(run_mode_name(run.mode()))},
+                                 {"SingleSess:", "False"},
+                                 {"Batch size:", fmt::format("{} global", facts.batch_size)},
+                                 {"", fmt::format("{} per device", facts.batch_size_per_device)},
+                                 {"Num batches:", std::to_string(facts.num_batches)},
+                                 {"Num epochs:", fmt::format("{:.2f}", facts.num_epochs)},
+                                 {"Devices:", core::quoted_list(facts.devices)},
+                                 {"NUMA bind:", run.threads.use_numa_affinity ? "True" : "False"},
+                                 {"Data format:", run.options.data_format},
+                                 {"Optimizer:", run.options.update.optimizer},
+                                 {"Variables:", run.options.device.variable_update}};
   if (const std::string& config = run.options.device.switches.rewriter_config; !config.empty()) {
     const auto data_format =
         std::find_if(rows.begin(), rows.end(), [](auto& row) { return row.first == "Data format:"; });
     rows.insert(data_format + 1, {"RewriterConfig: ", config});
   }
-  if (tf && run.options.steps.batch_group_size > 1) {
+  if (run.options.steps.batch_group_size > 1) {
     // The spelling is tf_cnn_benchmarks'.
     rows.insert(rows.begin() + 7,
                 {"", fmt::format("{} batches per prepocessing group", run.options.steps.batch_group_size)});

@@ -25,6 +25,7 @@ struct HeaderFacts {
 
 using HeaderRow = std::pair<std::string, std::string>;  // "Model:", "resnet20"
 
+// Returns the rows of flags without a command. Those of `trainyard train` and `eval` are in own_header.h.
 std::vector<HeaderRow> run_header_rows(const PreparedRun& run);
 // "Model:       resnet20" lines and "==========".
 void print_run_header(const std::vector<HeaderRow>& rows, std::ostream& out);

@@ -64,9 +64,6 @@ TEST(RunHeader, SaysOfHorovodWhatTheOriginalSaysAndWhatIsOtherwise) {
   run.options.update.gradient_reduction = "sum";
   EXPECT_THAT(exchange_rows(run), IsEmpty());
   EXPECT_EQ(header_facts(run).devices, (std::vector<std::string>{"horovod/cpu:0"}));
-
-  run.options.dialect = Dialect::kTrainyard;
-  EXPECT_EQ(exchange_rows(run), (Rows{{"Horovod on:", "cpu"}, {"Reduce:", "sum"}}));
 }
 
 TEST(RunHeader, HasTheOriginalsNamesOfModels) {
