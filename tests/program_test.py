@@ -265,7 +265,7 @@ class Program(unittest.TestCase):
         for number, model in enumerate(models):
             with self.subTest(model):
                 folder = f"--train_dir={self.root / f'zoo{number}'}"
-                for command in (["train", f"--model={model}", "--data_name=imagenet", "--device=cpu", "--image_size=64",
+                for command in (["train", f"--model={model}", "--data_name=imagenet", "--synthetic", "--device=cpu", "--image_size=64",
                                  "--num_classes=7", "--batch_size=4", "--num_batches=1", "--init_learning_rate=0.01", folder],
                                 ["predict", folder, f"--input={self.root / 'zoo.npy'}",
                                  f"--output={self.root / 'zoo_logits.npy'}"],

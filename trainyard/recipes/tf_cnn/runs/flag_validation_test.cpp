@@ -360,11 +360,12 @@ TEST(FlagRanges, RealNumbersEndWhereTheirMeaningEnds) {
     EXPECT_EQ(range_problem(fmt::format("--{}={}", flag, beyond)),
               most == kNone ? "" : fmt::format("--{} must be at most {}, not {}", flag, most, beyond));
   }
-  for (const char* flag : {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip", "rmsprop_epsilon",
-                           "adam_epsilon", "lars_trust_coefficient"}) {
+  for (const char* flag :
+       {"gradient_clip", "clip_norm", "clip_global_norm", "adaptive_clip", "rmsprop_epsilon", "adam_epsilon",
+        "lars_trust_coefficient", "one_cycle_rise", "one_cycle_start_divisor", "one_cycle_end_divisor"}) {
     EXPECT_EQ(range_problem(fmt::format("--{}=0", flag)), fmt::format("--{} must be above 0, not 0", flag));
   }
-  for (const char* flag : {"adam_beta1", "adam_beta2"}) {
+  for (const char* flag : {"adam_beta1", "adam_beta2", "one_cycle_rise"}) {
     EXPECT_EQ(range_problem(fmt::format("--{}=1", flag)), fmt::format("--{} must be below 1, not 1", flag));
   }
 }
