@@ -1,10 +1,14 @@
 // The machine's files: POSIX calls with their interruptions, short counts and late errors dealt with in one place.
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
@@ -186,6 +190,30 @@ std::unique_ptr<WritableFile> open_plain(SystemCalls& system, const std::string&
   }
 }
 
+// Opens /dev/stdout and the like as a copy of the descriptor itself: another one on the same file would begin where the
+// file begins, and sockets cannot be opened again.
+class StreamCalls : public SystemCalls {
+ public:
+  int open(const char* path, int flags, mode_t mode) override {
+    const std::optional<int> own = own_descriptor(path);
+    return own ? ::fcntl(*own, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : SystemCalls::open(path, flags, mode);
+  }
+
+ private:
+  static std::optional<int> own_descriptor(std::string_view path) {
+    if (path == "/dev/stdout") return STDOUT_FILENO;
+    if (path == "/dev/stderr") return STDERR_FILENO;
+    for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+      if (!path.starts_with(folder)) continue;
+      path.remove_prefix(folder.size());
+      int number = 0;
+      const auto [end, error] = std::from_chars(path.data(), path.data() + path.size(), number);
+      if (error == std::errc() && end == path.data() + path.size()) return number;
+    }
+    return std::nullopt;
+  }
+};
+
 class LocalFileSystem : public FileSystem {
  public:
   explicit LocalFileSystem(SystemCalls& system) : system_(system) {}
@@ -305,7 +333,7 @@ std::unique_ptr<FileSystem> make_file_system(SystemCalls& system) {
 }
 
 std::unique_ptr<WritableFile> open_stream(const std::string& path) {
-  static auto* const calls = new SystemCalls;  // never destroyed, as local_file_system()
+  static auto* const calls = new StreamCalls;  // never destroyed, as local_file_system()
   // Opening a pipe without a reader would wait for one, whatever signals come.
   const Descriptor probe(*calls, path, O_WRONLY | O_NONBLOCK, "open pipe or device");
   return std::make_unique<LocalWritableFile>(*calls, path, O_APPEND);

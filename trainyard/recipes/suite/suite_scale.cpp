@@ -97,7 +97,9 @@ std::string missing_part(const std::string& argument) {
     core::check_dispositions(core::parse_flags(tf_cnn_flags(kSuiteDialect), {argument}));
   } catch (const core::Error& error) {
     const core::FlagSpec* const flag = tf_cnn_flags(kSuiteDialect).find(split_argument(argument).first);
-    if (error.code() != core::ErrorCode::kUnsupported || flag == nullptr) return "";
+    // What the project does not cover is refused by the program, and is not waited for.
+    const bool later = flag == nullptr || flag->disposition == core::Disposition::kLater;
+    if (error.code() != core::ErrorCode::kUnsupported || later) return "";
     return flag->note.empty() ? error.what() : flag->note;
   }
   return "";
