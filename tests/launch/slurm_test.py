@@ -97,19 +97,22 @@ class Slurm(unittest.TestCase):
         self.assertEqual(len(re.findall(r"^4\t", done.stdout, re.M)), 1, done.stdout)
 
     def test_copies_that_would_train_alone_are_refused(self):
-        alone = [program, "train", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=2"]
-        shapes = [program, "data", "make-shapes", "--train_count=4", "--validation_count=4", f"--output={self.root / 'shapes'}"]
-        for words in (alone, shapes):
+        alone = [program, "train", "--synthetic", "--device=cpu", "--model=resnet20", "--data_name=cifar10", "--batch_size=4", "--num_batches=2"]
+
+        def shapes(name):
+            return [program, "data", "make-shapes", "--train_count=4", "--validation_count=4", f"--output={self.root / name}"]
+
+        for words in (alone, shapes("shapes")):
             done = self.slurm("srun", "-n", 2, *words)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn("2 processes were started, and each would", done.stderr)
         self.assertFalse((self.root / "shapes").exists())
         # One process in an allocation of two, and jobs of their own.
-        self.assertEqual(self.slurm("salloc", "-n", 2, *shapes).returncode, 0)
-        self.assertEqual(self.slurm("salloc", "-n", 2, "srun", "-n", 1, *shapes).returncode, 0)
+        self.assertEqual(self.slurm("salloc", "-n", 2, *shapes("salloc")).returncode, 0)
+        self.assertEqual(self.slurm("salloc", "-n", 2, "srun", "-n", 1, *shapes("srun1")).returncode, 0)
         self.assertEqual(self.slurm("srun", "-n", 2, "env", "TRAINYARD_SEPARATE_PROCESSES=1", program, "models", "lenet").returncode, 0)
         script = self.root / "alone.sh"
-        script.write_text("#!/bin/sh\nexec " + " ".join(shapes) + "\n")
+        script.write_text("#!/bin/sh\nexec " + " ".join(shapes("sbatch")) + "\n")
         job = self.job(script)
         self.assertEqual(self.wait_for(job), ("COMPLETED", "0"), self.output(job))
 

@@ -53,9 +53,10 @@ TEST_F(StartedTwice, CommandsThatWouldRunTwiceAreRefusedByName) {
 
 TEST_F(StartedTwice, TrainingsThatWouldRunAloneAreRefused) {
   for (const Arguments& arguments : std::vector<Arguments>{
-           {"train", "--model=lenet", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--batch_size=2"},
-           {"--model=lenet", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--batch_size=2"},
-           {"eval", "--model=lenet", "--data_name=cifar10", "--device=cpu", "--train_dir=" + temp_.file("run")},
+           {"train", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu", "--num_batches=1",
+            "--batch_size=2", "--train_dir="},
+           {"--model=trivial", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--batch_size=2"},
+           {"eval", "--model=trivial", "--data_name=cifar10", "--device=cpu", "--train_dir=" + temp_.file("run")},
            {"train-ctl", "--num_iter=1", "--batch_size=2"}}) {
     const CommandResult result = run_command(arguments);
     EXPECT_NE(result.code, kSuccess) << arguments[0];
@@ -84,8 +85,9 @@ TEST_F(StartedTwice, ProcessesWithJobsOfTheirOwnSaySo) {
   const CommandResult shapes = run_command(
       {"data", "make-shapes", "--output=" + temp_.file("shapes"), "--train_count=4", "--validation_count=4"});
   EXPECT_EQ(shapes.code, kSuccess) << shapes.err;
-  const CommandResult trained = run_command({"train", "--model=lenet", "--data_name=cifar10", "--device=cpu",
-                                             "--num_batches=1", "--batch_size=2", "--num_warmup_batches=0"});
+  const CommandResult trained =
+      run_command({"train", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu", "--num_batches=1",
+                   "--batch_size=2", "--num_warmup_batches=0", "--train_dir="});
   EXPECT_EQ(trained.code, kSuccess) << trained.err;
 }
 

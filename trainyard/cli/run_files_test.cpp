@@ -20,8 +20,9 @@ class RunFiles : public ::testing::Test {
  protected:
   RunFiles() { files_.make_directories(run_); }
   CommandResult train() const {
-    return run_command({"train", "--model=lenet", "--data_name=cifar10", "--device=cpu", "--batch_size=2",
-                        "--num_batches=2", "--num_warmup_batches=0", "--num_intra_threads=1", "--train_dir=" + run_});
+    return run_command({"train", "--model=trivial", "--data_name=cifar10", "--synthetic", "--device=cpu",
+                        "--batch_size=2", "--num_batches=2", "--num_warmup_batches=0", "--num_intra_threads=1",
+                        "--train_dir=" + run_});
   }
 
   core::TempDir temp_;
