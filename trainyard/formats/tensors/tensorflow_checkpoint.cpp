@@ -59,7 +59,7 @@ bool lists_checkpoints(const std::string& path, core::FileSystem& files) {
   return std::string_view(begin.data(), begin.size()) == kBegin;
 }
 
-[[noreturn]] void refuse(const std::string& where, const std::vector<std::string>& names) {
+[[noreturn]] void throw_unreadable(const std::string& where, const std::vector<std::string>& names) {
   constexpr size_t kShown = 5;
   const size_t shown = std::min(names.size(), kShown);
   throw core::Error(
@@ -87,17 +87,18 @@ std::vector<std::string> tensorflow_checkpoint_files(const std::string& director
 void refuse_tensorflow_checkpoint(const std::string& path, core::FileSystem& files) {
   if (path.empty()) return;
   if (!files.exists(path)) {
-    if (is_file(path + std::string(kIndex), files)) refuse(path, {core::base_name(path) + std::string(kIndex)});
+    if (is_file(path + std::string(kIndex), files))
+      throw_unreadable(path, {core::base_name(path) + std::string(kIndex)});
     return;
   }
   if (files.info(path).is_directory) {
     if (const std::vector<std::string> names = tensorflow_checkpoint_files(path, files); !names.empty()) {
-      refuse(path, names);
+      throw_unreadable(path, names);
     }
     return;
   }
   const std::string name = core::base_name(path);
-  if (name == kState ? lists_checkpoints(path, files) : is_of_tensorflow(name, {})) refuse(path, {name});
+  if (name == kState ? lists_checkpoints(path, files) : is_of_tensorflow(name, {})) throw_unreadable(path, {name});
 }
 
 }  // namespace trainyard::formats
