@@ -81,32 +81,33 @@ const std::vector<std::string> kStandingStill{"--model=lenet",
                                               "--eval_exact=false",
                                               "--eval_during_training_every_n_steps=2"};
 
-std::vector<std::string> operator+(std::vector<std::string> flags, std::initializer_list<std::string> more) {
+std::vector<std::string> with(std::vector<std::string> flags, std::initializer_list<std::string> more) {
   flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }
 
 TEST_F(TrainFlags, EarlyStopEndsARunWhoseEvaluationsGetNoBetter) {
-  EXPECT_THAT(train(kStandingStill + {"--early_stop=3"}),
+  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=3"})),
               AllOf(HasSubstr("top_1_accuracy has not been better than"), HasSubstr("of step 2, in 3 evaluations")));
   EXPECT_EQ(steps_of(), 8);
-  train(kStandingStill + {"--early_stop=3"});
+  train(with(kStandingStill, {"--early_stop=3"}));
   EXPECT_EQ(steps_of(), 8) << "it stays stopped";
   EXPECT_THAT(log_, AllOf(HasSubstr("nothing is left to do"), HasSubstr("--early_stop=3 has ended this run")));
-  train(kStandingStill + {"--early_stop=5"});
+  train(with(kStandingStill, {"--early_stop=5"}));
   EXPECT_EQ(steps_of(), 12) << "it has counted 3";
   train(kStandingStill, "without");
   EXPECT_EQ(steps_of("without"), 40);
 }
 
 TEST_F(TrainFlags, EarlyStopFollowsWhatKeepBestNames) {
-  EXPECT_THAT(train(kStandingStill + {"--early_stop=1", "--keep_best=loss"}),
+  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=1", "--keep_best=loss"})),
               HasSubstr("loss has not been better than"));
   EXPECT_EQ(steps_of(), 4);
-  const std::string lines = train(kStandingStill + {"--early_stop=1", "--keep_best=mean_class_accuracy"}, "classes");
+  const std::string lines =
+      train(with(kStandingStill, {"--early_stop=1", "--keep_best=mean_class_accuracy"}), "classes");
   EXPECT_THAT(lines, AllOf(HasSubstr("mean_class_accuracy has not been better than"),
                            HasSubstr("best (step 2, mean_class_accuracy")));
-  EXPECT_THAT(train(kStandingStill + {"--early_stop=1", "--keep_best=none"}, "none"),
+  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=1", "--keep_best=none"}), "none"),
               HasSubstr("top_1_accuracy has not been better than"));
   EXPECT_FALSE(core::local_file_system().exists(temp_.file("none/best")));
 }
@@ -116,8 +117,8 @@ TEST_F(TrainFlags, EarlyStopAndKeepBestSayWhatTheyNeed) {
                 train({"--model=lenet", "--num_batches=2", "--early_stop=2"});
               }),
               AllOf(HasSubstr("--early_stop=2"), HasSubstr("--eval_during_training_every_n_epochs=1")));
-  EXPECT_THAT(core::message_of([&] { train(kStandingStill + {"--early_stop=0"}); }), HasSubstr("early_stop"));
-  EXPECT_THAT(core::message_of([&] { train(kStandingStill + {"--keep_best=top_l"}); }),
+  EXPECT_THAT(core::message_of([&] { train(with(kStandingStill, {"--early_stop=0"})); }), HasSubstr("early_stop"));
+  EXPECT_THAT(core::message_of([&] { train(with(kStandingStill, {"--keep_best=top_l"})); }),
               AllOf(HasSubstr("--keep_best"), HasSubstr("mean_class_accuracy"), HasSubstr("did you mean top_1?")));
   EXPECT_EQ(read_best_by("center_loss:lowest")->name, "center_loss");
   EXPECT_EQ(read_best_by("center_loss:lowest")->lowest, true);
@@ -133,19 +134,19 @@ TEST_F(TrainFlags, EarlyStopAndKeepBestSayWhatTheyNeed) {
 const std::vector<std::string> kResnet{"--model=resnet20", "--data_name=cifar10", "--init_learning_rate=0.1"};
 
 TEST_F(TrainFlags, FreezeKeepsParametersAndStatistics) {
-  train(kResnet + {"--num_batches=1", "--freeze=conv1.*,bn1.*,layer*"}, "one");
-  train(kResnet + {"--num_batches=3", "--freeze=conv1.*,bn1.*,layer*"}, "three");
+  train(with(kResnet, {"--num_batches=1", "--freeze=conv1.*,bn1.*,layer*"}), "one");
+  train(with(kResnet, {"--num_batches=3", "--freeze=conv1.*,bn1.*,layer*"}), "three");
   EXPECT_THAT(log_, HasSubstr("parameters are frozen: conv1.*, bn1.*, layer*"));
   EXPECT_THAT(moved("one", "three"), testing::ElementsAre("fc.bias", "fc.weight"));
-  train(kResnet + {"--num_batches=1"}, "all");
-  train(kResnet + {"--num_batches=3"}, "all_three");
+  train(with(kResnet, {"--num_batches=1"}), "all");
+  train(with(kResnet, {"--num_batches=3"}), "all_three");
   EXPECT_GT(moved("all", "all_three").size(), 60U);
 }
 
 TEST_F(TrainFlags, FreezeOfARunThatGoesOnIsTheFlags) {
-  train(kResnet + {"--num_batches=2", "--freeze=conv1.*,bn1.*,layer*"}, "start");
-  train(kResnet + {"--num_batches=2", "--freeze=conv1.*,bn1.*,layer*"});
-  train(kResnet + {"--num_batches=4"});
+  train(with(kResnet, {"--num_batches=2", "--freeze=conv1.*,bn1.*,layer*"}), "start");
+  train(with(kResnet, {"--num_batches=2", "--freeze=conv1.*,bn1.*,layer*"}));
+  train(with(kResnet, {"--num_batches=4"}));
   EXPECT_THAT(log_, HasSubstr("this one freezes 0 of"));
   EXPECT_GT(moved("start", "run").size(), 60U);
 }
@@ -165,8 +166,8 @@ TEST_F(TrainFlags, FreezeSaysWhatWasMeant) {
 }
 
 TEST_F(TrainFlags, ARunFolderIsAModelForTheLibrary) {
-  train(kStandingStill +
-        {"--num_batches=4", "--init_learning_rate=0.01", "--image_size=32", "--normalization=mean_std"});
+  train(with(kStandingStill,
+             {"--num_batches=4", "--init_learning_rate=0.01", "--image_size=32", "--normalization=mean_std"}));
   for (const bool best : {false, true}) {
     const auto model = train::load_model(temp_.file("run"), {.intra_op_threads = 1, .best = best});
     const TrainedModel expected = load_trained_model({.path = temp_.file(best ? "run/best" : "run")});
