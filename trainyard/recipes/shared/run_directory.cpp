@@ -63,7 +63,8 @@ RunEntries entries_of(const std::string& directory, core::FileSystem& files) {
   if (!files.exists(directory) || !files.info(directory).is_directory) return entries;
   for (const std::string& name : files.list(directory)) {
     if (name == kLock) continue;  // alone it is no run
-    const bool is_folder = files.info(core::join_path(directory, name)).is_directory;
+    const std::string path = core::join_path(directory, name);
+    const bool is_folder = files.exists(path) && files.info(path).is_directory;  // a link may lead nowhere
     const bool own = is_folder ? is_checkpoint(directory, name, files) : is_run_file(name);
     (own ? entries.own : entries.foreign).push_back(name);
   }
