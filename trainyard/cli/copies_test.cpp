@@ -57,7 +57,7 @@ TEST_F(StartedTwice, TrainingsThatWouldRunAloneAreRefused) {
             "--batch_size=2", "--train_dir="},
            {"--model=trivial", "--data_name=cifar10", "--device=cpu", "--num_batches=1", "--batch_size=2"},
            {"eval", "--model=trivial", "--data_name=cifar10", "--device=cpu", "--train_dir=" + temp_.file("run")},
-           {"train-ctl", "--num_iter=1", "--batch_size=2"}}) {
+           {"train-ctl", "--num_iter=1", "--batch_size=2", "--precision=fp32"}}) {
     const CommandResult result = run_command(arguments);
     EXPECT_NE(result.code, kSuccess) << arguments[0];
     if (arguments[0] == "eval") continue;  // there is no checkpoint either
