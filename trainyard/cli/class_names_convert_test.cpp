@@ -69,7 +69,10 @@ class ConvertClassNames : public ::testing::Test {
     const std::string dataset_name = recipes::choose_dataset("", directory).name;
     Content content;
     for (const data::Subset subset : {data::Subset::kTrain, data::Subset::kValidation}) {
-      const auto dataset = data::datasets().get(dataset_name)({.directory = directory, .subset = subset});
+      const auto dataset =
+          data::datasets().get(dataset_name)({.directory = directory,
+                                              .subset = subset,
+                                              .classes = {.names = content.classes, .origin = "the training images"}});
       const Names names = dataset->label_names();
       if (subset == data::Subset::kTrain) content.classes = names;
       for (int64_t i = 0; i < dataset->size(); ++i) {

@@ -130,7 +130,7 @@ TEST_F(ClassNamesFile, NamesOtherClassesInCifarsForm) {
   EXPECT_EQ(open_cifar()->read(1).value().label, 1);
   EXPECT_EQ(open_cifar()->read(2).error().detail().problem, "label has no name");
   write(kCifar10NamesFile, "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n11\n");
-  EXPECT_EQ(core::problem_of([&] { open_cifar(); }), "too many class names for CIFAR-10 batches");
+  EXPECT_EQ(core::thrown_by([&] { open_cifar(); }).detail().problem, "too many class names for CIFAR-10 batches");
 }
 
 }  // namespace
