@@ -90,7 +90,7 @@ RunStatistics run_forward_only(const PreparedRun& run, std::ostream& out, const 
                                  .seed = run.input.seed,
                                  .keep_outputs = shows_accuracies(run),
                                  .start = make_start(run),
-                                 .saved_by_caller = {"data/"},
+                                 .saved_by_caller = {"data/", "run/"},
                                  .replicas = train::replica_thread_options(
                                      run.eval_replicas(), run.threads.intra_op_threads, run.threads.replica)},
                                 make_source(run, data::Subset::kTrain));
