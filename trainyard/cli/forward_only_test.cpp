@@ -40,7 +40,7 @@ std::map<std::string, int64_t> tensors_of(const std::string& train_dir) {
 TEST(ForwardOnly, RunsAndWritesNothingWithoutATrainDir) {
   const CommandResult result = run_command(arguments({"--forward_only", "--num_warmup_batches=1"}));
   ASSERT_EQ(result.code, kSuccess) << result.err;
-  EXPECT_EQ(count_lines(result.out, "^Trainyard: .*, forward only$"), 1);
+  EXPECT_EQ(count_lines(result.out, "^Mode:        forward only$"), 1);
   EXPECT_EQ(step_lines(result), 3);
   EXPECT_EQ(count_lines(result.out, "^total images/sec: [0-9.]+$"), 1);
 }
