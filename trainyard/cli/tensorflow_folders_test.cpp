@@ -48,7 +48,7 @@ class TensorFlowFolders : public ShapesSuite {
   }
   Arguments with_data(Arguments arguments) const {
     for (const std::string& more :
-         {std::string("--model=lenet"), std::string("--data_name=shapes"), "--data_dir=" + shared->file("shapes"),
+         {std::string("--model=trivial"), std::string("--data_name=shapes"), "--data_dir=" + shared->file("shapes"),
           std::string("--device=cpu"), std::string("--batch_size=4"), std::string("--num_batches=1")}) {
       arguments.push_back(more);
     }
@@ -86,7 +86,7 @@ TEST_F(TensorFlowFolders, ArePathsAsTensorFlowHasThem) {
     expect_refused({"sparsity", folder_ + end});
   }
   expect_refused(with_data({"train", "--train_dir=" + folder_ + "/model.ckpt-110"}));
-  expect_refused(with_data({"train", "--distill_from=" + folder_, "--distill_model=lenet"}));
+  expect_refused(with_data({"train", "--distill_from=" + folder_, "--distill_model=trivial"}));
 }
 
 TEST_F(TensorFlowFolders, AreNotForTheOtherTrainers) {

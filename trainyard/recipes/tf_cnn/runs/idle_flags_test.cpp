@@ -25,13 +25,15 @@ const Arguments kGpu = {"--gpu_indices=1,0", "--gpu_thread_mode=global", "--allo
                         "--gpu_memory_frac_for_testing=0.25"};
 
 TfCnnOptions options_of(Dialect dialect, Arguments arguments) {
+  arguments.insert(arguments.end(), {"--model=lenet", "--synthetic"});
   return read_options(core::parse_flags(tf_cnn_flags(dialect), arguments), dialect);
 }
 
 // Returns why the flags are refused on a machine with so many GPUs, and "" where they are not.
 std::string problem(Dialect dialect, Arguments arguments, const Arguments& more, int gpus = 0) {
   arguments.insert(arguments.end(), more.begin(), more.end());
-  return core::problem_of([&] { plan_devices(options_of(dialect, arguments).device, {}, gpus); });
+  const auto error = core::error_of([&] { plan_devices(options_of(dialect, arguments).device, {}, gpus); });
+  return error ? error->detail().problem : "";
 }
 
 TEST(IdleFlags, OfFp16AreSilentWithoutUseFp16) {

@@ -237,7 +237,6 @@ TEST_F(TrainAndEval, RecordsOfImagenetReachTheirEndAsTheOriginalDoes) {
   for (const auto& [distortions, verbosity] : {std::pair{true, 0}, {false, 0}, {false, 2}}) {
     SCOPED_TRACE(++number);
     TfCnnOptions asked = params();
-    asked.image_size = 0;
     asked.input.data_dir = temp_.path();
     asked.input.data_name = "imagenet";
     asked.input.images.distortions = distortions;
