@@ -101,7 +101,8 @@ TEST(ImageOptions, ExifOrientationIsOnInOurCommandsAlone) {
   EXPECT_FALSE(asked.transform("imagenet", 224).exif_orientation);
   EXPECT_TRUE(read({"--exif_orientation"}).exif_orientation);
   for (const Dialect dialect : {Dialect::kTrainyard, Dialect::kTfCnnBenchmarks}) {
-    const TfCnnOptions options = read_options(core::parse_flags(tf_cnn_flags(), {"--model=trivial"}), dialect);
+    const TfCnnOptions options =
+        read_options(core::parse_flags(tf_cnn_flags(), {"--model=trivial", "--data_dir=x"}), dialect);
     EXPECT_EQ(options.input.images.turns_by_exif, dialect == Dialect::kTrainyard);
   }
 }
