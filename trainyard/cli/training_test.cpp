@@ -221,9 +221,12 @@ TEST_F(Training, PredictsWithTheInputOfTheTraining) {
   };
   EXPECT_EQ(predict({}), predict({"--normalization=mean"}));
   EXPECT_NE(predict({}), predict({"--normalization=symmetric"}));
-  const CommandResult other = train("input", {"--num_batches=3"});
+  const CommandResult same = train("input", {"--num_batches=3"});
+  ASSERT_EQ(same.code, kSuccess);
+  EXPECT_EQ(same.err.find("instead of"), std::string::npos) << "the training continues with it: " << same.err;
+  const CommandResult other = train("input", {"--num_batches=4", "--normalization=symmetric"});
   ASSERT_EQ(other.code, kSuccess);
-  EXPECT_NE(other.err.find("trained with another --normalization"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("normalization is symmetric instead of mean ("), std::string::npos) << other.err;
 }
 
 TEST_F(Training, DumpedConfigRunsTheSame) {

@@ -127,7 +127,7 @@ TEST_F(LyingCheckpoints, IdentitiesAreRefused) {
     write(manifest);
     for (const Arguments& command : readers()) {
       const CommandResult result = run_command(command);
-      EXPECT_EQ(result.code, kFailure) << classes << ", " << command[0] << " " << command[1];
+      EXPECT_NE(result.code, kSuccess) << classes << ", " << command[0] << " " << command[1];
       EXPECT_THAT(result.err, AllOf(HasSubstr("run"), Not(HasSubstr("please report")), Not(HasSubstr("memory"))))
           << classes << ", " << command[0] << " " << command[1];
     }

@@ -80,6 +80,8 @@ class SavedChoicesOfRuns : public ::testing::Test {
                                                "--image_size=32",
                                                "--eval_resize_size=40",
                                                "--resize_method=bicubic",
+                                               "--normalization=mean_std",
+                                               "--image_mean=30,140,200",
                                                "--optimizer=momentum",
                                                "--init_learning_rate=0.02",
                                                "--ema_decay=0.99",
@@ -152,8 +154,9 @@ TEST_F(SavedChoicesOfRuns, EvaluationsScoreWhatTheTrainingDid) {
     EXPECT_EQ(accuracies(result.out), std::vector<std::string>{expected}) << flag << result.err;
   }
   // The flags of the training do no harm, and are no difference.
-  const CommandResult same = eval({"--train_dir=" + run(), "--model=lenet", "--input_preprocessor=torchvision",
-                                   "--image_size=32", "--eval_resize_size=40", "--resize_method=bicubic"});
+  const CommandResult same =
+      eval({"--train_dir=" + run(), "--model=lenet", "--input_preprocessor=torchvision", "--image_size=32",
+            "--eval_resize_size=40", "--resize_method=bicubic", "--normalization=mean_std", "--image_mean=30,140,200"});
   EXPECT_EQ(accuracies(same.out), std::vector<std::string>{said.back()});
   EXPECT_THAT(same.err, Not(HasSubstr("instead of")));
 }
@@ -217,7 +220,7 @@ TEST_F(SavedChoicesOfRuns, ResumedTrainingsGoOnWithThem) {
   EXPECT_EQ(after.preprocessor, "torchvision");
   EXPECT_EQ(after.input->normalization, before.input->normalization);
   EXPECT_EQ(after.input->eval_resize_size, 40);
-  EXPECT_TRUE(after.input->scaled_decode);
+  EXPECT_EQ(after.input->resize_convention, data::ResizeConvention::kTorchvision);
   EXPECT_EQ(after.averaged_weights, false);
   // A flag that differs.
   const CommandResult other = run_command(with_flags(resume, {"--num_epochs=6", "--normalization=symmetric"}));
