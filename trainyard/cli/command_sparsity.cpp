@@ -9,6 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/lock_file.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/optim/flags.h"
 #include "trainyard/recipes/shared/model_metadata.h"
@@ -77,6 +78,7 @@ void check_output(const std::string& output, const recipes::OpenedModel& opened)
         ErrorCode::kInvalidArgument,
         {.problem = "--output is a file", .expected = "a new directory, or NAME.safetensors", .actual = output});
   }
+  formats::refuse_tensorflow_checkpoint(output);
   require_no_run(output);
 }
 

@@ -107,6 +107,14 @@ TEST_F(TensorFlowFolders, AreNotForTheOtherTrainers) {
   }
 }
 
+TEST_F(TensorFlowFolders, GetNoPrunedCheckpoint) {
+  const std::string run = temp_.file("run");
+  Arguments training = with_data({"train"});
+  training.push_back("--train_dir=" + run);
+  ASSERT_EQ(run_command(training).code, kSuccess);
+  expect_refused({"sparsity", run, "--prune", "--output=" + folder_});
+}
+
 // --backbone_model_path is refused whatever its value, because only ssd300 uses it.
 TEST_F(TensorFlowFolders, AreNoBackbones) {
   const auto before = content();

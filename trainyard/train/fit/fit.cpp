@@ -16,6 +16,7 @@
 #include "trainyard/data/datasets/class_list.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/folder_source.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/parallel/processes/launcher_claims.h"
 #include "trainyard/train/fit/fit_run.h"
 #include "trainyard/train/monitors/monitor.h"
@@ -145,6 +146,7 @@ FitResult fit(const FitOptions& options) {
   parallel::refuse_copies("train alone");
   std::optional<core::LockFile> lock;
   if (!options.train_dir.empty()) {
+    formats::refuse_tensorflow_checkpoint(options.train_dir);
     core::local_file_system().make_directories(options.train_dir);
     lock.emplace(core::join_path(options.train_dir, "run.lock"));
   }

@@ -317,6 +317,19 @@ TEST_F(Fit, ADirectoryOfAnotherTrainingIsRefused) {
   EXPECT_THAT(core::message_of([&] { fit(other); }), HasSubstr("there is a training already"));
 }
 
+TEST_F(Fit, ADirectoryWithACheckpointOfTensorFlowIsRefusedAndLeftAsItIs) {
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(dir_);
+  files.write_file_atomically(dir_ + "/ckpt-1.index", "x");
+  for (const bool resume : {true, false}) {
+    FitOptions chosen = options(dir_);
+    chosen.resume = resume;
+    EXPECT_THAT(core::message_of([&] { fit(chosen); }, core::ErrorCode::kUnsupported),
+                AllOf(HasSubstr("checkpoint of TensorFlow"), HasSubstr("ckpt-1.index")));
+    EXPECT_EQ(files.list(dir_), (std::vector<std::string>{"ckpt-1.index"}));
+  }
+}
+
 TEST_F(Fit, OptionsThatCannotBeAreNamed) {
   const auto refused = [](const std::function<void(FitOptions&)>& change) {
     FitOptions bad = options();
