@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
@@ -116,6 +117,12 @@ TEST_F(Fit, TrainsEvaluatesAndGivesTheModel) {
   const data::Batch batch = tiny_source(20, 20, 1, false)->next()[0];
   const at::Tensor right = result.model->logits(batch.images()).argmax(1).eq(batch.labels());
   EXPECT_EQ(right.sum().item<int64_t>(), result.last->right_1);
+}
+
+// Two of them would train the same, and look like one training.
+TEST_F(Fit, IsOfOneProcess) {
+  const core::EnvironmentVariable size("OMPI_COMM_WORLD_SIZE", "2");
+  EXPECT_EQ(core::problem_of([&] { fit(options(dir_)); }), "2 processes were started, and each would train alone");
 }
 
 TEST_F(Fit, AResumedTrainingHasTheBitsOfAnUnbrokenOne) {
