@@ -109,7 +109,7 @@ TEST(NarrowConvolution, WeightsThatMeetNoPixelBecomeZeroByDefinition) {
       }
     }
   }
-  EXPECT_GT(kernels, 50);
+  EXPECT_GT(kernels, 30);  // with AVX2 of float alone
   EXPECT_GT(places, 1000);
 }
 

@@ -188,10 +188,12 @@ std::unique_ptr<ConvolutionKernel> make_libtorch_convolution(const ConvolutionSh
   const Convolution op{.kernel = Size2d(s.kernel_height, s.kernel_width),
                        .stride = Size2d(s.stride_height, s.stride_width),
                        .groups = s.groups};
-  // LibTorch adds the same padding at both ends; what the last window does not reach of the far one may lack.
+  // LibTorch adds the same padding at both ends; what the last window does not reach of the far one may lack. A map
+  // that is shorter with it than the window is refused, where one with more padding behind it would be a convolution.
   const auto same_at_both_ends = [](int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation,
                                     int64_t before) {
-    return before >= 0 && (in + 2 * before - dilation * (kernel - 1) - 1) / stride + 1 == out;
+    const int64_t beyond_window = in + 2 * before - dilation * (kernel - 1) - 1;
+    return before >= 0 && beyond_window >= 0 && beyond_window / stride + 1 == out;
   };
   const bool fits =
       s.dtype == DataType::kBfloat16 && !options.sum && options.activation == UnitActivation::kNone &&
