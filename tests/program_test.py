@@ -255,36 +255,6 @@ class Program(unittest.TestCase):
         numpy.testing.assert_array_equal(weights["bn1/moving_variance"], initializers["bn1.running_var"])
         numpy.testing.assert_array_equal(weights["fc/kernel"], initializers["fc.weight"].T)
 
-    def test_ten_models_open_in_keras(self):
-        """On JAX here. Its PyTorch backend refuses names that the others take, so names are looked at by themselves."""
-        models = ("resnet50_v1.5", "torchvision/resnet18", "torchvision/mobilenet_v2", "torchvision/mobilenet_v3_small",
-                  "torchvision/shufflenet_v2_x1_0", "torchvision/squeezenet1_1", "torchvision/mnasnet1_0",
-                  "torchvision/regnet_y_400mf", "torchvision/efficientnet_b0", "keras/mobilenet_v2")
-        images = numpy.random.default_rng(4).standard_normal((2, 3, 64, 64), dtype=numpy.float32)
-        numpy.save(self.root / "zoo.npy", images)
-        for number, model in enumerate(models):
-            with self.subTest(model):
-                folder = f"--train_dir={self.root / f'zoo{number}'}"
-                for command in (["train", f"--model={model}", "--data_name=imagenet", "--synthetic", "--device=cpu", "--image_size=64",
-                                 "--num_classes=7", "--batch_size=4", "--num_batches=1", "--init_learning_rate=0.01", folder],
-                                ["predict", folder, f"--input={self.root / 'zoo.npy'}",
-                                 f"--output={self.root / 'zoo_logits.npy'}"],
-                                ["export", folder, "--format=keras", f"--output={self.root / 'zoo.h5'}"]):
-                    done = run(*command)
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                expected = numpy.load(self.root / "zoo_logits.npy")
-                with h5py.File(self.root / "zoo.h5") as file:
-                    config = json.loads(file.attrs["model_config"])["config"]
-                    groups = set(file["model_weights"])
-                names = [layer["config"]["name"] for layer in config["layers"]]
-                for name in (config["name"], *names):
-                    self.assertRegex(name, r"\A\w+\Z")
-                self.assertEqual(len(set(names)), len(names))
-                self.assertLessEqual(groups, set(names))
-                network = keras.models.load_model(self.root / "zoo.h5", compile=False)
-                logits = network.predict(images.transpose(0, 2, 3, 1), verbose=0)
-                self.assertLess(numpy.abs(logits - expected).max(), 1e-4 * numpy.abs(expected).max())
-
     def test_graph_files_run_to_the_same_logits(self):
         """--graph_file holds the weights that a run begins with: those of the checkpoint that it goes on from."""
         self.assertEqual(run(*self.flags("graphs", "--num_batches=2")).returncode, 0)

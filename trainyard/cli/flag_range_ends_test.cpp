@@ -55,17 +55,17 @@ const std::map<std::string, Arguments> kCompanions = {
 // Ends that belong to the range of the flag alone: with the data, the other flags or the machine of this test they are
 // refused for another reason.
 const std::set<std::string> kNeedMore = {
-    "num_classes",       // the data have 12
-    "stochastic_depth",  // residual blocks
-    "random_crop_attempts",
-    "min_object_covered",     // images of any size
-    "batch_size_memory_mib",  // more than a batch of one image takes
-    "distill_weight",         // a teacher
-    "rank_deadline",
-    "rank_start_deadline",  // several processes
-    "loss_scale_lower_after",
-    "loss_scale_most_skips",         // a GPU
-    "fp16_inc_loss_scale_every_n",   // a GPU
+    "num_classes",                   // the data have 12
+    "stochastic_depth",              // residual blocks
+    "random_crop_attempts",          // images of any size
+    "min_object_covered",            // the same
+    "batch_size_memory_mib",         // more than a batch of one image takes
+    "distill_weight",                // a teacher
+    "rank_deadline",                 // several processes
+    "rank_start_deadline",           // the same
+    "loss_scale_lower_after",        // a GPU
+    "loss_scale_most_skips",         // the same
+    "fp16_inc_loss_scale_every_n",   // the same
     "trt_max_workspace_size_bytes",  // --trt_mode
 };
 
