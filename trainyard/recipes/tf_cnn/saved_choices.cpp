@@ -26,8 +26,10 @@ SavedChoices choices_of(const OpenedModel& opened, const std::string& model, con
                        .dataset = opened.identity.dataset,
                        .num_classes = opened.identity.num_classes,
                        .image_size = opened.image_size};
-  const std::string name = model.empty() ? choices.model : model;
-  choices.input = input_of(opened, name, dataset);
+  // Where no data say it, the model does; weights of others are of photographs.
+  std::string of = !dataset.empty() ? dataset : choices.dataset;
+  if (of.empty()) of = "imagenet";
+  choices.input = input_of(opened, model.empty() ? choices.model : model, of);
   if (opened.reader != nullptr) choices.averaged_weights = opened.averaged_weights;
   const bool sized = choices.input && choices.image_size == nn::Size2d(0) && opened.reader == nullptr;
   if (sized) choices.image_size = {choices.input->input.height, choices.input->input.width};
@@ -145,8 +147,7 @@ SavedChoices read_saved_choices(const PreparedRun& run) {
   parallel::ProcessGroup* const processes = run.device.processes.get();
   if (run.mode() == RunMode::kEvaluation) {
     if (run.checkpoint == nullptr || !run.own_dialect()) return {};
-    const std::string& dataset = run.input.dataset.empty() ? run.checkpoint->identity.dataset : run.input.dataset;
-    SavedChoices choices = choices_of(*run.checkpoint, run.options.model, dataset.empty() ? "imagenet" : dataset);
+    SavedChoices choices = choices_of(*run.checkpoint, run.options.model, run.input.dataset);
     if (choices.input && processes != nullptr && processes->rank() != 0) choices.input->origin.clear();
     return choices;
   }
