@@ -58,12 +58,13 @@ int main(int, char** arguments) try {
   const auto train = data::open_folder(arguments[1], {.size = 32, .batch_size = 16});
   const auto validation =
       data::open_folder(arguments[2], {.size = 32, .batch_size = 16, .training = false, .classes = train->classes()});
+  const train::BestBy by_confidence{.name = "confidence", .lowest = false};
   const auto result =
       train::fit({.graph = models::build_model("resnet20", "cifar10", {.num_classes = std::ssize(train->classes())}),
                   .train = std::make_shared<SomeGrey>(train),
                   .validation = validation,
                   .epochs = 3,
-                  .best = {.name = "confidence", .lowest = false},
+                  .best = by_confidence,
                   .metrics = {std::make_shared<Confidence>()},
                   .callbacks = {std::make_shared<LowerRate>()}});
   for (const auto& [name, value] : result.last->more) std::cout << name << " " << value << "\n";

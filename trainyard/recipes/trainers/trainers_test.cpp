@@ -90,7 +90,8 @@ double after_a_step(const TrainerType& type, double weight_decay) {
   config.steps_per_epoch = 1;
   config.max_epoch = 1;
   const auto trainer = launch_train_with_config(config, type);
-  return dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters().values().item<double>();
+  const nn::ParameterSet& parameters = dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters();
+  return parameters.value(*parameters.find("w")).item<double>();
 }
 
 TEST(Trainers, AnAsynchronousOneScalesGradientsByTheNumberOfDevices) {

@@ -341,9 +341,10 @@ Prediction Model::predict_file(const std::string& path, int64_t top) const {
 
 void save_model(const std::string& path, ModelDescription description, const nn::ParameterSet& parameters) {
   const ModelDescription saved = completed(std::move(description), path);
+  const ModelMetadata metadata = metadata_of(saved);  // first: a custom layer cannot be saved, whatever else is missing
   require_input(saved, path);
   check_parameters(*saved.graph, parameters, path);
-  save_weights(path, parameters, metadata_of(saved));
+  save_weights(path, parameters, metadata);
 }
 
 std::shared_ptr<const Model> load_model(const std::string& path, const LoadModelOptions& options) {
