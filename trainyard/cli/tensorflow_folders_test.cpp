@@ -133,7 +133,7 @@ TEST_F(TensorFlowFolders, AnEvaluationSaysWhatItFoundInstead) {
     arguments.push_back("--train_dir=" + other);
     return run_command(arguments);
   };
-  EXPECT_THAT(evaluate({"eval"}).err, HasSubstr("got no such directory"));
+  EXPECT_THAT(evaluate({"eval"}).err, HasSubstr("there is no such checkpoint, directory or file of weights"));
   files.make_directories(other);
   EXPECT_THAT(evaluate({"eval"}).err, HasSubstr("got an empty folder"));
   files.write_file_atomically(other + "/metrics.csv", "x");
