@@ -110,11 +110,11 @@ void require_said_model(const PreparedRun& run) {
   const bool said = run.own.model != nullptr || !run.options.model.empty();
   if (said || !(evaluates || file)) return;
   if (evaluates && run.checkpoint == nullptr) {
-    throw core::Error(core::ErrorCode::kNotFound,
-                      {.problem = file ? "there is no such checkpoint, directory or file of weights"
-                                       : "No checkpoint file found in dir:" + run.train_dir(),
-                       .where = file ? run.options.weights : "",
-                       .remedy = "check --train_dir or --weights, or pass --model to wait for a checkpoint"});
+    const std::string& path = file ? run.options.weights : run.train_dir();
+    // Rank 0 has the files, and says what it found there.
+    if (run.device.is_chief()) static_cast<void>(open_model({.path = path}));
+    throw core::Error(core::ErrorCode::kNotFound, {.problem = "No checkpoint file found in dir:" + path,
+                                                   .remedy = "check --train_dir or --weights of rank 0"});
   }
   throw core::Error(core::ErrorCode::kInvalidArgument,
                     {.problem = "a file of weights does not say which model they are of",
