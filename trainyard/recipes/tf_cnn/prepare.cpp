@@ -112,7 +112,8 @@ void require_said_model(const PreparedRun& run) {
   if (evaluates && run.checkpoint == nullptr) {
     const std::string& path = file ? run.options.weights : run.train_dir();
     // Rank 0 has the files, and says what it found there.
-    if (run.device.is_chief()) static_cast<void>(open_model({.path = path}));
+    if (run.device.is_chief() && file) static_cast<void>(open_model({.path = path}));
+    if (run.device.is_chief()) static_cast<void>(train::find_checkpoint(path));
     throw core::Error(core::ErrorCode::kNotFound, {.problem = "No checkpoint file found in dir:" + path,
                                                    .remedy = "check --train_dir or --weights of rank 0"});
   }
