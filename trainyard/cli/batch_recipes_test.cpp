@@ -123,7 +123,7 @@ TEST_F(BatchRecipes, LearnFromATeacher) {
 
 TEST_F(BatchRecipes, SayWhatTheyCannotDo) {
   EXPECT_THAT(why({"--mixup_alpha=0.2", "--batch_size=7"}), HasSubstr("even"));
-  EXPECT_THAT(why({"--mixup_alpha=0.2", "--data_dir="}), HasSubstr("--mixup_alpha cannot be used"));
+  EXPECT_THAT(why({"--mixup_alpha=0.2", "--data_dir=", "--synthetic"}), HasSubstr("--mixup_alpha cannot be used"));
   EXPECT_THAT(why({"--repeated_augmentation=2", "--forward_only"}),
               HasSubstr("--repeated_augmentation cannot be used"));
   EXPECT_THAT(why({"--mixup_prob=0.5"}), HasSubstr("nothing to choose"));

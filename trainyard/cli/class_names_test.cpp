@@ -168,7 +168,11 @@ TEST_F(ClassesOfRuns, PredictPrintsTrainingsNames) {
 
 TEST_F(ClassesOfRuns, AResumeOnOtherClassesIsRefused) {
   const std::string photos = copy_of_photos(), run = copy_of_run();
-  const auto resume = [&] { return run_command(arguments("train", photos, run, 42)); };
+  const auto resume = [&] {
+    Arguments train = arguments("train", photos, run, 42);
+    train.push_back("--eval_during_training_every_n_epochs=0");  // val keeps its classes
+    return run_command(train);
+  };
   const CommandResult same = resume();
   EXPECT_EQ(same.code, kSuccess) << same.err;
   EXPECT_THAT(same.err, Not(HasSubstr("no use for them")));
@@ -319,12 +323,14 @@ TEST_F(ClassesOfRuns, TfRecordsThatContradictTheTrainingAreAnError) {
   write_records(data + "/train-00000-of-00001", {{1, "blue"}, {2, "green"}, {3, "red"}});
   write_records(data + "/validation-00000-of-00001", {{1, "blue"}, {2, "red"}});
   Arguments train = arguments("train", data, run, 2);
+  train.insert(train.begin() + 1, "--eval_during_training_every_n_epochs=0");
   ASSERT_EQ(run_command(train).code, kSuccess);
   const CommandResult result = eval(data, {}, run);
   EXPECT_EQ(result.code, kUsage) << result.out;
   EXPECT_THAT(result.err, AllOf(HasSubstr("label 2 stands for two classes"), HasSubstr("validation-00000-of-00001 at"),
                                 HasSubstr("'green', as in the training of"), HasSubstr("'red'")));
   train.back() = "--train_dir=" + temp_.file("both");
+  train.erase(train.begin() + 1);
   train.push_back("--eval_during_training_every_n_steps=1");
   EXPECT_THAT(run_command(train).err, AllOf(HasSubstr("train-00000-of-00001 at"), HasSubstr("stands for two classes")));
   write_records(data + "/validation-00000-of-00001", {{1, "blue"}, {3, "red"}});

@@ -138,8 +138,8 @@ TEST_F(NumberFlags, OfTraining) {
 TEST_F(NumberFlags, OfTrainingWithEvaluations) {
   walk({"help"},
        {"train", "--model=trivial", "--data_name=shapes", "--data_dir=" + data_, "--device=cpu", "--batch_size=2",
-        "--num_batches=3", "--num_warmup_batches=0", "--num_intra_threads=1", "--eval_during_training_every_n_steps=1",
-        "--num_eval_batches=1"},
+        "--num_batches=3", "--num_warmup_batches=0", "--num_intra_threads=1",
+        "--train_dir=", "--eval_during_training_every_n_steps=1", "--num_eval_batches=1"},
        {"eval_during_training_every_n_epochs", "stop_at_top_1_accuracy"});
 }
 

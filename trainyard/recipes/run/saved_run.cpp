@@ -14,7 +14,7 @@
 namespace trainyard::recipes {
 namespace {
 
-// How the error of a checkpoint begins that does not have what is read (CheckpointReader).
+// In the error of a checkpoint that does not have what is read (CheckpointReader).
 constexpr const char* kLacks = "checkpoint lacks an entry";
 
 }  // namespace
@@ -112,7 +112,8 @@ std::optional<train::CheckpointInfo> resume_run(SavedRun& state, const ResumeOpt
     }
     return newest;
   } catch (const core::Error& error) {
-    const bool lacks = error.code() == core::ErrorCode::kCorruptData && error.detail().problem.starts_with(kLacks);
+    const bool lacks =
+        error.code() == core::ErrorCode::kCorruptData && error.detail().problem.find(kLacks) != std::string::npos;
     if (!lacks || !differs()) throw;
     throw core::Error(core::ErrorCode::kInvalidArgument,
                       {.problem = "the optimizer was another one, which does not keep what this one needs",

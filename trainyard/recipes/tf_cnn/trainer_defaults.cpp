@@ -42,7 +42,7 @@ void require_what_a_trainer_needs(const core::FlagValues& values) {
   if (values.boolean("eval")) return;
   const std::string train_dir = values.text("train_dir");
   const bool goes_on = !train_dir.empty() && holds_run(train_dir);
-  if (!values.given("model") && !goes_on) {
+  if (!values.given("model") && !goes_on && values.text("weights").empty()) {
     throw Error(
         ErrorCode::kInvalidArgument,
         {.problem = "no model is named",

@@ -24,7 +24,7 @@ inline constexpr int64_t kSecondsToCheckpoint = 600;
 inline constexpr const char* kRunsFolder = "runs";
 
 // Throws kInvalidArgument where no model is named, and for a training without images that does not ask for synthetic
-// ones. The flags of a run that train_dir holds need no model.
+// ones. Where train_dir holds a run, or weights are named, the model may be theirs.
 void require_what_a_trainer_needs(const core::FlagValues& values);
 
 // Sets what the flags leave open.

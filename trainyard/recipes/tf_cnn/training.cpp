@@ -412,7 +412,6 @@ RunStatistics TrainingRun::statistics() const {
 }
 
 RunStatistics TrainingRun::run() {
-  require_memory(run_);
   // Behind all that may fail before a training: until here the run that is there is as it was.
   settle_train_dir(run_, out_, stop_);
   // Before anything is read there that another run may be changing, and before anything is written.
@@ -469,6 +468,7 @@ RunStatistics TrainingRun::run() {
 }  // namespace
 
 RunStatistics run_training(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  require_memory(run);  // in front of the input, which makes a batch ahead
   return TrainingRun(run, out, stop).run();
 }
 

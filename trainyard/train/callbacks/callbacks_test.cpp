@@ -122,6 +122,16 @@ TEST(CheckpointCallback, CanCountTheStepsOfAllRuns) {
   EXPECT_THAT(saved_steps(directory.path()), ElementsAre(4, 8, 10));
 }
 
+TEST(CheckpointCallback, SavesAfterStepsOfTheCallersChoice) {
+  const core::TempDir directory;
+  PretendTrainer trainer;
+  CheckpointCallbackOptions options{.save_seconds = 1e9, .warmup_steps = 1};
+  options.due = [](int64_t done) { return done == 2 || done == 5; };
+  run_callback(trainer, std::make_shared<CheckpointCallback>(CheckpointStore(directory.path(), 0), options),
+               {.steps_per_epoch = 8});
+  EXPECT_THAT(saved_steps(directory.path()), ElementsAre(3, 6, 8));
+}
+
 TEST(CheckpointCallback, SavesEveryNSeconds) {
   const core::TempDir directory;
   PretendTrainer trainer;

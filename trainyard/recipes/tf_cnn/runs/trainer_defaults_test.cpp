@@ -22,6 +22,7 @@
 #include "trainyard/recipes/tf_cnn/next_commands.h"
 #include "trainyard/recipes/tf_cnn/own_header.h"
 #include "trainyard/recipes/tf_cnn/read_options.h"
+#include "trainyard/recipes/tf_cnn/schedule.h"
 
 namespace trainyard::recipes {
 namespace {
@@ -121,8 +122,8 @@ TEST_F(TrainerDefaults, EachEpochIsEvaluatedOnImagesThatAreNotTrainedOnAndSaved)
   for (const char* name : {"run/model.ckpt-4", "run/model.ckpt-8", "run/model.ckpt-12", "run/best"}) {
     EXPECT_TRUE(files_.exists(temp_.file(name))) << name;
   }
-  EXPECT_EQ(summary("run")["validation_examples"], 8);
-  EXPECT_EQ(summary("run")["train_examples"], 32);
+  EXPECT_EQ(summary("run")["data"]["validation_examples"], 8);
+  EXPECT_EQ(summary("run")["data"]["train_examples"], 32);
   EXPECT_THAT(log_, HasSubstr("has no folder val: a fifth of each class"));
 }
 
@@ -130,7 +131,7 @@ TEST_F(TrainerDefaults, WhatIsNotEvaluatedIsSaid) {
   const std::string out = run({"--num_batches=3", "--train_dir=" + temp_.file("short")});
   EXPECT_THAT(out, Not(HasSubstr("Accuracy @ 1")));
   EXPECT_THAT(log_, HasSubstr("nothing is evaluated during the training: it has no whole epoch"));
-  EXPECT_EQ(summary("short")["validation_examples"], 0);
+  EXPECT_EQ(summary("short")["data"]["validation_examples"], 0);
   std::filesystem::create_directory(temp_.file("divided"));
   std::filesystem::rename(photos_, temp_.file("divided/train"));
   Arguments train = arguments({"--num_epochs=2", "--train_dir=" + temp_.file("alone")});
@@ -139,8 +140,8 @@ TEST_F(TrainerDefaults, WhatIsNotEvaluatedIsSaid) {
   testing::internal::CaptureStderr();
   BenchmarkCnn(read(train)).run(none);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("divided has no validation images"));
-  EXPECT_EQ(summary("alone")["train_examples"], 40);
-  EXPECT_EQ(summary("alone")["validation_examples"], 0);
+  EXPECT_EQ(summary("alone")["data"]["train_examples"], 40);
+  EXPECT_EQ(summary("alone")["data"]["validation_examples"], 0);
   // A goal that nothing could reach is an error.
   train.push_back("--stop_at_top_1_accuracy=0.5");
   EXPECT_THAT(core::message_of([&] { BenchmarkCnn(read(train)).run(none); }), HasSubstr("waits for evaluations"));
@@ -218,8 +219,7 @@ TEST_F(TrainerDefaults, AutoBatchesLeaveAnEpochSomeStepsAndTheRateAlone) {
   Arguments automatic = arguments({"--batch_size_memory_mib=2000", "--num_epochs=1"});
   automatic[3] = "--batch_size=auto";
   automatic.erase(automatic.begin() + 6);  // the model's own rate
-  automatic[0] = "--model=resnet20";
-  automatic.push_back("--data_name=cifar10");
+  automatic[0] = "--model=resnet18";
   const PreparedRun found = prepare(read(automatic));
   EXPECT_EQ(found.batch_size, 2);
   EXPECT_EQ(found.mode(), RunMode::kTrainingAndEvaluation);
@@ -265,7 +265,7 @@ TEST_F(TrainerDefaults, ATrainingStartsFromTheFolderOfACheckpoint) {
   const auto crc = [&](const std::string& run) {
     const auto manifest = nlohmann::json::parse(files_.read_file(temp_.file(run + "/manifest.json")));
     for (const auto& tensor : manifest["tensors"]) {
-      if (tensor["name"] == "model/affine0.weight") return tensor["crc32c"].get<uint64_t>();
+      if (tensor["name"] == "model/conv1.weight") return tensor["crc32c"].get<uint64_t>();
     }
     return uint64_t{0};
   };
