@@ -85,13 +85,9 @@ void make_executor(TrainedModel& trained, const TrainedModelOptions& options, co
       trained.input_origin = known.origin;
       if (options.tells_input && !known.choice.empty()) core::log::info("{}: {}", opened.checkpoint.path, known.choice);
       if (options.tells_input) tell_differences(known, trained.input);
-    } else if (opened.weights != nullptr) {
-      trained.input.exif_orientation = true;  // as in all of our commands
-    } else if (opened.description.graph && options.tells_input) {
-      core::log::warning(
-          "{} does not say how images become the model's input, as its training had tensors (FitOptions::input): they "
-          "are made as tf_cnn_benchmarks makes them; --input_preprocessor says otherwise",
-          opened.checkpoint.path);
+    } else {
+      trained.input_known = !opened.description.graph;                       // what holds its graph would say it, too
+      if (opened.weights != nullptr) trained.input.exif_orientation = true;  // as in all of our commands
     }
     trained.input.height = images.height;
     trained.input.width = images.width;

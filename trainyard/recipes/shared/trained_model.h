@@ -47,6 +47,7 @@ struct TrainedModel {
   data::TransformOptions input{};          // of evaluation
   std::string preprocessor{};  // the name in data::input_presets() that `input` began from; empty: not known
   std::string input_origin{};  // what says how images become input, for messages; empty: nothing, these are defaults
+  bool input_known = true;     // false: the training had tensors, and nothing says how an image becomes one of them
   std::unique_ptr<nn::ParameterSet> parameters{};
   std::unique_ptr<nn::Executor> executor{};  // in inference mode, bound to `parameters`
 };

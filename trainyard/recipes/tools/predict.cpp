@@ -183,6 +183,15 @@ PredictOutcome predict(const PredictOptions& options, std::ostream& out, const c
   }
   const nn::Shape& shape = trained.executor->graph().input_shape();
   options.input.check(trained.identity.dataset);
+  if (!trained.input_known && !options.input.input_preprocessor && !options.input.normalization) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "the model does not say how an image becomes its input: its training had tensors",
+         .where = trained.checkpoint.path,
+         .expected = "FitOptions::input of the training, or ModelDescription::input where it was saved",
+         .actual = "none",
+         .remedy = "pass --input_preprocessor or --normalization as its images were made, or an array with --input"});
+  }
   const TrainedInput before{.input = trained.input, .origin = trained.input_origin};
   options.input.apply_to(trained.input);
   tell_differences(before, trained.input);

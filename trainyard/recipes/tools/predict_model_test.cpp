@@ -1,15 +1,20 @@
 // What `trainyard predict` says of a model that no registry knows is what train::Model says, of a checkpoint of fit()
 // and of its file.
+#include <memory>
 #include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/core/base/new_tensor.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/folder_source.h"
+#include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/data/testing/test_images.h"
+#include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/recipes/tools/predict.h"
 #include "trainyard/train/fit/fit.h"
 
@@ -68,6 +73,30 @@ TEST_F(PredictModel, SaysTheSameOfCheckpointAndFile) {
     }
     EXPECT_EQ(compared, 16) << path;
   }
+}
+
+// A training on tensors in memory: nothing says how an image becomes one of them, and no command makes that up.
+TEST_F(PredictModel, DoesNotMakeUpAnInput) {
+  train::FitOptions options;
+  nn::GraphBuilder b({.image = {3, 20, 20}, .name = "of_tensors"});
+  options.graph = b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 2}));
+  const at::Tensor images = core::new_tensor({8, 3, 20, 20}).fill_(0.5),
+                   labels = core::new_tensor({8}, at::kLong).fill_(1);
+  options.train = std::make_shared<data::TensorSource>(images, labels, data::TensorSourceOptions{.batch_size = 4});
+  options.train_dir = temp_.file("tensors");
+  options.intra_op_threads = 1;
+  train::fit(options);
+  EXPECT_FALSE(metadata_of(load_trained_model({.path = temp_.file("tensors")})).contains("trainyard.input"));
+  EXPECT_TRUE(metadata_of(load_trained_model({.path = temp_.file("run")})).contains("trainyard.input"));
+  PredictOptions asked;
+  asked.model.path = temp_.file("tensors");
+  asked.images = {temp_.file("data")};
+  std::ostringstream out;
+  const std::string message = core::message_of([&] { predict(asked, out); });
+  EXPECT_NE(message.find("does not say how an image becomes its input"), std::string::npos) << message;
+  EXPECT_NE(message.find("--input_preprocessor"), std::string::npos) << message;
+  asked.input.input_preprocessor = "torchvision";
+  EXPECT_EQ(predict(asked, out).images, 8);
 }
 
 }  // namespace

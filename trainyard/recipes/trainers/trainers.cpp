@@ -39,7 +39,10 @@ class OwnBatches : public data::SourceAround {
   int replicas() const override { return count_; }
   std::vector<data::Batch> next() override {
     const std::vector<data::Batch> all = source()->next();
-    if (static_cast<int>(all.size()) < source()->replicas()) return {};  // it has ended for all processes
+    // What ends for one process ends for all, or the others would wait for it in their next step.
+    const auto missing = std::count_if(
+        all.begin(), all.end(), [](const data::Batch& batch) { return batch.tensors.empty() || batch.samples() == 0; });
+    if (static_cast<int>(all.size()) < source()->replicas() || (missing > 0 && missing < std::ssize(all))) return {};
     return {all.begin() + first_, all.begin() + first_ + count_};
   }
 
