@@ -17,7 +17,9 @@ struct ColorPlanes {
   int64_t count = 0;  // pixels of a plane
 
   // Returns the planes of a contiguous [3, height, width] image.
-  [[nodiscard]] static ColorPlanes of(float* image, int64_t pixels) { return {image, image + pixels, image + 2 * pixels, pixels}; }
+  [[nodiscard]] static ColorPlanes of(float* image, int64_t pixels) {
+    return {image, image + pixels, image + 2 * pixels, pixels};
+  }
 };
 
 // Computes x + delta.
