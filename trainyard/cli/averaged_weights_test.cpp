@@ -139,6 +139,7 @@ TEST_F(AveragedWeights, MessagesOfFlagsThatDoNotGoTogether) {
   const auto message = [&](const std::vector<std::string>& flags) {
     const CommandResult result = train("refused", 2, flags);
     EXPECT_EQ(result.code, kUsage);
+    EXPECT_FALSE(core::local_file_system().exists(temp_.file("refused"))) << result.err;
     return result.err;
   };
   EXPECT_THAT(message({"--clip_norm=1", "--clip_global_norm=1"}),
@@ -150,7 +151,7 @@ TEST_F(AveragedWeights, MessagesOfFlagsThatDoNotGoTogether) {
               HasSubstr("At most one of --ema_decay and --swa_start_epoch can be specified"));
   EXPECT_THAT(message({"--ema_warmup"}), HasSubstr("--ema_warmup requires --ema_decay"));
   EXPECT_THAT(message({"--average_every=3"}), HasSubstr("--average_every requires --ema_decay or --swa_start_epoch"));
-  EXPECT_THAT(message({"--ema_decay=1"}), HasSubstr("the decay of averaged weights is not usable"));
+  EXPECT_THAT(message({"--ema_decay=1"}), HasSubstr("Param ema_decay value of 1 must be below 1"));
   EXPECT_THAT(message({"--model=alexnet", "--stochastic_depth=0.1"}), HasSubstr("there are no residual blocks"));
   EXPECT_THAT(message({"--model=alexnet", "--batch_norm_decay=0.1"}), HasSubstr("there are no batch norms"));
   EXPECT_THAT(message({"--model=alexnet", "--recalibrate_batch_norm=1"}),
