@@ -146,6 +146,27 @@ TEST(BenchmarkCnn, DrawsItsScheduleInsteadOfTraining) {
   EXPECT_FALSE(core::local_file_system().exists(options.saving.train_dir));
 }
 
+// Numbers that the trainer's parts refuse are found in front of the first file, for callers without flags, too.
+TEST(BenchmarkCnn, RefusesNumbersBeforeItWritesAnything) {
+  const core::TempDir directory;
+  const auto message = [&](const auto& change) {
+    TfCnnOptions options = two_steps(directory.file("run"));
+    change(options);
+    std::ostringstream out;
+    std::string text = core::message_of([&] { BenchmarkCnn(options).run(out); });
+    EXPECT_FALSE(core::local_file_system().exists(directory.file("run"))) << text;
+    return text;
+  };
+  EXPECT_THAT(message([](TfCnnOptions& o) { o.update.label_smoothing = 1; }),
+              ::testing::HasSubstr("label_smoothing is out of range: expected [0, 1), got 1"));
+  EXPECT_THAT(message([](TfCnnOptions& o) { o.average.ema_decay = 1; }),
+              ::testing::HasSubstr("the decay of averaged weights is not usable"));
+  EXPECT_THAT(message([](TfCnnOptions& o) { o.average.recalibrate_batch_norm = 1; }),
+              ::testing::HasSubstr("there are no batch norms to recalibrate"));
+  EXPECT_THAT(message([](TfCnnOptions& o) { o.update.momentum = 1.5; }),
+              ::testing::HasSubstr("momentum is not usable"));
+}
+
 // What these ask for beside other flags reaches the trainer.
 TEST(BenchmarkCnn, SchedulesMomentumAndKeepsVariablesIn16Bits) {
   TfCnnOptions cycle = two_steps("");
