@@ -447,7 +447,8 @@ class TrainCtl(unittest.TestCase):
         cls.data = cls.root / "records"
         for arguments in (("make-shapes", f"--output={cls.root / 'shapes'}", "--train_count=42", "--validation_count=16"),
                           ("convert", f"--from={cls.root / 'shapes'}", "--to=folder", f"--output={cls.root / 'images'}"),
-                          ("convert", f"--from={cls.root / 'images'}", "--to=tfrecord", f"--output={cls.data}")):
+                          ("convert", f"--from={cls.root / 'images'}", "--to=tfrecord", "--data_name=imagenet",
+                           f"--output={cls.data}")):
             made = run("data", *arguments)
             assert made.returncode == 0, made.stderr
 
