@@ -1,6 +1,7 @@
 #include "trainyard/parallel/processes/launcher_claims.h"
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cstdint>
 #include <utility>
@@ -88,6 +89,16 @@ class Claims {
   std::vector<LauncherClaim> claims_;
 };
 
+// Set once this process has met all others. What it does alone after that is no mistake.
+std::atomic<bool> has_met_all = false;
+
+// Whether `read` reads the environment of this process, not one that a test makes up.
+bool is_own_environment(const ReadVariable& read) {
+  using Function = std::optional<std::string> (*)(const std::string&);
+  const Function* const function = read.target<Function>();
+  return function != nullptr && *function == &read_environment;
+}
+
 std::string started(const LauncherClaim& claim) {
   return fmt::format("{}{} processes were started", claim.at_least ? "at least " : "", claim.size);
 }
@@ -113,7 +124,7 @@ std::vector<LauncherClaim> launcher_claims(const ReadVariable& read) {
 }
 
 std::optional<LauncherClaim> several_processes(const ReadVariable& read) {
-  if (read(kSeparateProcessesVariable) == "1") return std::nullopt;
+  if (read(kSeparateProcessesVariable) == "1" || (has_met_all && is_own_environment(read))) return std::nullopt;
   std::vector<LauncherClaim> claims = launcher_claims(read);
   const auto largest =
       std::max_element(claims.begin(), claims.end(),
@@ -134,6 +145,7 @@ void require_whole_group(int size, const ReadVariable& read) {
                                        "and hand its variables on; or {}",
                                        unset(claim))});
   }
+  if (size > 1 && is_own_environment(read)) has_met_all = true;
 }
 
 void refuse_copies(const std::string& what, const std::string& remedy, const ReadVariable& read) {

@@ -32,7 +32,7 @@ inline constexpr const char* kSeparateProcessesVariable = "TRAINYARD_SEPARATE_PR
 // step of srun, in a shell of srun --pty, and where another launcher, which srun or sbatch has started, counts.
 [[nodiscard]] std::vector<LauncherClaim> launcher_claims(const ReadVariable& read = read_environment);
 
-// Returns the largest claim; nothing where this process is on its own, also by kSeparateProcessesVariable.
+// Returns the largest claim; nothing by kSeparateProcessesVariable, and once this process has met all others.
 [[nodiscard]] std::optional<LauncherClaim> several_processes(const ReadVariable& read = read_environment);
 
 // Throws kInvalidArgument where a launcher has started another number of processes than the `size` that have met.
