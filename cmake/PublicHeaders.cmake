@@ -46,6 +46,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/data/augment/augment_ops.h
   trainyard/data/augment/auto_augment.h
   trainyard/data/augment/crop.h
+  trainyard/data/augment/input_preset.h
   trainyard/data/augment/mixing.h
   trainyard/data/augment/random_erasing.h
   trainyard/data/augment/transform.h

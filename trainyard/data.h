@@ -1,6 +1,7 @@
 // Batches: of folders, of tensors, of functions, and what turns images into them.
 #pragma once
 
+#include "trainyard/data/augment/input_preset.h"     // IWYU pragma: export
 #include "trainyard/data/augment/transform.h"        // IWYU pragma: export
 #include "trainyard/data/pipeline/batch_source.h"    // IWYU pragma: export
 #include "trainyard/data/sources/folder_source.h"    // IWYU pragma: export

@@ -1,6 +1,6 @@
-// What a source says of its batches beside making them: the classes behind the labels, how images become input, and how
-// many batches an epoch has. Found through the sources around it (source_around.h), so that a training on augmented
-// batches knows as much as one on the batches themselves.
+// What a source says of its batches, apart from making them: the classes behind the labels, how images become input,
+// and how many batches an epoch has. Found through the sources around it (source_around.h), so that a training on
+// augmented batches knows as much as one on the batches themselves.
 //
 //   if (const auto said = data::description_of(*source)) classes = said->classes;
 //   const int64_t batches = data::batches_in_epoch(*source);
@@ -26,7 +26,7 @@ struct SourceDescription {
   bool training = true;                // shuffled epochs without an end
 };
 
-// A source that says it. Derive from it beside BatchSource.
+// A source that says it. Derive from it and from BatchSource.
 class DescribedSource {
  public:
   virtual ~DescribedSource() = default;
@@ -34,12 +34,12 @@ class DescribedSource {
 };
 
 // Returns what the source says, or the nearest one that it is around. Of combined sources (combined_source.h) it is
-// what those say that say something, where they say the same of classes and of images in evaluation. Nothing: nobody
-// says it.
+// what those say that say something, where they say the same of classes and of images in evaluation. Nothing where
+// none says it.
 [[nodiscard]] std::optional<SourceDescription> description_of(const BatchSource& source);
 
 // Returns how many batches an epoch has (sized_source.h), by the source or the nearest one that it is around with
-// batches of the same size for as many replicas; 0 where nobody says it.
+// batches of the same size for as many replicas; 0 where none says it.
 [[nodiscard]] int64_t batches_in_epoch(const BatchSource& source);
 
 // Returns the source itself where it is of this type, else the nearest one that it is around; null: there is none.

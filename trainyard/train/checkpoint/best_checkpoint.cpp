@@ -82,7 +82,7 @@ bool lowest_is_best(const BestBy& by) {
                      .where = "BestBy::lowest",
                      .expected = "true or false",
                      .actual = "unset",
-                     .remedy = "set it beside the name"});
+                     .remedy = "set it with the name"});
 }
 
 BestKeeper::BestKeeper(CheckpointStore store, BestKeeperOptions options)

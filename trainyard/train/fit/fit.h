@@ -60,7 +60,7 @@ struct FitEpoch {
   std::vector<std::pair<std::string, Evaluation>> more_validations{};  // by the sets' names
 };
 
-// A set that is evaluated beside FitOptions::validation, with the same loss and accuracies.
+// A set that is evaluated as FitOptions::validation is, with the same loss and accuracies.
 struct FitValidation {
   std::string name{};                              // "hard"; not "eval", "train", or one that is there twice
   std::shared_ptr<data::BatchSource> source{};     // that ends, with one replica
@@ -94,7 +94,7 @@ struct FitOptions {
   // Returns the learning rate of each step of a training of so many: {return optim::cosine(0.1, steps);}. None: it is
   // learning_rate throughout.
   std::function<std::function<double(int64_t step)>(int64_t steps)> schedule{};
-  // Keeps averaged weights beside those that train. They are what is evaluated, by which `early_stop` and `best`
+  // Keeps averaged weights, too. They are what is evaluated, by which `early_stop` and `best`
   // compare, and what FitResult::model, its file and load_model() have. An equal average (AverageKind::kEqual) whose
   // graph has batch norms gets their statistics measured anew at the end of each epoch, over 200 batches of `train` or
   // an epoch.

@@ -19,6 +19,7 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/methods/batch_norm_recalibration.h"
+#include "trainyard/train/model/input_size.h"
 #include "trainyard/train/monitors/json_lines_monitor.h"
 
 namespace trainyard::train {
@@ -59,9 +60,13 @@ ModelDescription description_of(const FitOptions& options) {
                  .actual = nn::to_string(output),
                  .remedy = "build the graph for as many classes, the size of FolderSource::classes()"});
   }
-  if (const nn::Shape& image = options.graph.input_shape(); description.input && image.size() == 3) {
-    description.input->height = image[1];
-    description.input->width = image[2];
+  if (description.input) {
+    const int64_t before = description.input->eval_resize_size;
+    set_input_size(options.graph, *description.input);
+    if (const int64_t now = description.input->eval_resize_size; now != before) {
+      core::log::info("eval_resize_size {} of FitOptions::input becomes {}, for images of {}", before, now,
+                      nn::to_string(options.graph.input_shape()));
+    }
   }
   const bool foreign = std::any_of(options.graph.nodes.begin(), options.graph.nodes.end(),
                                    [](const nn::Node& node) { return std::holds_alternative<nn::Foreign>(node.op); });
@@ -235,7 +240,7 @@ nn::ParameterSet& FitRun::served_parameters() {
   return weights;
 }
 
-// Statistics of an equal average are those of the last weights, which do not fit it. The training goes on behind it
+// Statistics of an equal average are those of the last weights, which do not fit it. The training continues after it
 // with the batches that it would have had.
 void FitRun::recalibrate(nn::ParameterSet& weights) {
   const SingleCostOptions& trained = trainer_->options();

@@ -18,6 +18,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/augment/input_preset.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/testing/test_images.h"
@@ -300,6 +301,14 @@ TEST_F(FitServes, AModelWhoseInputNobodySaysIsNotSaved) {
   said.input = data::TransformOptions{.normalization = data::Normalization::symmetric()};
   save(fit(said));
   EXPECT_EQ(load_model(file)->predict(image).top.size(), 5U);
+  // A preset for images of 224 is one for the graph's, in its ratio; a size of the caller's own stays.
+  said = options();
+  said.input = data::input_presets().get("torchvision");
+  EXPECT_EQ(said.input->eval_resize_size, 256);
+  EXPECT_EQ(fit(said).model->description().input->eval_resize_size, 6) << "5 * 256 / 224";
+  said = options();
+  said.input = data::TransformOptions{.eval_resize_size = 9};
+  EXPECT_EQ(fit(said).model->description().input->eval_resize_size, 9);
   FitOptions tensors = options();
   tensors.transform = "";
   save(fit(tensors));

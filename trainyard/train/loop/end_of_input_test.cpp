@@ -56,7 +56,7 @@ TEST(EndOfInput, StopsBetweenTwoStepsAsAStopDoes) {
   ASSERT_TRUE(saver->last_saved().has_value()) << "what runs at the end of a training runs";
   EXPECT_EQ(saver->last_saved()->global_step, 3);
 
-  // The steps are those of an input that goes on.
+  // The steps are those of an input that repeats.
   SingleCostTrainer longer(tiny_options(), tiny_source(24, 8));
   longer.train({.steps_per_epoch = 3});
   EXPECT_TRUE(trainer.parameters().values().equal(longer.parameters().values()));

@@ -13,7 +13,8 @@ bool SingleCostTrainer::Replicas::complete(const std::vector<data::Batch>& batch
   if (batches.size() != replicas_.size()) return false;
   const auto is_empty = [](const data::Batch& batch) { return batch.tensors.empty(); };
   const bool all_empty = std::all_of(batches.begin(), batches.end(), is_empty);
-  // Towers may take batches without tensors; a graph does not, and a replica beside others that have some has none.
+  // Towers may take batches without tensors; a graph does not, and a replica without any is one that has no batch where
+  // others have some.
   if (all_empty && options_.tower) return true;
   return std::none_of(batches.begin(), batches.end(),
                       [&](const data::Batch& batch) { return is_empty(batch) || batch.samples() == 0; });

@@ -24,6 +24,7 @@
 #include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/checkpoint/weights.h"
 #include "trainyard/train/model/checkpoint_description.h"
+#include "trainyard/train/model/input_size.h"
 
 namespace trainyard::train {
 namespace {
@@ -66,11 +67,7 @@ ModelDescription completed(ModelDescription description, const std::string& wher
   }
   if (description.name.empty()) description.name = graph.name;
   if (!description.input) return description;
-  const nn::Shape& image = graph.input_shape();
-  if (image.size() == 3) {
-    description.input->height = image[1];
-    description.input->width = image[2];
-  }
+  set_input_size(graph, *description.input);
   description.input->training = false;
   description.input->validate();
   return description;
@@ -266,7 +263,7 @@ class Model::Contexts {
   nn::Graph graph_;
   int limit_, made_ = 0;
   std::shared_ptr<nn::KernelChoices> choices_;
-  std::unique_ptr<data::Transform> transform_;  // null: nobody knows
+  std::unique_ptr<data::Transform> transform_;  // null: it is not known
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<std::unique_ptr<nn::Executor>> free_;

@@ -1,0 +1,23 @@
+// The size of the images that a model's graph takes, in what says how images become its input.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/nn/graph/graph.h"
+
+namespace trainyard::train {
+
+// Gives `input` the size of the images that the graph takes, where it takes images. A preset for another size is scaled
+// in its ratio (TransformOptions::set_size): 256 for 224 becomes 110 for 96. An eval_resize_size that is smaller than
+// the size in `input` cannot be for that one: it was meant for the graph's images, and stays as it is.
+inline void set_input_size(const nn::Graph& graph, data::TransformOptions& input) {
+  const nn::Shape& image = graph.input_shape();
+  if (image.size() != 3) return;
+  if (input.eval_resize_size >= std::max(input.height, input.width)) return input.set_size(image[1], image[2]);
+  input.height = image[1];
+  input.width = image[2];
+}
+
+}  // namespace trainyard::train
