@@ -132,7 +132,9 @@ void check_evaluation_during_training(const FlagValues& values, Dialect dialect)
     refuse_if(values.boolean("staged_vars"), "--eval_during_training_* is not currently compatible with --staged_vars");
   }
   // `trainyard train` evaluates by itself, where there are validation images: trainer_defaults.h.
-  refuse_if(truthy(values, "stop_at_top_1_accuracy") && given == 0 && dialect == Dialect::kTfCnnBenchmarks,
+  const bool may_evaluate =
+      dialect == Dialect::kTrainyard && !values.boolean("eval") && !values.boolean("forward_only");
+  refuse_if(truthy(values, "stop_at_top_1_accuracy") && given == 0 && !may_evaluate,
             "--stop_at_top_1_accuracy is only supported with --eval_during_training_*");
   refuse_if(values.boolean("collect_eval_results_async") && values.text("model") != "ssd300",
             "--collect_eval_results_async only works with ssd300 model currently.");
