@@ -196,7 +196,7 @@ TEST_F(SavedChoicesOfRuns, PredictionsAndExportsAgree) {
   EXPECT_THAT(predict({"--input_preprocessor=slim"}).err, HasSubstr("torchvision"));
 }
 
-TEST_F(SavedChoicesOfRuns, ResumedTrainingsGoOnWithThem) {
+TEST_F(SavedChoicesOfRuns, ResumedTrainingsContinueWithThem) {
   const std::string own = copy_of_run();
   const train::CheckpointFacts before = train::read_checkpoint_facts(train::find_checkpoint(own));
   const Arguments resume = {"train",

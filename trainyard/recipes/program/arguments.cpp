@@ -195,7 +195,7 @@ void note_given(Arguments& args) {
   }
 }
 
-// Takes the model's name, the way to the model's input and, where the run goes on from a checkpoint or evaluates, the
+// Takes the model's name, the way to the model's input and, where the run continues from a checkpoint or evaluates, the
 // number of classes from what it begins with, where the options do not say them.
 void take_from_saved(Arguments& args) {
   const bool starts = args.checkpoint_dir.empty() && args.trains();  // from weights alone

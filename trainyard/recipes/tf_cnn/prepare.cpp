@@ -263,7 +263,7 @@ nn::Size2d choose_image_size(const PreparedRun& run) {
   } else if (const auto& sizes = run.options.input.epoch_sizes; !sizes.empty()) {
     return {sizes.back().size.height, sizes.back().size.width};
   } else if ((run.saved.continues || !run.own_dialect()) && run.saved.model != run.model->name) {
-    return own_size(run);  // of another model, which is refused when the run goes on from it
+    return own_size(run);  // of another model, which is refused when the run is resumed
   }
   return run.saved.image_size == none ? own_size(run) : run.saved.image_size;
 }

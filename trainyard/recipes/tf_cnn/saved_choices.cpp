@@ -36,7 +36,7 @@ SavedChoices choices_of(const OpenedModel& opened, const std::string& model, con
   return choices;
 }
 
-// The newest checkpoint that the run goes on from; no origin: there is none.
+// Returns what the newest checkpoint says that the run continues from; no origin: there is none.
 SavedChoices of_train_dir(const PreparedRun& run) {
   const SavingOptions& saving = run.options.saving;
   const bool keeps =

@@ -19,7 +19,7 @@ struct OpenedModel;
 
 struct SavedChoices {
   std::string origin{};            // the checkpoint or file; empty: there is none, and nothing is said below
-  bool continues = false;          // the run goes on from it; false: it is evaluated, or its weights are a start
+  bool continues = false;          // the run continues from it; false: it is evaluated, or its weights are a start
   std::string model{}, dataset{};  // empty: not said
   int64_t num_classes = 0;         // outputs; 0: not said
   nn::Size2d image_size = 0;       // 0: not said
@@ -28,7 +28,7 @@ struct SavedChoices {
 };
 
 // Returns what run.checkpoint says of an evaluation, else what the newest checkpoint of the train directory says where
-// the run goes on from it, else what options.weights says. Of several processes rank 0 looks into files, for all.
+// the run continues from it, else what options.weights says. Of several processes rank 0 looks into files, for all.
 // Throws kCorruptData for a damaged checkpoint.
 [[nodiscard]] SavedChoices read_saved_choices(const PreparedRun& run);
 

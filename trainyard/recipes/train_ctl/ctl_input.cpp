@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kDataset = "imagenet";
 constexpr int64_t kDaliThreads = 4;
 
-// How the run in log_dir made its images, where there is one, which this run goes on from.
+// How the run in log_dir made its images, where there is one, which this run continues.
 std::optional<TrainedInput> saved_input(const TrainCtlParams& params) {
   if (params.log_dir.empty()) return std::nullopt;
   const std::vector<train::CheckpointInfo> saved = train::CheckpointStore(params.log_dir).list();

@@ -195,7 +195,7 @@ TEST_F(TrainCtl, GoesOnWithTheBitsOfAnUnbrokenRun) {
   EXPECT_TRUE(same_bits(run(asked).trained, whole.trained));
 }
 
-// A run goes on with the model and the images of its checkpoint where the flags do not say them.
+// A run continues with the model and the images of its checkpoint where the flags do not say them.
 TEST_F(TrainCtl, TakesFromTheCheckpointWhatNoFlagSays) {
   TrainCtlParams asked = params(1);
   asked.log_dir = made("log");

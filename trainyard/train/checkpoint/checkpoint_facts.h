@@ -1,6 +1,7 @@
-// What a checkpoint says of its model beside the weights: which output stands for which class, how an evaluation makes
-// its images, and which of its weights are to be used (docs/formats/checkpoint.md). One struct, read and checked here
-// alone: CheckpointReader checks it whenever a checkpoint is opened, so that no reader meets a value that cannot be.
+// What a checkpoint says of its model, apart from the weights: which output stands for which class, how an evaluation
+// makes its images, and which of its weights are to be used (docs/formats/checkpoint.md). One struct, read and checked
+// here alone: CheckpointReader checks it whenever a checkpoint is opened, so that no reader meets a value that cannot
+// be.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,8 @@ struct CheckpointFacts {
 };
 
 // Returns what the manifest says. `where` names the checkpoint's directory in errors. Throws damaged_checkpoint(),
-// naming the manifest and the entry, for one that is missing beside others, of another kind, or out of its range.
+// naming the manifest and the entry, for one that is missing where its neighbours are there, of another kind, or out of
+// its range.
 [[nodiscard]] CheckpointFacts read_checkpoint_facts(const Manifest& manifest, const std::string& where);
 // Reads the manifest of a checkpoint alone. Throws what read_manifest() throws, too.
 [[nodiscard]] CheckpointFacts read_checkpoint_facts(const CheckpointInfo& checkpoint,
