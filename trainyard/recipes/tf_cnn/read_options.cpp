@@ -174,6 +174,7 @@ train::StepPlanOptions read_step_options(const core::FlagValues& values) {
 }
 
 TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
+  if (dialect == Dialect::kTrainyard) require_what_is_evaluated(values);
   CheckedFlags checked = validate_flags(values, dialect);
   if (dialect == Dialect::kTrainyard) require_what_a_trainer_needs(values);
   TfCnnOptions options;

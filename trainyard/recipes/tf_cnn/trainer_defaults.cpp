@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/recipes/shared/run_directory.h"
 
 namespace trainyard::recipes {
@@ -58,6 +62,22 @@ void require_what_a_trainer_needs(const core::FlagValues& values) {
                .where = "--data_dir",
                .expected = "a folder of images",
                .remedy = "pass --data_dir=DIR, or --synthetic for synthetic images, on which nothing is learned"});
+}
+
+void require_what_is_evaluated(const core::FlagValues& values) {
+  if (!values.boolean("eval") || !values.text("train_dir").empty() || !values.text("weights").empty()) return;
+  std::vector<std::string> runs;
+  core::FileSystem& files = core::local_file_system();
+  if (files.exists(kRunsFolder) && files.info(kRunsFolder).is_directory) {
+    constexpr size_t kShown = 5;
+    for (const std::string& name : files.list(kRunsFolder)) {
+      if (runs.size() < kShown) runs.push_back(core::join_path(kRunsFolder, name));
+    }
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "Trained model directory not specified",
+               .expected = "--train_dir=RUN, or --weights=FILE",
+               .remedy = runs.empty() ? "pass one of them" : fmt::format("there are {}", fmt::join(runs, ", "))});
 }
 
 void set_trainer_defaults(const core::FlagValues& values, TfCnnOptions& options) {

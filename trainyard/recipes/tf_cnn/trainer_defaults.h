@@ -27,6 +27,10 @@ inline constexpr const char* kRunsFolder = "runs";
 // ones. Where train_dir holds a run, or weights are named, the model may be theirs.
 void require_what_a_trainer_needs(const core::FlagValues& values);
 
+// Throws kInvalidArgument for an evaluation that does not say what it evaluates, with the runs that are in kRunsFolder.
+// Call it in front of validate_flags(), which says less.
+void require_what_is_evaluated(const core::FlagValues& values);
+
 // Sets what the flags leave open.
 void set_trainer_defaults(const core::FlagValues& values, TfCnnOptions& options);
 

@@ -91,6 +91,10 @@ TEST_F(TrainerDefaults, AModelAndImagesAreAskedFor) {
                 read({"--model=resnet20", "--data_dir=x", "--synthetic"});
               }),
               HasSubstr("exclude each other"));
+  EXPECT_THAT(core::message_of([] {
+                read({"--eval", "--data_dir=x"});
+              }),
+              AllOf(HasSubstr("Trained model directory not specified"), HasSubstr("--train_dir=RUN")));
   // tf_cnn_benchmarks measures trivial on synthetic images.
   EXPECT_EQ(read({}, Dialect::kTfCnnBenchmarks).model, "trivial");
 }
