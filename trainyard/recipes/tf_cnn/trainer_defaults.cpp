@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -34,9 +35,27 @@ void tell_no_evaluations(const PreparedRun& run, const std::string& why) {
   core::log::info("nothing is evaluated during the training: {}", why);
 }
 
+// Returns after how many epochs a training evaluates: each one, unless it is so long that this is not worth a list.
+double epochs_between_evaluations(const PreparedRun& run) {
+  constexpr double kEvaluations = 100'000;
+  const train::StepPlanOptions& steps = run.options.steps;
+  const double epochs =
+      train::batches_and_epochs(steps.num_batches, steps.num_epochs, run.examples_per_step(), run.train_data->size())
+          .epochs;
+  return std::max(1.0, std::ceil(epochs / kEvaluations));
+}
+
 void evaluate_each_epoch(PreparedRun& run, bool evaluates) {
   run.options.mode = evaluates ? RunMode::kTrainingAndEvaluation : RunMode::kTraining;
-  run.options.steps.eval_every_n_epochs = evaluates ? std::optional(1.0) : std::nullopt;
+  run.options.steps.eval_every_n_epochs = std::nullopt;
+  if (evaluates) {
+    run.options.steps.eval_every_n_epochs = epochs_between_evaluations(run);
+    if (*run.options.steps.eval_every_n_epochs > 1) {
+      core::log::info(
+          "the training is evaluated every {} epochs; --eval_during_training_every_n_epochs sets another number",
+          *run.options.steps.eval_every_n_epochs);
+    }
+  }
   if (!evaluates) run.validation_data.reset();
 }
 
