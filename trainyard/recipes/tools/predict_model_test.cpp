@@ -15,6 +15,7 @@
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/recipes/shared/model_metadata.h"
+#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
 #include "trainyard/recipes/tools/predict.h"
 #include "trainyard/train/fit/fit.h"
 
@@ -97,6 +98,28 @@ TEST_F(PredictModel, DoesNotMakeUpAnInput) {
   EXPECT_NE(message.find("--input_preprocessor"), std::string::npos) << message;
   asked.input.input_preprocessor = "torchvision";
   EXPECT_EQ(predict(asked, out).images, 8);
+}
+
+// An evaluation needs neither a registered model nor its name.
+TEST_F(PredictModel, IsEvaluatedByWhatItSaysOfItself) {
+  const auto evaluated = [&](const std::string& train_dir, const std::string& weights) {
+    TfCnnOptions options;
+    options.dialect = Dialect::kTrainyard;
+    options.mode = RunMode::kEvaluation;
+    options.model = "";
+    options.input.data_dir = temp_.file("data");
+    options.saving.train_dir = train_dir;
+    options.weights = weights;
+    options.device.gpu = false;
+    options.batch_size = 4;
+    std::ostringstream out;
+    BenchmarkCnn(options).run(out);
+    EXPECT_NE(out.str().find("of_my_own"), std::string::npos) << out.str();
+    const size_t accuracy = out.str().find("Accuracy @ 1 = ");
+    EXPECT_NE(accuracy, std::string::npos) << out.str();
+    return accuracy == std::string::npos ? "" : out.str().substr(accuracy, std::string("Accuracy @ 1 = 0.0000").size());
+  };
+  EXPECT_EQ(evaluated(temp_.file("run"), ""), evaluated("", temp_.file("own.safetensors")));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <string_view>
 #include <variant>
 
@@ -27,7 +26,8 @@ const std::string kClasses = "data/classes", kLabelTexts = "input/label_texts", 
 const std::string kOldLabelNames = "data/label_names";  // one a line, of earlier releases
 const std::string kOptimizer = "run/optimizer";
 constexpr std::array<const char*, 3> kChannels = {"red", "green", "blue"};
-constexpr int64_t kLongestResize = 65'535;  // pixels, as --eval_resize_size takes them
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // of a run, and samples of an epoch
+constexpr int64_t kLongestResize = 65'535;        // pixels, as --eval_resize_size takes them
 constexpr const char* kAveraged = "average";
 constexpr const char* kLast = "last";
 
@@ -252,7 +252,7 @@ void read_average(const Entries& entries, CheckpointFacts& facts) {
     if (std::find(kinds.begin(), kinds.end(), average.kind) == kinds.end()) {
       entries.refuse(kind, fmt::format("{}", fmt::join(kinds, " or ")), shown(average.kind));
     }
-    average.steps = entries.integer(std::string(kAverage) + "steps", 0, std::numeric_limits<int64_t>::max());
+    average.steps = entries.integer(std::string(kAverage) + "steps", 0, kMostSteps);
     average.updates = entries.integer(updates, 0, average.steps);
     if (!entries.has_any(optim::kAveragedWeights)) {
       entries.refuse(std::string(optim::kAveragedWeights), "the averaged weights", "none");
@@ -278,10 +278,9 @@ void read_best(const Entries& entries, CheckpointFacts& facts) {
 
 // Where the run was: counts, which are read by the trainer and its input themselves.
 void check_place(const Entries& entries) {
-  constexpr int64_t kMost = int64_t{1} << 53;
   for (const char* count :
        {"trainer/global_step", "trainer/epoch", "trainer/step_in_epoch", "input/epoch", "input/offset"}) {
-    if (entries.has(count)) static_cast<void>(entries.integer(count, 0, kMost));
+    if (entries.has(count)) static_cast<void>(entries.integer(count, 0, kMostSteps));
   }
 }
 

@@ -165,7 +165,7 @@ std::vector<Lie> lies() {
       {"data/weights_of", {text, "", int64_t{0}}},
       {"average/kind", {text, "", int64_t{2}, int64_t{-1}}},
       {"average/updates", {int64_t{-1}, int64_t{10}, kLargest, text, 4.0}},
-      {"average/steps", {int64_t{-1}, int64_t{3}, text, 9.0}},
+      {"average/steps", {int64_t{-1}, int64_t{3}, kLargest, text, 9.0}},
       {"best/metric", {"", int64_t{0}}},
       {"run/optimizer", {"", int64_t{0}, 1.0}},
       {"best/value", {kNaN, kInfinity, text}},
