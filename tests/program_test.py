@@ -70,13 +70,13 @@ class Program(unittest.TestCase):
     def test_tensorboard_shows_the_first_images_of_a_batch(self):
         colours = [(200, 30, 40), (20, 60, 210)]
         for name, colour in zip(("red", "blue"), colours):
-            (self.root / "colours" / "train" / name).mkdir(parents=True)
+            (self.root / "two_colours" / "train" / name).mkdir(parents=True)
             for number in range(4):
-                Image.new("RGB", (40, 30), colour).save(self.root / "colours" / "train" / name / f"{number}.png")
+                Image.new("RGB", (40, 30), colour).save(self.root / "two_colours" / "train" / name / f"{number}.png")
         for dialect, verbosity, normalization in ((), 3, "symmetric"), (("train",), 9, "mean_std"):
             board = self.root / f"board{verbosity}"
             done = run(*dialect, "--model=trivial", "--image_size=32", "--device=cpu", "--batch_size=4", "--num_batches=2",
-                       "--num_warmup_batches=0", "--nodistortions", f"--data_dir={self.root / 'colours'}", "--data_name=imagenet",
+                       "--num_warmup_batches=0", "--nodistortions", f"--data_dir={self.root / 'two_colours'}", "--data_name=imagenet",
                        f"--normalization={normalization}", "--save_summaries_steps=1", f"--summary_verbosity={verbosity}",
                        f"--train_dir={board}")
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -370,7 +370,7 @@ class Program(unittest.TestCase):
         counts = json.loads((self.root / "abc" / "class_accuracy.json").read_text())["classes"]
         self.assertEqual([(c["name"], c["right"], c["total"]) for c in counts], [("a", 0, 0), ("b", 4, 4), ("c", 4, 4)])
         (folder / "train" / "b").rename(folder / "train" / "bee")
-        resumed = run("train", *flags, "--num_batches=41", "--num_warmup_batches=0")
+        resumed = run("train", *flags, "--num_batches=41", "--num_warmup_batches=0", "--eval_during_training_every_n_epochs=0")
         self.assertEqual(resumed.returncode, 2)
         self.assertIn("renamed: 'b' is now 'bee'", resumed.stderr)
 
