@@ -13,7 +13,7 @@
 #include "trainyard/recipes/tf_cnn/flag_validation.h"
 #include "trainyard/recipes/tf_cnn/run_state.h"
 #include "trainyard/recipes/tf_cnn/schedules/learning_rate_flags.h"
-#include "trainyard/recipes/tf_cnn/trainer_defaults.h"
+#include "trainyard/recipes/tf_cnn/trainer_flags.h"
 #include "trainyard/train/flags.h"
 
 namespace trainyard::recipes {

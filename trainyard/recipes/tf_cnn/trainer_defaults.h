@@ -2,37 +2,21 @@
 // have none of this: they are tf_cnn_benchmarks, a benchmark.
 //
 // - A model and images are asked for; synthetic images where --synthetic asks for them.
-// - Each epoch ends with an evaluation, where there are validation images, and with a checkpoint; every ten minutes
+// - Each epoch ends with an evaluation, where there are validation images, and with a checkpoint. Every ten minutes
 // there
-//   is one, too.
+//   is a checkpoint, too.
 // - A run without --train_dir gets a folder of its own, runs/MODEL-N. An empty --train_dir= saves nothing.
+//
+// What follows from flags alone is in trainer_flags.h; this is what depends on the data.
 #pragma once
 
 #include <cstdint>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/core/flags/flags.h"
-#include "trainyard/recipes/tf_cnn/options.h"
 #include "trainyard/recipes/tf_cnn/prepare.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::recipes {
-
-// Seconds between two checkpoints.
-inline constexpr int64_t kSecondsToCheckpoint = 600;
-// The folder of runs without a train_dir.
-inline constexpr const char* kRunsFolder = "runs";
-
-// Throws kInvalidArgument where no model is named, and for a training without images that does not ask for synthetic
-// ones. Where train_dir holds a run, or weights are named, the model may be theirs.
-void require_what_a_trainer_needs(const core::FlagValues& values);
-
-// Throws kInvalidArgument for an evaluation that does not say what it evaluates, with the runs that are in kRunsFolder.
-// Call it in front of validate_flags(), which says less.
-void require_what_is_evaluated(const core::FlagValues& values);
-
-// Sets what the flags leave open.
-void set_trainer_defaults(const core::FlagValues& values, TfCnnOptions& options);
 
 // Returns whether the training of this batch size has a whole epoch: only then it is evaluated by itself.
 [[nodiscard]] bool has_whole_epoch(const PreparedRun& run);

@@ -271,6 +271,7 @@ TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
                                          "tf_cnn/flag_validation",
                                          "tf_cnn/flags",
                                          "tf_cnn/read_options",
+                                         "tf_cnn/trainer_flags",
                                          "tools/bench_data",
                                          "train_ctl/flags",
                                          "tf_cnn/schedules/learning_rate_flags"};
