@@ -2,9 +2,8 @@
 // have none of this: they are tf_cnn_benchmarks, a benchmark.
 //
 // - A model and images are asked for; synthetic images where --synthetic asks for them.
-// - Each epoch ends with an evaluation, where there are validation images, and with a checkpoint. Every ten minutes
-// there
-//   is a checkpoint, too.
+// - Each epoch ends with an evaluation, where there are validation images, and with a checkpoint.
+// - Every ten minutes there is a checkpoint, too.
 // - A run without --train_dir gets a folder of its own, runs/MODEL-N. An empty --train_dir= saves nothing.
 //
 // What follows from flags alone is in trainer_flags.h; this is what depends on the data.
