@@ -183,7 +183,10 @@ TEST_F(Sparsity, RefusesWhatCannotBeOrWouldLoseSomething) {
   expect_refused({"sparsity", temp_.file("plain")}, "plain", kFailure);
   EXPECT_EQ(files.read_file(file), before);
 
-  const auto problem = [&](const Arguments& flags) { return train(flags).err; };
+  const auto problem = [&](Arguments flags) {
+    flags.emplace_back("--train_dir=");
+    return train(flags).err;
+  };
   EXPECT_NE(problem({"--mask_algo=mask_2d_best"}).find("--mask_algo is of --asp"), std::string::npos);
   EXPECT_NE(problem({"--asp_exclude=fc"}).find("--asp_exclude is of --asp"), std::string::npos);
   EXPECT_NE(problem({"--asp", "--forward_only"}).find("--asp prunes what a training starts from"), std::string::npos);
