@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
   core::install_cpu_allocator();
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty()) {
-    arguments = {"train",        "--model=my_net",  "--data_name=cifar10",
+    arguments = {"train",        "--model=my_net",  "--data_name=cifar10", "--synthetic",
                  "--device=cpu", "--num_batches=5", "--display_every=1"};
   }
   cli::Console console{std::cout, core::StopSource().token(), {}};

@@ -52,8 +52,8 @@ __global__ __launch_bounds__(kFinishThreads) void finish_moments_kernel(const T*
   const double weight = s.weight == nullptr ? 1.0 : static_cast<double>(s.weight[channel]);
   s.scale[channel] = static_cast<float>(weight * inverse_deviation);
   s.running_mean[channel] = static_cast<float>(s.decay * s.running_mean[channel] + (1 - s.decay) * mean);
-  s.running_variance[channel] = static_cast<float>(s.decay * s.running_variance[channel] +
-                                                   (1 - s.decay) * s.running_variance_factor * variance);
+  s.running_variance[channel] =
+      static_cast<float>(s.decay * s.running_variance[channel] + (1 - s.decay) * s.running_variance_factor * variance);
 }
 
 __global__ void inference_scale_kernel(int channels, const float* weight, const float* running_variance, double epsilon,
