@@ -700,7 +700,7 @@ class InstructionSets(unittest.TestCase):
 class Threads(unittest.TestCase):
     """What the kernel says of the threads of a run."""
 
-    FLAGS = ["--model=trivial", "--data_name=shapes", "--synthetic", "--train_dir=", "--device=cpu", "--batch_size=64", "--num_batches=100000000",
+    FLAGS = ["--model=trivial", "--data_name=shapes", "--train_dir=", "--device=cpu", "--batch_size=64", "--num_batches=100000000",
              "--num_warmup_batches=0", "--display_every=1"]
 
     def watch(self, *flags, **environment):
