@@ -22,8 +22,8 @@ struct EvaluationImageOptions {
   std::optional<int64_t> eval_resize_size{};   // pixels
   std::optional<std::string> normalization{};  // "symmetric", "mean", "mean_std"
   std::optional<data::Rgb> image_mean{}, image_std{};
-  std::optional<bool> scaled_decode{};         // of training images, too
-  std::optional<bool> exif_orientation{};      // images are turned as their EXIF data say
+  std::optional<bool> scaled_decode{};     // of training images, too
+  std::optional<bool> exif_orientation{};  // images are turned as their EXIF data say
 
   // Throws kInvalidArgument for an option that changes nothing on this data set: images of CIFAR-10 and shapes have one
   // way of being resized.
