@@ -76,7 +76,7 @@ if(TRAINYARD_WITH_CUDA)
     message(STATUS "nvJPEG: left out; no nvjpeg.h beside the toolkit's headers: run scripts/setup --cuda")
   endif()
   message(STATUS "CUDA engine: ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
-  # NCCL is loaded when it is asked for (trainyard/parallel/cuda): its header is all that building needs.
+  # NCCL is loaded when it is asked for (trainyard/parallel/collectives/nccl/cuda): its header is all that building needs.
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
     ${CMAKE_SOURCE_DIR}/.deps/nccl/include ${TRAINYARD_TORCH_DIR}/../nvidia/nccl/include)
   if(NCCL_INCLUDE_DIR)

@@ -18,5 +18,5 @@ file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/onednn3)
 file(CREATE_LINK ${newer} ${CMAKE_BINARY_DIR}/onednn3/oneapi SYMBOLIC)
 file(GLOB onednn_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/trainyard/nn/cpu/onednn_*.cpp)
 trainyard_objects(trainyard_onednn3_check trainyard::libtorch
-  ${onednn_sources} ${CMAKE_SOURCE_DIR}/trainyard/nn/cpu/kernels/isa.cpp ${CMAKE_SOURCE_DIR}/cmake/onednn3_check.cpp)
+  ${onednn_sources} ${CMAKE_SOURCE_DIR}/trainyard/nn/cpu/simd/isa.cpp ${CMAKE_SOURCE_DIR}/cmake/onednn3_check.cpp)
 target_include_directories(trainyard_onednn3_check SYSTEM BEFORE PRIVATE ${CMAKE_BINARY_DIR}/onednn3)

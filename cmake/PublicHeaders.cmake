@@ -31,7 +31,7 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/core/threads/signal_watcher.h
   trainyard/core/threads/stop_token.h
   trainyard/core/threads/thread.h
-  trainyard/formats/base/tar.h
+  trainyard/formats/containers/tar.h
   trainyard/formats/logs/event_file.h
   trainyard/formats/logs/trace.h
   trainyard/formats/records/record_index.h
@@ -130,10 +130,10 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/optim/sparsity/mask_algorithm.h
   trainyard/optim/sparsity/prune.h
   trainyard/optim/step/step_state.h
-  trainyard/parallel/exchange/variable_update.h
-  trainyard/parallel/processes/liveness.h
-  trainyard/parallel/processes/process_group.h
-  trainyard/parallel/processes/process_rank.h
+  trainyard/parallel/variable_update/variable_update.h
+  trainyard/parallel/process_group/liveness.h
+  trainyard/parallel/process_group/process_group.h
+  trainyard/parallel/process_group/process_rank.h
   trainyard/train/callbacks/callback_wrappers.h
   trainyard/train/callbacks/checkpoint_callback.h
   trainyard/train/callbacks/dump_tensors.h
@@ -155,18 +155,18 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/checkpoint/weights.h
   trainyard/train/fit/fit.h
   trainyard/train/loop/callback.h
-  trainyard/train/loop/evaluator.h
+  trainyard/train/evaluation/evaluator.h
   trainyard/train/loop/local_steps.h
-  trainyard/train/loop/metric.h
-  trainyard/train/loop/metrics.h
-  trainyard/train/loop/run_devices.h
-  trainyard/train/memory/run_memory.h
-  trainyard/train/loop/single_cost_trainer.h
+  trainyard/train/evaluation/metric.h
+  trainyard/train/evaluation/metrics.h
+  trainyard/train/devices/run_devices.h
+  trainyard/train/devices/run_memory.h
+  trainyard/train/step/single_cost_trainer.h
   trainyard/train/loop/step_plan.h
   trainyard/train/loop/time_shares.h
   trainyard/train/loop/trainer.h
-  trainyard/train/methods/batch_norm_recalibration.h
-  trainyard/train/methods/prune_training.h
+  trainyard/train/evaluation/batch_norm_recalibration.h
+  trainyard/train/session/prune_training.h
   trainyard/train/model/model.h
   trainyard/train/model/model_description.h
   trainyard/train/monitors/csv_monitor.h
@@ -178,40 +178,40 @@ set(TRAINYARD_PUBLIC_HEADERS
   trainyard/train/profile/step_recorder.h
   trainyard/train/profile/step_trace.h
   trainyard/train/step/on_nan.h
-  trainyard/train/tower/classifier_loss.h
-  trainyard/train/tower/distillation.h
-  trainyard/train/tower/graph_tower.h
-  trainyard/train/tower/tower.h
-  trainyard/recipes/callback_loop/callback_loop.h
-  trainyard/recipes/callback_loop/callbacks.h
-  trainyard/recipes/callback_loop/checkpoint_manager.h
-  trainyard/recipes/callback_loop/models.h
-  trainyard/recipes/program/arguments.h
-  trainyard/recipes/program/average_meter.h
-  trainyard/recipes/program/executor.h
-  trainyard/recipes/program/loader.h
-  trainyard/recipes/program/program.h
-  trainyard/recipes/program/report.h
-  trainyard/recipes/program/run.h
-  trainyard/recipes/shared/class_names.h
-  trainyard/recipes/shared/device_settings.h
-  trainyard/recipes/shared/image_options.h
-  trainyard/recipes/shared/input_settings.h
-  trainyard/recipes/shared/run_directory.h
-  trainyard/recipes/shared/thread_settings.h
-  trainyard/recipes/shared/trained_model.h
-  trainyard/recipes/switches/kernel_switches.h
-  trainyard/recipes/tf_cnn/benchmark_cnn.h
-  trainyard/recipes/tf_cnn/dialect.h
-  trainyard/recipes/tf_cnn/options.h
-  trainyard/recipes/tf_cnn/output/run_statistics.h
-  trainyard/recipes/tf_cnn/parts/benchmark_dataset.h
-  trainyard/recipes/tf_cnn/parts/benchmark_model.h
-  trainyard/recipes/tf_cnn/schedules/learning_rate_options.h
-  trainyard/recipes/train_ctl/ctl_means.h
-  trainyard/recipes/train_ctl/ctl_model.h
-  trainyard/recipes/train_ctl/params.h
-  trainyard/recipes/train_ctl/train_ctl.h
-  trainyard/recipes/trainers/train_config.h
-  trainyard/recipes/trainers/trainers.h
+  trainyard/train/step/classifier_loss.h
+  trainyard/train/step/distillation.h
+  trainyard/train/step/graph_tower.h
+  trainyard/train/step/tower.h
+  trainyard/frontends/callback_loop/callback_loop.h
+  trainyard/frontends/callback_loop/callbacks.h
+  trainyard/frontends/callback_loop/checkpoint_manager.h
+  trainyard/frontends/callback_loop/models.h
+  trainyard/frontends/paddle/arguments.h
+  trainyard/frontends/paddle/average_meter.h
+  trainyard/frontends/paddle/executor.h
+  trainyard/frontends/paddle/loader.h
+  trainyard/frontends/paddle/program.h
+  trainyard/frontends/paddle/report.h
+  trainyard/frontends/paddle/run.h
+  trainyard/frontends/model/class_names.h
+  trainyard/frontends/options/device_settings.h
+  trainyard/frontends/options/image_options.h
+  trainyard/frontends/options/input_settings.h
+  trainyard/frontends/session/run_directory.h
+  trainyard/frontends/options/thread_settings.h
+  trainyard/frontends/model/trained_model.h
+  trainyard/frontends/options/kernel_switches.h
+  trainyard/frontends/tf_cnn/benchmark_cnn.h
+  trainyard/frontends/tf_cnn/dialect.h
+  trainyard/frontends/tf_cnn/options.h
+  trainyard/frontends/tf_cnn/output/run_statistics.h
+  trainyard/frontends/tf_cnn/parts/benchmark_dataset.h
+  trainyard/frontends/tf_cnn/parts/benchmark_model.h
+  trainyard/frontends/tf_cnn/schedules/learning_rate_options.h
+  trainyard/frontends/train_ctl/ctl_means.h
+  trainyard/frontends/train_ctl/ctl_model.h
+  trainyard/frontends/train_ctl/params.h
+  trainyard/frontends/train_ctl/train_ctl.h
+  trainyard/frontends/tensorpack/train_config.h
+  trainyard/frontends/tensorpack/trainers.h
   trainyard/cli/command.h)

@@ -66,7 +66,7 @@ if(PKG_CONFIG_FOUND)
       endif()
     endforeach()
   endif()
-  # Open MPI is loaded when it is asked for (trainyard/parallel/mpi): its header is all that building needs.
+  # Open MPI is loaded when it is asked for (trainyard/parallel/collectives): its header is all that building needs.
   set(TRAINYARD_WITH_MPI OFF)
   if(NOT TRAINYARD_MPI STREQUAL OFF)
     pkg_check_modules(ompi QUIET ompi-c)

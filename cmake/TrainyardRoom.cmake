@@ -3,7 +3,7 @@
 #                SUBROOMS <folders>                  # in the order in which they may use each other: scripts/check_rooms
 #                SOURCES <x.cpp>...                  # none yet: the room is skipped
 #                PRECOMPILED_TORCH <y.cpp>...        # sources that need autograd or torch::nn: they share a precompiled header
-#                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/kernels/kernels.h
+#                KERNELS <k.cpp>...                  # compiled once an instruction set: nn/cpu/simd/kernels.h
 #                BF16_KERNELS <k.cpp>...             # compiled for AVX512_BF16 and AMX only, with the same rules
 #                CUDA_SOURCES <z.cu or .cpp>...      # compiled where the CUDA engine is built (cmake/Cuda.cmake)
 #                CUDA_PRECOMPILED_TORCH <w.cpp>...   # the same, of those that need autograd

@@ -1,7 +1,7 @@
 // The callback loop with each of its callbacks replaced once: a network learns in which two of the four quarters of the
 // plane a point lies, on two devices, with a loss that has a parameter of its own.
 
-#include "trainyard/recipes/callback_loop/callback_loop.h"
+#include "trainyard/frontends/callback_loop/callback_loop.h"
 
 #include <iostream>
 #include <memory>
@@ -12,13 +12,13 @@
 #include "trainyard/core/base/new_tensor.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/frontends/callback_loop/models.h"
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/recipes/callback_loop/models.h"
 
 namespace {
 
 using namespace trainyard;
-using namespace trainyard::recipes::callback_loop;
+using namespace trainyard::frontends::callback_loop;
 
 // One point, without a batch dimension: the k-th is always the same.
 core::NamedTensors point(const data::BatchPlace& place) {
@@ -99,7 +99,7 @@ Callbacks callbacks() {
 int main() {
   try {
     const auto trainer =
-        recipes::callback_loop::train(500, {"cpu:0", "cpu:1"}, {.batch_size = 64, .learning_rate = 0.2}, callbacks());
+        frontends::callback_loop::train(500, {"cpu:0", "cpu:1"}, {.batch_size = 64, .learning_rate = 0.2}, callbacks());
     const double loss = trainer->last_base_loss();
     fmt::print("loss {:.3f} after {} steps: {}\n", loss, trainer->global_step(), loss < 0.2 ? "learned" : "lost");
     return 0;

@@ -13,7 +13,7 @@
 
 #include "trainyard/core/base/new_tensor.h"
 #include "trainyard/data/sources/function_source.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 
 using namespace trainyard;
 

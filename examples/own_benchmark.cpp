@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 
 #include "trainyard/core/memory/cpu_allocator.h"
-#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/trainyard.h"
 
 using namespace trainyard;
@@ -13,12 +13,12 @@ using namespace trainyard;
 namespace {
 
 // Noise that changes from row to row, which is class 0, or from column to column, which is class 1.
-class Stripes : public recipes::BenchmarkDataset {
+class Stripes : public frontends::BenchmarkDataset {
  public:
   std::string name() const override { return "stripes"; }
   int64_t num_classes() const override { return 2; }
   int64_t num_examples_per_epoch(data::Subset) const override { return 320; }
-  std::shared_ptr<data::BatchSource> make_source(const recipes::WantedBatches& wanted) const override {
+  std::shared_ptr<data::BatchSource> make_source(const frontends::WantedBatches& wanted) const override {
     const auto make = [wanted](const data::BatchPlace& place) -> core::NamedTensors {
       const int64_t count = wanted.batch_size, height = wanted.image_size.height, width = wanted.image_size.width;
       const at::Tensor images = core::new_tensor({count, 3, height, width}),
@@ -37,7 +37,7 @@ class Stripes : public recipes::BenchmarkDataset {
   }
 };
 
-class SmallNet : public recipes::BenchmarkModel {
+class SmallNet : public frontends::BenchmarkModel {
  public:
   std::string name() const override { return "small_net"; }
   int64_t get_batch_size() const override { return 16; }
@@ -54,7 +54,7 @@ class SmallNet : public recipes::BenchmarkModel {
       return nn::softmax_cross_entropy(logits, labels, {.label_smoothing = 0.05});
     };
   }
-  void postprocess(recipes::EvaluationResults& results) override { top_1_ = results.numbers["top_1_accuracy"]; }
+  void postprocess(frontends::EvaluationResults& results) override { top_1_ = results.numbers["top_1_accuracy"]; }
   bool reached_target() const override { return top_1_ >= 0.97; }
 
  private:
@@ -65,14 +65,14 @@ class SmallNet : public recipes::BenchmarkModel {
 
 int main() try {
   core::install_cpu_allocator();
-  recipes::TfCnnOptions params;
-  params.mode = recipes::RunMode::kTrainingAndEvaluation;
+  frontends::TfCnnOptions params;
+  params.mode = frontends::RunMode::kTrainingAndEvaluation;
   params.steps.num_batches = 400;
   params.steps.num_eval_batches = 4, params.steps.eval_every_n_steps = 20;
   params.update.optimizer = "momentum";
   params.device.gpu = false;
-  recipes::BenchmarkCnn benchmark(params, std::make_shared<Stripes>(), std::make_shared<SmallNet>());
-  const recipes::RunStatistics statistics = benchmark.run(std::cout);
+  frontends::BenchmarkCnn benchmark(params, std::make_shared<Stripes>(), std::make_shared<SmallNet>());
+  const frontends::RunStatistics statistics = benchmark.run(std::cout);
   fmt::print("{} steps, top-1 {:.3f}\n", statistics.num_steps, statistics.top_1_accuracy.value_or(0));
 } catch (const core::Error& error) {
   fmt::print(stderr, "{}\n", error.what());

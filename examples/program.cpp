@@ -2,7 +2,7 @@
 // programs that share their parameters, initialize these once, run epochs over loaders, prune to 2:4, run a step by
 // hand.
 
-#include "trainyard/recipes/program/program.h"
+#include "trainyard/frontends/paddle/program.h"
 
 #include <iostream>
 
@@ -12,13 +12,13 @@
 #include "trainyard/core/base/new_tensor.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/data/sources/tensor_source.h"
-#include "trainyard/recipes/program/executor.h"
-#include "trainyard/recipes/program/run.h"
+#include "trainyard/frontends/paddle/executor.h"
+#include "trainyard/frontends/paddle/run.h"
 
 namespace {
 
 using namespace trainyard;
-using namespace trainyard::recipes::program;
+using namespace trainyard::frontends::program;
 
 constexpr int64_t kClasses = 4, kSide = 32;
 

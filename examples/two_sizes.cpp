@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/recipes/trainers/trainers.h"
+#include "trainyard/frontends/tensorpack/trainers.h"
 #include "trainyard/trainyard.h"
 
 namespace {
@@ -46,8 +46,8 @@ train::TowerStep tower(train::TowerContext& context) {
   };
 }
 
-void run(const char* devices, const recipes::TrainerType& trainer) {
-  recipes::TrainConfig config;
+void run(const char* devices, const frontends::TrainerType& trainer) {
+  frontends::TrainConfig config;
   config.model.tower = tower;
   config.model.make_optimizer = optim::momentum();
   config.model.learning_rate = optim::constant(0.1);
@@ -56,7 +56,7 @@ void run(const char* devices, const recipes::TrainerType& trainer) {
         stripes, data::FunctionSourceOptions{.replicas = replicas, .batch_size = kBatch, .batches_per_epoch = 15});
   };
   config.max_epoch = 2;
-  const std::unique_ptr<train::Trainer> trained = recipes::launch_train_with_config(config, trainer);
+  const std::unique_ptr<train::Trainer> trained = frontends::launch_train_with_config(config, trainer);
   const auto& losses = trained->monitors().history("total_loss");
   fmt::print("{}: loss {:.3f} after epoch 1, {:.3f} after epoch 2\n", devices, losses[0].second, losses[1].second);
 }
@@ -64,8 +64,8 @@ void run(const char* devices, const recipes::TrainerType& trainer) {
 }  // namespace
 
 int main() try {
-  run("one device", recipes::SimpleTrainer());
-  run("two devices", recipes::SyncMultiGPUTrainerReplicated({"cpu:0", "cpu:1"}));
+  run("one device", frontends::SimpleTrainer());
+  run("two devices", frontends::SyncMultiGPUTrainerReplicated({"cpu:0", "cpu:1"}));
 } catch (const core::Error& error) {
   fmt::print(stderr, "{}\n", error.what());
   return core::exit_code(error.code());

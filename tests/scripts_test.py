@@ -595,7 +595,7 @@ class Documents(unittest.TestCase):
         _, *sections = re.split(r"^## ", page, flags=re.MULTILINE)
         distributed = [text for text in sections if text.startswith("benchmark_cnn_distributed_test.py")]
         local = [text for text in sections if text not in distributed]
-        rows = (ROOT / "trainyard/recipes/testdata/upstream_tests.tsv").read_text().splitlines()
+        rows = (ROOT / "trainyard/frontends/testdata/upstream_tests.tsv").read_text().splitlines()
         self.assertEqual(len(rows), 150)
         for file, _, name in (row.split("\t") for row in rows):
             there = distributed if file.startswith("benchmark_cnn_distributed") else local
@@ -607,7 +607,7 @@ class Documents(unittest.TestCase):
         readme = (ROOT / "README.md").read_text()
         section = re.search(r"^Not there yet:\n(.*?)(?=^`trainyard doctor`|^#)", readme, re.MULTILINE | re.DOTALL).group(1)
         named = set(re.findall(r"`--([^`]+)`", section))
-        refused = (ROOT / "trainyard/recipes/testdata/pending_flags.txt").read_text().splitlines()
+        refused = (ROOT / "trainyard/frontends/testdata/pending_flags.txt").read_text().splitlines()
         self.assertGreater(len(refused), 10)
         self.assertEqual([flag for flag in (line.split(" ")[0] for line in refused) if flag not in named], [])
         source = (ROOT / "trainyard/models/registry/model_registry.cpp").read_text()

@@ -5,10 +5,10 @@
 #include "trainyard/train/callbacks/callback_wrappers.h"  // IWYU pragma: export
 #include "trainyard/train/checkpoint/checkpoint.h"        // IWYU pragma: export
 #include "trainyard/train/checkpoint/weights.h"           // IWYU pragma: export
+#include "trainyard/train/evaluation/evaluator.h"         // IWYU pragma: export
+#include "trainyard/train/evaluation/metrics.h"           // IWYU pragma: export
 #include "trainyard/train/fit/fit.h"                      // IWYU pragma: export
-#include "trainyard/train/loop/evaluator.h"               // IWYU pragma: export
-#include "trainyard/train/loop/metrics.h"                 // IWYU pragma: export
-#include "trainyard/train/loop/single_cost_trainer.h"     // IWYU pragma: export
 #include "trainyard/train/loop/trainer.h"                 // IWYU pragma: export
 #include "trainyard/train/model/model.h"                  // IWYU pragma: export
-#include "trainyard/train/tower/tower.h"                  // IWYU pragma: export
+#include "trainyard/train/step/single_cost_trainer.h"     // IWYU pragma: export
+#include "trainyard/train/step/tower.h"                   // IWYU pragma: export

@@ -3,7 +3,7 @@
 //   #include "trainyard/trainyard.h"
 //
 // One header a room has the same in parts: trainyard/data.h, models.h, nn.h, optim.h, train.h. What is not here has a
-// header of its own, such as the front doors of trainyard/recipes. LibTorch's operators, beyond the methods of
+// header of its own, such as the front doors of trainyard/frontends. LibTorch's operators, beyond the methods of
 // at::Tensor and core::new_tensor(), have headers of their own, too: <ATen/ops/stack.h>.
 #pragma once
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 
 namespace optimizer_of_a_wrong_type {
 

@@ -10,7 +10,7 @@
 #include "trainyard/data/sources/tensor_source.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/optim/optimizers/optimizer.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/version.h"
 
 namespace {

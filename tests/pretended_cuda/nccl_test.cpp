@@ -8,7 +8,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/accelerator.h"
-#include "trainyard/parallel/nccl/nccl_communicator.h"
+#include "trainyard/parallel/collectives/nccl/nccl_communicator.h"
 
 namespace trainyard::parallel {
 namespace {

@@ -19,8 +19,8 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/mpi/mpi_transport.h"
-#include "trainyard/parallel/mpi/process_communicator.h"
+#include "trainyard/parallel/collectives/mpi/mpi_transport.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
 
 namespace {
 

@@ -14,8 +14,8 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/parallel/mpi/mpi_transport.h"
-#include "trainyard/parallel/mpi/process_communicator.h"
+#include "trainyard/parallel/collectives/mpi/mpi_transport.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/train/testing/variable_update_oracle.h"
 
 namespace {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the processes of a training share: the same start, checkpoints of rank 0, one end, evaluations, and the input.
 
-Usage: python3 tests/processes/ranks_test.py PROGRAM RECIPES_TEST (build/trainyard build/trainyard_recipes_test).
+Usage: python3 tests/processes/ranks_test.py PROGRAM FRONTENDS_TEST (build/trainyard build/trainyard_frontends_test).
 """
 import json
 import os

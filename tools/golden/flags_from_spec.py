@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Extracts the flag table (section 2) of the tf_cnn_benchmarks specification as tab-separated values.
 
-    tools/golden/flags_from_spec.py SPEC.md > trainyard/recipes/testdata/upstream_flags.tsv
+    tools/golden/flags_from_spec.py SPEC.md > trainyard/frontends/testdata/upstream_flags.tsv
 
 Columns: name, kind, default ("None": not set), lower bound, upper bound ("": none), choices separated by '|'.
 The declarations in trainyard/*/flags.cpp are checked against that file.

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes what 20 steps of a small network give, for recipes/program/program_test.cpp:
-program_steps.py torch > trainyard/recipes/testdata/program_steps_torch.txt
-program_steps.py paddle > trainyard/recipes/testdata/program_steps_paddle.txt
-program_steps.py rates > trainyard/recipes/testdata/program_rates.txt
+"""Writes what 20 steps of a small network give, for frontends/paddle/program_test.cpp:
+program_steps.py torch > trainyard/frontends/testdata/program_steps_torch.txt
+program_steps.py paddle > trainyard/frontends/testdata/program_steps_paddle.txt
+program_steps.py rates > trainyard/frontends/testdata/program_rates.txt
 
 All in float64. torch: the formulas of NVIDIA DALI's PaddlePaddle example, written down with PyTorch's layers alone: a
 smoothed target times log softmax, g + weight_decay w, momentum, warm-up and cosine. paddle (paddlepaddle==3.3.1): its

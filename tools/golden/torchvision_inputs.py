@@ -1,5 +1,5 @@
 """How torchvision makes images for each file of weights that it publishes, for
-trainyard/recipes/published/published_input_test.cpp.
+trainyard/cli/published_input_test.cpp.
 
 usage: torchvision_inputs.py FILE     (torchvision)
 

@@ -1,5 +1,5 @@
 """What torchvision's models say of pictures, seen as torchvision sees them, for
-trainyard/recipes/published/published_input_test.cpp.
+trainyard/cli/published_input_test.cpp.
 
 usage: torchvision_predictions.py FILE PICTURE...     (torch and torchvision; from the root of the tree)
 

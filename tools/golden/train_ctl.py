@@ -2,7 +2,7 @@
 """Writes what Keras and the formulas in double make of a small network in 36 steps of the custom training loop of
 NVIDIA DALI's TensorFlow ResNet-N example, for keras_steps_test.cpp:
 
-    train_ctl.py > trainyard/recipes/testdata/train_ctl.txt
+    train_ctl.py > trainyard/frontends/testdata/train_ctl.txt
 
 Needs TensorFlow, tf-keras and torch (benchmarks/peers/requirements.txt). "keras": tf_keras' layers, regularizers, loss
 and SGD in float32, with the step and the schedule written anew from what the example documents of them. "double": the

@@ -13,7 +13,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/testing/test_images.h"
-#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/containers/tar.h"
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/train/checkpoint/checkpoint.h"

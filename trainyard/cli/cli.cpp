@@ -13,7 +13,7 @@
 #include "trainyard/core/base/registry.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/parallel/launch/launch.h"
-#include "trainyard/parallel/processes/launcher_claims.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
 
 namespace trainyard::cli {
 namespace {
@@ -64,7 +64,7 @@ void print_commands(std::ostream& out) {
 }
 
 // Throws kInvalidArgument where a launcher has started this process several times
-// (parallel/processes/launcher_claims.h) and the command allows no copies. Its help is always printed.
+// (parallel/process_group/launcher_claims.h) and the command allows no copies. Its help is always printed.
 void refuse_copies_of(const Command& command, const Arguments& arguments) {
   if (command.copies == Copies::kAllowed) return;
   const auto asks_for_help = [](const std::string& each) { return each == "--help" || each == "-h"; };

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/cli/bench_data.h"
+#include "trainyard/cli/bench_layers.h"
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
@@ -16,10 +18,8 @@
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/core/threads/thread_limit.h"
 #include "trainyard/models/flags.h"
-#include "trainyard/nn/cpu/convolution/convolution_choice.h"
+#include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
 #include "trainyard/nn/flags.h"
-#include "trainyard/recipes/tools/bench_data.h"
-#include "trainyard/recipes/tools/bench_layers.h"
 
 namespace trainyard::cli {
 namespace {
@@ -80,24 +80,24 @@ int run_layers(const Arguments& arguments, Console& console) {
   }
   const auto choices = std::make_shared<nn::KernelChoices>();
   const train::LayerReport report =
-      recipes::bench_layers({.model = values.text("model"),
-                             .dataset = values.text("data_name"),
-                             .image_size = models::read_image_size(values),
-                             .batch_size = values.integer("batch_size"),
-                             .device = values.given("device") ? values.text("device") : "",
-                             .executor = values.text("executor"),
-                             .forward_only = values.boolean("forward_only"),
-                             .frozen = values.boolean("freeze_when_forward_only"),
-                             .dtype = half       ? at::kHalf
-                                      : bfloat16 ? at::kBFloat16
-                                                 : at::kFloat,
-                             .warmup_steps = values.integer("num_warmup_batches"),
-                             .steps = values.integer("num_batches"),
-                             .intra_op_threads = static_cast<int>(values.integer("num_intra_threads")),
-                             .switches = {.enable_optimizations = values.boolean("enable_optimizations"),
-                                          .batchnorm_persistent = values.boolean("batchnorm_persistent"),
-                                          .rewriter_config = values.text("rewriter_config")},
-                             .choices = choices});
+      bench_layers({.model = values.text("model"),
+                    .dataset = values.text("data_name"),
+                    .image_size = models::read_image_size(values),
+                    .batch_size = values.integer("batch_size"),
+                    .device = values.given("device") ? values.text("device") : "",
+                    .executor = values.text("executor"),
+                    .forward_only = values.boolean("forward_only"),
+                    .frozen = values.boolean("freeze_when_forward_only"),
+                    .dtype = half       ? at::kHalf
+                             : bfloat16 ? at::kBFloat16
+                                        : at::kFloat,
+                    .warmup_steps = values.integer("num_warmup_batches"),
+                    .steps = values.integer("num_batches"),
+                    .intra_op_threads = static_cast<int>(values.integer("num_intra_threads")),
+                    .switches = {.enable_optimizations = values.boolean("enable_optimizations"),
+                                 .batchnorm_persistent = values.boolean("batchnorm_persistent"),
+                                 .rewriter_config = values.text("rewriter_config")},
+                    .choices = choices});
   console.out << train::layer_time_table(report);
   print_choices(*choices, console.out);
   if (report.device.empty()) print_limits(bfloat16, console.out);  // which are the CPU's
@@ -109,12 +109,12 @@ int run_layers(const Arguments& arguments, Console& console) {
 
 int run_input(const Arguments& arguments, Console& console) {
   core::FlagTable table;
-  recipes::declare_bench_data_flags(table);
+  declare_bench_data_flags(table);
   const auto parsed = parse_command({"bench data", "images a second out of the input pipeline, by stage", ""}, table,
                                     arguments, console);
   if (!parsed) return kSuccess;
   for (const std::string& warning : core::check_dispositions(parsed->values)) core::log::warning("{}", warning);
-  console.out << recipes::data_bench_text(recipes::bench_data(recipes::read_bench_data_options(parsed->values)));
+  console.out << data_bench_text(bench_data(read_bench_data_options(parsed->values)));
   return kSuccess;
 }
 

@@ -13,10 +13,10 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/flags/flags.h"
 #include "trainyard/core/system/cpu_isa.h"
-#include "trainyard/recipes/shared/thread_settings.h"
-#include "trainyard/recipes/tf_cnn/benchmark_cnn.h"
-#include "trainyard/recipes/tf_cnn/flags.h"
-#include "trainyard/recipes/tf_cnn/read_options.h"
+#include "trainyard/frontends/options/thread_settings.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
 
 namespace trainyard::cli {
 namespace {
@@ -30,9 +30,9 @@ core::log::Level level_of(const std::string& name) {
 }
 
 // --kmp_blocktime: the count of turns that libgomp read when it was loaded must be the one that the flags ask for.
-void obey_spin_count(const core::FlagValues& values, const recipes::ThreadOptions& threads, const Console& console) {
+void obey_spin_count(const core::FlagValues& values, const frontends::ThreadOptions& threads, const Console& console) {
   constexpr const char* kName = "GOMP_SPINCOUNT";
-  const std::optional<std::string> wanted = recipes::wanted_spin_count(threads);
+  const std::optional<std::string> wanted = frontends::wanted_spin_count(threads);
   const char* present = std::getenv(kName);
   if (!wanted || (present != nullptr && *wanted == present) || console.stop.stop_requested()) return;
   if (!values.given("kmp_blocktime") && present != nullptr && kName + std::string("=") + present != core::kShortSpins) {
@@ -51,16 +51,16 @@ void obey_cpu_isa(const std::string& wanted, const Console& console) {
   }
 }
 
-int run(const core::FlagValues& values, recipes::Dialect dialect, Console& console) {
+int run(const core::FlagValues& values, frontends::Dialect dialect, Console& console) {
   core::log::set_level(level_of(values.text("log_level")));
   if (values.boolean("dump_config")) {
     console.out << core::dump_config(values);
     return kSuccess;
   }
-  const recipes::TfCnnOptions options = recipes::read_options(values, dialect);
+  const frontends::TfCnnOptions options = frontends::read_options(values, dialect);
   obey_spin_count(values, options.threads, console);
   obey_cpu_isa(options.device.max_cpu_isa, console);
-  const recipes::RunStatistics statistics = recipes::BenchmarkCnn(options).run(console.out, console.stop);
+  const frontends::RunStatistics statistics = frontends::BenchmarkCnn(options).run(console.out, console.stop);
   return statistics.stopped_by_signal ? kStoppedBySignal : kSuccess;
 }
 
@@ -74,9 +74,9 @@ bool asks_for_help(const Arguments& arguments) {
 }
 
 // The help of a command: the flags that people use, or all.
-int print_help(const Arguments& arguments, recipes::RunMode mode, Console& console) {
-  const core::FlagTable& table = recipes::tf_cnn_flags(recipes::Dialect::kTrainyard);
-  const bool evaluates = mode == recipes::RunMode::kEvaluation;
+int print_help(const Arguments& arguments, frontends::RunMode mode, Console& console) {
+  const core::FlagTable& table = frontends::tf_cnn_flags(frontends::Dialect::kTrainyard);
+  const bool evaluates = mode == frontends::RunMode::kEvaluation;
   const char* const name = evaluates ? "eval" : "train";
   if (has_any(arguments, {"--help=all"})) {
     fmt::print(console.out, "trainyard {}: all flags of train and eval, by group\n\n{}", name, core::help_text(table));
@@ -88,31 +88,32 @@ int print_help(const Arguments& arguments, recipes::RunMode mode, Console& conso
   fmt::print(console.out,
              "trainyard {}: {}\n\nusage: trainyard {} {} [--flag=value ...]\n\n{}\n"
              "These are the flags that most people use. `trainyard {} --help=all` shows all {}.\n",
-             name, what, name, usage, core::help_text(table, recipes::common_flags(mode)), name, table.all().size());
+             name, what, name, usage, core::help_text(table, frontends::common_flags(mode)), name, table.all().size());
   return kSuccess;
 }
 
 }  // namespace
 
 int run_flags_alone(const Arguments& arguments, Console& console) {
-  constexpr auto kDialect = recipes::Dialect::kTfCnnBenchmarks;
+  constexpr auto kDialect = frontends::Dialect::kTfCnnBenchmarks;
   if (asks_for_help(arguments)) {
-    console.out << core::help_text(recipes::tf_cnn_flags(kDialect));
+    console.out << core::help_text(frontends::tf_cnn_flags(kDialect));
     return kSuccess;
   }
-  return run(core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments), kDialect, console);
+  return run(core::parse_flags(frontends::tf_cnn_flags(kDialect), arguments), kDialect, console);
 }
 
 int run_train(const Arguments& arguments, Console& console) {
-  constexpr auto kDialect = recipes::Dialect::kTrainyard;
-  if (asks_for_help(arguments)) return print_help(arguments, recipes::RunMode::kTraining, console);
-  return run(core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused), kDialect, console);
+  constexpr auto kDialect = frontends::Dialect::kTrainyard;
+  if (asks_for_help(arguments)) return print_help(arguments, frontends::RunMode::kTraining, console);
+  return run(core::parse_flags(frontends::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused), kDialect,
+             console);
 }
 
 int run_eval(const Arguments& arguments, Console& console) {
-  if (asks_for_help(arguments)) return print_help(arguments, recipes::RunMode::kEvaluation, console);
-  constexpr auto kDialect = recipes::Dialect::kTrainyard;
-  core::FlagValues values = core::parse_flags(recipes::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused);
+  if (asks_for_help(arguments)) return print_help(arguments, frontends::RunMode::kEvaluation, console);
+  constexpr auto kDialect = frontends::Dialect::kTrainyard;
+  core::FlagValues values = core::parse_flags(frontends::tf_cnn_flags(kDialect), arguments, core::Repeats::kRefused);
   values.set("eval", "true", core::FlagSource::kProgram);
   // The file of a training serves its evaluation, too: what it says of evaluations during training has no meaning here.
   for (const std::string& name : values.table().names()) {

@@ -6,7 +6,7 @@
 #include "trainyard/cli/command_data.h"
 #include "trainyard/data/flags.h"
 #include "trainyard/data/tools/convert_dataset.h"
-#include "trainyard/recipes/shared/dataset_choice.h"
+#include "trainyard/frontends/input/dataset_choice.h"
 
 namespace trainyard::cli {
 
@@ -36,7 +36,7 @@ int run_data_convert(const Arguments& arguments, Console& console) {
   options.from = required_text(values, "from", "name the data set to read: --from=DIR");
   options.output = required_text(values, "output", "name the directory to write: --output=DIR");
   options.to = values.text("to");
-  options.name = recipes::choose_dataset(values.text("data_name"), options.from).name;
+  options.name = frontends::choose_dataset(values.text("data_name"), options.from).name;
   options.samples_per_shard = values.integer("samples_per_shard");
   options.threads = data_threads(values);
   options.on_unknown_class = data::on_unknown_class(values.text("on_unknown_class"));

@@ -11,10 +11,10 @@
 #include "trainyard/data/flags.h"
 #include "trainyard/data/image_flags.h"
 #include "trainyard/data/tools/contact_sheet.h"
+#include "trainyard/frontends/input/dataset_choice.h"
+#include "trainyard/frontends/options/image_flags.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/recipes/shared/dataset_choice.h"
-#include "trainyard/recipes/shared/image_flags.h"
 
 namespace trainyard::cli {
 namespace {
@@ -53,7 +53,7 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const core::FlagValues& values = parsed->values;
   const std::string directory = required_text(values, "data_dir", "name the data set to show: --data_dir=DIR");
   require_no_folder("output", values.text("output"));
-  const std::string name = recipes::choose_dataset(values.text("data_name"), directory).name;
+  const std::string name = frontends::choose_dataset(values.text("data_name"), directory).name;
   const bool training = values.text("subset") == "train";
   data::DatasetOptions source;
   source.directory = directory;
@@ -69,7 +69,7 @@ int run_data_show(const Arguments& arguments, Console& console) {
   const nn::Size2d given = models::read_image_size(values);
   const nn::Size2d size = given != nn::Size2d(0) ? given : any_size ? 224 : 32;
   data::ContactSheetOptions options;
-  recipes::ImageOptions images = recipes::read_image_options(values);
+  frontends::ImageOptions images = frontends::read_image_options(values);
   images.turns_by_exif = true;
   options.transform = images.transform(name, size);
   options.transform.training = training;

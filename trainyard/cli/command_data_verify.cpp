@@ -6,7 +6,7 @@
 
 #include "trainyard/cli/command_data.h"
 #include "trainyard/data/tools/verify_dataset.h"
-#include "trainyard/recipes/shared/dataset_choice.h"
+#include "trainyard/frontends/input/dataset_choice.h"
 
 namespace trainyard::cli {
 
@@ -23,7 +23,7 @@ int run_data_verify(const Arguments& arguments, Console& console) {
   data::VerifyOptions options;
   options.directory = directory_argument(*parsed, "data verify");
   // Images of any size, whatever their labels mean.
-  options.name = recipes::choose_dataset(parsed->values.text("data_name"), options.directory, "imagenet").name;
+  options.name = frontends::choose_dataset(parsed->values.text("data_name"), options.directory, "imagenet").name;
   options.index_directory = parsed->values.text("data_index_dir");
   options.threads = data_threads(parsed->values);
   options.stop = console.stop;

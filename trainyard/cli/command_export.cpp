@@ -8,10 +8,10 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/formats/tensors/onnx.h"
+#include "trainyard/frontends/model/model_metadata.h"
 #include "trainyard/nn/export/keras_model.h"
 #include "trainyard/nn/export/keras_weights.h"
 #include "trainyard/nn/export/onnx_model.h"
-#include "trainyard/recipes/shared/model_metadata.h"
 #include "trainyard/train/checkpoint/weights.h"
 
 namespace trainyard::cli {
@@ -34,11 +34,11 @@ std::string read_output(const core::FlagValues& values) {
   return output;
 }
 
-void write(const std::string& format, const std::string& output, const recipes::TrainedModel& trained) {
+void write(const std::string& format, const std::string& output, const frontends::TrainedModel& trained) {
   const nn::Graph& graph = trained.executor->graph();
   if (format == "onnx") {
     formats::OnnxModel model = nn::to_onnx(graph, *trained.parameters);
-    model.metadata = recipes::metadata_of(trained);
+    model.metadata = frontends::metadata_of(trained);
     model.metadata.erase("trainyard.graph");  // the file holds the graph as ONNX
     formats::write_onnx(output, model);
   } else if (format == "hdf5") {
@@ -46,7 +46,7 @@ void write(const std::string& format, const std::string& output, const recipes::
   } else if (format == "keras") {
     formats::write_hdf5(output, nn::to_keras_model(graph, *trained.parameters));
   } else {
-    train::save_weights(output, *trained.parameters, recipes::metadata_of(trained));
+    train::save_weights(output, *trained.parameters, frontends::metadata_of(trained));
   }
 }
 
@@ -65,9 +65,9 @@ int run_export(const Arguments& arguments, Console& console) {
       parse_command({"export", "writes a trained model for other programs", ""}, table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
-  const recipes::TrainedModelOptions model = read_trained_model_options(values);
+  const frontends::TrainedModelOptions model = read_trained_model_options(values);
   const std::string output = read_output(values);
-  const recipes::TrainedModel trained = recipes::load_trained_model(model);
+  const frontends::TrainedModel trained = frontends::load_trained_model(model);
   write(values.text("format"), output, trained);
   fmt::print(console.out, "wrote {} parameters and {} statistics of {} to {}\n", trained.parameters->size(),
              trained.parameters->buffer_count(), trained.identity.model, output);

@@ -3,8 +3,8 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/flags/flags.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/optim/flags.h"
-#include "trainyard/recipes/tf_cnn/flags.h"
 
 namespace trainyard::cli {
 
@@ -16,9 +16,9 @@ int run_help(const Arguments& arguments, Console& console) {
                     arguments, console);
   if (!parsed) return kSuccess;
   if (parsed->values.boolean("markdown")) {
-    console.out << recipes::tf_cnn_flags_page();
+    console.out << frontends::tf_cnn_flags_page();
   } else {
-    console.out << core::help_text(recipes::tf_cnn_flags(recipes::Dialect::kTrainyard)) << "\n"
+    console.out << core::help_text(frontends::tf_cnn_flags(frontends::Dialect::kTrainyard)) << "\n"
                 << optim::optimizers_help();
   }
   return kSuccess;

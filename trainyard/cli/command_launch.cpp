@@ -11,10 +11,10 @@
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/parallel/launch/agent.h"
 #include "trainyard/parallel/launch/keeper.h"
 #include "trainyard/parallel/launch/launch.h"
-#include "trainyard/recipes/tf_cnn/flags.h"
 
 namespace trainyard::cli {
 namespace {
@@ -69,9 +69,9 @@ int64_t batch_size_of(const Arguments& command) {
   if (!flags_alone && command[0] != "train") {
     throw wrong_min_ranks("only a training can go on with fewer ranks", command[0], "leave it out");
   }
-  const auto dialect = flags_alone ? recipes::Dialect::kTfCnnBenchmarks : recipes::Dialect::kTrainyard;
+  const auto dialect = flags_alone ? frontends::Dialect::kTfCnnBenchmarks : frontends::Dialect::kTrainyard;
   const Arguments flags(command.begin() + (flags_alone ? 0 : 1), command.end());
-  const core::FlagValues values = core::parse_flags(recipes::tf_cnn_flags(dialect), flags);
+  const core::FlagValues values = core::parse_flags(frontends::tf_cnn_flags(dialect), flags);
   const int64_t batch_size = values.is_word("batch_size") ? 0 : values.integer("batch_size");
   if (batch_size > 0) return batch_size;
   throw wrong_min_ranks("the batch of a rank must be known", "no number of --batch_size in the command",

@@ -9,11 +9,11 @@
 #include "trainyard/cli/command_flags.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/output_path.h"
+#include "trainyard/frontends/input/image_size.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/graph/graph_drawing.h"
 #include "trainyard/nn/graph/layer_table.h"
-#include "trainyard/recipes/shared/image_size.h"
 
 namespace trainyard::cli {
 namespace {
@@ -27,8 +27,8 @@ struct ListedModel {
 };
 
 ListedModel listed(const models::ModelInfo& info, const nn::Graph& graph) {
-  return {&info, std::string(models::family_name(info.family)), recipes::image_size_of(graph), graph.parameter_count(),
-          static_cast<double>(graph.forward_flops()) * 1e-9};
+  return {&info, std::string(models::family_name(info.family)), frontends::image_size_of(graph),
+          graph.parameter_count(), static_cast<double>(graph.forward_flops()) * 1e-9};
 }
 
 std::vector<ListedModel> all_models() {

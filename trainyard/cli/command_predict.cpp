@@ -3,10 +3,10 @@
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
+#include "trainyard/cli/predict.h"
 #include "trainyard/cli/trained_model_flags.h"
 #include "trainyard/data/image_flags.h"
-#include "trainyard/recipes/shared/image_flags.h"
-#include "trainyard/recipes/tools/predict.h"
+#include "trainyard/frontends/options/image_flags.h"
 
 namespace trainyard::cli {
 
@@ -27,7 +27,7 @@ int run_predict(const Arguments& arguments, Console& console) {
                                     table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
-  recipes::PredictOptions options;
+  PredictOptions options;
   options.model = read_trained_model_options(values);
   options.top = values.integer("top");
   options.json = values.boolean("json");
@@ -36,9 +36,9 @@ int run_predict(const Arguments& arguments, Console& console) {
   options.standard_input = &std::cin;
   options.array_input = values.text("input");
   options.array_output = values.text("output");
-  options.input = recipes::read_evaluation_options(values);
+  options.input = frontends::read_evaluation_options(values);
   if (!options.array_output.empty()) require_no_folder("output", options.array_output);
-  const recipes::PredictOutcome outcome = recipes::predict(options, console.out, console.stop);
+  const PredictOutcome outcome = predict(options, console.out, console.stop);
   if (outcome.stopped) return kStoppedBySignal;
   return outcome.failed == 0 ? kSuccess : kFailure;
 }

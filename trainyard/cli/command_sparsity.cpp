@@ -10,12 +10,12 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/lock_file.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/frontends/model/model_metadata.h"
+#include "trainyard/frontends/model/sparsity_report.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/session/run_directory.h"
 #include "trainyard/models/flags.h"
 #include "trainyard/optim/flags.h"
-#include "trainyard/recipes/shared/model_metadata.h"
-#include "trainyard/recipes/shared/run_directory.h"
-#include "trainyard/recipes/shared/sparsity_report.h"
-#include "trainyard/recipes/shared/trained_model.h"
 #include "trainyard/train/checkpoint/masked_state.h"
 #include "trainyard/train/checkpoint/weights.h"
 
@@ -52,13 +52,13 @@ bool is_same_file(const std::string& one, const std::string& other) {
 }
 
 void require_no_run(const std::string& directory) {
-  if (!recipes::holds_run(directory)) return;
+  if (!frontends::holds_run(directory)) return;
   throw Error(ErrorCode::kInvalidArgument,
               {.problem = "--output holds a run already", .where = directory, .remedy = "name a new directory"});
 }
 
 // Refuses, before anything is computed, what cannot be written and what would replace something that was saved.
-void check_output(const std::string& output, const recipes::OpenedModel& opened) {
+void check_output(const std::string& output, const frontends::OpenedModel& opened) {
   core::FileSystem& files = core::local_file_system();
   if (output.ends_with(kWeightsFile)) {
     require_no_folder("output", output);
@@ -82,9 +82,10 @@ void check_output(const std::string& output, const recipes::OpenedModel& opened)
   require_no_run(output);
 }
 
-std::string write(const std::string& output, const recipes::OpenedModel& opened, const recipes::TrainedModel& trained) {
+std::string write(const std::string& output, const frontends::OpenedModel& opened,
+                  const frontends::TrainedModel& trained) {
   if (output.ends_with(kWeightsFile)) {
-    train::save_weights(output, *trained.parameters, recipes::metadata_of(trained));
+    train::save_weights(output, *trained.parameters, frontends::metadata_of(trained));
     return output;
   }
   core::local_file_system().make_directories(output);
@@ -117,24 +118,24 @@ int run_sparsity(const Arguments& arguments, Console& console) {
     throw Error(ErrorCode::kInvalidArgument, {.problem = prunes ? "--output is missing" : "--output is of --prune",
                                               .remedy = "pass both, or neither"});
   }
-  const recipes::TrainedModelOptions options{.path = parsed->positional[0],
-                                             .model = values.text("model"),
-                                             .dataset = values.text("data_name"),
-                                             .num_classes = values.integer("num_classes")};
+  const frontends::TrainedModelOptions options{.path = parsed->positional[0],
+                                               .model = values.text("model"),
+                                               .dataset = values.text("data_name"),
+                                               .num_classes = values.integer("num_classes")};
   const optim::SparsityOptions sparsity = optim::read_pruning_flags(values);
-  const recipes::OpenedModel opened = recipes::open_model(options);
+  const frontends::OpenedModel opened = frontends::open_model(options);
   if (prunes) check_output(output, opened);
-  const recipes::TrainedModel trained = recipes::load_trained_model(opened, options);
+  const frontends::TrainedModel trained = frontends::load_trained_model(opened, options);
   const auto layers = optim::sparse_layers(trained.executor->graph(), sparsity.exclude);
   const std::vector<optim::LayerSparsity> report =
       prunes ? optim::prune(*trained.parameters, layers, sparsity.algorithm)
              : optim::measure_sparsity(*trained.parameters, layers, sparsity.algorithm);
   const std::string written = prunes ? write(output, opened, trained) : "";
-  console.out << (values.boolean("json") ? recipes::sparsity_json(report, trained, sparsity.algorithm)
-                                         : recipes::sparsity_table(report));
+  console.out << (values.boolean("json") ? frontends::sparsity_json(report, trained, sparsity.algorithm)
+                                         : frontends::sparsity_table(report));
   if (!written.empty()) core::log::info("wrote {}", written);
-  if (!values.boolean("verify") || recipes::count_sparsity(report).all()) return kSuccess;
-  const recipes::SparsityCounts counts = recipes::count_sparsity(report);
+  if (!values.boolean("verify") || frontends::count_sparsity(report).all()) return kSuccess;
+  const frontends::SparsityCounts counts = frontends::count_sparsity(report);
   core::log::error("{}: {} of {} weights that can be sparse are not 2:4", options.path,
                    counts.weights - counts.two_of_four, counts.weights);
   return kFailure;

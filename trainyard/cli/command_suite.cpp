@@ -15,17 +15,17 @@
 #include "trainyard/core/base/pattern.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/output_path.h"
-#include "trainyard/recipes/suite/suite.h"
+#include "trainyard/frontends/suite/suite.h"
 
 namespace trainyard::cli {
 namespace {
 
-void list_entries(const std::string& pattern, const recipes::SuiteMachine& machine, std::ostream& out) {
+void list_entries(const std::string& pattern, const frontends::SuiteMachine& machine, std::ostream& out) {
   size_t listed = 0, runnable = 0, waiting = 0;
   std::set<std::string> not_built;
-  for (const recipes::SuiteEntry& entry : recipes::suite_entries()) {
+  for (const frontends::SuiteEntry& entry : frontends::suite_entries()) {
     if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
-    const recipes::ScaledEntry scaled = recipes::scale_entry(entry, machine);
+    const frontends::ScaledEntry scaled = frontends::scale_entry(entry, machine);
     fmt::print(out, "{}\n  {}\n", entry.name, entry.arguments);
     ++listed;
     if (scaled.refusal.empty()) ++runnable;
@@ -68,7 +68,7 @@ int run_suite(const Arguments& arguments, Console& console) {
                                     arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
-  const recipes::SuiteMachine machine = recipes::suite_machine(values.text("data_dir"));
+  const frontends::SuiteMachine machine = frontends::suite_machine(values.text("data_dir"));
   const std::string pattern = values.text("run");
   if (values.boolean("list")) {
     list_entries(pattern.empty() ? "*" : pattern, machine, console.out);
@@ -80,12 +80,12 @@ int run_suite(const Arguments& arguments, Console& console) {
   }
   const std::string output = values.text("output");
   require_no_folder("output", output);
-  const recipes::SuiteHistory before(read_if_there(output));
-  std::vector<recipes::SuiteResult> results;
-  for (const recipes::SuiteEntry& entry : recipes::suite_entries()) {
+  const frontends::SuiteHistory before(read_if_there(output));
+  std::vector<frontends::SuiteResult> results;
+  for (const frontends::SuiteEntry& entry : frontends::suite_entries()) {
     if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
     core::log::info("suite: {}", entry.name);
-    results.push_back(recipes::run_suite_entry(entry, machine, 60 * values.real("minutes"), console.stop));
+    results.push_back(frontends::run_suite_entry(entry, machine, 60 * values.real("minutes"), console.stop));
   }
   if (results.empty()) {
     throw core::Error(core::ErrorCode::kNotFound, {.problem = "no entry of the suite has such a name",
@@ -93,8 +93,8 @@ int run_suite(const Arguments& arguments, Console& console) {
                                                    .remedy = "trainyard suite --list names them all"});
   }
   core::write_user_output(output, before.with(results, machine));
-  console.out << recipes::suite_table(results, before);
-  for (const recipes::SuiteResult& result : results) {
+  console.out << frontends::suite_table(results, before);
+  for (const frontends::SuiteResult& result : results) {
     if (result.error.empty()) return kSuccess;
   }
   return kFailure;  // none of them ran

@@ -3,9 +3,9 @@
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
-#include "trainyard/parallel/processes/process_rank.h"
-#include "trainyard/recipes/train_ctl/flags.h"
-#include "trainyard/recipes/train_ctl/train_ctl.h"
+#include "trainyard/frontends/train_ctl/flags.h"
+#include "trainyard/frontends/train_ctl/train_ctl.h"
+#include "trainyard/parallel/process_group/process_rank.h"
 
 namespace trainyard::cli {
 
@@ -23,23 +23,23 @@ bool begins_as_first() {
 
 int run_train_ctl(const Arguments& arguments, Console& console) {
   core::FlagTable table;
-  recipes::declare_train_ctl_flags(table);
+  frontends::declare_train_ctl_flags(table);
   const auto parsed =
       parse_command({"train-ctl", "trains as NVIDIA DALI's TensorFlow ResNet-N example with a custom loop does", ""},
                     table, arguments, console);
   if (!parsed) return kSuccess;
   const core::FlagValues& values = parsed->values;
-  recipes::TrainCtlParams params = recipes::read_train_ctl_params(values);
-  const std::string name = recipes::take_saved_choices(values, params);
-  if (!params.horovod || begins_as_first()) recipes::print_script_arguments(values, console.out);
-  const recipes::CtlConsole own{.out = &console.out, .stop = console.stop};
+  frontends::TrainCtlParams params = frontends::read_train_ctl_params(values);
+  const std::string name = frontends::take_saved_choices(values, params);
+  if (!params.horovod || begins_as_first()) frontends::print_script_arguments(values, console.out);
+  const frontends::CtlConsole own{.out = &console.out, .stop = console.stop};
   if (values.boolean("predict")) {
-    recipes::predict_ctl(params, own);
+    frontends::predict_ctl(params, own);
     return kSuccess;
   }
   // A size that cannot be is validate()'s error, which names it, not the model's.
-  const recipes::CtlModelFunction model = recipes::ctl_zoo_model(name, {*params.image_height, *params.image_width});
-  return recipes::train_ctl(model, params, own).stopped ? kStoppedBySignal : kSuccess;
+  const frontends::CtlModelFunction model = frontends::ctl_zoo_model(name, {*params.image_height, *params.image_width});
+  return frontends::train_ctl(model, params, own).stopped ? kStoppedBySignal : kSuccess;
 }
 
 }  // namespace trainyard::cli

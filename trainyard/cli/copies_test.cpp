@@ -11,7 +11,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/temp_dir.h"
-#include "trainyard/parallel/processes/launcher_claims.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
 
 namespace trainyard::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/system/system_files.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 
 namespace trainyard::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "trainyard/core/base/build_info.h"
 #include "trainyard/core/machine/machine_limits.h"
-#include "trainyard/nn/cpu/convolution/convolution_choice.h"
+#include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
 
 namespace trainyard::cli {
 

@@ -13,7 +13,7 @@
 // - "same: WHY": stdout does not change, and WHY says that this is right.
 // - "reviewed: WHY": WHY says what changes and which test sees it.
 //
-// The flags of train and eval have a table of their own in recipes/testdata.
+// The flags of train and eval have a table of their own in frontends/testdata.
 #include <filesystem>
 #include <iterator>
 #include <map>

@@ -14,8 +14,8 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/shapes.h"
-#include "trainyard/recipes/shared/flag_ranges.h"
-#include "trainyard/recipes/tf_cnn/flags.h"
+#include "trainyard/frontends/options/flag_ranges.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
 
 namespace trainyard::cli {
 namespace {
@@ -120,10 +120,10 @@ class FlagRangeEnds : public ::testing::Test {
 
 TEST_F(FlagRangeEnds, AreAcceptedOrRefusedBeforeAnythingIsWritten) {
   int ends = 0;
-  for (const core::FlagSpec& spec : recipes::tf_cnn_flags(recipes::Dialect::kTrainyard).all()) {
+  for (const core::FlagSpec& spec : frontends::tf_cnn_flags(frontends::Dialect::kTrainyard).all()) {
     if (spec.disposition != core::Disposition::kImplemented) continue;
     if (spec.kind != core::FlagKind::kInteger && spec.kind != core::FlagKind::kReal) continue;
-    const recipes::FlagRange range = recipes::flag_range(spec);
+    const frontends::FlagRange range = frontends::flag_range(spec);
     if (range.least) {
       ++ends;
       expect_end(spec, *range.least, range.above_least);

@@ -31,7 +31,7 @@ void declare_trained_model_flags(core::FlagTable& table) {
       .group(kGroup);
 }
 
-recipes::TrainedModelOptions read_trained_model_options(const core::FlagValues& values) {
+frontends::TrainedModelOptions read_trained_model_options(const core::FlagValues& values) {
   if (values.given("weights") == values.given("train_dir")) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "one of --weights and --train_dir must be given"});
   }

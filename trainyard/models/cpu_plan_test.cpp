@@ -21,7 +21,7 @@
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/loss.h"
 

@@ -1,5 +1,5 @@
-// Collectives between replicas or ranks. Implementations: parallel/threads (replicas on threads of one process) and
-// parallel/nccl (GPUs, of one process or of several).
+// Collectives between replicas or ranks. Implementations: parallel/collectives/threads (replicas on threads of one
+// process) and parallel/collectives/nccl (GPUs, of one process or of several).
 //
 // Every method below is collective: all ranks call the same ones in the same order, each communicator from one thread a
 // rank at a time. A call that waits longer than the deadline throws kTimeout; after abort() every waiter and every

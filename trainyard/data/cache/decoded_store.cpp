@@ -11,7 +11,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/crc32c.h"
 #include "trainyard/core/random/random.h"
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 
 namespace trainyard::data {
 namespace {

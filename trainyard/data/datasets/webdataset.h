@@ -12,7 +12,7 @@
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/shard_files.h"
 #include "trainyard/data/datasets/webdataset_label.h"
-#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/containers/tar.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::data {

@@ -7,7 +7,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/datasets/dataset.h"
 #include "trainyard/data/datasets/dataset_form.h"
-#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/containers/tar.h"
 
 namespace trainyard::data {
 namespace {

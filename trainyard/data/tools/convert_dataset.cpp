@@ -19,7 +19,7 @@
 #include "trainyard/data/datasets/record_image.h"
 #include "trainyard/data/datasets/webdataset_label.h"
 #include "trainyard/data/tools/converted_classes.h"
-#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/containers/tar.h"
 #include "trainyard/formats/records/cifar.h"
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"

@@ -12,7 +12,7 @@
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/data/tools/verify_dataset.h"
-#include "trainyard/formats/base/tar.h"
+#include "trainyard/formats/containers/tar.h"
 
 namespace trainyard::data {
 namespace {

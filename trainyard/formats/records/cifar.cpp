@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/formats/base/pickle.h"
+#include "trainyard/formats/containers/pickle.h"
 
 namespace trainyard::formats {
 namespace {

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/files/crc32c.h"
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 
 namespace trainyard::formats {
 namespace {

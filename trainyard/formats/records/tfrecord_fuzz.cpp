@@ -2,7 +2,7 @@
 // guess.
 #include <string>
 
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/records/tfrecord.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"

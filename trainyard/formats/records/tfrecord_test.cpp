@@ -7,7 +7,7 @@
 
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/testing/test_data.h"
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
 

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 
 namespace trainyard::formats {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/files/output_path.h"
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/tensors/safetensors_header.h"
 
 namespace trainyard::formats {

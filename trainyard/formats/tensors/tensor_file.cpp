@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
 #include "trainyard/formats/tensors/torch_state_dict.h"

@@ -6,7 +6,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/formats/tensors/torch_state_dict.h"
 #include "trainyard/formats/testing/hostile_input.h"

@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/formats/base/pickle.h"
-#include "trainyard/formats/base/zip.h"
+#include "trainyard/formats/containers/pickle.h"
+#include "trainyard/formats/containers/zip.h"
 
 namespace trainyard::formats {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "trainyard/formats/base/little_endian.h"
+#include "trainyard/formats/containers/little_endian.h"
 
 namespace trainyard::formats {
 

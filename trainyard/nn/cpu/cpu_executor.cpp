@@ -9,7 +9,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 
 namespace trainyard::nn {
 namespace {

@@ -6,7 +6,7 @@
 #include <benchmark/benchmark.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 #include "trainyard/nn/testing/memory.h"
 
 namespace trainyard::nn::cpu {

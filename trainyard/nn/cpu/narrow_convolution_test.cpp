@@ -14,8 +14,8 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
-#include "trainyard/nn/cpu/convolution/lane_convolution.h"
-#include "trainyard/nn/cpu/convolution/onednn_convolution.h"
+#include "trainyard/nn/cpu/convolution/grouped/grouped_convolution.h"
+#include "trainyard/nn/cpu/convolution/onednn/onednn_convolution.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/testing/conformance_rig.h"
 #include "trainyard/nn/testing/convolution.h"

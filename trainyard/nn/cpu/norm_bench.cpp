@@ -14,8 +14,8 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 #include "trainyard/nn/testing/memory.h"
 
 namespace trainyard::nn::cpu {

@@ -10,8 +10,8 @@
 #include <benchmark/benchmark.h>
 
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/nn/cpu/convolution/onednn_convolution.h"
-#include "trainyard/nn/cpu/convolution/pointwise_convolution.h"
+#include "trainyard/nn/cpu/convolution/onednn/onednn_convolution.h"
+#include "trainyard/nn/cpu/convolution/pointwise/pointwise_convolution.h"
 #include "trainyard/nn/testing/memory.h"
 
 namespace trainyard::nn::cpu {

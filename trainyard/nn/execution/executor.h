@@ -37,7 +37,7 @@
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::nn {
 
-class StatisticsExchange;  // nn/execution/statistics_exchange.h
+class StatisticsExchange;  // nn/execution/sync_batch_norm.h
 
 enum class Mode { kTraining, kInference };
 

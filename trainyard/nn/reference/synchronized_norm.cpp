@@ -8,7 +8,7 @@
 #include <ATen/ops/full.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "trainyard/nn/execution/statistics_exchange.h"
+#include "trainyard/nn/execution/sync_batch_norm.h"
 #include "trainyard/nn/reference/layers.h"
 
 namespace trainyard::nn::reference {

@@ -15,7 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {

@@ -18,7 +18,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/testing/skip_reasons.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 

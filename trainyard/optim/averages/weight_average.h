@@ -12,7 +12,7 @@
 //
 // Batch norm statistics: kExponential averages them as the weights, as timm and torchvision's reference recipes do;
 // kEqual copies them, as PyTorch does, and they fit the averaged weights after recalibration alone
-// (train/methods/batch_norm_recalibration.h). Buffers of integers are copied.
+// (train/evaluation/batch_norm_recalibration.h). Buffers of integers are copied.
 //
 // Elements that a mask of the training's set holds at zero are zero here, too. A frozen parameter's average comes to
 // rest on its values.

@@ -5,7 +5,7 @@
 // The bits of a result do not depend on threads where parts do not: each call is one part on the calling thread.
 #pragma once
 
-#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/optim/cpu/arguments.h"
 
 namespace trainyard::optim::cpu {

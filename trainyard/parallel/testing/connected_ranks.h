@@ -11,7 +11,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/mpi/process_communicator.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/testing/memory_transport.h"
 
 namespace trainyard::parallel {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/nccl/nccl_library.h"
-#include "trainyard/parallel/threads/rank_reduction.h"
+#include "trainyard/parallel/collectives/nccl/nccl_library.h"
+#include "trainyard/parallel/collectives/threads/rank_reduction.h"
 
 namespace trainyard::parallel {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/processes/process_group.h"
+#include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/testing/free_port.h"
 
 namespace trainyard::parallel {

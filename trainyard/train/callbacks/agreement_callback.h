@@ -1,4 +1,4 @@
-// Ends the trainings of several processes at the same step (parallel/processes/rank_agreement.h).
+// Ends the trainings of several processes at the same step (parallel/process_group/rank_agreement.h).
 #pragma once
 
 #include <memory>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "trainyard/core/base/export.h"
-#include "trainyard/parallel/processes/rank_agreement.h"
+#include "trainyard/parallel/process_group/rank_agreement.h"
 #include "trainyard/train/loop/callback.h"
 
 TRAINYARD_EXPORT_BEGIN

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "trainyard/core/base/export.h"
+#include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/loop/callback.h"
-#include "trainyard/train/loop/evaluator.h"
 #include "trainyard/train/loop/local_steps.h"
 #include "trainyard/train/monitors/monitor.h"
 

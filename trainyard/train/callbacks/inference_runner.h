@@ -16,9 +16,9 @@
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/evaluation/metric.h"
 #include "trainyard/train/loop/callback.h"
-#include "trainyard/train/loop/evaluator.h"
-#include "trainyard/train/loop/metric.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {

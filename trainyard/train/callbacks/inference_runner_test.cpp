@@ -11,9 +11,9 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/sources/generator_source.h"
-#include "trainyard/parallel/threads/thread_communicator.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/train/callbacks/callback_wrappers.h"
-#include "trainyard/train/loop/metrics.h"
+#include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 

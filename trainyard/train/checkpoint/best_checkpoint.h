@@ -14,7 +14,7 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
-#include "trainyard/train/loop/evaluator.h"
+#include "trainyard/train/evaluation/evaluator.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {
@@ -22,7 +22,7 @@ namespace trainyard::train {
 enum class BestMetric { kTop1, kLoss };  // the highest; the lowest
 
 // What a checkpoint is the best by: the highest or the lowest of the values of that name, any that value_of() has
-// (train/loop/evaluator.h).
+// (train/evaluation/evaluator.h).
 struct BestBy {
   std::string name{};
   // Whether the lowest value is the best. Unset: what the name says, as lowest_is_best() reads it.

@@ -17,7 +17,7 @@
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
-#include "trainyard/parallel/processes/launcher_claims.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/train/fit/fit_run.h"
 #include "trainyard/train/monitors/monitor.h"
 

@@ -34,9 +34,9 @@
 #include "trainyard/optim/averages/weight_average.h"
 #include "trainyard/optim/optimizers/optimizer_choice.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
+#include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/evaluation/metric.h"
 #include "trainyard/train/loop/callback.h"
-#include "trainyard/train/loop/evaluator.h"
-#include "trainyard/train/loop/metric.h"
 #include "trainyard/train/model/model.h"
 
 TRAINYARD_EXPORT_BEGIN

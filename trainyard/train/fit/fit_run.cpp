@@ -18,7 +18,7 @@
 #include "trainyard/train/callbacks/summary_callback.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/weights.h"
-#include "trainyard/train/methods/batch_norm_recalibration.h"
+#include "trainyard/train/evaluation/batch_norm_recalibration.h"
 #include "trainyard/train/model/input_size.h"
 #include "trainyard/train/monitors/json_lines_monitor.h"
 

@@ -12,7 +12,7 @@
 #include "trainyard/train/fit/fit.h"
 #include "trainyard/train/fit/fit_state.h"
 #include "trainyard/train/fit/validation_record.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 
 TRAINYARD_EXPORT_BEGIN
 namespace trainyard::train {

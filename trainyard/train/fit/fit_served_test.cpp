@@ -22,9 +22,9 @@
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/testing/test_images.h"
+#include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/fit/fit.h"
-#include "trainyard/train/loop/metrics.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {

@@ -18,10 +18,10 @@
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/evaluation/metrics.h"
 #include "trainyard/train/fit/validation_record.h"
-#include "trainyard/train/loop/metrics.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/tiny_model.h"
 

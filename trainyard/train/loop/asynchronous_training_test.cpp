@@ -1,4 +1,4 @@
-// A trainer whose replicas give their gradients to a server (parallel/exchange/asynchronous.h).
+// A trainer whose replicas give their gradients to a server (parallel/variable_update/asynchronous.h).
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
@@ -7,7 +7,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {

@@ -14,7 +14,7 @@
 #include "trainyard/data/sources/joined_source.h"
 #include "trainyard/data/sources/source_around.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {

@@ -10,7 +10,7 @@
 
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {

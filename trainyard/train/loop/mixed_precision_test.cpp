@@ -13,8 +13,8 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/threads/thread_communicator.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 

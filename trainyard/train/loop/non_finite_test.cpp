@@ -14,7 +14,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/train/loop/evaluator.h"
+#include "trainyard/train/evaluation/evaluator.h"
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/threads/thread.h"
-#include "trainyard/parallel/mpi/process_communicator.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/testing/memory_transport.h"
 #include "trainyard/train/testing/variable_update_oracle.h"
 

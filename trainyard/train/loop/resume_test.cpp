@@ -22,7 +22,7 @@
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/pipeline/pipeline.h"
 #include "trainyard/train/callbacks/checkpoint_callback.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/callback_conformance.h"
 #include "trainyard/train/testing/checkpoint_state.h"
 

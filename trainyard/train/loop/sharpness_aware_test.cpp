@@ -18,7 +18,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"

@@ -22,7 +22,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/parallel/mpi/process_communicator.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
 #include "trainyard/parallel/testing/memory_transport.h"
 #include "trainyard/train/testing/tiny_model.h"
 

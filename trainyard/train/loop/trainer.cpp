@@ -9,7 +9,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/scoped_state.h"
-#include "trainyard/train/step/error_context.h"
+#include "trainyard/train/loop/error_context.h"
 
 namespace trainyard::train {
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train {

@@ -7,7 +7,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include "trainyard/nn/execution/loss.h"
-#include "trainyard/train/step/error_context.h"
+#include "trainyard/train/loop/error_context.h"
 
 namespace trainyard::train {
 

@@ -14,8 +14,8 @@
 #include "trainyard/core/base/export.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/train/devices/device_room.h"
 #include "trainyard/train/step/batch_transfer.h"
-#include "trainyard/train/step/device_room.h"
 #include "trainyard/train/step/step_capture.h"
 
 TRAINYARD_EXPORT_BEGIN

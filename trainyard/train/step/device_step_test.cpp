@@ -9,8 +9,8 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
 #include "trainyard/train/profile/step_recorder.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/train/step/error_context.h"
+#include "trainyard/train/loop/error_context.h"
 
 namespace trainyard::train {
 

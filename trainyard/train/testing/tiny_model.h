@@ -8,7 +8,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/nn/graph/graph.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 #include "trainyard/train/testing/memory_source.h"
 
 namespace trainyard::train {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "trainyard/core/base/communicator.h"
-#include "trainyard/train/loop/single_cost_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
 
 namespace trainyard::train {
 

@@ -2,7 +2,7 @@
 // backward computes the attention weights again, from the scores and the logarithms of the sums of their exponentials,
 // as in Dao et al., "FlashAttention", 2022.
 #include "trainyard/nn/cpu/attention/rows.h"
-#include "trainyard/nn/cpu/kernels/small_matrices.h"
+#include "trainyard/nn/cpu/simd/small_matrices.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/nn/cpu/attention/bf16_attention.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/map.h"
 
 namespace trainyard::nn::cpu {

@@ -3,7 +3,7 @@
 #include "trainyard/nn/cpu/attention/bf16_attention.h"
 
 #include "trainyard/nn/cpu/attention/rows.h"
-#include "trainyard/nn/cpu/bf16_linear/pairs.h"
+#include "trainyard/nn/cpu/linear/bf16_pairs.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {

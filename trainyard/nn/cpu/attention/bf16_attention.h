@@ -3,7 +3,7 @@
 // of threads.
 #pragma once
 
-#include "trainyard/nn/cpu/kernels/arguments.h"
+#include "trainyard/nn/cpu/simd/arguments.h"
 
 namespace trainyard::nn::cpu::bf16_attention {
 

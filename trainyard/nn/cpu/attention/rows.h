@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-#include "trainyard/nn/cpu/kernels/activation.h"
-#include "trainyard/nn/cpu/kernels/transpose.h"
+#include "trainyard/nn/cpu/elementwise/activation.h"
+#include "trainyard/nn/cpu/layout/transpose.h"
 
 namespace trainyard::nn::cpu::TRAINYARD_ISA {
 namespace {  // NOLINT(google-build-namespaces): internal linkage is the point

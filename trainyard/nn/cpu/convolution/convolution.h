@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "trainyard/nn/cpu/kernels/arguments.h"
-#include "trainyard/nn/cpu/kernels/feature_map.h"
+#include "trainyard/nn/cpu/simd/arguments.h"
+#include "trainyard/nn/cpu/simd/feature_map.h"
 #include "trainyard/nn/execution/unreached_weights.h"
 
 namespace trainyard::nn::cpu {

@@ -9,9 +9,9 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/system/cpu_isa.h"
-#include "trainyard/nn/cpu/convolution/lane_convolution.h"
-#include "trainyard/nn/cpu/convolution/onednn_convolution.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
+#include "trainyard/nn/cpu/convolution/grouped/grouped_convolution.h"
+#include "trainyard/nn/cpu/convolution/onednn/onednn_convolution.h"
+#include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/testing/convolution.h"
 
 namespace trainyard::nn::cpu {

@@ -2,10 +2,10 @@
 #include <ATen/ops/zeros.h>
 
 #include "trainyard/nn/cpu/attention/bf16_attention.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 #include "trainyard/nn/graph/attention_windows.h"
 
 namespace trainyard::nn::cpu {

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <utility>
 
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/steps.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

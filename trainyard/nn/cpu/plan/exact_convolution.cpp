@@ -5,9 +5,9 @@
 #include <ATen/ops/from_blob.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/group_by_group.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

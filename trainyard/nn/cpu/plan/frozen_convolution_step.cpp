@@ -5,13 +5,13 @@
 #include <ATen/ops/empty.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/nn/cpu/convolution/convolution_choice.h"
-#include "trainyard/nn/cpu/convolution/packed_weights.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
-#include "trainyard/nn/cpu/plan/convolution_shape.h"
+#include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
+#include "trainyard/nn/cpu/convolution/convolution_shape.h"
+#include "trainyard/nn/cpu/convolution/onednn/packed_weights.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/norm_constants.h"
 #include "trainyard/nn/cpu/plan/steps.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

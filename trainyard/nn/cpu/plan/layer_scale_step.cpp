@@ -5,9 +5,9 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/steps.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 #include "trainyard/nn/execution/keep_mask.h"
 
 namespace trainyard::nn::cpu {

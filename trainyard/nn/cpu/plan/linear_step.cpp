@@ -9,10 +9,10 @@
 #include <ATen/ops/sum.h>
 #include <omp.h>
 
-#include "trainyard/nn/cpu/bf16_linear/bf16_linear.h"
-#include "trainyard/nn/cpu/kernels/isa.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
+#include "trainyard/nn/cpu/linear/bf16_linear.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

@@ -1,5 +1,5 @@
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

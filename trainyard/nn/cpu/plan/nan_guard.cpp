@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trainyard/nn/cpu/kernels/isa.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
-#include "trainyard/nn/cpu/kernels/magnitude.h"
+#include "trainyard/nn/cpu/elementwise/magnitude.h"
 #include "trainyard/nn/cpu/plan/exact_convolution.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/steps.h"
-#include "trainyard/nn/execution/statistics_exchange.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
+#include "trainyard/nn/execution/sync_batch_norm.h"
 
 namespace trainyard::nn::cpu {
 namespace {

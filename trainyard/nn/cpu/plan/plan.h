@@ -17,8 +17,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainyard/nn/cpu/kernels/feature_map.h"
 #include "trainyard/nn/cpu/plan/memory_plan.h"
+#include "trainyard/nn/cpu/simd/feature_map.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/reference/bound_layer.h"
 

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <utility>
 
-#include "trainyard/nn/cpu/kernels/isa.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/recomputation.h"
 #include "trainyard/nn/cpu/plan/steps.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 #include "trainyard/nn/graph/fusion.h"
 
 namespace trainyard::nn::cpu {

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "trainyard/nn/cpu/kernels/arguments.h"
 #include "trainyard/nn/cpu/plan/plan.h"
+#include "trainyard/nn/cpu/simd/arguments.h"
 #include "trainyard/nn/graph/fusion.h"
 
 namespace trainyard::nn::cpu {

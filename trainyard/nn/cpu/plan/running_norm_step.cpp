@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainyard/nn/cpu/convolution/packed_weights.h"
-#include "trainyard/nn/cpu/kernels/kernels.h"
-#include "trainyard/nn/cpu/kernels/magnitude.h"
+#include "trainyard/nn/cpu/convolution/onednn/packed_weights.h"
+#include "trainyard/nn/cpu/elementwise/magnitude.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/norm_constants.h"
 #include "trainyard/nn/cpu/plan/steps.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 
 namespace trainyard::nn::cpu {
 namespace {

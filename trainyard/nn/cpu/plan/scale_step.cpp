@@ -2,9 +2,9 @@
 // (dropout).
 #include <utility>
 
-#include "trainyard/nn/cpu/kernels/kernels.h"
 #include "trainyard/nn/cpu/plan/nan_guard.h"
 #include "trainyard/nn/cpu/plan/single_input_step.h"
+#include "trainyard/nn/cpu/simd/kernels.h"
 #include "trainyard/nn/execution/keep_mask.h"
 
 namespace trainyard::nn::cpu {

@@ -1,0 +1,124 @@
+#include "trainyard/cli/bench_layers.h"
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
+#include "trainyard/frontends/input/image_size.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/train/callbacks/recording_callback.h"
+#include "trainyard/train/devices/run_devices.h"
+#include "trainyard/train/step/forward_trainer.h"
+#include "trainyard/train/step/single_cost_trainer.h"
+
+namespace trainyard::cli {
+namespace {
+
+std::string dataset_of(const LayerBenchOptions& options) {
+  if (!options.dataset.empty()) return options.dataset;
+  const auto imagenet = models::model_names(models::DatasetFamily::kImagenet);
+  return std::find(imagenet.begin(), imagenet.end(), options.model) != imagenet.end() ? "imagenet" : "cifar10";
+}
+
+train::RunDevices open(const std::string& device) {
+  const bool gpu = device.empty() ? train::gpu_count() > 0 : device == "gpu";
+  return train::open_devices({.gpus = gpu ? std::vector<int>{0} : std::vector<int>{}, .accelerator = {}});
+}
+
+// Runs the warm-up and the steps; what is recorded of these.
+template <typename Trainer>
+train::LayerReport record(Trainer& trainer, const LayerBenchOptions& options,
+                          const std::shared_ptr<nn::Accelerator>& accelerator, const nn::Graph& graph,
+                          const nn::NodeCostOptions& cost) {
+  train::LayerReport report;
+  trainer.add(std::make_shared<train::RecordingCallback>(
+      train::RecordingOptions{.warmup_steps = options.warmup_steps,
+                              .accelerator = accelerator,
+                              .record = [&](train::StepRecorder* recorder) { trainer.record(recorder); },
+                              .recordings = {{0, options.steps, [&](std::span<const train::StepRecord> steps) {
+                                                report = train::layer_report(steps, graph, options.executor, cost);
+                                              }}}}));
+  trainer.train({.steps_per_epoch = options.warmup_steps + options.steps});
+  if (options.image_size != nn::Size2d(0)) {
+    report.conditions.push_back("images of " + models::image_size_text(options.image_size));
+  }
+  if (options.dtype == at::kBFloat16) report.conditions.emplace_back("bfloat16");
+  if (options.dtype == at::kHalf) report.conditions.emplace_back("float16");
+  if (options.forward_only) report.conditions.emplace_back(options.frozen ? "forward only, frozen" : "forward only");
+  return report;
+}
+
+}  // namespace
+
+train::LayerReport bench_layers(const LayerBenchOptions& wanted) {
+  LayerBenchOptions options = wanted;
+  if (options.steps < 1 || options.warmup_steps < 0) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "layers cannot be timed over these steps",
+                       .expected = "at least one step, and no negative warm-up",
+                       .actual = fmt::format("{} steps, {} for the warm-up", options.steps, options.warmup_steps)});
+  }
+  if (options.frozen && !options.forward_only) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "layers are frozen in inference only", .remedy = "pass --forward_only, too"});
+  }
+  const std::string dataset = dataset_of(options);
+  const models::ModelInfo& model = models::find_model(options.model, dataset);
+  const int64_t classes = models::find_dataset(dataset).benchmark_classes;
+  nn::Graph graph =
+      models::build_model(options.model, dataset, {.num_classes = classes, .image_size = options.image_size});
+  const nn::Size2d image = frontends::image_size_of(graph);
+  const int64_t batch_size = options.batch_size > 0 ? options.batch_size : model.default_batch_size;
+  const auto source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
+      .batch_size = batch_size, .height = image.height, .width = image.width, .classes = classes});
+  const train::RunDevices devices = open(options.device);
+  const std::shared_ptr<nn::Accelerator> accelerator = devices.accelerator();
+  const nn::AcceleratorScope on_device = devices.use();
+  if (options.dtype == at::kHalf && accelerator == nullptr) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "half precision needs a GPU", .remedy = "use bfloat16 or float on the CPU"});
+  }
+  if (options.executor == "auto") options.executor = nn::fastest_executor(devices.device(), options.dtype);
+  const nn::NodeCostOptions cost{.batch = batch_size,
+                                 .activation_bytes = static_cast<int64_t>(c10::elementSize(options.dtype))};
+  const int threads = options.intra_op_threads > 0 ? options.intra_op_threads : core::available_cores();
+  const frontends::RewriterConfig switches = frontends::settle_switches(options.switches);
+  for (const std::string& warning : switches.warnings) core::log::warning("{}", warning);
+  const nn::KernelOptions kernels{.recomputation = switches.recomputation.value_or(nn::Recomputation::kNone),
+                                  .fusions = switches.fusions,
+                                  .choices = options.choices};
+  if (options.forward_only) {
+    core::apply_thread_options({.name = "trainyard", .intra_op_threads = threads});
+    train::ForwardTrainer trainer({.graph = graph,
+                                   .executor = options.executor,
+                                   .dtype = options.dtype,
+                                   .frozen = options.frozen,
+                                   .kernels = kernels,
+                                   .accelerator = accelerator},
+                                  source);
+    return record(trainer, options, accelerator, graph, cost);
+  }
+  train::SingleCostOptions training;
+  training.graph = graph;
+  training.executor = options.executor;
+  training.dtype = options.dtype;
+  training.kernels = kernels;
+  training.accelerators = devices.accelerators;
+  training.intra_op_threads = threads;
+  training.make_optimizer = [](nn::ParameterSet& parameters) {
+    return optim::optimizers().get("nesterov")(parameters, {});
+  };
+  training.learning_rate = optim::constant(0);  // the same numbers at every step, and none that overflows
+  train::SingleCostTrainer trainer(training, source);
+  return record(trainer, options, accelerator, graph, cost);
+}
+
+}  // namespace trainyard::cli

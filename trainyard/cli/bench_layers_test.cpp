@@ -1,0 +1,89 @@
+#include "trainyard/cli/bench_layers.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::cli {
+namespace {
+
+LayerBenchOptions small_bench() {
+  return {.model = "lenet",
+          .dataset = "imagenet",
+          .batch_size = 4,
+          .device = "cpu",
+          .warmup_steps = 1,
+          .steps = 3,
+          .intra_op_threads = 1};
+}
+
+TEST(BenchLayers, TimesEveryLayerOfATraining) {
+  const train::LayerReport report = bench_layers(small_bench());
+  EXPECT_EQ(report.model, "lenet");
+  EXPECT_EQ(report.steps, 3);
+  EXPECT_EQ(report.batch_size, 4);
+  double sum = report.layer_seconds();
+  for (const auto& [what, seconds] : report.outside) sum += seconds;
+  // Medians of parts do not add up to the median of their sum, least of all beside other programs.
+  EXPECT_GT(sum, 0.2 * report.step_seconds);
+  EXPECT_LT(sum, 2 * report.step_seconds);
+  int convolutions = 0;
+  for (const train::LayerRow& row : report.rows) {
+    EXPECT_GT(row.forward.seconds, 0) << row.names[0];
+    if (row.kinds[0] != "convolution") continue;
+    ++convolutions;
+    EXPECT_GT(row.backward.seconds, 0) << row.names[0];
+    EXPECT_EQ(row.backward.flops, (convolutions == 1 ? 1 : 2) * row.forward.flops) << row.names[0];
+    EXPECT_GT(row.forward.bytes, 0) << row.names[0];
+  }
+  EXPECT_GE(convolutions, 2);
+}
+
+TEST(BenchLayers, TimesInferenceAlone) {
+  LayerBenchOptions options = small_bench();
+  options.forward_only = true;
+  const train::LayerReport report = bench_layers(options);
+  EXPECT_GT(report.layer_seconds(), 0);
+  for (const train::LayerRow& row : report.rows) EXPECT_EQ(row.backward.seconds + row.backward.flops, 0);
+}
+
+TEST(BenchLayers, FoldsNormsIntoFrozenConvolutions) {
+  LayerBenchOptions options = small_bench();
+  options.frozen = true;
+  EXPECT_THROW(bench_layers(options), core::Error);  // training
+  options.forward_only = true;
+  options.executor = "cpu";
+  for (const train::LayerRow& row : bench_layers(options).rows) EXPECT_NE(row.kinds[0], "batch_norm") << row.names[0];
+}
+
+TEST(BenchLayers, ComputesInBfloat16WithHalfTheTraffic) {
+  LayerBenchOptions options = small_bench();
+  const train::LayerReport wide = bench_layers(options);
+  options.dtype = at::kBFloat16;
+  const train::LayerReport narrow = bench_layers(options);
+  ASSERT_EQ(wide.rows.size(), narrow.rows.size());
+  for (size_t i = 0; i < wide.rows.size(); ++i) {
+    EXPECT_EQ(wide.rows[i].forward.flops, narrow.rows[i].forward.flops);
+    if (wide.rows[i].kinds[0] == "max_pool") {
+      EXPECT_EQ(wide.rows[i].forward.bytes, 2 * narrow.rows[i].forward.bytes);
+    }
+  }
+}
+
+TEST(BenchLayers, SaysWhatIsWrong) {
+  LayerBenchOptions options = small_bench();
+  options.executor = "referense";
+  EXPECT_THROW(bench_layers(options), core::Error);
+  options = small_bench();
+  options.model = "lenett";
+  EXPECT_THROW(bench_layers(options), core::Error);
+  options = small_bench();
+  options.dtype = at::kHalf;
+  EXPECT_THROW(bench_layers(options), core::Error) << "on the CPU";
+  options = small_bench();
+  options.steps = 0;
+  EXPECT_THROW(bench_layers(options), core::Error);
+}
+
+}  // namespace
+}  // namespace trainyard::cli

@@ -1,0 +1,204 @@
+#include "trainyard/formats/containers/pickle.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/formats/testing/hostile_input.h"
+#include "trainyard/formats/testing/testdata.h"
+
+namespace trainyard::formats {
+namespace {
+
+using Kind = PickleValue::Kind;
+using std::string_literals::operator""s;
+
+// The error of parsing `content`.
+core::Error error_of(std::string_view content) {
+  try {
+    Pickle::parse(content);
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+    return error;
+  }
+  ADD_FAILURE() << "parsed it";
+  return {core::ErrorCode::kInternal, "none"};
+}
+
+// pickle.dumps({"a": [1, -2, 70000], "b": (None, True)}, 2)
+const std::string kSmall = "\x80\x02}q\0(X\1\0\0\0aq\1]q\2(K\1J\xfe\xff\xff\xffJp\x11\1\0eX\1\0\0\0bq\3N\x88\x86q\4u."s;
+
+TEST(Pickle, ParsesPlainValues) {
+  const Pickle pickle = Pickle::parse(kSmall);
+  const PickleValue* list = pickle.root().find("a");
+  ASSERT_NE(list, nullptr);
+  ASSERT_EQ(list->items.size(), 3U);
+  EXPECT_EQ(list->items[0]->integer, 1);
+  EXPECT_EQ(list->items[1]->integer, -2);
+  EXPECT_EQ(list->items[2]->integer, 70000);
+  const PickleValue* tuple = pickle.root().find("b");
+  ASSERT_NE(tuple, nullptr);
+  EXPECT_EQ(tuple->kind, Kind::kTuple);
+  EXPECT_EQ(tuple->items[0]->kind, Kind::kNone);
+  EXPECT_EQ(tuple->items[1]->kind, Kind::kBoolean);
+  EXPECT_EQ(pickle.root().find("c"), nullptr);
+}
+
+// What pickle.loads() would run: os.system("true"), by each instruction that names a function.
+TEST(Pickle, CodeIsRefusedByName) {
+  const core::Error global = error_of(
+      "\x80\x02"
+      "cos\nsystem\n(X\4\0\0\0truetR."s);
+  EXPECT_EQ(global.detail().problem, "pickle refers to code that no CIFAR-10 batch needs");
+  EXPECT_EQ(global.detail().actual, "os.system");
+  EXPECT_EQ(global.detail().where, "offset 2");
+  EXPECT_EQ(error_of("\x80\x04\x8c\2os\x8c\6system\x93(t."s).detail().actual, "os.system");
+  EXPECT_EQ(error_of("\x80\x02"
+                     "cnumpy\nload\n."s)
+                .detail()
+                .actual,
+            "numpy.load");
+  EXPECT_EQ(error_of("\x80\x02"
+                     "c__builtin__\neval\n."s)
+                .detail()
+                .actual,
+            "__builtin__.eval");
+}
+
+TEST(Pickle, OtherInstructionsAreRefusedByNameAndOffset) {
+  // INST, OBJ, NEWOBJ, NEWOBJ_EX, PERSID, BINPERSID, EXT1, BINFLOAT, DUP, POP, LONG1, FROZENSET, NEXT_BUFFER.
+  for (const char opcode : "io\x81\x92PQ\x82G20\x8a\x91\x97"s) {
+    const core::Error error = error_of("\x80\x02N"s + opcode + "\0\0\0\0\0\0\0\0."s);
+    EXPECT_EQ(error.detail().problem, "pickle has an instruction that no CIFAR-10 batch needs") << int{opcode};
+    EXPECT_EQ(error.detail().where, "offset 3");
+  }
+  EXPECT_EQ(error_of("i").detail().actual, "opcode 0x69 ('i')");
+}
+
+TEST(Pickle, FunctionsAreOnlyCalledAsArraysDo) {
+  const std::string dtype = "cnumpy\ndtype\n"s;
+  for (const std::string& program : {
+           dtype + "]R."s,                                                   // arguments that are no tuple
+           dtype + ")R."s,                                                   // none
+           "K\1)R."s,                                                        // an integer called
+           "cnumpy\nndarray\n)R."s,                                          // the constructor called directly
+           "c_codecs\nencode\nX\1\0\0\0aX\4\0\0\0utf8\x86R."s,               // another encoding
+           "c_codecs\nencode\nX\3\0\0\0\xe2\x82\xacX\6\0\0\0latin1\x86R."s,  // a euro sign
+           "cnumpy.core.multiarray\n_reconstruct\n)R."s,
+           "cnumpy.core.numeric\n_frombuffer\n(C\0"
+           "C\0)C\1FtR."s,  // Fortran order
+           "]K\1b."s,       // state that is no tuple
+           "])b."s,         // state of a list
+       }) {
+    error_of("\x80\x02" + program);
+  }
+}
+
+TEST(Pickle, ArraysMustBeBytesOfTheirShape) {
+  // numpy.array([1, 2], uint8).reshape(shape) with `bytes`, of the type `type`.
+  const auto array = [](const std::string& shape, const std::string& bytes, const std::string& type) {
+    return "\x80\x02"
+           "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\0\x85U\1b\x87R(K\1"s +
+           shape + "cnumpy\ndtype\nU\2"s + type + "K\0K\1\x87R\x89"s + bytes + "tb.";
+  };
+  const std::string content = array("K\1K\2\x86", "U\2xy", "u1");
+  const Pickle good = Pickle::parse(content);
+  EXPECT_EQ(good.root().kind, Kind::kArray);
+  EXPECT_EQ(good.root().text, "xy");
+  EXPECT_EQ(good.root().items[1]->integer, 2);
+
+  error_of(array("K\1K\3\x86", "U\2xy", "u1"));                                      // too few bytes
+  error_of(array("K\2\x85", "U\2xy", "f4"));                                         // floats
+  error_of(array("J\xff\xff\xff\xff\x85", "U\2xy", "u1"));                           // a negative size
+  error_of(array("(J\0\0\0\x40J\0\0\0\x40J\0\0\0\x40J\0\0\0\x40t"s, "U\0"s, "u1"));  // 2^120 bytes: wraps to 0
+  error_of(array("]\x85", "U\2xy", "u1"));                                           // a size that is a list
+  error_of(array("K\2\x85", "]", "u1"));                                             // bytes that are a list
+}
+
+TEST(Pickle, StackMarksAndMemoAreChecked) {
+  for (const std::string& program : {"."s, "a."s, "]a."s, "e."s, "]e."s, "(."s, "(K\1(."s, "t."s, "\x87."s, "h\0."s,
+                                     "j\0\0\0\0."s, "q\0."s, "\x94."s, "}(K\1u."s, "}K\1s."s, "K\1(K\2e."s, "N]s."s}) {
+    error_of("\x80\x02" + program);
+  }
+  EXPECT_EQ(error_of("\x80\x06N."s).detail().problem, "pickle is of another protocol");
+  EXPECT_EQ(error_of("\x80\x02}K\1a."s).detail().expected, "a list") << "what the instruction works on";
+  EXPECT_EQ(error_of("\x80\x02]K\1K\2s."s).detail().expected, "a dictionary");
+}
+
+TEST(Pickle, LengthsAreCheckedAgainstTheContent) {
+  for (const std::string& program : {"U\xffx"s, "T\xff\xff\xff\xffx"s, "B\xff\xff\xff\x7fx"s,
+                                     "\x8e\xff\xff\xff\xff\xff\xff\xff\xffx"s, "\x96\0\0\0\0\0\0\0\x10x"s, "cnumpy"s}) {
+    error_of("\x80\x04" + program);
+  }
+}
+
+// A pickle can refer to itself and nest without end; neither recursion nor a leak follows.
+TEST(Pickle, CirclesAndDepthAreHarmless) {
+  const Pickle circle = Pickle::parse("\x80\x02]q\0h\0a."s);
+  EXPECT_EQ(circle.root().items[0], &circle.root());
+  const int depth = 400'000;
+  const Pickle deep = Pickle::parse("\x80\x02"s + std::string(depth, ']') + std::string(depth - 1, 'a') + ".");
+  EXPECT_EQ(deep.root().items.size(), 1U);
+}
+
+// 100,000 arrays with one shape of 100,000 sizes would keep 80 GB of it.
+TEST(Pickle, ShapesAreLimited) {
+  std::string program =
+      "\x80\x02"
+      "cnumpy.core.numeric\n_frombuffer\n(U\1xcnumpy\ndtype\nU\2u1K\0K\1\x87R("s;
+  for (int i = 0; i < 9; ++i) program += "K\1";
+  program += "tU\1CtR"s;
+  EXPECT_EQ(error_of(program + ".").detail().problem, "pickle holds a malformed array");
+}
+
+TEST(Pickle, InstructionsAndDecodedTextAreLimited) {
+  EXPECT_NE(error_of(std::string(2'000'000, 'N')).detail().problem.find("more than 1048576 instructions"),
+            std::string::npos);
+  // One text of 1,000 bytes, decoded a thousand times.
+  std::string program =
+      "\x80\x02"
+      "c_codecs\nencode\nq\0X\xe8\x03\0\0"s +
+      std::string(1000, 'x') + "X\6\0\0\0latin1\x86q\1"s;
+  for (int i = 0; i < 1000; ++i) program += "h\0h\1R"s;
+  EXPECT_EQ(error_of(program + ".").detail().problem, "pickle decodes more text than it holds");
+}
+
+// 2^64 + 1 and -2^64, as checkpoints hold random seeds.
+TEST(Pickle, IntegersOfAnyLengthAreNumbers) {
+  const auto real = [](const std::string& bytes) {
+    const std::string program = "\x80\x02\x8a\x09"s + bytes + ".";
+    const Pickle pickle = Pickle::parse(program, PickleVocabulary::kTorchStateDict);
+    EXPECT_EQ(pickle.root().kind, Kind::kReal);
+    return pickle.root().real;
+  };
+  EXPECT_EQ(real("\1\0\0\0\0\0\0\0\1"s), 0x1p64);
+  EXPECT_EQ(real("\0\0\0\0\0\0\0\0\xff"s), -0x1p64);
+}
+
+// A tuple of a thousand, and what copies it: once would be harmless, a hundred thousand times would not.
+TEST(Pickle, LongTuplesAreNotCopied) {
+  const std::string tuple = "(U\7storage"s + std::string(1000, 'N') + "t";
+  for (const std::string& program : {tuple + "Q.", "ctorch._utils\n_rebuild_tensor_v2\n"s + tuple + "R."}) {
+    EXPECT_THROW(Pickle::parse("\x80\x02" + program, PickleVocabulary::kTorchStateDict), core::Error);
+  }
+}
+
+TEST(Pickle, DamagedPicklesGiveValuesOrErrors) {
+  for_each_truncation(kSmall, [](std::string_view part) { error_of(part); });
+  const auto read = [](const std::string& damaged) {
+    try {
+      Pickle::parse(damaged);
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kCorruptData);
+    }
+  };
+  for_each_mutation(kSmall, 5000, read);
+  for (const char* name : {"cifar_python2_protocol2.pickle", "cifar_python3_protocol2.pickle",
+                           "cifar_python3_protocol4.pickle", "cifar_python3_protocol5.pickle"}) {
+    // Without most of the pixels, so that the changes meet the instructions.
+    std::string content = testdata(name);
+    content.erase(content.size() / 2 - 2800, 5600);
+    for_each_mutation(content, 2000, read);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::formats

@@ -1,0 +1,61 @@
+// A loop whose every part is a callback with a default. It works on one or many devices without a change in them.
+//
+//   Callbacks callbacks = standard_callbacks();
+//   callbacks.create_dataset = [](int64_t batch_size) { return std::make_shared<MyData>(batch_size); };
+//   callbacks.create_model = [](train::TowerContext& context) { return graph_model(context, my_graph()); };
+//   callbacks.create_loss = [](train::TowerContext&) { return loss_of(summed_cross_entropy); };
+//   train(1000, {"cpu:0", "cpu:1"}, {.batch_size = 64, .ckpt_path = "out"}, callbacks);
+//
+// A step, for each replica on its own thread:
+//
+//   batch -> input_pre -> model -> loss_pre -> loss -> grad_pre -> backward
+//         -> sum over replicas -> update_pre -> update
+//
+// and then, when all replicas have met, for one after the other: every_steps in the order of N, then at_step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/callback_loop/callbacks.h"
+#include "trainyard/train/step/single_cost_trainer.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends::callback_loop {
+
+// What the gradients are that update_pre sees.
+enum class UpdateScope {
+  // The sum over replicas of the gradients of (loss_per_batch / global batch + extra_loss / replicas): one device and
+  // many give the same.
+  kGlobal,
+  // Each replica's own, of (loss_per_batch / global batch + extra_loss), which are then summed: a clip by norm clips
+  // less on more replicas, and extra_loss counts once a replica.
+  kReplica,
+};
+
+struct Options {
+  int64_t batch_size = 8;  // of all devices together, a multiple of their number
+  double learning_rate = 0.01;
+  std::string ckpt_path{};     // the folder of checkpoints; empty: none
+  std::string summary_path{};  // the folder of TensorBoard's event files; empty: none
+  UpdateScope update_scope = UpdateScope::kGlobal;
+  uint64_t seed = 0;      // of initial values and of random numbers in the model
+  void validate() const;  // throws kInvalidArgument
+};
+
+// Trains until `steps` steps are done over all runs, and returns the trainer. First it restores the newest checkpoint,
+// where there is one: steps and data go on behind it. It saves none: callbacks do. Data repeat for ever.
+//
+// The trainer's inference_tower() runs input_pre and the model and gives the outputs "output", "output_1", ...
+//
+// Throws kInvalidArgument for devices, options and callbacks that cannot be used, and where mpirun or srun has started
+// several processes, which would not train together; kUnsupported for a GPU where there is none; and what callbacks
+// throw, with the callback's name, step and replica.
+std::unique_ptr<train::SingleCostTrainer> train(int64_t steps, const std::vector<std::string>& devices,
+                                                const Options& options, Callbacks callbacks);
+
+}  // namespace trainyard::frontends::callback_loop
+TRAINYARD_EXPORT_END

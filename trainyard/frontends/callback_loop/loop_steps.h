@@ -1,0 +1,35 @@
+// What the callback loop does after each step: every_steps and at_step, on each replica.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/callback_loop/loop_replicas.h"
+#include "trainyard/train/loop/callback.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends::callback_loop {
+
+class LoopSteps : public train::Callback {
+ public:
+  // The trainer must outlive it.
+  LoopSteps(std::shared_ptr<LoopReplicas> replicas, train::SingleCostTrainer& trainer);
+
+  // Makes what saves and restores, by create_ckpt, and restores the newest checkpoint.
+  void restore();
+
+  std::string name() const override { return "callback_loop"; }
+  void after_step(train::Trainer& trainer, const train::StepView& view) override;
+
+ private:
+  void call_steps(int replica, const train::StepView& view);
+
+  std::shared_ptr<LoopReplicas> replicas_;
+  train::SingleCostTrainer& trainer_;
+  LearningRate lr_;
+  Checkpoints checkpoints_;
+};
+
+}  // namespace trainyard::frontends::callback_loop
+TRAINYARD_EXPORT_END

@@ -1,0 +1,91 @@
+#include "trainyard/frontends/input/dataset_choice.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/datasets/dataset_form.h"
+#include "trainyard/data/testing/test_images.h"
+
+namespace trainyard::frontends {
+namespace {
+
+TEST(NamedDataset, ByNameOrSynthetic) {
+  EXPECT_EQ(named_dataset("", ""), "imagenet");
+  EXPECT_EQ(named_dataset("cifar10", ""), "cifar10");
+  EXPECT_EQ(named_dataset("shapes", "/data/imagenet"), "shapes");
+  EXPECT_EQ(named_dataset("", "/data/cifar10"), std::nullopt);  // nobody has looked
+}
+
+TEST(ChooseDataset, ByThePathAsInTfCnnBenchmarks) {
+  EXPECT_EQ(choose_dataset("", "/data/imagenet_sample").name, "imagenet");
+  EXPECT_EQ(choose_dataset("", "/data/cifar10").name, "cifar10");
+  EXPECT_EQ(choose_dataset("", "/data/shapes").name, "shapes");
+  EXPECT_EQ(choose_dataset("", "/cifar10/imagenet").name, "imagenet");  // the first of the list, not of the path
+}
+
+TEST(NamedDataset, RefusesWhatIsNotCovered) {
+  for (const auto& [name, directory] : {std::pair{"coco", ""}, {"librispeech", ""}, {"", "/data/coco/2017"}}) {
+    const core::Error error = core::thrown_by([&, n = name, d = directory] { choose_dataset(n, d); });
+    EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << name << directory;
+  }
+  EXPECT_EQ(core::thrown_by([] { named_dataset("mnist", ""); }).detail().problem,
+            "Unknown dataset. Must be one of cifar10, coco, imagenet, librispeech, shapes");
+}
+
+// A folder of photographs may be called anything.
+TEST(ChooseDataset, ThePathOfClassFoldersDecidesNothing) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  const auto write = [&](const std::string& name, int side) {
+    const auto bytes = data::encode_png(data::flat_image(side, side, 100));
+    files.make_directories(core::parent_path(directory.file(name)));
+    files.write_file_atomically(directory.file(name), {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  for (const std::string folder : {"shapes_of_leaves", "my_cifar10", "coco_photos"}) {
+    write(folder + "/train/round/1.png", 40);
+    write(folder + "/train/long/1.png", 40);
+    EXPECT_EQ(choose_dataset("", directory.file(folder)).name, "imagenet") << folder;
+  }
+  // What they hold does: the classes of CIFAR-10, in images of its size.
+  for (const std::string& name : data::cifar10_class_names()) {
+    write("small/train/" + name + "/1.png", 32);
+    write("large/train/" + name + "/1.png", 96);
+  }
+  EXPECT_EQ(choose_dataset("", directory.file("small")).name, "cifar10");
+  EXPECT_EQ(choose_dataset("", directory.file("large")).name, "imagenet");
+}
+
+TEST(ChooseDataset, SaysThatAFolderIsNotThere) {
+  const core::Error error = core::thrown_by([] { choose_dataset("", "/no/where"); });
+  EXPECT_EQ(error.code(), core::ErrorCode::kNotFound);
+  EXPECT_EQ(error.detail().problem, "data directory does not exist");
+  EXPECT_EQ(error.detail().where, "/no/where");
+}
+
+TEST(ChooseDataset, LooksIntoTheDirectoryOnce) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(directory.file("pets/train/cat"));
+  files.make_directories(directory.file("pets/val/cat"));
+  const DatasetChoice choice = choose_dataset("", directory.file("pets"));
+  EXPECT_EQ(choice.name, "imagenet");
+  EXPECT_EQ(choice.form, data::Form::kClassFolders);
+  // What the choice has seen is not looked at again: the label is the same when the folder has gone.
+  EXPECT_EQ(folder_label(choice, directory.file("pets")), "pets");
+  files.remove_tree(directory.file("pets"));
+  EXPECT_EQ(folder_label(choice, directory.file("pets")), "pets");
+  EXPECT_EQ(folder_label({.name = "imagenet", .form = data::Form::kTfRecords}, "/no/where"), "imagenet");
+}
+
+TEST(ChooseDataset, CannotNameAnEmptyDirectory) {
+  const core::TempDir directory;
+  EXPECT_EQ(core::thrown_by([&] { choose_dataset("", directory.path()); }).detail().problem,
+            "Could not identify name of dataset. Please specify with --data_name option.");
+  EXPECT_EQ(choose_dataset("", directory.path(), "imagenet").name, "imagenet");
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

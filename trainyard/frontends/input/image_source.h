@@ -1,0 +1,41 @@
+// The input of a run as batches of images: those of a data set, or synthetic ones.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/label_texts.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
+#include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/frontends/options/input_settings.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct ImageSourceOptions {
+  std::shared_ptr<const data::Dataset> dataset{};  // of input.data_dir; null where images are synthetic
+  int64_t num_classes = 0;  // outputs of the model; labels of the background count (label_offset)
+  int64_t batch_size = 32;  // a replica
+  int replicas = 1;
+  // Where several processes share the global batch: the first of these replicas among all, and how many those are.
+  int first_replica = 0;
+  int total_replicas = 0;              // 0: these are all
+  bool training = true;                // images are distorted, mixed and drawn in a random order
+  bool repeat = true;                  // false: one pass, the last batch shorter
+  int64_t epoch_size = 1;              // samples of synthetic images,
+  data::SyntheticSamples synthetic{};  // and what these are like
+  // As data::PipelineOptions has them; null: nothing is taken down, or compared.
+  std::shared_ptr<data::LabelTexts> label_texts{};
+  std::shared_ptr<const data::LabelTexts> known_texts{};
+};
+
+// Returns the source for `device`, which decodes where the input says so, and whose pinned memory takes the batches.
+// Throws what data::Pipeline and label_offset() throw.
+std::shared_ptr<data::BatchSource> make_image_source(const InputSettings& input, const DeviceSettings& device,
+                                                     const ImageSourceOptions& options);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

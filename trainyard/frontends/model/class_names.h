@@ -1,0 +1,65 @@
+// Which output of a model stands for which class: what a checkpoint remembers of it, and whether data agree with it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+struct CheckpointFacts;
+}  // namespace trainyard::train
+
+namespace trainyard::frontends {
+
+struct ClassNames {
+  std::vector<std::string> names{};  // of the classes in the order of their outputs; empty: classes have numbers only
+  int64_t first_output = 0;          // of the first class; 1: output 0 is the background
+  bool operator==(const ClassNames&) const = default;
+
+  // The same by output: empty ones in front.
+  std::vector<std::string> by_output() const;
+};
+
+// Those of a data set's labels in a model of that many classes. Throws as label_offset() does.
+ClassNames class_names_of(const data::Dataset& dataset, const models::DatasetInfo& info, int64_t num_classes);
+
+// Returns how many classes a data set has, with names or not.
+[[nodiscard]] int64_t class_count_of(const data::Dataset& dataset);
+
+// Throws kInvalidArgument, naming what differs, where `now` (of the data `now_where`) numbers other classes than
+// `before`. Where only one of the two has names, they must be of as many classes (`count` of the nameless one) with the
+// same first output: a warning says that they are taken to be the same.
+struct ClassSide {
+  const ClassNames& classes;
+  std::string where{};  // "out/run1/model.ckpt-500", "the training images"
+  int64_t count = 0;    // of classes, with names or not; 0: not known
+};
+void check_same_classes(const ClassSide& before, const ClassSide& now, const std::string& remedy);
+
+// What a checkpoint, or a file of weights, says of its classes.
+struct SavedClasses {
+  train::CheckpointInfo checkpoint{};
+  train::CheckpointIdentity identity{};
+  ClassNames classes{};
+  std::string label_texts{};  // data::LabelTexts; empty: none
+
+  bool same_classes(const SavedClasses& other) const {
+    return classes == other.classes && identity.num_classes == other.identity.num_classes;
+  }
+};
+
+// Returns those of what a checkpoint says of itself.
+[[nodiscard]] SavedClasses saved_classes(const train::CheckpointFacts& facts, const train::CheckpointInfo& checkpoint);
+
+// Names by output of the texts that the records had, for data whose labels have no other names.
+std::vector<std::string> names_of_texts(const std::string& label_texts);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

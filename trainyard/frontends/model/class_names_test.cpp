@@ -1,0 +1,51 @@
+#include "trainyard/frontends/model/class_names.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(ClassNames, ThoseOfACheckpointAreByOutput) {
+  const train::CheckpointFacts facts{.classes = {"10", "2", "a\nb"}, .first_output = 1};
+  const SavedClasses saved = saved_classes(facts, {.path = "run/model.ckpt-5", .global_step = 5});
+  EXPECT_EQ(saved.checkpoint.global_step, 5);
+  EXPECT_EQ(saved.classes, (ClassNames{.names = {"10", "2", "a\nb"}, .first_output = 1}));
+  EXPECT_THAT(saved.classes.by_output(), ElementsAre("", "10", "2", "a\nb"));
+}
+
+TEST(ClassNames, OtherClassesAreRefusedWithTheDifference) {
+  const ClassNames before{.names = {"bird", "cat", "dog"}}, renamed{.names = {"bird", "cats", "dog"}},
+      more{.names = {"ant", "bird", "cat", "dog"}}, numbers;
+  const auto error = [&](const ClassNames& now, int64_t count) {
+    return core::message_of([&] {
+      check_same_classes({before, "model.ckpt-5", 3}, {now, "data/train", count}, "begin another run");
+    });
+  };
+  EXPECT_EQ(error(before, 3), "no error");
+  EXPECT_THAT(error(renamed, 3), AllOf(HasSubstr("model.ckpt-5"), HasSubstr("data/train"),
+                                       HasSubstr("renamed: 'cat' is now 'cats'"), HasSubstr("begin another run")));
+  EXPECT_THAT(error(more, 4), HasSubstr("added: 'ant'"));
+  EXPECT_THAT(error(numbers, 1000), HasSubstr("one has names, the other numbers"));
+  EXPECT_THAT(error({.names = before.names, .first_output = 1}, 3), HasSubstr("their outputs begin elsewhere"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(error(numbers, 3), "no error");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("model.ckpt-5 has names of its 3 classes, data/train has none"));
+  EXPECT_THAT(error({.names = {}, .first_output = 1}, 3), HasSubstr("their outputs begin elsewhere"));
+}
+
+TEST(ClassNames, TextsOfRecordsAreNamesByOutput) {
+  EXPECT_THAT(names_of_texts("partial\n1 tench\n3 shark\n"), ElementsAre("", "tench", "", "shark"));
+  EXPECT_TRUE(names_of_texts("").empty());
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

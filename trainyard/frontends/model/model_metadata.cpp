@@ -1,0 +1,17 @@
+#include "trainyard/frontends/model/model_metadata.h"
+
+namespace trainyard::frontends {
+
+ModelMetadata metadata_of(const TrainedModel& trained) {
+  train::ModelDescription description{.name = trained.identity.model,
+                                      .transform = trained.identity.dataset,
+                                      .preprocessor = trained.preprocessor,
+                                      .num_classes = trained.identity.num_classes,
+                                      .classes = trained.classes.names,
+                                      .first_output = trained.classes.first_output};
+  if (trained.input_known) description.input = trained.input;
+  if (trained.executor != nullptr) description.graph = trained.executor->graph();
+  return train::metadata_of(description);
+}
+
+}  // namespace trainyard::frontends

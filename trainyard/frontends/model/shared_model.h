@@ -1,0 +1,20 @@
+// A checkpoint that rank 0 opens for all processes of an evaluation.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/parallel/process_group/process_group.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+// Collective: `open` runs on rank 0 alone and returns a checkpoint that is open, or null: there is none. Returns the
+// same on all ranks, the others' in memory. Throws what it throws.
+std::shared_ptr<const OpenedModel> share_opened_model(parallel::ProcessGroup& ranks,
+                                                      const std::function<std::shared_ptr<const OpenedModel>()>& open);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,37 @@
+// What commands say of 2:4 sparsity (optim/sparsity/prune.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/optim/sparsity/prune.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+// Logs a line of what a training has pruned; of nothing, that it goes on with the masks it has.
+void log_pruning(const std::vector<optim::LayerSparsity>& pruned, optim::MaskAlgorithm algorithm);
+
+// Counts over the weights that are to be sparse.
+struct SparsityCounts {
+  int64_t weights = 0;      // that are to be sparse
+  int64_t two_of_four = 0;  // of those
+  int64_t elements = 0, others_than_zero = 0;
+
+  bool all() const { return two_of_four == weights; }
+  double density() const;
+};
+SparsityCounts count_sparsity(const std::vector<optim::LayerSparsity>& layers);
+
+// Returns a table with a line a layer, and a line of the counts, for people.
+std::string sparsity_table(const std::vector<optim::LayerSparsity>& layers);
+// Returns the same as JSON: an object with "model", "dataset", "path", "mask_algo", "weights" (a list with an object a
+// layer: "name", "shape", "treatment", "density", "two_of_four", "masked", "kept") and the counts.
+std::string sparsity_json(const std::vector<optim::LayerSparsity>& layers, const TrainedModel& trained,
+                          optim::MaskAlgorithm algorithm);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

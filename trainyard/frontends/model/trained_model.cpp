@@ -1,0 +1,281 @@
+#include "trainyard/frontends/model/trained_model.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/frontends/input/image_size.h"
+#include "trainyard/frontends/model/published_input.h"
+#include "trainyard/nn/graph/training_options.h"
+#include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
+#include "trainyard/train/checkpoint/position_embedding.h"
+#include "trainyard/train/checkpoint/weights.h"
+
+namespace trainyard::frontends {
+namespace {
+
+// Returns the graph that the file holds, if the model that is wanted is that one; else null.
+const nn::Graph* saved_graph(const OpenedModel& opened, const TrainedModel& wanted,
+                             const TrainedModelOptions& options) {
+  if (options.build || !opened.description.graph) return nullptr;
+  const nn::Graph& graph = *opened.description.graph;
+  const bool same_model = wanted.identity.model == opened.description.name;
+  const bool same_classes = nn::Shape{wanted.identity.num_classes} == graph.output_shape();
+  const bool same_size = options.image_size == nn::Size2d(0) || options.image_size == image_size_of(graph);
+  return same_model && same_classes && same_size ? &graph : nullptr;
+}
+
+// Throws for a checkpoint whose identity says another number of classes than its weights are for, before memory is
+// taken for as many as it says.
+void check_head(const nn::Graph& graph, const OpenedModel& opened) {
+  const nn::Node* const head = graph.outputs.empty() ? nullptr : nn::last_layer(graph, graph.outputs.front());
+  if (head == nullptr) return;
+  for (const nn::ParameterSpec& wanted : head->parameters) {
+    const std::string name = "model/" + wanted.name;
+    if (!opened.reader->has(name)) continue;  // its load says what is missing
+    const std::vector<int64_t> saved = opened.reader->tensor(name).sizes().vec();
+    if (saved == wanted.shape) continue;
+    throw train::damaged_checkpoint(
+        "the checkpoint says another number of classes than its weights are for",
+        fmt::format("{}, identity and {}", core::join_path(opened.checkpoint.path, train::kManifestFile), name),
+        fmt::format("{} for {} classes", nn::to_string(wanted.shape), opened.identity.num_classes),
+        nn::to_string(saved));
+  }
+}
+
+// Makes the graph of the identity, or `saved` where it is not null, and what runs it, and puts `input`, if it is known,
+// into `trained`, at the size of the graph's images.
+void make_executor(TrainedModel& trained, const TrainedModelOptions& options, const OpenedModel& opened,
+                   const std::optional<TrainedInput>& input, const nn::Graph* saved) {
+  nn::Size2d size = options.image_size != nn::Size2d(0) ? options.image_size : opened.image_size;
+  if (size == nn::Size2d(0) && input) size = {input->input.height, input->input.width};
+  const models::ModelOptions model{.num_classes = trained.identity.num_classes, .image_size = size};
+  const auto build = [&] {
+    if (options.build) return options.build(model);
+    return saved != nullptr ? *saved : models::build_model(trained.identity.model, trained.identity.dataset, model);
+  };
+  const nn::Graph graph = build();
+  if (opened.reader != nullptr) check_head(graph, opened);
+  trained.parameters = std::make_unique<nn::ParameterSet>(nn::ParameterSetOptions{.device = options.device});
+  trained.executor = nn::make_executor("auto", graph,
+                                       {.device = options.device,
+                                        .mode = nn::Mode::kInference,
+                                        .frozen = true,
+                                        .kernels = options.kernels,
+                                        .parameters = trained.parameters.get()});
+  trained.parameters->allocate();
+  if (graph.input_shape().size() == 3) {
+    const nn::Size2d images = image_size_of(graph);
+    if (input) {
+      TrainedInput known = *input;
+      if (opened.image_size == nn::Size2d(0) && opened.reader != nullptr) {  // of an earlier release
+        known.input.height = images.height;
+        known.input.width = images.width;
+      }
+      trained.input = evaluation_at(known.input, images);
+      trained.preprocessor = known.preprocessor;
+      trained.input_origin = known.origin;
+      if (options.tells_input && !known.choice.empty()) core::log::info("{}: {}", opened.checkpoint.path, known.choice);
+      if (options.tells_input) tell_differences(known, trained.input);
+    } else {
+      trained.input_known = !opened.description.graph;                       // what holds its graph would say it, too
+      if (opened.weights != nullptr) trained.input.exif_orientation = true;  // as in all of our commands
+    }
+    trained.input.height = images.height;
+    trained.input.width = images.width;
+  }
+  trained.input.training = false;
+}
+
+// Says which of the things that are asked for differ from what the file says of itself.
+void tell_given(const TrainedModelOptions& options, const OpenedModel& opened) {
+  const auto tell = [&](const char* flag, const std::string& given, const std::string& said) {
+    if (given.empty() || said.empty() || given == said) return;
+    core::log::warning("{} says --{}={}; {} is taken, as it was given", opened.checkpoint.path, flag, said, given);
+  };
+  const auto number = [](int64_t count) { return count == 0 ? std::string() : std::to_string(count); };
+  tell("model", options.model, opened.identity.model);
+  tell("data_name", options.dataset, opened.identity.dataset);
+  tell("num_classes", number(options.num_classes), number(opened.identity.num_classes));
+}
+
+// Returns the prefix of the weights in a checkpoint that are asked for.
+std::string prefix_of_weights(const OpenedModel& opened, const TrainedModelOptions& options) {
+  std::string averaged(optim::kAveragedWeights);
+  if (opened.reader->names(averaged).empty()) return "model/";
+  const bool asked = options.averaged_weights.value_or(opened.averaged_weights);
+  if (asked != opened.averaged_weights) {
+    core::log::warning("the evaluations of {} took its {} weights; the {} ones are taken, as --weights_of says",
+                       opened.checkpoint.path, opened.averaged_weights ? "averaged" : "last",
+                       asked ? "averaged" : "last");
+  } else {
+    core::log::info("the weights are the {} ones of {} (--weights_of={} takes the others)", asked ? "averaged" : "last",
+                    opened.checkpoint.path, asked ? "last" : "average");
+  }
+  return asked ? averaged : "model/";
+}
+
+TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& options) {
+  const formats::TensorFile& file = *opened.weights;
+  const train::CheckpointIdentity& said = opened.identity;
+  const std::string model = options.model.empty() ? said.model : options.model;
+  if (model.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "a file of weights does not say which model they are of",
+                       .where = options.path,
+                       .remedy = "pass --model, one of `trainyard models`"});
+  }
+  TrainedModel trained;
+  trained.checkpoint = opened.checkpoint;
+  trained.identity = {.model = model,
+                      .dataset = !options.dataset.empty() ? options.dataset
+                                 : !said.dataset.empty()  ? said.dataset
+                                                          : "imagenet",
+                      .num_classes = options.num_classes != 0 ? options.num_classes : said.num_classes};
+  if (trained.identity.num_classes == 0) {
+    trained.identity.num_classes = models::find_dataset(trained.identity.dataset).num_classes;
+  }
+  trained.classes = opened.classes;
+  trained.label_names = trained.classes.by_output();
+  const nn::Graph* const saved = saved_graph(opened, trained, options);
+  tell_given(options, opened);
+  make_executor(trained, options, opened, input_of(opened, trained.identity.model, trained.identity.dataset), saved);
+  const std::vector<std::string> auxiliary =
+      options.build || saved != nullptr
+          ? std::vector<std::string>()
+          : models::find_model(trained.identity.model, trained.identity.dataset).auxiliary;
+  const train::LoadedWeights loaded =
+      train::load_weights(file, *trained.parameters, trained.identity.num_classes, auxiliary,
+                          train::position_grids(trained.executor->graph(), opened.image_size));
+  if (!loaded.head.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the weights are for another number of classes",
+                       .where = options.path,
+                       .expected = std::to_string(trained.identity.num_classes),
+                       .actual = std::to_string(loaded.file_classes),
+                       .remedy = "pass --num_classes=" + std::to_string(loaded.file_classes)});
+  }
+  return trained;
+}
+
+train::OpenedCheckpoint open_checkpoint(const TrainedModelOptions& options) try {
+  const train::CheckpointIdentity expected{
+      .model = options.model, .dataset = options.dataset, .num_classes = options.num_classes};
+  return train::open_newest_checkpoint(options.path, &expected, options.damaged);
+} catch (const core::Error& error) {
+  if (error.code() != core::ErrorCode::kNotFound || core::local_file_system().exists(options.path)) throw;
+  throw core::Error(core::ErrorCode::kNotFound, {.problem = "there is no such checkpoint, directory or file of weights",
+                                                 .where = options.path.empty() ? "an empty path" : options.path,
+                                                 .remedy = "check --weights or --train_dir"});
+}
+
+TrainedInput trained_input(const PublishedInput& published, const std::string& origin) {
+  return {
+      .input = published.input, .preprocessor = published.preprocessor, .origin = origin, .choice = published.choice};
+}
+
+}  // namespace
+
+OpenedModel open_model(const TrainedModelOptions& options) {
+  OpenedModel opened;
+  core::FileSystem& files = core::local_file_system();
+  if (files.exists(options.path) && !files.info(options.path).is_directory) {
+    opened.weights = std::make_shared<formats::TensorFile>(formats::open_tensor_file(options.path));
+    opened.checkpoint.path = options.path;
+    opened.description = train::described_in(opened.weights->metadata(), options.path);
+    const train::ModelDescription& said = opened.description;
+    const bool named = opened.weights->metadata().contains("trainyard.dataset");
+    opened.identity = {.model = said.name, .dataset = named ? said.transform : "", .num_classes = said.num_classes};
+    opened.classes = {.names = said.classes, .first_output = said.first_output};
+    opened.image_size = train::image_size_in(opened.weights->metadata(), options.path);
+    if (said.input) {
+      opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = options.path};
+    } else if (said.name.empty()) {
+      if (const auto timm = read_timm_config(options.path)) {
+        opened.identity.model = timm->model;
+        opened.identity.num_classes = timm->num_classes;
+        opened.input = trained_input(timm->input, timm->path);
+      }
+    }
+    return opened;
+  }
+  return opened_model(open_checkpoint(options));
+}
+
+OpenedModel opened_model(train::OpenedCheckpoint checkpoint) {
+  OpenedModel opened;
+  const train::CheckpointFacts facts =
+      train::read_checkpoint_facts(*checkpoint.reader, checkpoint.identity, checkpoint.info.path);
+  static_cast<SavedClasses&>(opened) = saved_classes(facts, checkpoint.info);
+  if (facts.identity.num_classes < 1) {
+    throw train::damaged_checkpoint(
+        "the checkpoint does not say how many outputs its model has",
+        core::join_path(checkpoint.info.path, train::kManifestFile) + ", identity, num_classes", "at least 1",
+        std::to_string(facts.identity.num_classes));
+  }
+  opened.image_size = facts.image_size;
+  opened.averaged_weights = facts.averaged_weights.value_or(true);
+  const std::string& path = opened.checkpoint.path;
+  if (facts.input) opened.input = {.input = *facts.input, .preprocessor = facts.preprocessor, .origin = path};
+  const train::ModelMetadata metadata = train::saved_metadata(*checkpoint.reader);
+  if (!metadata.empty()) {
+    opened.description = train::described_in(metadata, path);
+    const train::ModelDescription& said = opened.description;
+    opened.classes = {.names = said.classes, .first_output = said.first_output};
+    if (said.input) {
+      opened.image_size = {said.input->height, said.input->width};
+      opened.input = {.input = *said.input, .preprocessor = said.preprocessor, .origin = path};
+    } else if (said.graph && said.graph->input_shape().size() == 3) {
+      opened.image_size = image_size_of(*said.graph);  // of a training on tensors in memory
+    }
+  }
+  opened.reader = std::move(checkpoint.reader);
+  return opened;
+}
+
+std::optional<TrainedInput> input_of(const OpenedModel& opened, const std::string& model, const std::string& dataset) {
+  const bool says_nothing = !opened.input && opened.weights != nullptr && dataset == "imagenet";
+  if (!says_nothing) return opened.input;
+  try {
+    const auto published = torchvision_input(opened.checkpoint.path, models::find_model(model, dataset));
+    if (!published) return std::nullopt;
+    return trained_input(*published, opened.checkpoint.path);
+  } catch (const core::Error&) {  // a model of the caller's own, which is not registered and no library's
+    return std::nullopt;
+  }
+}
+
+TrainedModel load_trained_model(const OpenedModel& opened, const TrainedModelOptions& options) {
+  if (opened.reader == nullptr) return load_file(opened, options);
+  TrainedModel trained;
+  trained.checkpoint = opened.checkpoint;
+  trained.identity = opened.identity;
+  const nn::Graph* const saved = saved_graph(opened, trained, options);
+  make_executor(trained, options, opened, opened.input, saved);
+  const nn::Graph& graph = trained.executor->graph();
+  const nn::Size2d trained_on = check_image_size(
+      {.identity = opened.identity, .saved = opened.image_size, .graph = graph, .where = opened.checkpoint.path});
+  trained.parameters->load(*train::interpolating_reader(*opened.reader, prefix_of_weights(opened, options),
+                                                        train::position_grids(graph, trained_on)));
+  if (options.kernels.choices != nullptr) {
+    options.kernels.choices->load(core::ScopedReader(*opened.reader, "kernels/"));
+  }
+  trained.classes = opened.classes;
+  trained.label_names = trained.classes.by_output();
+  if (trained.label_names.empty()) trained.label_names = names_of_texts(opened.label_texts);
+  return trained;
+}
+
+TrainedModel load_trained_model(const TrainedModelOptions& options) {
+  return load_trained_model(open_model(options), options);
+}
+
+}  // namespace trainyard::frontends

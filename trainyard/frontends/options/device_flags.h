@@ -1,0 +1,16 @@
+// Reads the flags of devices, precision, kernels and processes.
+#pragma once
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/frontends/options/device_settings.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+// Reads the flags that nn::declare_flags and parallel::declare_flags declare, the fp16 flags of optim, and core's
+// log_level, max_cpu_isa and memory. Throws kInvalidArgument for a --gpu_indices that is no list of GPUs.
+DeviceOptions read_device_options(const core::FlagValues& values);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,54 @@
+#include "trainyard/frontends/options/device_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::frontends {
+namespace {
+
+[[noreturn]] void refuse_devices(const std::vector<std::string>& names, const char* problem) {
+  throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem,
+                                                        .where = "devices",
+                                                        .expected = "such as cpu:0, cpu:1 or gpu:0, gpu:1",
+                                                        .actual = fmt::format("[{}]", fmt::join(names, ", "))});
+}
+
+std::string plain_name(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (const std::string_view prefix : {"/", "device:"}) {
+    if (name.starts_with(prefix)) name.erase(0, prefix.size());
+  }
+  return name;
+}
+
+}  // namespace
+
+NamedDevices read_device_names(const std::vector<std::string>& names) {
+  if (names.empty()) refuse_devices(names, "there is no device to train on");
+  NamedDevices devices{.replicas = static_cast<int>(names.size())};
+  std::set<std::string> seen;
+  for (const std::string& given : names) {
+    const std::string name = plain_name(given);
+    const size_t colon = name.find(':');
+    const std::string kind = name.substr(0, colon), number = colon == std::string::npos ? "0" : name.substr(colon + 1);
+    int index = 0;
+    const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+    const bool whole = error == std::errc() && end == number.data() + number.size() && index >= 0;
+    if (!whole || (kind != "cpu" && kind != "gpu")) refuse_devices(names, "this is no name of a device");
+    if (!seen.insert(fmt::format("{}:{}", kind, index)).second) refuse_devices(names, "a device is named twice");
+    if (kind == "gpu") devices.request.gpus.push_back(index);
+  }
+  const size_t gpus = devices.request.gpus.size();
+  if (gpus != 0 && gpus != names.size()) refuse_devices(names, "CPUs and GPUs cannot train together");
+  return devices;
+}
+
+}  // namespace trainyard::frontends

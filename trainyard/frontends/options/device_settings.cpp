@@ -1,0 +1,479 @@
+#include "trainyard/frontends/options/device_settings.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/system/process_end.h"
+#include "trainyard/core/threads/shared_cores.h"
+#include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
+#include "trainyard/parallel/collectives/mpi/mpi_transport.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/launch/agent.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+
+bool wants_gpu(const DeviceOptions& options, int gpus) {
+  return options.gpu.value_or(gpus > 0);
+}
+
+bool cuda_is_built_in() {
+  for (const core::OptionalPart& part : core::build_info().optional_parts) {
+    if (part.name == "CUDA") return part.built_in;
+  }
+  return false;
+}
+
+Error unsupported(std::string problem, std::string remedy) {
+  return {ErrorCode::kUnsupported, {.problem = std::move(problem), .remedy = std::move(remedy)}};
+}
+
+// Returns the flags of how an automatic loss scale moves that are set.
+std::vector<std::string> loss_scale_rule_flags(const DeviceOptions& options) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, bool set) {
+    if (set) flags.emplace_back(flag);
+  };
+  add("fp16_inc_loss_scale_every_n", options.fp16_raise_loss_scale_after.has_value());
+  add("loss_scale_rule", options.loss_scale_rule != DeviceOptions().loss_scale_rule);
+  add("loss_scale_raise_factor", options.loss_scale_raise_factor.has_value());
+  add("loss_scale_lower_factor", options.loss_scale_lower_factor.has_value());
+  add("loss_scale_lower_after", options.loss_scale_lower_after.has_value());
+  add("loss_scale_most_skips", options.loss_scale_most_skips.has_value());
+  return flags;
+}
+
+// Returns the flags of loss scaling that are set.
+std::vector<std::string> loss_scale_flags(const DeviceOptions& options) {
+  std::vector<std::string> flags;
+  if (options.fp16_loss_scale) flags.emplace_back("fp16_loss_scale");
+  if (options.fp16_automatic_loss_scale) flags.emplace_back("fp16_enable_auto_loss_scale");
+  for (const std::string& flag : loss_scale_rule_flags(options)) flags.push_back(flag);
+  return flags;
+}
+
+// Returns what is set and asks for a GPU.
+std::vector<std::string> gpu_flags(const DeviceOptions& options) {
+  std::vector<std::string> flags;
+  const auto add = [&](const char* flag, bool set) {
+    if (set) flags.emplace_back(flag);
+  };
+  if (!options.passes_over_gpu_flags) {
+    add("gpu_indices", !options.gpu_indices.empty());
+    add("gpu_memory_frac_for_testing", options.gpu_memory_fraction != 0);
+    add("allow_growth", options.allow_growth.has_value());
+    add("use_unified_memory", options.use_unified_memory.has_value());
+    flags.insert(flags.end(), options.gpu_thread_flags.begin(), options.gpu_thread_flags.end());
+  }
+  add("xla", options.xla);
+  add("xla_compile", options.xla_compile);
+  add("tf32", options.tf32);
+  add("use_fp16", options.use_fp16);
+  const std::vector<std::string> scale = loss_scale_flags(options);
+  flags.insert(flags.end(), scale.begin(), scale.end());
+  return flags;
+}
+
+void refuse_gpu_flags(const DeviceOptions& options, const DeviceUse& use) {
+  const std::string remedy = cuda_is_built_in() ? "leave it out, or run it on a machine with a GPU"
+                                                : "leave it out: this build has no GPU support";
+  const std::vector<std::string> asked = gpu_flags(options);
+  if (!asked.empty()) throw unsupported(fmt::format("--{} needs a GPU", asked.front()), remedy);
+  if (options.parameters_on_gpu == true) throw unsupported("--local_parameter_device=gpu needs a GPU", remedy);
+  if (use.decodes_on_gpu) throw unsupported("--dali_mode=GPU needs a GPU", remedy);
+  if (options.executor == "cuda") throw unsupported("--executor=cuda needs a GPU", remedy);
+}
+
+// Returns "eval" or "forward_only", the mode that does not train; null: it trains.
+const char* mode_flag(const DeviceUse& use) {
+  if (use.evaluation) return "eval";
+  return use.forward_only ? "forward_only" : nullptr;
+}
+
+void check_processes(const DeviceOptions& options, const DeviceUse& use, bool gpu) {
+  const std::string& mode = options.variable_update;
+  if (mode != "horovod") {
+    for (const auto& [flag, set] : {std::pair{"horovod_device", !options.horovod_device.empty()},
+                                    std::pair{"horovod_reduce", options.horovod_reduce != "average"}}) {
+      if (!set) continue;
+      throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("--{} is of --variable_update=horovod", flag),
+                                                .remedy = "pass both, or neither"});
+    }
+  }
+  if (!options.many_processes()) {
+    for (const auto& [flag, set] : {std::pair{"rank_deadline", options.rank_deadline.has_value()},
+                                    std::pair{"rank_start_deadline", options.rank_start_deadline.has_value()},
+                                    std::pair{"listen_address", !options.listen_address.empty()}}) {
+      if (!set) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = fmt::format("--{} is of several processes", flag),
+                   .remedy = "pass --variable_update=horovod or collective_all_reduce, too, or leave it out"});
+    }
+    return;
+  }
+  const std::string& device = options.horovod_device;
+  if (!device.empty() && device != "cpu" && device != "gpu") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--horovod_device is no device", .expected = "cpu or gpu", .actual = device});
+  }
+  if (device == "cpu" && gpu) {
+    throw unsupported("--horovod_device=cpu cannot be run: the model is on GPUs, and their gradients meet there",
+                      "leave it out, or pass --device=cpu");
+  }
+  if (device == "gpu" && !gpu) {
+    throw unsupported("--horovod_device=gpu needs the model on a GPU",
+                      "leave it out: gradients are reduced on the CPUs");
+  }
+  if (mode == "collective_all_reduce" && gpu) {
+    throw unsupported("--variable_update=collective_all_reduce is between CPUs",
+                      "use --variable_update=horovod with a process a GPU, or --device=cpu");
+  }
+  if (use.forward_only) {
+    throw unsupported(fmt::format("--forward_only runs in one process, and --variable_update={} asks for many", mode),
+                      "leave --variable_update out");
+  }
+}
+
+// What a GPU does not do, or does without being asked.
+void refuse_cpu_flags(const DeviceOptions& options, const DeviceUse& use) {
+  if (options.parameters_on_gpu == false) {
+    throw unsupported("--local_parameter_device=cpu cannot be run: variables lie on the GPU that computes",
+                      "leave it out");
+  }
+  for (const auto& [flag, set] :
+       {std::pair{"conv_algorithm", options.conv_algorithm != "auto"},
+        std::pair{"winograd_nonfused", !options.winograd}, std::pair{"recompute", options.recompute != "none"}}) {
+    if (set) throw unsupported(fmt::format("--{} is the CPU's", flag), "leave it out, or use --device=cpu");
+  }
+  if (options.executor == "cpu") throw unsupported("--executor=cpu runs on the CPU", "use --device=cpu");
+  if (use.prunes) throw unsupported("--asp does not work on a GPU yet", "use --device=cpu");
+  if (options.sync_batch_norm) {
+    throw unsupported("--sync_batch_norm does not work on a GPU yet", "leave it out, or use --device=cpu");
+  }
+}
+
+// Returns a GPU a replica, in this order; without a list they are the first ones.
+std::vector<int> one_a_replica(const std::vector<int>& indices, int64_t replicas) {
+  if (indices.empty()) {
+    std::vector<int> first(static_cast<size_t>(replicas));
+    std::iota(first.begin(), first.end(), 0);
+    return first;
+  }
+  for (auto index = indices.begin(); index != indices.end(); ++index) {
+    if (std::find(indices.begin(), index, *index) == index) continue;
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names a GPU twice",
+                                              .expected = "a GPU for each replica: NCCL refuses to share one",
+                                              .actual = fmt::format("{}", *index)});
+  }
+  if (std::ssize(indices) != replicas) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names another number of GPUs than --num_gpus",
+                                              .expected = std::to_string(replicas),
+                                              .actual = std::to_string(indices.size())});
+  }
+  return indices;
+}
+
+// Of many processes: a list names the GPUs of all processes on this machine, a single index that of each of them.
+int index_of_process(const std::vector<int>& indices, int gpus, int local_rank) {
+  if (indices.empty()) {
+    if (gpus == 0 || local_rank < gpus) return local_rank;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "there are more processes than GPUs",
+                 .where = fmt::format("LOCAL_RANK {}", local_rank),
+                 .expected = fmt::format("at most {} processes on this machine", gpus),
+                 .remedy = "start fewer; or pass --gpu_indices=0 where each process sees its own GPU alone"});
+  }
+  const std::vector<int> all = one_a_replica(indices, std::ssize(indices));
+  if (all.size() == 1) return all[0];
+  if (static_cast<size_t>(local_rank) < all.size()) return all[static_cast<size_t>(local_rank)];
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "--gpu_indices names fewer GPUs than there are processes",
+                                            .expected = fmt::format("more than {}, as LOCAL_RANK is", local_rank),
+                                            .actual = std::to_string(all.size())});
+}
+
+std::optional<optim::LossScalerOptions> loss_scale_of(const DeviceOptions& asked) {
+  if (!asked.use_fp16) {
+    const std::vector<std::string> flags = loss_scale_flags(asked);
+    if (flags.empty()) return std::nullopt;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is of --use_fp16", flags.front()), .remedy = "pass both, or neither"});
+  }
+  // tf_cnn_benchmarks takes fp16_inc_loss_scale_every_n without an automatic scale, too.
+  const std::vector<std::string> rule = loss_scale_rule_flags(asked);
+  if (!asked.fp16_automatic_loss_scale && !rule.empty() && rule.back() != "fp16_inc_loss_scale_every_n") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} is of --fp16_enable_auto_loss_scale", rule.back()),
+                 .remedy = "pass both, or neither"});
+  }
+  optim::LossScalerOptions options{.scale = asked.fp16_loss_scale,
+                                   .automatic = asked.fp16_automatic_loss_scale,
+                                   .rule = optim::loss_scale_rule_from_name(asked.loss_scale_rule),
+                                   .raise_after = asked.fp16_raise_loss_scale_after,
+                                   .lower_after = asked.loss_scale_lower_after,
+                                   .raise_factor = asked.loss_scale_raise_factor,
+                                   .lower_factor = asked.loss_scale_lower_factor};
+  options.most_skips_at_floor = asked.loss_scale_most_skips.value_or(options.most_skips_at_floor);
+  options.validate();
+  if (!options.automatic && options.first_scale() == 1) return std::nullopt;
+  return options;
+}
+
+// Returns what parameters are rounded to.
+std::optional<at::ScalarType> variables_of(const DeviceOptions& asked) {
+  if (!asked.fp16_vars) return std::nullopt;
+  if (asked.use_fp16) return at::kHalf;
+  if (asked.use_bf16) return at::kBFloat16;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "--fp16_vars is of --use_fp16 or --use_bf16",
+                                            .remedy = "pass one of them, too, or leave it out"});
+}
+
+void check_capture(const DeviceOptions& options, const DeviceUse& use) {
+  const char* flag = options.xla ? "xla" : "xla_compile";
+  if (mode_flag(use) != nullptr) {
+    throw unsupported(fmt::format("--{} captures steps of a training", flag), "leave it out");
+  }
+  // A recorded step has memory of its own, which would find none left.
+  if (options.allow_growth == false) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = fmt::format("--{} and --noallow_growth exclude each other", flag),
+                 .remedy = "leave one of them out: a captured step takes memory of its own"});
+  }
+}
+
+parallel::ProcessGroupOptions group_options(const DeviceOptions& options) {
+  const auto milliseconds = [](double seconds) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+  };
+  parallel::ProcessGroupOptions group;
+  if (options.rank_deadline) group.deadlines.step = milliseconds(*options.rank_deadline);
+  if (options.rank_start_deadline) group.deadlines.start = milliseconds(*options.rank_start_deadline);
+  group.listen_address = options.listen_address;
+  group.last_resort = [](const Error& error) {
+    core::log::error("{}; a thread of this process waits for it, and the process ends", error.what());
+    core::end_process(core::exit_code(error.code()));
+  };
+  return group;
+}
+
+// Collective over the processes: says who speaks, and makes where they agree.
+std::shared_ptr<parallel::ProcessGroup> meet(const DeviceOptions& options, const parallel::ProcessRank& process,
+                                             parallel::ProcessGroupOptions group) {
+  core::log::set_origin(fmt::format("rank {}", process.rank));
+  if (process.rank != 0 && !options.log_all_ranks) core::log::set_level(core::log::Level::kWarning);
+  return std::make_shared<parallel::ProcessGroup>(process, std::move(group));
+}
+
+parallel::PeerWatch watch_of(const std::shared_ptr<parallel::ProcessGroup>& group) {
+  return {.reported = [group] { return group->reported(); },
+          .report = [group](const Error& error) { group->report(error); },
+          .begin =
+              [group](const char* operation) {
+                group->progress(operation);
+                group->begin_meeting();
+              },
+          .end = [group] { group->end_meeting(); }};
+}
+
+// Loopback is not reached from another machine.
+void require_address(const std::vector<std::string>& machines, const std::string& listen_address) {
+  if (!listen_address.empty()) return;
+  const auto other =
+      std::find_if(machines.begin(), machines.end(), [&](const std::string& name) { return name != machines[0]; });
+  if (other == machines.end()) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = "the processes are on several machines, and rank 0 listens on loopback",
+               .actual = fmt::format("rank 0 on {}, rank {} on {}", machines[0], other - machines.begin(), *other),
+               .remedy = fmt::format("pass --listen_address=ADDRESS, by which the others reach {}", machines[0])});
+}
+
+// The same between CPUs, whose processes a launcher of MPI has started. On one machine they meet before MPI begins, so
+// that one that does not come is named from the beginning.
+void meet_by_mpi(const DeviceOptions& options, DeviceSettings& settings) {
+  parallel::ProcessGroupOptions group = group_options(options);
+  if (group.listen_address.empty()) {
+    group.listen_address = parallel::read_environment(parallel::kListenAddressVariable).value_or("");
+  }
+  const int local_rank = parallel::local_rank_by_mpi();
+  core::share_cores(parallel::processes_on_cores());
+  if (const auto own = parallel::processes_of_mpirun()) {
+    group.share = parallel::share_by_folder(*own, group.deadlines.start);
+    settings.processes = meet(options, {.rank = own->rank, .size = own->size, .local_rank = local_rank}, group);
+    // Until MPI's thread has turns of its own, those of this one show that the process goes on.
+    const auto turns = std::make_shared<std::atomic<int64_t>>(0);
+    settings.processes->watch_exchange([turns] { return turns->load(); });
+    parallel::PeerWatch watch = watch_of(settings.processes);
+    watch.reported = [turns, reported = std::move(watch.reported)] {
+      ++*turns;
+      return reported();
+    };
+    settings.processes->begin_meeting();
+    // The group's verdict names who does not come, and is to be heard first.
+    settings.exchange = parallel::start_mpi(group.deadlines.start + std::chrono::seconds(5), std::move(watch));
+    settings.processes->end_meeting();
+  } else {
+    settings.exchange = parallel::start_mpi(group.deadlines.start);
+    const auto processes = parallel::make_communicator_of_processes(settings.exchange, group.deadlines.start);
+    require_address(parallel::machines_of(*processes), group.listen_address);
+    group.share = [&](const std::string& text) { return parallel::text_of_first(*processes, text); };
+    settings.processes =
+        meet(options,
+             {.rank = settings.exchange->process(), .size = settings.exchange->processes(), .local_rank = local_rank},
+             group);
+    settings.exchange->watch(watch_of(settings.processes));
+  }
+  settings.processes->watch_exchange(settings.exchange->turns());
+  core::log::info("gradients meet by {}", parallel::mpi_version());
+}
+
+// Says what the CPU computes with where that is not all that it has. A limit by flag must be in force by now:
+// libraries read it when they are first used.
+void check_cpu_isa(const std::string& wanted) {
+  const core::CpuIsaLimit limit = core::cpu_isa_limit();
+  if (wanted != "auto" && core::parse_cpu_isa_limit(wanted) != limit) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "--max_cpu_isa must be known when the process begins",
+                       .expected = wanted,
+                       .actual = core::to_string(limit),
+                       .remedy = fmt::format("set {}={} in the environment", core::kMaxCpuIsaVariable, wanted)});
+  }
+  if (limit != core::CpuIsaLimit::kNone) core::log::info("instruction set: {}", core::describe_cpu_isa());
+}
+
+nn::KernelOptions kernel_options_of(const DeviceOptions& asked) {
+  nn::KernelOptions options;
+  options.choices = std::make_shared<nn::KernelChoices>();
+  if (asked.deterministic) options.convolutions = nn::ConvolutionPolicy::kByShape;
+  if (asked.conv_algorithm == "winograd") options.convolutions = nn::ConvolutionPolicy::kWinograd;
+  if (asked.conv_algorithm == "direct" || !asked.winograd) options.convolutions = nn::ConvolutionPolicy::kDirect;
+  if (asked.recompute == "elementwise") options.recomputation = nn::Recomputation::kElementwise;
+  if (asked.recompute == "blocks") options.recomputation = nn::Recomputation::kBlocks;
+  const RewriterConfig switches = settle_switches(asked.switches);
+  for (const std::string& warning : switches.warnings) core::log::warning("{}", warning);
+  options.fusions = switches.fusions;
+  if (!switches.recomputation) return options;
+  if (asked.recompute != "none" && switches.recomputation != options.recomputation) {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "--recompute and the memory_optimization of --rewriter_config ask for different things",
+                 .remedy = "leave one of them out"});
+  }
+  options.recomputation = *switches.recomputation;
+  return options;
+}
+
+// Decides what runs the model on the device that was opened.
+void choose_executor(const DeviceOptions& options, DeviceSettings& settings) {
+  settings.dtype = options.use_bf16 ? at::kBFloat16 : options.use_fp16 ? at::kHalf : at::kFloat;
+  settings.executor =
+      options.executor == "auto" ? nn::fastest_executor(settings.device(), settings.dtype) : options.executor;
+  settings.kernels = kernel_options_of(options);
+  if (settings.kernels.recomputation == nn::Recomputation::kNone || settings.executor == "cpu") return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = "--recompute (or memory_optimization of --rewriter_config) is the CPU plan's",
+                     .expected = "--executor=cpu",
+                     .actual = "--executor=" + settings.executor,
+                     .remedy = "leave one of the two out"});
+}
+
+}  // namespace
+
+DevicePlan plan_devices(const DeviceOptions& options, const DeviceUse& use, int gpus, int local_rank) {
+  DevicePlan plan;
+  const bool gpu = wants_gpu(options, gpus);
+  if (options.use_fp16 && options.use_bf16) {
+    throw Error(ErrorCode::kInvalidArgument, "--use_fp16 and --use_bf16 exclude each other");
+  }
+  check_processes(options, use, gpu);
+  plan.variables_as = variables_of(options);
+  if (!gpu) {
+    refuse_gpu_flags(options, use);
+    return plan;
+  }
+  refuse_cpu_flags(options, use);
+  // Where there is none, that is the news.
+  if (gpus > 0 && options.replicas > gpus) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "--num_gpus asks for more GPUs than this machine has",
+                                              .expected = fmt::format("at most {}", gpus),
+                                              .actual = std::to_string(options.replicas)});
+  }
+  plan.request.gpus = options.many_processes()
+                          ? std::vector<int>{index_of_process(options.gpu_indices, gpus, local_rank)}
+                          : one_a_replica(options.gpu_indices, gpus > 0 ? options.replicas : 1);
+  if (const char* mode = mode_flag(use); mode != nullptr && options.replicas > 1) {
+    throw unsupported(fmt::format("--{} runs on one GPU, and --num_gpus={} asks for more", mode, options.replicas),
+                      "leave --num_gpus out");
+  }
+  plan.request.accelerator = {.index = plan.request.gpus[0],
+                              .memory_fraction = options.gpu_memory_fraction,
+                              .managed_memory = options.use_unified_memory.value_or(false),
+                              .take_all_memory = options.allow_growth == false,
+                              .tf32 = options.tf32};
+  plan.request.accelerator.validate();
+  plan.capture_steps = options.captures_steps();
+  if (plan.capture_steps) check_capture(options, use);
+  plan.loss_scale = loss_scale_of(options);
+  return plan;
+}
+
+void refuse_processes_that_train_alone(const DeviceOptions& options, const DeviceUse& use, int processes) {
+  if (processes == 1 || options.many_processes() || use.forward_only) return;
+  const auto claim = parallel::several_processes();
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = fmt::format("{} processes were started, and each would {} alone", processes,
+                                      use.evaluation ? "evaluate" : "train"),
+               .where = claim ? fmt::format("{}, {}", claim->launcher, claim->variables) : "",
+               .expected = "--variable_update=horovod, or collective_all_reduce with several replicas a process",
+               .actual = "--variable_update=" + options.variable_update,
+               .remedy = fmt::format("pass one of them, or start one process; or set {}=1 where each is a run of its "
+                                     "own",
+                                     parallel::kSeparateProcessesVariable)});
+}
+
+DeviceSettings open_device(const DeviceOptions& options, const DeviceUse& use) {
+  const auto several = parallel::several_processes();
+  refuse_processes_that_train_alone(options, use, several ? several->size : 1);
+  check_cpu_isa(options.max_cpu_isa);
+  const int gpus = train::gpu_count();
+  parallel::ProcessRank process;
+  const bool gpu = wants_gpu(options, gpus);
+  if (options.many_processes()) {
+    check_processes(options, use, gpu);  // before anything of the processes is asked for
+    if (gpu) process = parallel::read_process_rank();
+  }
+  const DevicePlan plan = plan_devices(options, use, gpus, process.local_rank);
+  DeviceSettings settings;
+  if (!plan.request.gpus.empty()) {
+    settings = {train::open_devices(
+        plan.request, options.many_processes() ? meet(options, process, group_options(options)) : nullptr)};
+  } else {
+    if (options.many_processes()) meet_by_mpi(options, settings);
+    if (!options.gpu) {
+      core::log::info("device: cpu ({})",
+                      cuda_is_built_in() ? "this machine has no GPU" : "this build has no GPU support");
+    }
+  }
+  settings.replicas = static_cast<int>(options.replicas);
+  settings.capture_steps = plan.capture_steps;
+  settings.loss_scale = plan.loss_scale;
+  settings.variables_as = plan.variables_as;
+  for (const auto& each : settings.accelerators) {
+    core::log::info("device: /gpu:{}, {}", static_cast<int>(each->device().index()), each->name());
+  }
+  choose_executor(options, settings);
+  return settings;
+}
+
+}  // namespace trainyard::frontends

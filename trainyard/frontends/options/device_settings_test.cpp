@@ -1,0 +1,238 @@
+#include "trainyard/frontends/options/device_settings.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/frontends/options/device_flags.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+
+namespace trainyard::frontends {
+namespace {
+
+DevicePlan plan(const std::vector<std::string>& arguments, int gpus, int local_rank = 0) {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+  const DeviceUse use{.evaluation = values.boolean("eval"),
+                      .forward_only = values.boolean("forward_only"),
+                      .decodes_on_gpu = values.text("dali_mode") == "GPU",
+                      .prunes = values.boolean("asp")};
+  return plan_devices(read_device_options(values), use, gpus, local_rank);
+}
+
+train::DeviceRequest request(const std::vector<std::string>& arguments, int gpus) {
+  return plan(arguments, gpus).request;
+}
+
+std::string problem(const std::vector<std::string>& arguments, int gpus) {
+  try {
+    request(arguments, gpus);
+  } catch (const core::Error& error) {
+    return error.detail().problem;
+  }
+  return "";
+}
+
+TEST(DevicePlan, IsAGpuWhereThereIsOneAndNobodyAsksForTheCpu) {
+  EXPECT_TRUE(request({}, 0).gpus.empty());
+  EXPECT_EQ(request({}, 1).gpus.size(), 1U);
+  EXPECT_TRUE(request({"--device=CPU"}, 1).gpus.empty());
+  EXPECT_EQ(request({"--device=GPU"}, 0).gpus.size(), 1U);  // which open_device() then cannot open
+}
+
+TEST(DevicePlan, WithoutAGpuItsFlagsAreRefusedByName) {
+  for (const char* flag :
+       {"gpu_indices=1", "gpu_memory_frac_for_testing=0.5", "allow_growth=true", "use_unified_memory=true",
+        "gpu_thread_mode=global", "per_gpu_thread_count=2", "xla=true", "xla_compile=true", "tf32=true",
+        "use_fp16=true", "fp16_loss_scale=64", "fp16_enable_auto_loss_scale=true", "fp16_inc_loss_scale_every_n=10",
+        "loss_scale_rule=torch", "loss_scale_raise_factor=3", "loss_scale_lower_factor=0.25",
+        "loss_scale_lower_after=3", "loss_scale_most_skips=5"}) {
+    const std::string text = flag;
+    EXPECT_EQ(problem({"--" + text, "--device=cpu"}, 1), "--" + text.substr(0, text.find('=')) + " needs a GPU");
+  }
+  EXPECT_EQ(problem({"--local_parameter_device=gpu"}, 0), "--local_parameter_device=gpu needs a GPU");
+  EXPECT_EQ(problem({"--executor=cuda"}, 0), "--executor=cuda needs a GPU");
+  EXPECT_EQ(problem({"--dali_mode=GPU"}, 0), "--dali_mode=GPU needs a GPU");
+  // Their defaults, as dump_config writes them, ask for nothing.
+  EXPECT_EQ(problem({"--xla=false", "--gpu_thread_mode=gpu_private", "--local_parameter_device=cpu"}, 0), "");
+}
+
+TEST(DevicePlan, MemoryFlagsHaveTheirMeaning) {
+  EXPECT_EQ(request({}, 1).accelerator.memory_fraction, 0);
+  EXPECT_EQ(request({"--gpu_memory_frac_for_testing=0.25"}, 1).accelerator.memory_fraction, 0.25);
+  EXPECT_NE(problem({"--gpu_memory_frac_for_testing=1.5"}, 1), "");
+  EXPECT_FALSE(request({}, 1).accelerator.take_all_memory);
+  EXPECT_FALSE(request({"--allow_growth"}, 1).accelerator.take_all_memory);
+  EXPECT_TRUE(request({"--noallow_growth"}, 1).accelerator.take_all_memory);
+  EXPECT_FALSE(request({"--nouse_unified_memory"}, 1).accelerator.managed_memory);
+  const auto unified = request({"--use_unified_memory", "--gpu_memory_frac_for_testing=1.5"}, 1).accelerator;
+  EXPECT_TRUE(unified.managed_memory);
+  EXPECT_EQ(unified.memory_fraction, 1.5);
+}
+
+TEST(DevicePlan, GpuIndicesNameTheGpus) {
+  using Indices = std::vector<int>;
+  EXPECT_EQ(request({}, 4).gpus, Indices({0}));
+  EXPECT_EQ(request({"--gpu_indices=2"}, 4).gpus, Indices({2}));
+  EXPECT_EQ(request({"--num_gpus=3"}, 4).gpus, Indices({0, 1, 2}));
+  EXPECT_EQ(request({"--num_gpus=2", "--gpu_indices=3,1"}, 4).gpus, Indices({3, 1}));
+  for (const char* bad : {"1,0", "-1", "x", "1x", "0.5"}) {
+    EXPECT_NE(problem({std::string("--gpu_indices=") + bad}, 4), "") << bad;
+  }
+  EXPECT_NE(problem({"--num_gpus=2", "--gpu_indices=1"}, 4), "");
+  EXPECT_NE(problem({"--num_gpus=2", "--gpu_indices=1,1"}, 4).find("twice"), std::string::npos);
+}
+
+TEST(DevicePlan, NoMoreGpusThanThereAre) {
+  EXPECT_EQ(problem({"--num_gpus=5"}, 4), "--num_gpus asks for more GPUs than this machine has");
+  EXPECT_NE(problem({"--num_gpus=4000000000"}, 4), "");
+  EXPECT_EQ(problem({"--num_gpus=2", "--device=cpu"}, 1), "");
+  // Without any GPU, that is what open_device() says.
+  EXPECT_EQ(request({"--num_gpus=4000000000", "--device=gpu"}, 0).gpus.size(), 1U);
+}
+
+TEST(DevicePlan, EvaluationAndForwardPassesHaveOneGpu) {
+  for (const char* mode : {"--eval", "--forward_only"}) {
+    EXPECT_NE(problem({mode, "--num_gpus=2"}, 2), "") << mode;
+    EXPECT_EQ(problem({mode, "--num_gpus=2", "--device=cpu"}, 2), "") << mode;
+  }
+}
+
+TEST(DevicePlan, AProcessOfHorovodHasTheGpuOfItsLocalRank) {
+  const auto index = [](const std::vector<std::string>& more, int gpus, int local_rank) {
+    std::vector<std::string> arguments = {"--variable_update=horovod"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return plan(arguments, gpus, local_rank).request.gpus;
+  };
+  using Indices = std::vector<int>;
+  EXPECT_EQ(index({}, 4, 3), Indices({3}));
+  EXPECT_EQ(index({"--gpu_indices=2,0"}, 4, 1), Indices({0}));
+  EXPECT_EQ(index({"--gpu_indices=0"}, 1, 3), Indices({0}));  // each process sees its own alone
+  EXPECT_THROW(index({}, 2, 2), core::Error);
+  EXPECT_THROW(index({"--gpu_indices=2,0"}, 4, 2), core::Error);
+}
+
+TEST(DevicePlan, HorovodIsBetweenGpusOrBetweenCpus) {
+  const std::string mode = "--variable_update=horovod";
+  EXPECT_EQ(problem({mode}, 1), "");
+  EXPECT_EQ(problem({mode, "--horovod_device=gpu", "--horovod_reduce=sum"}, 1), "");
+  EXPECT_EQ(problem({mode}, 0), "");
+  EXPECT_EQ(problem({mode, "--device=cpu"}, 1), "");
+  EXPECT_EQ(problem({mode, "--device=cpu", "--horovod_device=cpu"}, 1), "");
+  EXPECT_NE(problem({mode, "--horovod_device=gpu"}, 0).find("needs the model on a GPU"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=cpu"}, 1).find("gradients meet there"), std::string::npos);
+  EXPECT_NE(problem({mode, "--horovod_device=tpu"}, 1), "");
+  EXPECT_EQ(problem({mode, "--eval"}, 1), "");
+  EXPECT_EQ(problem({mode, "--eval", "--device=cpu"}, 0), "");
+  EXPECT_NE(problem({mode, "--forward_only"}, 1), "");
+  EXPECT_EQ(problem({"--horovod_device=gpu"}, 1), "--horovod_device is of --variable_update=horovod");
+  EXPECT_EQ(problem({"--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
+}
+
+TEST(DevicePlan, DeadlinesAndAddressesAreOfSeveralProcesses) {
+  for (const std::string flag : {"--rank_deadline=5", "--rank_start_deadline=5", "--listen_address=10.0.0.1"}) {
+    EXPECT_NE(problem({flag}, 0).find("is of several processes"), std::string::npos) << flag;
+    EXPECT_EQ(problem({flag, "--variable_update=horovod"}, 0), "") << flag;
+    EXPECT_EQ(problem({flag, "--variable_update=horovod"}, 1), "") << flag;
+  }
+}
+
+TEST(DevicePlan, ProcessesThatWouldTrainAloneAreRefused) {
+  const auto problem_of_processes = [](const std::string& mode, const DeviceUse& use, int processes) {
+    DeviceOptions options;
+    options.variable_update = mode;
+    return core::problem_of([&] { refuse_processes_that_train_alone(options, use, processes); });
+  };
+  EXPECT_EQ(problem_of_processes("replicated", {}, 1), "");
+  EXPECT_EQ(problem_of_processes("horovod", {}, 3), "");
+  EXPECT_EQ(problem_of_processes("collective_all_reduce", {.evaluation = true}, 3), "");
+  EXPECT_EQ(problem_of_processes("replicated", {.forward_only = true}, 3), "");
+  EXPECT_EQ(problem_of_processes("replicated", {}, 3), "3 processes were started, and each would train alone");
+  EXPECT_EQ(problem_of_processes("parameter_server", {.evaluation = true}, 2),
+            "2 processes were started, and each would evaluate alone");
+}
+
+TEST(DevicePlan, CollectiveAllReduceIsBetweenCpus) {
+  const std::string mode = "--variable_update=collective_all_reduce";
+  EXPECT_EQ(problem({mode, "--num_gpus=2"}, 0), "");
+  EXPECT_EQ(problem({mode, "--num_gpus=2", "--device=cpu"}, 2), "");
+  EXPECT_NE(problem({mode}, 1).find("between CPUs"), std::string::npos);
+  EXPECT_EQ(problem({mode, "--eval", "--device=cpu"}, 0), "");
+  EXPECT_NE(problem({mode, "--forward_only", "--device=cpu"}, 0), "");
+  EXPECT_EQ(problem({mode, "--horovod_reduce=sum"}, 0), "--horovod_reduce is of --variable_update=horovod");
+}
+
+TEST(DevicePlan, CapturesStepsOfTrainingsOnly) {
+  EXPECT_FALSE(plan({}, 1).capture_steps);
+  EXPECT_TRUE(plan({"--xla"}, 1).capture_steps);
+  EXPECT_TRUE(plan({"--xla_compile"}, 1).capture_steps);
+  EXPECT_NE(problem({"--xla_compile", "--forward_only"}, 1), "");
+  EXPECT_NE(problem({"--xla", "--eval"}, 1), "");
+  EXPECT_NE(problem({"--xla_compile", "--noallow_growth"}, 1), "");
+}
+
+TEST(DevicePlan, ScalesTheLossOfHalfFloatsAlone) {
+  EXPECT_FALSE(plan({}, 1).loss_scale);
+  EXPECT_FALSE(plan({"--use_bf16"}, 1).loss_scale);
+  EXPECT_EQ(plan({"--use_fp16"}, 1).loss_scale->first_scale(), 128);
+  EXPECT_FALSE(plan({"--use_fp16"}, 1).loss_scale->automatic);
+  EXPECT_FALSE(plan({"--use_fp16", "--fp16_loss_scale=1"}, 1).loss_scale);
+  const auto automatic = plan(
+      {"--use_fp16", "--fp16_enable_auto_loss_scale", "--fp16_loss_scale=1", "--fp16_inc_loss_scale_every_n=7"}, 1);
+  EXPECT_TRUE(automatic.loss_scale->automatic);
+  EXPECT_EQ(automatic.loss_scale->scale, 1);
+  EXPECT_EQ(automatic.loss_scale->raise_after, 7);
+  EXPECT_NE(problem({"--fp16_loss_scale=64"}, 1), "");
+  EXPECT_NE(problem({"--use_fp16", "--use_bf16"}, 1), "");
+  EXPECT_NE(problem({"--use_fp16", "--fp16_loss_scale=0"}, 1), "");
+}
+
+TEST(DevicePlan, MovesTheLossScaleByItsRule) {
+  const std::vector<std::string> automatic = {"--use_fp16", "--fp16_enable_auto_loss_scale"};
+  const auto scale_of = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), automatic.begin(), automatic.end());
+    return *plan(more, 1).loss_scale;
+  };
+  EXPECT_EQ(scale_of({}).steps().raise_after, 1001) << "tf_cnn_benchmarks raises it in the step behind 1,000";
+  EXPECT_EQ(scale_of({}).most_skips_at_floor, 100);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch"}).first_scale(), 65536);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch"}).steps().raise_after, 2000);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch", "--fp16_inc_loss_scale_every_n=1000"}).steps().raise_after, 1000);
+  EXPECT_EQ(scale_of({"--loss_scale_rule=torch", "--fp16_loss_scale=8"}).first_scale(), 8);
+  const optim::LossScaleSteps paddle = scale_of({"--loss_scale_rule=paddle"}).steps();
+  EXPECT_EQ(paddle.raise_after, 1000);
+  EXPECT_EQ(paddle.lower_after, 2);
+  EXPECT_EQ(paddle.floor, 1);
+  const auto own = scale_of({"--loss_scale_raise_factor=3", "--loss_scale_lower_factor=0.25",
+                             "--loss_scale_lower_after=4", "--loss_scale_most_skips=5"});
+  EXPECT_EQ(own.steps().raise_factor, 3);
+  EXPECT_EQ(own.steps().lower_factor, 0.25);
+  EXPECT_EQ(own.steps().lower_after, 4);
+  EXPECT_EQ(own.most_skips_at_floor, 5);
+  EXPECT_EQ(problem({"--use_fp16", "--loss_scale_rule=torch"}, 1),
+            "--loss_scale_rule is of --fp16_enable_auto_loss_scale");
+  EXPECT_EQ(problem({"--use_fp16", "--loss_scale_most_skips=5"}, 1),
+            "--loss_scale_most_skips is of --fp16_enable_auto_loss_scale");
+  EXPECT_EQ(problem({"--use_fp16", "--fp16_inc_loss_scale_every_n=5"}, 1), "") << "tf_cnn_benchmarks takes it";
+  EXPECT_NE(problem({"--use_fp16", "--fp16_enable_auto_loss_scale", "--loss_scale_lower_factor=1.5"}, 1), "");
+}
+
+TEST(DevicePlan, KeepsVariablesIn16BitsWithActivationsAlone) {
+  EXPECT_FALSE(plan({"--use_fp16"}, 1).variables_as);
+  EXPECT_EQ(plan({"--use_fp16", "--fp16_vars"}, 1).variables_as, at::kHalf);
+  EXPECT_EQ(plan({"--use_bf16", "--fp16_vars"}, 1).variables_as, at::kBFloat16);
+  EXPECT_EQ(plan({"--use_bf16", "--fp16_vars"}, 0).variables_as, at::kBFloat16);
+  EXPECT_EQ(problem({"--fp16_vars"}, 0), "--fp16_vars is of --use_fp16 or --use_bf16");
+  EXPECT_EQ(problem({"--use_fp16", "--fp16_vars", "--device=cpu"}, 0), "--use_fp16 needs a GPU");
+}
+
+TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {
+  for (const char* flag : {"--conv_algorithm=direct", "--nowinograd_nonfused", "--recompute=blocks", "--executor=cpu",
+                           "--local_parameter_device=cpu", "--asp", "--sync_batch_norm"}) {
+    EXPECT_NE(problem({flag}, 1), "") << flag;
+    EXPECT_EQ(problem({flag, "--device=cpu"}, 1), "") << flag;
+  }
+  EXPECT_EQ(problem({"--executor=reference"}, 1), "");
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,214 @@
+#include "trainyard/frontends/options/image_options.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/frontends/options/image_flags.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
+
+namespace trainyard::frontends {
+namespace {
+
+data::TransformOptions read(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+  return read_image_options(values).transform(dataset, dataset == "imagenet" ? 224 : 32);
+}
+
+std::string refusal(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
+  try {
+    read(arguments, dataset);
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ImageOptions, DefaultsAreTfCnnBenchmarks) {
+  const data::TransformOptions options = read({});
+  EXPECT_EQ(options.height, 224);
+  EXPECT_EQ(options.resize_method, "bilinear");
+  EXPECT_EQ(options.eval_resize_size, 0);
+  EXPECT_TRUE(options.distortions && options.distort_color_in_yiq && options.fuse_decode_and_crop && options.use_boxes);
+  EXPECT_EQ(options.crop.method, data::CropMethod::kDistortedBoundingBox);
+  EXPECT_EQ(options.crop.min_object_covered, 0.1F);
+  EXPECT_EQ(options.crop.max_attempts, 100);
+  EXPECT_EQ(options.normalization, data::Normalization::symmetric());
+}
+
+TEST(ImageOptions, GivenFlagsStandOverThePreprocessor) {
+  data::TransformOptions options = read({"--input_preprocessor=torchvision"});
+  EXPECT_TRUE(options.scaled_decode);
+  EXPECT_FALSE(read({"--input_preprocessor=torchvision", "--noscaled_decode"}).scaled_decode);
+  EXPECT_FALSE(read({}).scaled_decode);
+  EXPECT_FALSE(options.distortions);
+  EXPECT_EQ(options.eval_resize_size, 256);
+  EXPECT_EQ(options.crop.max_attempts, 10);
+  EXPECT_TRUE(options.resize_antialias && options.resize_half_pixel_centers);
+  options = read({"--input_preprocessor=torchvision", "--distortions", "--eval_resize_size=232", "--resize_method=area",
+                  "--random_crop=distorted_bounding_box", "--random_crop_area=0.2,0.9", "--min_object_covered=0.3",
+                  "--random_crop_aspect_ratio=0.5,2", "--random_crop_attempts=7", "--normalization=symmetric",
+                  "--noresize_antialias", "--noresize_half_pixel_centers"});
+  EXPECT_TRUE(options.distortions);
+  EXPECT_EQ(options.eval_resize_size, 232);
+  EXPECT_EQ(options.resize_method, "area");
+  EXPECT_FALSE(options.resize_antialias || options.resize_half_pixel_centers);
+  EXPECT_EQ(options.crop.method, data::CropMethod::kDistortedBoundingBox);
+  EXPECT_EQ(options.crop.min_area, 0.2F);
+  EXPECT_EQ(options.crop.max_area, 0.9F);
+  EXPECT_EQ(options.crop.min_object_covered, 0.3F);
+  EXPECT_EQ(options.crop.min_aspect_ratio, 0.5F);
+  EXPECT_EQ(options.crop.max_aspect_ratio, 2);
+  EXPECT_EQ(options.crop.max_attempts, 7);
+  EXPECT_EQ(options.normalization, data::Normalization::symmetric());
+}
+
+// 256 pixels are for images of 224: a fixed size would cut ever smaller parts out.
+TEST(ImageOptions, ThePreprocessorsResizeFollowsTheSizeOfTheImages) {
+  const auto resized = [](const std::vector<std::string>& arguments, nn::Size2d size) {
+    const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+    return read_image_options(values).transform("imagenet", size).eval_resize_size;
+  };
+  for (const char* preset : {"official_models_imagenet", "dali", "paddle", "tensorpack", "torchvision"}) {
+    const std::string flag = std::string("--input_preprocessor=") + preset;
+    EXPECT_EQ(resized({flag}, 224), 256) << preset;
+    EXPECT_EQ(resized({flag}, 96), 110) << preset;
+    EXPECT_EQ(resized({flag}, 299), 342) << preset;
+    EXPECT_EQ(resized({flag}, {160, 288}), 329) << "of the longer side";
+    EXPECT_EQ(resized({flag, "--eval_resize_size=128"}, 96), 128) << "what is given stays";
+    EXPECT_EQ(resized({flag, "--eval_resize_size=0"}, 96), 0) << preset;
+  }
+  EXPECT_EQ(resized({}, 96), 0);
+  EXPECT_EQ(resized({"--input_preprocessor=resnet_n"}, 96), 0);
+}
+
+TEST(ImageOptions, FlagsAloneKeepTheOfficialModelsSize) {
+  ImageOptions asked;
+  asked.input_preprocessor = "official_models_imagenet";
+  asked.fixed_eval_size = true;
+  EXPECT_EQ(asked.transform("imagenet", 227).eval_resize_size, 256);
+  EXPECT_EQ(asked.transform("imagenet", 299).eval_resize_size, 342) << "256 would not reach";
+}
+
+TEST(ImageOptions, ExifOrientationIsOnInOurCommandsAlone) {
+  ImageOptions asked;
+  EXPECT_FALSE(asked.transform("imagenet", 224).exif_orientation);
+  asked.turns_by_exif = true;
+  EXPECT_TRUE(asked.transform("imagenet", 224).exif_orientation);
+  EXPECT_TRUE(asked.transform("cifar10", 32).exif_orientation);
+  asked.exif_orientation = false;
+  EXPECT_FALSE(asked.transform("imagenet", 224).exif_orientation);
+  EXPECT_TRUE(read({"--exif_orientation"}).exif_orientation);
+  for (const Dialect dialect : {Dialect::kTrainyard, Dialect::kTfCnnBenchmarks}) {
+    const TfCnnOptions options =
+        read_options(core::parse_flags(tf_cnn_flags(), {"--model=trivial", "--data_dir=x"}), dialect);
+    EXPECT_EQ(options.input.images.turns_by_exif, dialect == Dialect::kTrainyard);
+  }
+}
+
+TEST(ImageOptions, ScaledDecodingIsForTrainingUnlessItIsAskedFor) {
+  const data::TransformOptions preset = read({"--input_preprocessor=torchvision"});
+  EXPECT_TRUE(preset.scaled_decode);
+  EXPECT_FALSE(preset.eval_scaled_decode) << "torchvision's evaluation decodes whole images";
+  EXPECT_TRUE(read({"--scaled_decode"}).eval_scaled_decode);
+}
+
+TEST(ImageOptions, Normalizations) {
+  using data::Normalization;
+  EXPECT_EQ(read({"--normalization=mean"}).normalization, Normalization::minus_mean(data::kImagenetChannelMeans));
+  EXPECT_EQ(read({"--normalization=mean", "--image_mean=1,2,3"}).normalization, Normalization::minus_mean({1, 2, 3}));
+  EXPECT_EQ(read({"--normalization=mean_std"}).normalization,
+            Normalization::standardized(data::kImagenetMean, data::kImagenetStandardDeviation));
+  EXPECT_EQ(read({"--normalization=mean_std", "--image_mean=1,2,3", "--image_std=4,5,6.5"}, "cifar10").normalization,
+            Normalization::standardized({1, 2, 3}, {4, 5, 6.5F}));
+  const data::TransformOptions mlperf = read({"--ml_perf"});
+  EXPECT_FALSE(mlperf.use_boxes);
+  EXPECT_EQ(mlperf.normalization, Normalization::minus_mean(data::kImagenetChannelMeans));
+  EXPECT_EQ(read({"--ml_perf", "--normalization=symmetric"}).normalization, Normalization::symmetric());
+}
+
+TEST(ImageOptions, Augmentation) {
+  data::TransformOptions options = read({}, "cifar10");
+  EXPECT_EQ(options.auto_augment.policy, data::AutoAugmentPolicy::kNone);
+  EXPECT_EQ(options.random_erasing.probability, 0);
+  options = read({"--auto_augment=rand", "--rand_augment_num_ops=3", "--rand_augment_magnitude=15",
+                  "--auto_augment_interpolation=bilinear", "--auto_augment_fill=1,2,3", "--random_erasing=0.25",
+                  "--random_erasing_value=random"});
+  EXPECT_EQ(options.auto_augment.policy, data::AutoAugmentPolicy::kRand);
+  EXPECT_EQ(options.auto_augment.num_ops, 3);
+  EXPECT_EQ(options.auto_augment.magnitude, 15);
+  EXPECT_TRUE(options.auto_augment.pixels.bilinear);
+  EXPECT_EQ(options.auto_augment.pixels.fill, (data::Rgb{1, 2, 3}));
+  EXPECT_EQ(options.random_erasing.probability, 0.25F);
+  EXPECT_TRUE(options.random_erasing.noise);
+  EXPECT_EQ(read({"--auto_augment=trivial"}).auto_augment.policy, data::AutoAugmentPolicy::kTrivial);
+}
+
+TEST(ImageOptions, RefusesWhatHasNoUse) {
+  for (const char* flag : {"--rand_augment_magnitude=3", "--rand_augment_num_ops=1", "--auto_augment_fill=1,2,3",
+                           "--auto_augment_interpolation=bilinear", "--random_erasing_value=random"}) {
+    EXPECT_NE(refusal({flag}).find("has no use"), std::string::npos) << flag;
+  }
+  EXPECT_NE(refusal({"--auto_augment=rand", "--auto_augment_fill=1,2,300"}).find("255"), std::string::npos);
+  EXPECT_NE(refusal({"--image_mean=1,2,3"}).find("--normalization=mean"), std::string::npos);
+  EXPECT_NE(refusal({"--image_std=1,2,3", "--normalization=mean"}).find("mean_std"), std::string::npos);
+  EXPECT_NE(refusal({"--normalization=mean", "--image_mean=1,2"}).find("wrong number of values"), std::string::npos);
+  EXPECT_NE(refusal({"--normalization=mean", "--image_mean=1,b,2"}).find("list of floats"), std::string::npos);
+  EXPECT_NE(refusal({"--normalization=mean_std", "--image_std=0,1,1"}).find("above 0"), std::string::npos);
+  EXPECT_NE(refusal({"--random_crop=resized_crop", "--min_object_covered=0.5"}).find("no use"), std::string::npos);
+  EXPECT_NE(refusal({"--random_crop_area=0.5,0.1"}).find("not ranges"), std::string::npos);
+  EXPECT_NE(refusal({"--eval_resize_size=200"}).find("at least 224"), std::string::npos);
+  EXPECT_NE(refusal({"--resize_method=lanczos"}).find("lanczos"), std::string::npos);
+  for (const char* flag : {"--eval_resize_size=40", "--random_crop=resized_crop", "--input_preprocessor=dali"}) {
+    EXPECT_NE(refusal({flag}, "cifar10").find("no use for data set cifar10"), std::string::npos) << flag;
+  }
+  EXPECT_THROW(read({"--input_preprocessor=slim"}), core::Error);
+}
+
+TEST(ImageOptions, TheModelSaysWhatFlagsDoNot) {
+  const TrainedInput trained{.input = read({"--input_preprocessor=torchvision", "--resize_method=bicubic"}),
+                             .preprocessor = "torchvision",
+                             .origin = "run/model.ckpt-5"};
+  const auto made = [&](const std::vector<std::string>& arguments, nn::Size2d size) {
+    ImageOptions options = read_image_options(core::parse_flags(tf_cnn_flags(), arguments));
+    options.trained = trained;
+    return options.transform("imagenet", size);
+  };
+  const data::TransformOptions same = made({}, 224);
+  EXPECT_TRUE(evaluation_differences(trained.input, same).empty());
+  EXPECT_EQ(same.crop.method, data::CropMethod::kResizedCrop) << "training images are the preprocessor's, too";
+  EXPECT_FALSE(same.distortions);
+  // A flag stands over it, and so does a preprocessor, as a whole.
+  const data::TransformOptions larger = made({"--eval_resize_size=320", "--scaled_decode"}, 224);
+  EXPECT_EQ(evaluation_differences(trained.input, larger),
+            (std::vector<std::string>{"eval_resize_size is 320 instead of 256", "scaled_decode is on instead of off"}));
+  const data::TransformOptions other = made({"--input_preprocessor=official_models_imagenet"}, 224);
+  EXPECT_EQ(other.resize_method, "bilinear");
+  EXPECT_EQ(other.normalization, data::Normalization::minus_mean(data::kImagenetChannelMeans));
+  EXPECT_FALSE(other.resize_antialias);
+  // The part that is cut out stays the same at another size.
+  EXPECT_EQ(made({}, 112).eval_resize_size, 128);
+  EXPECT_EQ(made({}, {112, 448}).eval_resize_size, 512);
+  EXPECT_EQ(made({"--eval_resize_size=200"}, 112).eval_resize_size, 200);
+}
+
+TEST(ImageOptions, DifferencesAreToldOnceWithBothValues) {
+  const TrainedInput trained{.input = read({}), .origin = "run/model.ckpt-5"};
+  data::TransformOptions now = trained.input;
+  now.height = 96;
+  now.normalization = data::Normalization::minus_mean({1, 2, 3});
+  ::testing::internal::CaptureStderr();
+  tell_differences(trained, trained.input);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  tell_differences(trained, now);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("otherwise than run/model.ckpt-5 was trained on: image_size is 96x224 instead of 224x224, "
+                      "normalization is mean (1, 2, 3) instead of symmetric"),
+            std::string::npos)
+      << said;
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,94 @@
+// What a run's input is: which data, how it is decoded, ordered and kept. InputOptions says what is asked for,
+// InputSettings what that comes to for one data set and model, as options of the data room.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/files/listing_cache.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/pipeline/epoch_sizes.h"
+#include "trainyard/data/pipeline/pipeline.h"
+#include "trainyard/frontends/options/image_options.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct InputOptions {
+  std::string data_name{};  // "imagenet", "cifar10", "shapes"; empty: what data_dir holds (dataset_choice.h)
+  std::string data_dir{};   // or shards by name; empty: synthetic images
+  std::string data_index_dir{};
+  bool split_class_folders = true;  // data::DatasetOptions::divide
+  uint64_t seed = 1234;
+  std::optional<int> threads{};  // unset: half of the cores
+  ImageOptions images{};
+  data::BadSampleOptions bad_samples{};
+  data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
+  int64_t batches_ahead = 1;       // kept ready, of all devices together; 0: none but the one in the making
+  int64_t shuffle_buffer = 10000;  // samples; 0: all
+  bool cache_records = false;      // in memory, as they are stored
+  std::optional<int64_t> record_cache_bytes{};  // with cache_records; unset: half of the memory that is free
+  bool repeat_cached_sample = false;
+  int64_t decoded_cache_bytes = 0;  // of memory, for decoded images
+  std::string decoded_cache_dir{};  // for decoded images in files; empty: none
+  bool decode_on_gpu = false;       // data/device/device_transform.h
+  // Evaluations do not read the next three.
+  data::MixOptions mix{};
+  int64_t repeated_augmentation = 1;
+  std::vector<data::EpochSize> epoch_sizes{};  // the last one is the model's; empty: one size
+};
+
+struct InputSettings {
+  std::string dataset{};   // "imagenet", "cifar10", "shapes"
+  std::string data_dir{};  // empty: synthetic images
+  std::string data_index_dir{};
+  bool split_class_folders = true;
+  uint64_t seed = 0;
+  int input_threads = 1;
+  data::TransformOptions transform{};
+  std::string preprocessor = "default";  // the name in data::input_presets() that `transform` began from
+  data::BadSampleOptions bad_samples{};
+  data::OnUnknownClass on_unknown_class = data::OnUnknownClass::kFail;
+  int64_t prefetch_batches = 1;  // of all devices together, the one in the making included
+  int64_t shuffle_buffer = 10000;
+  bool repeat_cached_sample = false;
+  int64_t record_cache_bytes = 0;   // of memory; 0: no cache
+  int64_t decoded_cache_bytes = 0;  // of memory
+  std::string decoded_cache_dir{};
+  bool decode_on_gpu = false;  // data/device_transform.h
+  // Evaluations do not read the next three.
+  data::MixOptions mix{};
+  int64_t repeated_augmentation = 1;
+  std::vector<data::EpochSize> epoch_sizes{};
+  // Lists data_dir for those that open it; null: each asks the machine. Data sets keep it to read their files.
+  std::shared_ptr<core::ListingCache> files{};
+
+  core::FileSystem& file_system() const {
+    if (files) return *files;
+    return core::local_file_system();
+  }
+  bool synthetic() const { return data_dir.empty(); }
+};
+
+// Returns what `options` come to for a data set, images of `image_size` and so many replicas. Looks at the
+// memory that is free and at where folders lie; opens nothing. Throws kInvalidArgument and kUnsupported for what does
+// not go together.
+[[nodiscard]] InputSettings settle_input(const InputOptions& options, const std::string& dataset, nn::Size2d image_size,
+                                         int replicas);
+
+// Opens the data set in data_dir, behind the caches that are asked for. Throws what a data set's constructor does, and
+// kInvalidArgument for a cache of other data. The names of `classes`, if there are any, number the labels.
+std::shared_ptr<const data::Dataset> open_dataset(const InputSettings& settings, data::Subset subset,
+                                                  const data::KnownClasses& classes = {});
+
+// Returns the options of a pipeline but for batch sizes, replicas and transforms_by_epoch, which are the caller's.
+[[nodiscard]] data::PipelineOptions pipeline_options(const InputSettings& settings, bool training);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

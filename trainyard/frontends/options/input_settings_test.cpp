@@ -1,0 +1,90 @@
+#include "trainyard/frontends/options/input_settings.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/frontends/options/input_flags.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+
+namespace trainyard::frontends {
+namespace {
+
+InputSettings read(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+  return settle_input(read_input_options(values), dataset, 224, static_cast<int>(values.integer("num_gpus")));
+}
+
+std::string why(const std::vector<std::string>& arguments, const std::string& dataset = "imagenet") {
+  try {
+    read(arguments, dataset);
+  } catch (const core::Error& error) {
+    EXPECT_FALSE(error.detail().remedy.empty());
+    return error.what();
+  }
+  return "";
+}
+
+TEST(InputSettings, DecodingOnTheGpuIsAskedForByName) {
+  EXPECT_FALSE(read({"--data_dir=x"}).decode_on_gpu);
+  for (const char* mode : {"none", "CPU"}) {
+    EXPECT_FALSE(read({"--data_dir=x", std::string("--dali_mode=") + mode}).decode_on_gpu);
+  }
+  EXPECT_TRUE(read({"--data_dir=x", "--dali_mode=GPU", "--nodistortions"}).decode_on_gpu);
+}
+
+TEST(InputSettings, ASizeOfTheShorterSideThatFollowsTheImagesIsSaid) {
+  const auto log_of = [](std::vector<std::string> arguments, nn::Size2d size) {
+    ::testing::internal::CaptureStderr();
+    const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+    static_cast<void>(settle_input(read_input_options(values), "imagenet", size, 1));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string said = log_of({"--data_dir=x", "--input_preprocessor=torchvision"}, 96);
+  EXPECT_NE(said.find("to 110 pixels for a model of 96x96"), std::string::npos) << said;
+  EXPECT_NE(said.find("--eval_resize_size"), std::string::npos) << said;
+  EXPECT_EQ(log_of({"--data_dir=x", "--input_preprocessor=torchvision"}, 224), "");
+  EXPECT_EQ(log_of({"--data_dir=x", "--input_preprocessor=torchvision", "--eval_resize_size=128"}, 96), "");
+  EXPECT_EQ(log_of({"--data_dir=x"}, 96), "");
+}
+
+TEST(InputSettings, DecodingOnTheGpuIsAtFullSize) {
+  const InputSettings settings = read({"--data_dir=x", "--dali_mode=GPU", "--input_preprocessor=dali"});
+  EXPECT_TRUE(settings.decode_on_gpu);
+  EXPECT_FALSE(settings.transform.scaled_decode);
+  EXPECT_TRUE(read({"--data_dir=x", "--input_preprocessor=dali"}).transform.scaled_decode);
+  EXPECT_NE(why({"--data_dir=x", "--dali_mode=GPU", "--nodistortions", "--scaled_decode"}).find("scaled_decode"),
+            std::string::npos);
+}
+
+TEST(InputSettings, WhatDoesNotGoWithDecodingOnTheGpuIsSaid) {
+  const auto says = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  says(why({"--dali_mode=GPU", "--nodistortions"}), "no files");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x"}, "cifar10"), "cifar10");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--datasets_repeat_cached_sample"}), "repeat_cached");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--num_gpus=2"}), "2 GPUs");
+  says(why({"--dali_mode=GPU", "--data_dir=x"}), "--nodistortions");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--random_erasing=0.5"}), "erasing");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--cutmix_alpha=1"}), "--cutmix_alpha");
+  says(why({"--dali_mode=GPU", "--nodistortions", "--data_dir=x", "--progressive_sizes=0:9"}), "--progressive_sizes");
+}
+
+TEST(InputSettings, BatchesAreMadeOtherwiseInTrainingAlone) {
+  const InputSettings settings =
+      read({"--data_dir=x", "--mixup_alpha=0.2", "--cutmix_alpha=0.5", "--mixup_prob=0.75", "--mixup_switch_prob=0.25",
+            "--repeated_augmentation=3", "--progressive_sizes=0:128,5:224"});
+  const data::PipelineOptions training = pipeline_options(settings, true),
+                              evaluation = pipeline_options(settings, false);
+  EXPECT_EQ(training.mix.mixup_alpha, 0.2);
+  EXPECT_EQ(training.mix.cutmix_alpha, 0.5);
+  EXPECT_EQ(training.mix.probability, 0.75);
+  EXPECT_EQ(training.mix.cutmix_probability, 0.25);
+  EXPECT_EQ(training.repeated_augmentation, 3);
+  EXPECT_EQ(settings.epoch_sizes.size(), 2u);
+  EXPECT_FALSE(evaluation.mix.enabled());
+  EXPECT_EQ(evaluation.repeated_augmentation, 1);
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,149 @@
+// What the flags of optimizers do to a training: each value of --optimizer trains in a way of its own, and each flag
+// changes the training of those optimizers that read it, and is refused with others.
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
+#include "trainyard/optim/flags.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::HasSubstr;
+
+TfCnnOptions optimizer_run(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {
+      "--model=lenet",         "--device=cpu",           "--batch_size=2",  "--num_batches=4",
+      "--display_every=1",     "--num_warmup_batches=0", "--deterministic", "--init_learning_rate=0.01",
+      "--num_intra_threads=1", "--weight_decay=0.1",     "--synthetic"};
+  for (const std::string& argument : more) {
+    const std::string name = argument.substr(0, argument.find('=') + 1);
+    std::erase_if(arguments, [&](const std::string& given) { return !name.empty() && given.starts_with(name); });
+    arguments.push_back(argument);
+  }
+  const Dialect dialect = Dialect::kTrainyard;
+  return read_options(core::parse_flags(tf_cnn_flags(dialect), arguments), dialect);
+}
+
+// Checksums of the values after the run.
+std::map<std::string, int64_t> trained_values(std::vector<std::string> more) {
+  const core::TempDir temp;
+  more.push_back("--train_dir=" + temp.path());
+  std::ostringstream out;
+  BenchmarkCnn(optimizer_run(more)).run(out);
+  const std::string path = core::join_path(train::find_checkpoint(temp.path()).path, "manifest.json");
+  std::map<std::string, int64_t> checksums;
+  const auto manifest = nlohmann::json::parse(core::local_file_system().read_file(path));
+  for (const auto& entry : manifest.at("tensors")) {
+    const std::string name = entry.at("name");
+    if (name.starts_with("model/")) checksums[name] = entry.at("crc32c");
+  }
+  return checksums;
+}
+
+const std::vector<std::string>& optimizer_values() {
+  return tf_cnn_flags(Dialect::kTrainyard).find("optimizer")->choices;
+}
+
+TEST(OptimizerFlags, NameAllOptimizers) {
+  std::vector<std::string> names;
+  for (const std::string& value : optimizer_values()) names.push_back(optim::optimizer_of_flag(value));
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, optim::optimizers().names());
+  EXPECT_EQ(optim::optimizer_of_flag("momentum"), "nesterov");
+  EXPECT_EQ(optim::optimizer_of_flag("plain_momentum"), "momentum");
+}
+
+TEST(OptimizerFlags, EachValueTrainsInAWayOfItsOwn) {
+  std::map<std::map<std::string, int64_t>, std::string> seen;
+  for (const std::string& value : optimizer_values()) {
+    const auto values = trained_values({"--optimizer=" + value});
+    ASSERT_FALSE(values.empty()) << value;
+    const auto [same, is_new] = seen.emplace(values, value);
+    // PyTorch's momentum without dampening is the plain one.
+    EXPECT_TRUE(is_new || (value == "torch_momentum" && same->second == "plain_momentum"))
+        << value << " is " << same->second;
+  }
+}
+
+// One optimizer of each family that reads the flag.
+TEST(OptimizerFlags, ChangeTheTraining) {
+  const std::map<std::string, std::vector<std::string>> flags = {
+      {"--momentum=0.1", {"momentum", "lars"}},
+      {"--nesterov", {"torch_momentum", "keras_momentum"}},
+      {"--momentum_dampening=0.5", {"torch_momentum"}},
+      {"--rmsprop_decay=0.5", {"rmsprop", "torch_rmsprop"}},
+      {"--rmsprop_momentum=0.1", {"rmsprop", "torch_rmsprop"}},
+      {"--rmsprop_epsilon=0.1", {"rmsprop", "torch_rmsprop"}},
+      {"--rmsprop_centered", {"rmsprop", "torch_rmsprop"}},
+      {"--adam_beta1=0.1", {"adam", "nadam", "lamb"}},
+      {"--adam_beta2=0.1", {"adam", "nadam", "lamb"}},
+      {"--adam_epsilon=0.1", {"adam", "nadam", "lamb"}},
+      {"--lars_trust_coefficient=0.5", {"lars"}},
+      {"--nolamb_bias_correction", {"lamb"}},
+      {"--decoupled_weight_decay", {"sgd", "adam"}},
+  };
+  std::map<std::string, std::map<std::string, int64_t>> plain;
+  for (const auto& [flag, optimizers] : flags) {
+    for (const std::string& optimizer : optimizers) {
+      const std::string chosen = "--optimizer=" + optimizer;
+      if (!plain.contains(optimizer)) plain[optimizer] = trained_values({chosen});
+      EXPECT_NE(trained_values({chosen, flag}), plain[optimizer]) << optimizer << " " << flag;
+    }
+  }
+}
+
+// It needs parameters that do not decay: those of batch normalization.
+TEST(OptimizerFlags, AdaptUndecayedChangesTheTraining) {
+  const std::vector<std::string> plain = {"--optimizer=lars", "--model=resnet20", "--data_name=cifar10",
+                                          "--num_batches=2"};
+  std::vector<std::string> adapted = plain;
+  adapted.emplace_back("--adapt_undecayed");
+  EXPECT_NE(trained_values(adapted), trained_values(plain));
+}
+
+TEST(OptimizerFlags, AreRefusedWithOptimizersThatDoNotReadThem) {
+  const auto message = [](const std::vector<std::string>& more) {
+    return core::message_of([&] { optimizer_run(more); });
+  };
+  EXPECT_THAT(message({"--nesterov"}), HasSubstr("--nesterov is for --optimizer=torch_momentum or keras_momentum, not "
+                                                 "for sgd"));
+  for (const char* flag : {"--momentum_dampening=0.5", "--rmsprop_centered", "--lars_trust_coefficient=0.5",
+                           "--nolamb_bias_correction", "--adapt_undecayed"}) {
+    EXPECT_THAT(message({"--optimizer=adam", flag}), HasSubstr("not for adam"));
+  }
+  EXPECT_THAT(message({"--optimizer=lars", "--decoupled_weight_decay"}), HasSubstr("not for --optimizer=lars"));
+  EXPECT_THAT(message({"--optimizer=torch_momentum", "--nesterov", "--momentum_dampening=0.5"}),
+              HasSubstr("as in PyTorch"));
+  EXPECT_THAT(message({"--optimizer=adan"}), HasSubstr("adam"));
+}
+
+TEST(OptimizerFlags, OfBadNumbersAreRefused) {
+  for (const char* flag : {"--optimizer=adam --adam_beta1=1", "--optimizer=adam --adam_epsilon=-1",
+                           "--optimizer=rmsprop --rmsprop_decay=2", "--optimizer=lars --lars_trust_coefficient=0"}) {
+    std::istringstream words(flag);
+    std::vector<std::string> more;
+    for (std::string word; words >> word;) more.push_back(word);
+    std::ostringstream out;
+    EXPECT_EQ(core::code_of([&] { BenchmarkCnn(optimizer_run(more)).run(out); }), core::ErrorCode::kInvalidArgument)
+        << flag;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,50 @@
+// How many threads a run has and where they run: what is asked for, and what that comes to on this machine.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/affinity.h"
+#include "trainyard/core/threads/thread.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct ThreadOptions {
+  int intra_op_threads = 0;  // all replicas together; 0: all cores
+  bool use_numa_affinity = false;
+  std::optional<core::Affinity> affinity{};    // unset: nobody asked for places
+  bool print = false;                          // log the settings at the start
+  std::optional<int64_t> spin_milliseconds{};  // that idle threads of a team spin; unset: as the environment says
+};
+
+struct ThreadSettings {
+  int replicas = 1;
+  int intra_op_threads = 1;  // all replicas together
+  int input_threads = 1;
+  bool use_numa_affinity = false;
+  std::optional<core::Affinity> affinity{};      // none: nobody asked for places
+  bool print = false;                            // the settings at the start
+  std::vector<core::ThreadPlacement> replica{};  // of each replica
+  core::ThreadPlacement main{};                  // of the thread that evaluates and runs forward passes, with its team
+
+  // Lines for the log: counts, spinning, places, nodes.
+  std::vector<std::string> lines() const;
+};
+
+// Returns the GOMP_SPINCOUNT of spin_milliseconds: 100,000 turns a millisecond, the estimate that gcc's runtime makes
+// for its own defaults. libgomp reads it when it is loaded and never again.
+[[nodiscard]] std::optional<std::string> wanted_spin_count(const ThreadOptions& options);
+
+// Places the threads on this machine. `replicas` share the threads evenly. With use_numa_affinity replica r is on node
+// r modulo their number, and intra_op_threads shrinks to the CPUs of the nodes that are used; a machine with one node
+// gets a line of the log that says so. Throws kInvalidArgument for placements beside those of OMP_PLACES, OMP_PROC_BIND
+// or GOMP_CPU_AFFINITY.
+ThreadSettings place_threads(const ThreadOptions& options, int replicas, int input_threads,
+                             const core::ReadText& read = core::read_system_file);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,167 @@
+// Programs of a static graph, as PaddlePaddle has them: what a training or an evaluation computes is written down
+// first, then run by an Executor (executor.h).
+//
+//   Program startup("startup"), main("train");
+//   Built train = build(args, main, startup, loader.steps(), /*is_train=*/true);
+//   Executor exe(args.places);
+//   exe.run(startup);                                             // initializes the parameters, once
+//   exe.run(main, {{"data", images}, {"label", labels}}, {"loss", "top1"});
+//
+// A training and an evaluation program that were built with one startup program share parameters by name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/paddle/arguments.h"
+#include "trainyard/frontends/paddle/average_meter.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/optim/optimizers/optimizer_options.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/optim/schedules/learning_rate.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends::program {
+
+// A value of a program.
+struct Variable {
+  std::string name{};
+  std::vector<int64_t> shape{};  // -1: any extent
+  at::ScalarType dtype = at::kFloat;
+};
+
+using Feeds = std::vector<Variable>;
+// Returns "data", float32 [-1] + image_shape, and "label", int64 [-1, 1].
+[[nodiscard]] Feeds create_feeds(const std::vector<int64_t>& image_shape);
+
+struct Fetch {
+  Variable variable{};
+  std::optional<AverageMeter> meter{};
+};
+// What a run of a program gives, in this order, with a meter for what is averaged over an epoch. Copies have meters of
+// their own.
+struct Fetchs {
+  std::vector<Fetch> all{};
+  double label_smoothing = 0;  // of "loss"
+  // Throws kNotFound with the nearest name.
+  Fetch& operator[](const std::string& name);
+  std::vector<std::string> names() const;
+};
+// Returns "loss", "top1" and "top5" of the logits `out`, [-1, class_num]; in evaluation also "label", int64 [-1], the
+// class that each sample is taken for, without a meter. The training's loss is cross-entropy with targets smoothed by
+// `label_smoothing`, of which each class gets an equal share; that of an evaluation is not smoothed. Throws
+// kInvalidArgument for an `out` of another shape or without a feed "label".
+[[nodiscard]] Fetchs create_fetchs(const Variable& out, const Feeds& feeds, int64_t class_num,
+                                   double label_smoothing = 0, Mode mode = Mode::kTrain);
+
+// Which operations are one pass over memory.
+struct Strategy {
+  bool fuse_bn_act_ops = false;           // batch norm + activation
+  bool fuse_elewise_add_act_ops = false;  // add + activation
+  bool fuse_bn_add_act_ops = false;       // batch norm + add + activation
+  bool fuse_resunit = false;              // convolution + batch norm + add + activation, forward and back
+  // Returns the name of the executor (nn::executors()) that does so. One plan fuses all of it; the other runs layer
+  // after layer.
+  [[nodiscard]] std::string executor() const {
+    return fuse_bn_act_ops || fuse_elewise_add_act_ops || fuse_bn_add_act_ops || fuse_resunit ? "auto" : "reference";
+  }
+};
+// The example fuses with AMP alone, because only cuDNN's 16-bit kernels do; here 32-bit floats gain as much, and what
+// is fused does not depend on AMP.
+Strategy create_strategy(const Arguments& args, bool is_train = true);
+
+// A schedule and the step at which it is. A training reads the rate in each step; nothing but step() moves it.
+class LrScheduler {
+ public:
+  explicit LrScheduler(optim::LearningRate rate, int64_t step = 0) : rate_(std::move(rate)), step_(step) {}
+  double get_lr() const { return rate_(step_); }
+  void step() { ++step_; }
+  void seek(int64_t step) { step_ = step; }
+  int64_t last_step() const { return step_; }
+
+ private:
+  optim::LearningRate rate_;
+  int64_t step_;
+};
+// Returns a linear warm-up from warmup_start_lr over warmup_epochs, then a cosine to 0 at the last step, at the first
+// step of args.start_epoch. The rate is args.lr times the number of trainers. The warm-up ends with the training at the
+// latest; without anything behind it the rate stays.
+[[nodiscard]] std::shared_ptr<LrScheduler> build_lr_scheduler(const Arguments& args, int64_t step_each_epoch);
+
+struct Optimizer {
+  std::string name = "momentum";  // of optim::optimizers(): v = m v + g + weight_decay w; w -= lr v
+  optim::OptimizerOptions options{};
+  std::shared_ptr<LrScheduler> learning_rate{};
+  // What dist_optimizer() adds.
+  bool amp = false;
+  optim::LossScalerOptions loss_scale{};  // with amp
+  Strategy strategy{};
+};
+Optimizer build_optimizer(const Arguments& args, std::shared_ptr<LrScheduler> learning_rate);
+// Returns the optimizer with 16-bit floats and Paddle's loss scale, where the arguments ask for them, and the strategy
+// of a training. Gradients are averaged over the executor's places, and a weight that was pruned keeps its zeros,
+// whatever the arguments say.
+[[nodiscard]] Optimizer dist_optimizer(const Arguments& args, Optimizer optimizer);
+
+// A program is a handle: copies are the same program.
+class Program {
+ public:
+  struct Body {
+    std::string name{};
+    bool is_train = false;
+    nn::Graph graph{};  // no nodes: it was not built
+    Feeds feeds{};
+    Fetchs fetchs{};
+    bool nhwc = false;       // of the feed "data"
+    int64_t zeros = 0;       // channels of "data" behind those of the graph, which hold zeros
+    int64_t batch_size = 0;  // a place
+    std::string excluded{};  // from pruning: the layer that gives the logits
+    std::optional<Optimizer> optimizer{};
+    bool amp = false;
+    std::optional<Strategy> strategy{};  // none: it was not compiled
+    std::weak_ptr<Body> startup{};       // that initializes its parameters, and holds this
+    std::string startup_name{};
+    std::vector<std::shared_ptr<Body>> mains{};  // of a startup program: what it initializes
+  };
+
+  explicit Program(std::string name) : body_(std::make_shared<Body>()) { body_->name = std::move(name); }
+  const std::string& name() const { return body_->name; }
+  bool is_startup() const { return !body_->mains.empty(); }
+  bool built() const { return !body_->graph.nodes.empty(); }
+  // Returns a program of its own that computes the same, without the optimizer.
+  [[nodiscard]] Program clone(bool for_test = true) const;
+  const std::shared_ptr<Body>& body() const { return body_; }
+  bool operator==(const Program&) const = default;
+
+ private:
+  std::shared_ptr<Body> body_;
+};
+
+struct Built {
+  Fetchs fetchs{};
+  std::shared_ptr<LrScheduler> lr_scheduler{};  // null in an evaluation program
+  Feeds feeds{};
+  std::optional<Optimizer> optimizer{};  // none in an evaluation program
+};
+// Builds feeds, model, fetches and, for a training, the optimizer into main_prog, whose parameters startup_prog will
+// initialize. Throws kInvalidArgument for a program that was built before, and for a second training program.
+Built build(const Arguments& args, Program& main_prog, Program& startup_prog, int64_t step_each_epoch,
+            bool is_train = true);
+// The same with a network of the caller's own.
+Built build(const Arguments& args, nn::Graph network, Program& main_prog, Program& startup_prog,
+            int64_t step_each_epoch, bool is_train = true);
+
+// Returns the program with operators fused: it gives the same, faster. Throws kInvalidArgument for a program that was
+// not built, and for a loss_name that it does not have.
+[[nodiscard]] Program compile_prog(const Arguments& args, const Program& program, const std::string& loss_name = "",
+                                   bool is_train = true);
+
+}  // namespace trainyard::frontends::program
+TRAINYARD_EXPORT_END

@@ -1,0 +1,219 @@
+#include "trainyard/frontends/paddle/train.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/system/cpu_topology.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/frontends/model/sparsity_report.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/options/thread_settings.h"
+#include "trainyard/frontends/paddle/executor.h"
+#include "trainyard/frontends/paddle/flags.h"
+#include "trainyard/frontends/paddle/loader.h"
+#include "trainyard/frontends/paddle/program.h"
+#include "trainyard/frontends/paddle/run.h"
+#include "trainyard/frontends/session/saved_run.h"
+#include "trainyard/train/checkpoint/weights.h"
+
+namespace trainyard::frontends::program {
+namespace {
+
+ExecutorOptions executor_options(const Arguments& args) {
+  ThreadOptions threads;
+  // Without nodes there is nothing to do, and nothing to be said.
+  threads.use_numa_affinity =
+      args.enable_cpu_affinity && core::numa_nodes(core::allowed_cpus(), core::read_system_file).size() > 1;
+  const ThreadSettings placed =
+      place_threads(threads, static_cast<int>(args.trainers()), static_cast<int>(args.dali_num_threads));
+  return {.seed = static_cast<uint64_t>(args.dali_random_seed),
+          .intra_op_threads = placed.intra_op_threads,
+          .placement = placed.replica};
+}
+
+// One run of the program, in the order of the example's main().
+class Run {
+ public:
+  Run(Arguments args, std::ostream& out, const core::StopToken& stop)
+      : args_(std::move(args)),
+        report_(out, args_.report_file, /*append=*/args_.trains() && !args_.checkpoint_dir.empty()),
+        exe_(args_.places, executor_options(args_)) {
+    exe_.set_stop(stop);
+  }
+
+  ProgramResult run();
+
+ private:
+  void make_programs();
+  void begin_from_checkpoint();
+  void begin_from_weights();
+  void save(int64_t epoch);
+  void train(int64_t epoch);
+  void evaluate(int64_t epoch);
+  std::optional<OpenedModel> open_evaluated() const;
+  train::CheckpointIdentity identity() const {
+    return {.model = args_.model_name(), .dataset = "imagenet", .num_classes = args_.num_of_class};
+  }
+
+  Arguments args_;
+  Report report_;
+  Executor exe_;
+  std::unique_ptr<core::LockFile> lock_;  // of the folder of checkpoints
+  Program startup_{"startup"}, train_{"train"}, eval_{"eval"};
+  std::optional<Loader> train_data_, eval_data_;
+  Built training_, evaluation_;
+  std::optional<OpenedModel> evaluated_;  // of eval_only
+  std::unique_ptr<SavedRun> state_;       // of a training
+  bool saved_ = false;                    // the epoch that was trained last
+  EpochStart first_;                      // where the first epoch begins
+  MetricSummary train_summary_, eval_summary_;
+};
+
+// What an evaluation alone is of: its classes number those of the images.
+std::optional<OpenedModel> Run::open_evaluated() const {
+  const std::string& path = args_.checkpoint_dir.empty() ? args_.pretrained_weights : args_.checkpoint_dir;
+  if (args_.trains() || path.empty()) return std::nullopt;
+  return open_model({.path = path, .model = args_.model_name(), .dataset = "imagenet"});
+}
+
+void Run::make_programs() {
+  ClassNames known;
+  if (args_.trains()) {
+    train_data_ = build_dataloader(args_, Mode::kTrain, exe_.device());
+    training_ = build(args_, train_, startup_, train_data_->steps(), /*is_train=*/true);
+    known = train_data_->data().classes;
+  }
+  evaluated_ = open_evaluated();
+  if (evaluated_) known = evaluated_->classes;
+  if (args_.evaluates()) {
+    eval_data_ = build_dataloader(args_, Mode::kEval, exe_.device(), known);
+    const LoadedData& data = eval_data_->data();
+    if (!known.names.empty() && data.class_count > 0) {
+      check_same_classes(
+          {known, evaluated_ ? evaluated_->checkpoint.path : "the training images", std::ssize(known.names)},
+          {data.classes, "the validation images of " + data.folder, data.class_count},
+          "use validation images of the training's classes");
+    }
+    evaluation_ = build(args_, eval_, startup_, eval_data_->steps(), /*is_train=*/false);
+  }
+  exe_.run(startup_);
+  if (args_.evaluates()) eval_ = compile_prog(args_, eval_, "loss", /*is_train=*/false);
+}
+
+// The epoch that the options call the last one of the checkpoint counts, and where it is the one that was saved, so do
+// the steps that it lacks and the place in the data.
+void Run::begin_from_checkpoint() {
+  train::SingleCostTrainer& trainer = exe_.trainer(train_);
+  resume_run(*state_, {.directory = args_.checkpoint_dir, .graph = &train_.body()->graph});
+  const int64_t saved_epoch = trainer.epoch() - 1, steps = train_data_->steps();
+  const int64_t saved_steps = exe_.steps_per_epoch();
+  if (args_.start_epoch != saved_epoch + 1) {
+    trainer.source().seek({.epoch = args_.start_epoch});
+  } else if (trainer.step_in_epoch() < saved_steps) {
+    args_.start_epoch = saved_epoch;
+    // Another batch size makes another number of steps of an epoch.
+    first_.step = trainer.step_in_epoch() * steps / saved_steps;
+    training_.lr_scheduler->seek(saved_epoch * steps + first_.step);
+    core::log::info("epoch {} was left after {} of {} steps", saved_epoch, trainer.step_in_epoch(), saved_steps);
+  }
+  core::log::info("Training will start at the {}-th epoch", args_.start_epoch);
+}
+
+void Run::begin_from_weights() {
+  const std::string& path = args_.pretrained_weights;
+  if (core::local_file_system().info(path).is_directory) {
+    const TrainedModel model =
+        load_trained_model({.path = path, .model = args_.model_name(), .dataset = "imagenet", .tells_input = false});
+    exe_.trainer(train_).change_parameters([&](nn::ParameterSet& set) { set.copy_from(*model.parameters); });
+  } else {
+    const formats::TensorFile file = formats::open_tensor_file(path);
+    train::LoadedWeights loaded;
+    exe_.trainer(train_).change_parameters(
+        [&](nn::ParameterSet& set) { loaded = train::load_weights(file, set, args_.num_of_class); });
+    if (!loaded.head.empty()) {
+      core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes,
+                         args_.num_of_class, fmt::join(loaded.head, ", "));
+    }
+  }
+  core::log::info("Finish initalizing pretrained parameters from {}", path);
+}
+
+void Run::save(int64_t epoch) {
+  const std::string directory = checkpoint_directory(args_, epoch);
+  train::CheckpointStore store(directory, /*max_to_keep=*/0);
+  const train::CheckpointInfo saved = store.save(exe_.trainer(train_).global_step(), identity(), *state_);
+  // Of this epoch, but of an earlier run.
+  for (const train::CheckpointInfo& other : store.list()) {
+    if (other.path != saved.path) store.files().remove_tree(other.path);
+  }
+  core::log::info("Already save model in {}", directory);
+}
+
+void Run::train(int64_t epoch) {
+  const EpochStart start = std::exchange(first_, {});
+  const Metrics metrics = program::run(args_, *train_data_, exe_, train_, training_.fetchs, epoch, Mode::kTrain,
+                                       training_.lr_scheduler.get(), report_, start);
+  train_summary_.update(metrics);
+  saved_ = exe_.stopping() || epoch % args_.save_interval == 0 || epoch + 1 == args_.epochs;
+  if (saved_) save(epoch);
+}
+
+void Run::evaluate(int64_t epoch) {
+  eval_summary_.update(
+      program::run(args_, *eval_data_, exe_, eval_, evaluation_.fetchs, epoch, Mode::kEval, nullptr, report_));
+}
+
+ProgramResult Run::run() {
+  if (args_.trains()) lock_ = lock_run_directory(core::join_path(args_.output_dir, args_.model_arch_name));
+  make_programs();
+  if (args_.show_config) report_.parameters(options_as_json(args_));
+  if (args_.trains()) {
+    const LoadedData& data = train_data_->data();
+    state_ = std::make_unique<SavedRun>(exe_.trainer(train_), SavedRunOptions{.identity = identity(),
+                                                                              .input = data.input,
+                                                                              .preprocessor = "paddle",
+                                                                              .classes = data.classes,
+                                                                              .data_dir = data.folder,
+                                                                              .class_count = data.class_count,
+                                                                              .tells_input = !args_.trained});
+    if (!args_.checkpoint_dir.empty()) begin_from_checkpoint();
+    if (!args_.pretrained_weights.empty()) begin_from_weights();
+    if (args_.asp && args_.prune_model) {
+      log_pruning(prune_model(exe_, train_, args_.mask_algo), optim::mask_algorithm_from_name(args_.mask_algo));
+    }
+  } else if (evaluated_) {
+    const TrainedModel model = load_trained_model(*evaluated_, {.path = evaluated_->checkpoint.path,
+                                                                .model = args_.model_name(),
+                                                                .dataset = "imagenet",
+                                                                .num_classes = args_.num_of_class,
+                                                                .image_size = args_.crop_size,
+                                                                .tells_input = false});
+    exe_.scope().copy_from(*model.parameters);
+    core::log::info("evaluating {}", evaluated_->checkpoint.path);
+  }
+  if (args_.start_epoch >= args_.epochs) {
+    core::log::info("nothing is left to do: {} epochs are done of --epochs={}", args_.start_epoch, args_.epochs);
+  }
+  for (int64_t epoch = args_.start_epoch; epoch < args_.epochs && !exe_.stopping(); ++epoch) {
+    if (args_.trains()) train(epoch);
+    if (args_.evaluates() && epoch % args_.eval_interval == 0 && !exe_.stopping()) evaluate(epoch);
+    if (args_.trains() && exe_.stopping() && !saved_) save(epoch);  // the stop came in the evaluation
+  }
+  if (train_summary_.is_updated()) log_info(report_, {}, train_summary_.metrics(), Mode::kTrain);
+  if (eval_summary_.is_updated()) log_info(report_, {}, eval_summary_.metrics(), Mode::kEval);
+  return {train_summary_.metrics(), eval_summary_.metrics(), exe_.stopping()};
+}
+
+}  // namespace
+
+ProgramResult train_and_evaluate(Arguments args, std::ostream& out, const core::StopToken& stop) {
+  settle(args);
+  return Run(std::move(args), out, stop).run();
+}
+
+}  // namespace trainyard::frontends::program

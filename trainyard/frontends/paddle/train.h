@@ -1,0 +1,26 @@
+// The whole program: training and evaluation by its options, with checkpoints and a report.
+#pragma once
+
+#include <iosfwd>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/frontends/paddle/arguments.h"
+#include "trainyard/frontends/paddle/report.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends::program {
+
+struct ProgramResult {
+  Metrics train, eval;  // the best of each metric; empty where there was none
+  bool stopped = false;
+};
+
+// Settles the arguments and does what they say; lines go to `out` and into the report file. A checkpoint is saved every
+// save_interval epochs, after the last one, and in the middle of an epoch that `stop` ends, where the next run with
+// last_epoch_of_checkpoint=auto goes on. They open in `trainyard eval`, `predict`, `export` and `sparsity`, too. Throws
+// what settle(), build_dataloader(), build(), run() and saving throw; what was saved before stays.
+ProgramResult train_and_evaluate(Arguments args, std::ostream& out, const core::StopToken& stop);
+
+}  // namespace trainyard::frontends::program
+TRAINYARD_EXPORT_END

@@ -1,0 +1,180 @@
+#include "trainyard/frontends/session/run_directory.h"
+
+#include <cerrno>
+#include <sstream>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/lock_file.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kNow = 1767225599;  // 2025-12-31 23:59:59 UTC
+
+class RunDirectory : public ::testing::Test {
+ protected:
+  RunDirectory() {
+    for (const char* name : {"model.ckpt-10/manifest.json", "model.ckpt-10/tensors.bin", "best/manifest.json",
+                             "model.ckpt-20.tmp-7-0/tensors.bin", "metrics.jsonl", "metrics.csv.tmp-7-1", "stats.json",
+                             "events.out.tfevents.1.host", "run_summary.json", "run.lock"}) {
+      put(name);
+    }
+  }
+  void put(const std::string& name) {
+    const std::string path = core::join_path(run_, name);
+    files_.make_directories(core::parent_path(path));
+    files_.write_file_atomically(path, "x");
+  }
+  std::string settle(ExistingRun existing) {
+    testing::internal::CaptureStderr();
+    try {
+      std::string settled = settle_existing_run(run_, existing, kNow);
+      log_ = testing::internal::GetCapturedStderr();
+      return settled;
+    } catch (const core::Error&) {
+      testing::internal::GetCapturedStderr();
+      throw;
+    }
+  }
+  std::vector<std::string> names(const std::string& of) { return files_.list(directory_.file(of)); }
+
+  core::TempDir directory_;
+  std::string run_ = directory_.file("run");
+  core::FileSystem& files_ = core::local_file_system();
+  std::string log_;
+};
+
+TEST_F(RunDirectory, IsKeptAsItIs) {
+  const auto before = names("run");
+  EXPECT_EQ(settle(ExistingRun::kKeep), run_);
+  EXPECT_EQ(names("run"), before);
+}
+
+TEST_F(RunDirectory, IsBackedUpUnderItsTime) {
+  put("notes.txt");  // of somebody: it is moved, not lost
+  const auto before = names("run");
+  EXPECT_EQ(settle(ExistingRun::kBackUp), run_);
+  EXPECT_FALSE(files_.exists(run_));
+  auto moved = before;
+  std::erase(moved, "run.lock");  // given back
+  EXPECT_EQ(names("run.backup-20251231-235959"), moved);
+  EXPECT_THAT(log_, HasSubstr("is now"));
+  put("metrics.jsonl");
+  settle(ExistingRun::kBackUp);
+  EXPECT_THAT(names("run.backup-20251231-235959-2"), ElementsAre("metrics.jsonl"));
+}
+
+TEST_F(RunDirectory, IsDeletedWhereItHoldsNothingElse) {
+  EXPECT_EQ(settle(ExistingRun::kDelete), run_);
+  EXPECT_THAT(names("run"), IsEmpty());
+  EXPECT_FALSE(holds_run(run_));
+}
+
+TEST_F(RunDirectory, OtherThingsAreNeverDeleted) {
+  // A folder of somebody that has the name of a checkpoint is no checkpoint.
+  for (const char* other :
+       {"notes.txt", "best/holiday.jpg", "model.ckpt-x/manifest.json", "model.ckpt-30/a/b", "src/a.py"}) {
+    put(other);
+    const std::string name = std::string(other).substr(0, std::string(other).find('/'));
+    std::vector<std::string> before = names("run");
+    std::erase(before, "run.lock");  // which is given back
+    EXPECT_THAT(core::message_of([&] { settle(ExistingRun::kDelete); }), HasSubstr("got " + name));
+    EXPECT_EQ(names("run"), before) << "nothing was deleted";
+    files_.remove_tree(core::join_path(run_, name));
+    put("best/manifest.json");
+  }
+}
+
+TEST_F(RunDirectory, ANewNameIsOneThatNobodyHas) {
+  files_.make_directories(run_ + "-2");
+  EXPECT_EQ(settle(ExistingRun::kNewName), run_ + "-3");
+  EXPECT_EQ(settle_existing_run(run_ + "///", ExistingRun::kNewName, kNow), run_ + "-3");
+  EXPECT_TRUE(holds_run(run_));
+}
+
+TEST_F(RunDirectory, OneThatIsInUseIsLeftAlone) {
+  const core::LockFile lock(core::join_path(run_, "run.lock"));
+  for (const ExistingRun existing : {ExistingRun::kBackUp, ExistingRun::kDelete}) {
+    EXPECT_THAT(core::message_of([&] { settle(existing); }), HasSubstr("run.lock"));
+    EXPECT_TRUE(holds_run(run_));
+  }
+}
+
+TEST(RunDirectories, WithoutARunAreLeftAsTheyAre) {
+  const core::TempDir directory;
+  core::FileSystem& files = core::local_file_system();
+  files.write_file_atomically(directory.file("notes.txt"), "x");
+  files.write_file_atomically(directory.file("run.lock"), "");
+  for (const ExistingRun existing :
+       {ExistingRun::kKeep, ExistingRun::kBackUp, ExistingRun::kDelete, ExistingRun::kNewName}) {
+    EXPECT_EQ(settle_existing_run(directory.path(), existing, kNow), directory.path());
+    EXPECT_EQ(settle_existing_run(directory.file("none"), existing, kNow), directory.file("none"));
+  }
+  EXPECT_THAT(files.list(directory.path()), ElementsAre("notes.txt", "run.lock"));
+  EXPECT_EQ(parse_existing_run("delete"), ExistingRun::kDelete);
+  EXPECT_EQ(parse_existing_run("back_up"), ExistingRun::kBackUp);
+  EXPECT_EQ(parse_existing_run("new_name"), ExistingRun::kNewName);
+  EXPECT_EQ(parse_existing_run("keep"), ExistingRun::kKeep);
+  EXPECT_EQ(parse_existing_run("ask"), std::nullopt);
+}
+
+// A terminal in the place of the standard input, on which `keys` are typed.
+class TypedKeys {
+ public:
+  explicit TypedKeys(const std::string& keys) {
+    int inner = -1;
+    if (::openpty(&outer_, &inner, nullptr, nullptr, nullptr) != 0)
+      throw core::system_error(errno, "open", "a terminal");
+    // Ctrl+D is a key, and no end of a line: the keys come before the question, which makes that so.
+    termios keys_as_they_come{};
+    ::tcgetattr(inner, &keys_as_they_come);
+    keys_as_they_come.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    ::tcsetattr(inner, TCSANOW, &keys_as_they_come);
+    ::dup2(inner, STDIN_FILENO);
+    ::close(inner);
+    if (::write(outer_, keys.data(), keys.size()) < 0) throw core::system_error(errno, "type on", "a terminal");
+  }
+  ~TypedKeys() {
+    ::dup2(before_, STDIN_FILENO);
+    ::close(before_);
+    ::close(outer_);
+  }
+  TypedKeys(const TypedKeys&) = delete;
+  TypedKeys& operator=(const TypedKeys&) = delete;
+
+ private:
+  int before_ = ::dup(STDIN_FILENO), outer_ = -1;
+};
+
+TEST(RunDirectories, AKeyDecidesWhatBecomesOfTheRun) {
+  for (const auto& [keys, expected] :
+       {std::pair("k", ExistingRun::kKeep), std::pair("b", ExistingRun::kBackUp), std::pair("d", ExistingRun::kDelete),
+        std::pair("n", ExistingRun::kNewName), std::pair("x \nk", ExistingRun::kKeep)}) {
+    const TypedKeys typed(keys);
+    std::ostringstream out;
+    EXPECT_EQ(ask_existing_run("runs/a", out, core::StopSource().token()), expected) << keys;
+    EXPECT_THAT(out.str(), HasSubstr("runs/a holds a run. (k)eep it"));
+  }
+  for (const char* keys : {"q", "\x04", "xqk"}) {
+    const TypedKeys typed(keys);
+    std::ostringstream out;
+    EXPECT_EQ(core::thrown_by([&] { ask_existing_run("runs/a", out, core::StopSource().token()); }).code(),
+              core::ErrorCode::kCancelled);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

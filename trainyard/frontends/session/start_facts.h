@@ -1,0 +1,36 @@
+// What the processes of a run compare before their first step (parallel/process_group/start_agreement.h).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/flags/flags.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/parallel/process_group/start_agreement.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+using StartFacts = std::vector<parallel::StartFact>;
+
+// Adds each flag as "--name" but for those that may differ between ranks (may_differ_by_rank()).
+void add_flag_facts(const std::vector<std::pair<std::string, core::FlagValue>>& flags, StartFacts& facts);
+// Returns whether a flag says where something lies on a machine, what a process shows, or how fast the machine works:
+// what changes no number that ranks share.
+bool may_differ_by_rank(std::string_view flag);
+
+// Adds the program: version and revision, and the instruction set that its kernels use. Ranks with other instructions
+// would round their updates differently, and their copies of the variables would drift apart.
+void add_program_facts(StartFacts& facts);
+
+// Adds the classes of the data, by number.
+void add_class_facts(const std::vector<std::string>& names, StartFacts& facts);
+
+// Adds each node of the graph, each parameter and buffer with its shape.
+void add_graph_facts(const nn::Graph& graph, StartFacts& facts);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

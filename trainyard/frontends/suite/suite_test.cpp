@@ -1,0 +1,193 @@
+#include "trainyard/frontends/suite/suite.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
+#include "trainyard/models/registry/model_registry.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+const SuiteEntry& entry_called(std::string_view name) {
+  const auto entries = suite_entries();
+  return *std::find_if(entries.begin(), entries.end(), [&](const SuiteEntry& entry) { return entry.name == name; });
+}
+
+TEST(Suite, HasTheOriginalsEntriesWithFlagsThatThereAre) {
+  EXPECT_EQ(suite_entries().size(), 98U);
+  const std::vector<std::string> flags = tf_cnn_flags().names();
+  std::set<std::string_view> names;
+  for (const SuiteEntry& entry : suite_entries()) {
+    EXPECT_TRUE(names.insert(entry.name).second) << entry.name << " twice";
+    std::istringstream words{std::string(entry.arguments)};
+    for (std::string word; words >> word;) {
+      ASSERT_TRUE(word.starts_with("--")) << entry.name << ": " << word;
+      const std::string name = word.substr(2, word.find('=') - 2);
+      const std::string without = name.starts_with("no") ? name.substr(2) : name;
+      EXPECT_TRUE(std::find(flags.begin(), flags.end(), name) != flags.end() ||
+                  std::find(flags.begin(), flags.end(), without) != flags.end())
+          << entry.name << ": " << word;
+    }
+  }
+  // By the original's text.
+  EXPECT_EQ(entry_called("Resnet50Benchmarks.fp16_synth_1gpu_gpuparams_batch128").arguments,
+            "--model=resnet50 --batch_size=128 --nodistortions --use_fp16 --optimizer=momentum "
+            "--loss_type_to_report=base_loss --compute_lr_on_cpu --single_l2_loss_op --num_gpus=1 "
+            "--variable_update=parameter_server");
+  EXPECT_TRUE(entry_called("InceptionV3Benchmarks.xla_synth_1gpu_max_batch_size").searches_batch);
+}
+
+TEST(Suite, ScalesToTheMachineAndSaysHow) {
+  const SuiteEntry& eight = entry_called("Resnet50Benchmarks.fp16_synth_8gpu_gpureplicated");
+  const ScaledEntry on_cpu = scale_entry(eight, {.cores = 2, .bfloat16 = true});
+  EXPECT_EQ(on_cpu.refusal, "");
+  EXPECT_THAT(on_cpu.changes, ElementsAre("use_fp16 -> use_bf16", "num_gpus 8 -> 2", "all_reduce_spec left out",
+                                          "gradient_repacking left out", "device gpu -> cpu"));
+  EXPECT_THAT(on_cpu.arguments, Contains("--num_gpus=2"));
+  EXPECT_THAT(on_cpu.arguments, Contains("--use_bf16"));
+  EXPECT_THAT(scale_entry(eight, {.cores = 2}).arguments, Not(Contains("--use_bf16")));
+  const ScaledEntry on_gpus = scale_entry(eight, {.gpus = 8, .cores = 2});
+  EXPECT_THAT(on_gpus.changes, IsEmpty());
+  EXPECT_THAT(on_gpus.arguments, Contains("--all_reduce_spec=nccl"));
+  EXPECT_THAT(scale_entry(entry_called("Resnet50BenchmarksInferenceCpu.synth_forward_batch1"), {}).changes, IsEmpty());
+}
+
+// Whatever machine: what the suite would start passes the program's own checks, or it is listed with why it does not.
+TEST(Suite, WhatIsListedAsRunnableIsWhatTheProgramAccepts) {
+  const core::TempDir data;
+  core::local_file_system().write_file_atomically(data.file("train-00000-of-00001"), "");
+  core::local_file_system().write_file_atomically(data.file("validation-00000-of-00001"), "");
+  for (const int gpus : {0, 1, 2, 4, 8}) {
+    for (const std::string& data_dir : {std::string(), data.path()}) {
+      const SuiteMachine machine{.gpus = gpus, .cores = 8, .bfloat16 = true, .data_dir = data_dir};
+      int runnable = 0;
+      for (const SuiteEntry& entry : suite_entries()) {
+        const ScaledEntry scaled = scale_entry(entry, machine);
+        if (!scaled.refusal.empty()) continue;
+        ++runnable;
+        EXPECT_THAT(scaled.not_built, IsEmpty()) << entry.name;
+        const auto refused = core::error_of([&] {
+          const core::FlagValues values = core::parse_flags(tf_cnn_flags(), scaled.arguments);
+          const TfCnnOptions options = read_options(values, Dialect::kTfCnnBenchmarks);
+          options.validate();
+          models::find_model(options.model, "imagenet");
+          plan_devices(options.device, {.forward_only = options.mode == RunMode::kForwardOnly}, gpus);
+        });
+        EXPECT_FALSE(refused) << entry.name << " with " << gpus << " GPUs: " << refused->what();
+      }
+      EXPECT_GT(runnable, data_dir.empty() ? 30 : 40) << gpus;
+    }
+  }
+}
+
+TEST(Suite, NamesTheFlagsThatAreNotBuiltYet) {
+  int waiting = 0;
+  for (const SuiteEntry& entry : suite_entries()) {
+    const ScaledEntry scaled = scale_entry(entry, {.gpus = 8, .cores = 8});
+    const bool several = entry.arguments.find("--gradient_repacking") != std::string_view::npos;
+    EXPECT_EQ(std::count(scaled.not_built.begin(), scaled.not_built.end(), "--gradient_repacking"), several ? 1 : 0)
+        << entry.name;
+    waiting += several ? 1 : 0;
+  }
+  EXPECT_GE(waiting, 19);
+  const SuiteEntry& eight = entry_called("Resnet50Benchmarks.synth_8gpu_gpureplicated");
+  EXPECT_THAT(scale_entry(eight, {.cores = 8}).not_built, IsEmpty()) << "on CPUs the flags are left out";
+  const SuiteResult result = run_suite_entry(eight, {.gpus = 8}, 1, core::StopSource().token());
+  EXPECT_EQ(result.error, "not built yet: --all_reduce_spec, --gradient_repacking (all-reduce algorithms)");
+  EXPECT_THAT(result.not_built, ElementsAre("--all_reduce_spec", "--gradient_repacking"));
+  EXPECT_THAT(suite_table({result}, SuiteHistory("")), HasSubstr("not built yet: --all_reduce_spec"));
+  EXPECT_THAT(SuiteHistory("").with({result}, {.gpus = 8}), HasSubstr("\"not_built\": ["));
+}
+
+TEST(Suite, SaysWhatCannotRun) {
+  const SuiteEntry& trivial = entry_called("TrivialBenchmarks.fake_64batch");
+  EXPECT_THAT(scale_entry(trivial, {}).refusal, HasSubstr("--data_dir"));
+  EXPECT_THAT(scale_entry(trivial, {.data_dir = "/data"}).arguments, Contains("--data_dir=/data"));
+  const SuiteResult speech =
+      run_suite_entry(entry_called("DeepSpeech2Benchmarks.synth_1gpu_gpuparams"), {}, 1, core::StopSource().token());
+  EXPECT_THAT(speech.error, HasSubstr("librispeech"));
+}
+
+TEST(Suite, CutsBatchAndStepsToTheTime) {
+  constexpr SuiteEntry kSmall{"Small.lenet", "--model=lenet --batch_size=64 --num_gpus=1 --device=cpu"};
+  const SuiteResult result = run_suite_entry(kSmall, {}, 0.01, core::StopSource().token());
+  EXPECT_EQ(result.error, "");
+  EXPECT_GE(result.iters, 1);
+  EXPECT_LT(result.iters, 100);
+  EXPECT_GT(result.examples_per_sec, 0);
+  EXPECT_GT(result.wall_time, 0);
+  EXPECT_TRUE(result.last_average_loss.has_value());
+  EXPECT_THAT(result.changes, Contains(HasSubstr("num_batches 100 -> ")));
+}
+
+TEST(Suite, FindsTheLargestBatch) {
+  int searching = 0;
+  for (const SuiteEntry& entry : suite_entries()) {
+    if (!entry.searches_batch) continue;
+    ++searching;
+    EXPECT_TRUE(entry.name.ends_with("_max_batch_size")) << entry.name;
+    const ScaledEntry scaled = scale_entry(entry, {});
+    EXPECT_EQ(scaled.refusal, "");
+    EXPECT_THAT(scaled.arguments, Contains("--batch_size=auto"));
+    EXPECT_THAT(scaled.arguments, Not(Contains(HasSubstr("--batch_size=1")))) << "the number is where a search begins";
+  }
+  EXPECT_EQ(searching, 4);
+
+  constexpr SuiteEntry kSmall{
+      "Small.max", "--model=lenet --batch_size=64 --batch_size_memory_mib=540 --num_gpus=1 --device=cpu", true};
+  const SuiteResult result = run_suite_entry(kSmall, {}, 100, core::StopSource().token());
+  EXPECT_EQ(result.error, "");
+  ASSERT_TRUE(result.max_batch_size.has_value());
+  EXPECT_GT(*result.max_batch_size, 1);
+  EXPECT_EQ(result.iters, 10);
+  EXPECT_THAT(result.changes, ElementsAre(fmt::format("the largest batch_size is {}", *result.max_batch_size)));
+  EXPECT_THAT(SuiteHistory("").with({result}, {}),
+              HasSubstr(fmt::format("\"max_batch_size\": {}", *result.max_batch_size)));
+  // The size is that of the memory, whatever is run of it in the time.
+  const SuiteResult cut = run_suite_entry(kSmall, {}, 1e-4, core::StopSource().token());
+  EXPECT_EQ(cut.max_batch_size, result.max_batch_size);
+  EXPECT_THAT(cut.changes, Contains(HasSubstr(fmt::format("batch_size {} -> ", *result.max_batch_size))));
+}
+
+TEST(Suite, ResultsStandBesideThoseOfTheRunBefore) {
+  const SuiteResult fast{.name = "A.one", .iters = 10, .wall_time = 0.5, .examples_per_sec = 200};
+  SuiteResult slow = fast;
+  slow.examples_per_sec = 100;
+  const SuiteResult failed{.name = "A.two", .error = "it needs data"};
+  const SuiteHistory none("");
+  EXPECT_FALSE(none.examples_per_sec("A.one").has_value());
+  const SuiteHistory one(none.with({slow, failed}, {}));
+  EXPECT_EQ(one.examples_per_sec("A.one"), 100);
+  EXPECT_FALSE(one.examples_per_sec("A.two").has_value());
+  const std::string table = suite_table({fast, failed}, one);
+  EXPECT_THAT(table, HasSubstr("A.one       200.00       100.00    2.00"));
+  EXPECT_THAT(table, HasSubstr("it needs data"));
+  EXPECT_EQ(SuiteHistory(one.with({fast}, {})).examples_per_sec("A.one"), 200) << "the newest run";
+}
+
+TEST(Suite, RefusesFilesOfOthers) {
+  for (const char* text : {"{", "[]", "{\"runs\": 3}"}) {
+    EXPECT_EQ(core::code_of([&] { SuiteHistory history(text); }), core::ErrorCode::kCorruptData) << text;
+  }
+  EXPECT_FALSE(SuiteHistory("{\"runs\": [3, {\"results\": [4, {\"name\": 5}]}]}").examples_per_sec("A").has_value());
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

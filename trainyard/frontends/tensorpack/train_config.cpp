@@ -1,0 +1,115 @@
+#include "trainyard/frontends/tensorpack/train_config.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/data/sources/dealt_source.h"
+#include "trainyard/data/sources/described_source.h"
+#include "trainyard/data/sources/sized_source.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/train/callbacks/progress_callback.h"
+#include "trainyard/train/callbacks/progress_trackers.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/monitors/json_lines_monitor.h"
+#include "trainyard/train/monitors/scalar_printer.h"
+#include "trainyard/train/monitors/stats_json.h"
+#include "trainyard/train/monitors/tensorboard_monitor.h"
+
+namespace trainyard::frontends {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+constexpr const char* kStats = "stats.json";
+
+// Batches dealt from a source that knows how many it has.
+class SizedDealtSource : public data::DealtSource, public data::SizedSource {
+ public:
+  SizedDealtSource(const std::shared_ptr<data::BatchSource>& source, int devices, bool repeat)
+      : DealtSource(source, devices, repeat), batches_(data::batches_in_epoch(*source)) {}
+  int64_t batches_per_epoch() const override { return batches_; }
+
+ private:
+  int64_t batches_;
+};
+
+}  // namespace
+
+MakeData dealt(std::shared_ptr<data::BatchSource> source, DealtOptions options) {
+  return [source = std::move(source), options](int devices) -> std::shared_ptr<data::BatchSource> {
+    if (source != nullptr && data::batches_in_epoch(*source) > 0) {
+      return std::make_shared<SizedDealtSource>(source, devices, options.repeat);
+    }
+    return std::make_shared<data::DealtSource>(source, devices, options.repeat);
+  };
+}
+
+void TrainConfig::validate() const {
+  const auto refuse = [](const char* problem, const char* remedy) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = problem, .where = "TrainConfig", .remedy = remedy});
+  };
+  if (!weights.empty() && !checkpoint.empty()) {
+    refuse("a training begins from weights or from a checkpoint, not from both", "leave one of them out");
+  }
+  const train::SingleCostOptions plain;
+  if (model.replicas != plain.replicas || !model.accelerators.empty() || model.reduction || model.make_communicators ||
+      model.variable_update != plain.variable_update) {
+    refuse("the model says something of devices, which is the trainer's affair",
+           "leave out replicas, accelerators, variable_update, reduction and make_communicators, and choose a trainer");
+  }
+  if (std::any_of(callbacks.begin(), callbacks.end(), [](const auto& callback) { return callback == nullptr; })) {
+    refuse("a callback is null", "leave it out");
+  }
+}
+
+AutoResumeTrainConfig::AutoResumeTrainConfig(TrainConfig config, bool always_resume) : TrainConfig(std::move(config)) {
+  if (run_directory.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "there is no run to go on with",
+                                              .where = "AutoResumeTrainConfig",
+                                              .remedy = "give the config a run_directory"});
+  }
+  const std::optional<train::CheckpointInfo> newest = train::CheckpointStore(run_directory).latest();
+  if (newest && (always_resume || (weights.empty() && checkpoint.empty()))) {
+    weights.clear();
+    checkpoint = newest->path;
+  }
+  const std::optional<train::StatsEnd> last = train::read_stats_end(core::join_path(run_directory, kStats));
+  if (last && (always_resume || starting_epoch == 1)) starting_epoch = last->epoch_num + 1;
+}
+
+std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer, int64_t steps_per_epoch) {
+  std::vector<std::shared_ptr<train::Callback>> callbacks{std::make_shared<train::ProgressCallback>()};
+  auto* const single_cost = dynamic_cast<train::SingleCostTrainer*>(&trainer);
+  if (single_cost == nullptr) return callbacks;
+  callbacks.push_back(std::make_shared<train::SummaryCallback>(train::SummaryOptions{
+      .every_steps = steps_per_epoch,
+      .batch_size =
+          single_cost->source().batch_size() * single_cost->options().replicas * single_cost->options().micro_steps,
+      .values = {
+          {"learning_rate", [single_cost](const train::StepView&) { return single_cost->current_learning_rate(); }},
+          {"total_loss", [single_cost](const train::StepView&) { return single_cost->last_total_loss(); }}}}));
+  callbacks.push_back(std::make_shared<train::MovingAverageSummary>(std::vector<std::string>{"total_loss"}));
+  return callbacks;
+}
+
+std::vector<std::unique_ptr<train::Monitor>> default_monitors(const std::string& run_directory, int64_t start_step) {
+  std::vector<std::unique_ptr<train::Monitor>> monitors;
+  monitors.push_back(std::make_unique<train::ScalarPrinter>());
+  if (run_directory.empty()) return monitors;
+  formats::refuse_tensorflow_checkpoint(run_directory);
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(run_directory);
+  monitors.push_back(std::make_unique<train::TensorBoardMonitor>(run_directory, start_step));
+  monitors.push_back(
+      std::make_unique<train::JsonLinesMonitor>(core::join_path(run_directory, "metrics.jsonl"), files, start_step));
+  monitors.push_back(
+      std::make_unique<train::StatsJsonMonitor>(core::join_path(run_directory, kStats), files, start_step));
+  return monitors;
+}
+
+}  // namespace trainyard::frontends

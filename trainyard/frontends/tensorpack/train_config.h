@@ -1,0 +1,92 @@
+// What a training is, apart from the devices that share it, which are a trainer's affair (trainers.h).
+//
+//   TrainConfig config;
+//   config.model.graph = models::build_model("resnet20", "cifar10", {.num_classes = 10});
+//   config.model.make_optimizer = ...;
+//   config.model.learning_rate = optim::constant(0.1);
+//   config.data = dealt(source);
+//   config.max_epoch = 90;
+//   launch_train_with_config(config, SyncMultiGPUTrainerReplicated({"gpu:0", "gpu:1"}));
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/train/loop/callback.h"
+#include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/monitors/monitor.h"
+#include "trainyard/train/step/single_cost_trainer.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+// Makes the source of a trainer: each call of next() gives one batch for each of its devices. Devices may get batches
+// of other sizes and shapes.
+using MakeData = std::function<std::shared_ptr<data::BatchSource>(int devices)>;
+
+struct DealtOptions {
+  // A source that ends begins again, with its next epoch, as Tensorpack's QueueInput and FeedInput let it. false: the
+  // training stops there.
+  bool repeat = true;
+};
+// Returns data that give each device the source's next batch in turn (data/sources/dealt_source.h): nothing is split,
+// so that a step's batch is that of the source times the number of devices.
+[[nodiscard]] MakeData dealt(std::shared_ptr<data::BatchSource> source, DealtOptions options = {});
+
+// Makes monitors for a run that begins or goes on at a global step.
+using MakeMonitors = std::function<std::vector<std::unique_ptr<train::Monitor>>(int64_t start_step)>;
+using MakeCallbacks = std::function<std::vector<std::shared_ptr<train::Callback>>()>;
+
+struct TrainConfig {
+  // Tower or graph, loss, optimizer, learning rate, numbers. Leave out what is about devices: replicas, accelerators,
+  // variable_update, reduction, make_communicators. Trainers without a cost take none of it.
+  train::SingleCostOptions model{};
+  // A source that ends, with a batch for each device, ends the training normally, whatever model.end_of_input says: the
+  // steps before it count, after_train() of all callbacks runs, and Trainer::stop_reason() says so.
+  MakeData data{};
+  std::vector<std::shared_ptr<train::Callback>> callbacks{};
+  // Added behind `callbacks`; none: default_callbacks().
+  MakeCallbacks extra_callbacks{};
+  // None: default_monitors(run_directory).
+  MakeMonitors monitors{};
+  std::string run_directory{};  // of the default monitors, and where AutoResumeTrainConfig looks; empty: none
+
+  // How to begin, at most one of these. Weights: a file of parameters alone (formats/tensors/tensor_file.h). A
+  // checkpoint, or a directory whose newest one is meant: all that was saved. Its epoch is not taken over:
+  // starting_epoch counts.
+  std::string weights{}, checkpoint{};
+  int64_t starting_epoch = 1;  // inclusive, as max_epoch is
+  // 0: as many as the data have batches in an epoch, whatever the number of devices, where their source knows that
+  // (data/sources/sized_source.h).
+  int64_t steps_per_epoch = 0;
+  int64_t max_epoch = 99999;
+
+  void validate() const;  // throws kInvalidArgument
+};
+
+// A config that goes on where the run in config.run_directory has come to: with its newest checkpoint, and with the
+// epoch behind the last one of its stats.json.
+struct AutoResumeTrainConfig : TrainConfig {
+  // What is found counts where the config says nothing else (no weights, no checkpoint; starting_epoch 1), and with
+  // `always_resume` in any case. Throws kInvalidArgument without a run_directory, kCorruptData for a damaged
+  // stats.json.
+  explicit AutoResumeTrainConfig(TrainConfig config, bool always_resume = true);
+};
+
+// Returns a line of progress on a terminal, and for a training with a cost a summary of learning rate, loss and speed
+// once an epoch, with the moving average of the loss.
+[[nodiscard]] std::vector<std::shared_ptr<train::Callback>> default_callbacks(train::Trainer& trainer,
+                                                                              int64_t steps_per_epoch);
+// Returns a printer of each epoch's scalars, and monitors that write into the directory, if there is one: TensorBoard's
+// event files, metrics.jsonl and stats.json.
+[[nodiscard]] std::vector<std::unique_ptr<train::Monitor>> default_monitors(const std::string& run_directory,
+                                                                            int64_t start_step);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,236 @@
+#include "trainyard/frontends/tensorpack/trainers.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/data/sources/described_source.h"
+#include "trainyard/data/sources/sized_source.h"
+#include "trainyard/data/sources/source_around.h"
+#include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/frontends/options/device_names.h"
+#include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/train/callbacks/agreement_callback.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/shared_checkpoint.h"
+#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/devices/run_devices.h"
+
+namespace trainyard::frontends {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+// Of a source that gives the batches of all processes, those of this one. Positions are those of all: another number
+// of processes goes on where these have stopped.
+class OwnBatches : public data::SourceAround {
+ public:
+  OwnBatches(std::shared_ptr<data::BatchSource> all, int first, int count)
+      : SourceAround(std::move(all)), first_(first), count_(count) {}
+  int replicas() const override { return count_; }
+  std::vector<data::Batch> next() override {
+    const std::vector<data::Batch> all = source()->next();
+    // What ends for one process ends for all, or the others would wait for it in their next step.
+    const auto missing = std::count_if(
+        all.begin(), all.end(), [](const data::Batch& batch) { return batch.tensors.empty() || batch.samples() == 0; });
+    if (static_cast<int>(all.size()) < source()->replicas() || (missing > 0 && missing < std::ssize(all))) return {};
+    return {all.begin() + first_, all.begin() + first_ + count_};
+  }
+
+ private:
+  int first_, count_;
+};
+
+class OwnSizedBatches : public OwnBatches, public data::SizedSource {
+ public:
+  OwnSizedBatches(const std::shared_ptr<data::BatchSource>& all, int first, int count)
+      : OwnBatches(all, first, count), batches_(data::batches_in_epoch(*all)) {}
+  int64_t batches_per_epoch() const override { return batches_; }
+
+ private:
+  int64_t batches_;
+};
+
+std::shared_ptr<data::BatchSource> own_batches(const std::shared_ptr<data::BatchSource>& all, int first, int count) {
+  if (data::batches_in_epoch(*all) == 0) return std::make_shared<OwnBatches>(all, first, count);
+  return std::make_shared<OwnSizedBatches>(all, first, count);
+}
+
+// Loads weights behind what the model's own `start` does.
+std::function<void(nn::ParameterSet&)> start_with_weights(const TrainConfig& config) {
+  if (config.weights.empty()) return config.model.start;
+  const int64_t classes = config.model.tower ? 0 : config.model.graph.output_shape()[0];
+  return [path = config.weights, classes, own = config.model.start](nn::ParameterSet& parameters) {
+    if (own) own(parameters);
+    const train::LoadedWeights loaded = train::load_weights(formats::open_tensor_file(path), parameters, classes);
+    if (loaded.head.empty()) return;
+    core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
+                       fmt::join(loaded.head, ", "));
+  };
+}
+
+std::unique_ptr<train::Trainer> make_on(const train::RunDevices& opened, int replicas, const TrainConfig& config,
+                                        const std::string& variable_update,
+                                        std::optional<parallel::GradientReduction> reduction) {
+  if (!config.data) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "a training with a model needs data",
+                                              .where = "TrainConfig::data",
+                                              .remedy = "set it to dealt(source), or to a function of your own"});
+  }
+  train::SingleCostOptions options = config.model;
+  options.replicas = replicas;
+  options.accelerators = opened.accelerators;
+  options.ranks = opened.processes;
+  options.make_communicators = opened.communicators();
+  options.variable_update = variable_update;
+  options.reduction = reduction;
+  options.start = start_with_weights(config);
+  options.end_of_input = train::EndOfInput::kStop;
+  const nn::AcceleratorScope on_devices = opened.use();
+  std::shared_ptr<data::BatchSource> source = config.data(replicas * opened.ranks());
+  if (opened.ranks() > 1) source = own_batches(source, opened.rank() * replicas, replicas);
+  return std::make_unique<train::SingleCostTrainer>(std::move(options), std::move(source));
+}
+
+std::unique_ptr<train::Trainer> make_on_devices(const TrainConfig& config, const std::vector<std::string>& devices,
+                                                const std::string& variable_update,
+                                                std::optional<parallel::GradientReduction> reduction) {
+  parallel::refuse_copies("train alone", "use HorovodTrainer");
+  const NamedDevices named = read_device_names(devices);
+  return make_on(train::open_devices(named.request), named.replicas, config, variable_update, reduction);
+}
+
+void require_mode(const std::string& mode, const std::vector<std::string>& devices) {
+  constexpr std::array kModes{"", "nccl", "hierarchical", "cpu", "gpu"};
+  if (std::find(kModes.begin(), kModes.end(), mode) == kModes.end()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "no such mode of exchanging gradients",
+                                              .expected = "nccl, hierarchical, cpu, gpu, or none",
+                                              .actual = mode});
+  }
+  const char* const there = read_device_names(devices).request.gpus.empty() ? "cpu" : "nccl";
+  if (mode.empty() || mode == there) return;
+  throw Error(ErrorCode::kUnsupported, {.problem = "gradients are not exchanged in this mode on these devices yet",
+                                        .where = fmt::format("[{}]", fmt::join(devices, ", ")),
+                                        .expected = there,
+                                        .actual = mode,
+                                        .remedy = "leave the mode out: the result is the same up to rounding"});
+}
+
+class IdleTrainer : public train::Trainer {
+ protected:
+  void run_step(train::StepView&) override {}
+};
+
+int64_t steps_of_epoch(const TrainConfig& config, train::Trainer& trainer) {
+  if (config.steps_per_epoch > 0) return config.steps_per_epoch;
+  auto* const single_cost = dynamic_cast<train::SingleCostTrainer*>(&trainer);
+  const int64_t batches = single_cost == nullptr ? 0 : data::batches_in_epoch(single_cost->source());
+  if (batches > 0) return batches;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = "the data do not say how many batches they have in an epoch",
+                                            .where = "TrainConfig::steps_per_epoch",
+                                            .remedy = "set it to the number of steps"});
+}
+
+}  // namespace
+
+std::unique_ptr<train::Trainer> SimpleTrainer::make(const TrainConfig& config) const {
+  return make_on_devices(config, {device_}, "parameter_server", std::nullopt);
+}
+
+std::unique_ptr<train::Trainer> SyncMultiGPUTrainerParameterServer::make(const TrainConfig& config) const {
+  return make_on_devices(config, devices_, "parameter_server", parallel::GradientReduction::kMean);
+}
+
+std::unique_ptr<train::Trainer> SyncMultiGPUTrainerReplicated::make(const TrainConfig& config) const {
+  require_mode(options_.mode, devices_);
+  return make_on_devices(config, devices_, "replicated",
+                         options_.average ? parallel::GradientReduction::kMean : parallel::GradientReduction::kSum);
+}
+
+std::unique_ptr<train::Trainer> AsyncMultiGPUTrainer::make(const TrainConfig& config) const {
+  return make_on_devices(
+      config, devices_, "asynchronous",
+      options_.scale_gradient ? parallel::GradientReduction::kMean : parallel::GradientReduction::kSum);
+}
+
+std::unique_ptr<train::Trainer> HorovodTrainer::make(const TrainConfig& config) const {
+  if (device_ != "cpu" && device_ != "gpu") {
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = "no such device of a process", .expected = "cpu or gpu", .actual = device_});
+  }
+  DeviceOptions options;
+  options.gpu = device_ == "gpu";
+  options.variable_update = "horovod";
+  devices_ = std::make_shared<DeviceSettings>(open_device(options, {}));
+  return make_on(*devices_, 1, config, "horovod", parallel::GradientReduction::kMean);
+}
+
+void HorovodTrainer::leave() const {
+  if (devices_ != nullptr) std::exchange(devices_, nullptr)->leave();
+}
+
+std::unique_ptr<train::Trainer> NoOpTrainer::make(const TrainConfig& /*config*/) const {
+  return std::make_unique<IdleTrainer>();
+}
+
+namespace {
+
+// Loads the config's checkpoint: of several processes rank 0 reads it.
+void begin_from_checkpoint(const TrainConfig& config, train::Trainer& trainer, parallel::ProcessGroup* ranks) {
+  const auto load = [&]() -> std::optional<train::CheckpointInfo> {
+    if (config.checkpoint.empty()) return std::nullopt;
+    const train::CheckpointInfo found = train::find_checkpoint(config.checkpoint);
+    train::load_checkpoint(found, nullptr, trainer);
+    return found;
+  };
+  ranks == nullptr ? load() : train::load_shared(*ranks, trainer, load);
+}
+
+void run_training(const TrainConfig& config, train::Trainer& trainer,
+                  const std::shared_ptr<parallel::ProcessGroup>& ranks) {
+  const int64_t steps = steps_of_epoch(config, trainer);
+  for (const auto& callback : config.callbacks) trainer.add(callback);
+  for (const auto& callback : config.extra_callbacks ? config.extra_callbacks() : default_callbacks(trainer, steps)) {
+    trainer.add(callback);
+  }
+  if (ranks != nullptr) {
+    trainer.add(std::make_shared<train::AgreementCallback>(std::make_shared<parallel::RankAgreement>(ranks)));
+  }
+  // Behind the callbacks, whose state is in it, too.
+  begin_from_checkpoint(config, trainer, ranks.get());
+  if (trainer.is_chief()) {
+    const int64_t start = trainer.global_step();
+    for (auto& monitor : config.monitors ? config.monitors(start) : default_monitors(config.run_directory, start)) {
+      trainer.monitors().add(std::move(monitor));
+    }
+  }
+  trainer.train({.steps_per_epoch = steps, .starting_epoch = config.starting_epoch, .max_epoch = config.max_epoch});
+  if (!trainer.stop_reason().empty()) core::log::info("the training has stopped: {}", trainer.stop_reason());
+  trainer.monitors().flush();
+}
+
+}  // namespace
+
+std::unique_ptr<train::Trainer> launch_train_with_config(const TrainConfig& config, const TrainerType& type) {
+  config.validate();
+  std::unique_ptr<train::Trainer> trainer = type.make(config);
+  const auto* const single_cost = dynamic_cast<const train::SingleCostTrainer*>(trainer.get());
+  const std::shared_ptr<parallel::ProcessGroup> ranks = single_cost == nullptr ? nullptr : single_cost->options().ranks;
+  const auto run = [&] {
+    run_training(config, *trainer, ranks);
+    type.leave();
+  };
+  ranks == nullptr ? run() : parallel::report_what_fails(*ranks, run);
+  return trainer;
+}
+
+}  // namespace trainyard::frontends

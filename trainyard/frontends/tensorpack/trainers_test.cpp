@@ -1,0 +1,375 @@
+#include "trainyard/frontends/tensorpack/trainers.h"
+
+#include <cstdio>
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/environment.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/helper_task.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/sources/function_source.h"
+#include "trainyard/frontends/callback_loop/callback_loop.h"
+#include "trainyard/frontends/paddle/executor.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
+#include "trainyard/train/callbacks/checkpoint_callback.h"
+#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/testing/tiny_model.h"
+
+namespace trainyard::frontends {
+namespace {
+
+const std::vector<std::string> kTwoCpus{"cpu:0", "cpu:1"};
+
+TrainConfig tiny_config(int64_t batch_size = 8, double learning_rate = 0.05) {
+  TrainConfig config;
+  config.model.graph = train::tiny_graph({.batch_norm = false});
+  config.model.seed = 7;
+  config.model.intra_op_threads = 2;
+  config.model.make_optimizer = [](nn::ParameterSet& set) { return optim::optimizers().get("momentum")(set, {}); };
+  config.model.learning_rate = optim::constant(learning_rate);
+  config.data = dealt(train::tiny_source(160, batch_size));
+  config.steps_per_epoch = 20;
+  config.max_epoch = 1;
+  return config;
+}
+
+at::Tensor trained(const TrainConfig& config, const TrainerType& type) {
+  const std::unique_ptr<train::Trainer> trainer = launch_train_with_config(config, type);
+  EXPECT_EQ(trainer->global_step(), config.steps_per_epoch * config.max_epoch);
+  return dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters().values().clone();
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return a.sub(b).abs().max().item<double>();
+}
+
+TEST(Trainers, TrainAlikeOnOneDeviceAndOnTwo) {
+  const at::Tensor one = trained(tiny_config(8), SimpleTrainer());
+  EXPECT_EQ(distance(one, trained(tiny_config(8), SyncMultiGPUTrainerParameterServer({"cpu:0"}))), 0);
+  EXPECT_EQ(distance(one, trained(tiny_config(8), SyncMultiGPUTrainerReplicated({"cpu:0"}))), 0);
+  constexpr double kRounding = 2e-5;
+  EXPECT_LT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerParameterServer(kTwoCpus))), kRounding);
+  EXPECT_LT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerReplicated(kTwoCpus))), kRounding);
+  EXPECT_LT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerReplicated(kTwoCpus, {.mode = "cpu"}))),
+            kRounding);
+  // A sum of two means is twice the mean of both.
+  EXPECT_LT(distance(one, trained(tiny_config(4, 0.025), SyncMultiGPUTrainerReplicated(kTwoCpus, {.average = false}))),
+            kRounding);
+  EXPECT_GT(distance(one, trained(tiny_config(4), SyncMultiGPUTrainerReplicated(kTwoCpus, {.average = false}))), 1e-3);
+}
+
+TEST(Trainers, AnAsynchronousOneTakesAStepOnEachDevice) {
+  TrainConfig config = tiny_config(4, 0.02);
+  config.max_epoch = 5;
+  const auto trainer = launch_train_with_config(config, AsyncMultiGPUTrainer(kTwoCpus));
+  const auto before = launch_train_with_config(tiny_config(8, 0), SimpleTrainer());
+  EXPECT_EQ(trainer->global_step(), 100);
+  EXPECT_LT(dynamic_cast<train::SingleCostTrainer&>(*trainer).last_base_loss(),
+            0.8 * dynamic_cast<train::SingleCostTrainer&>(*before).last_base_loss());
+}
+
+// Returns what a step with a rate of 0.25 makes of w = 1, whose cost is w^2 / 4. All devices compute at 1; the server
+// takes one gradient after the other.
+double after_a_step(const TrainerType& type, double weight_decay) {
+  TrainConfig config;
+  config.model.tower = [](train::TowerContext& context) -> train::TowerStep {
+    train::TowerParameter& w = context.parameter({"w", {}, nn::Initializer::constant(1), /*decay=*/true});
+    return [&w](const train::TowerInput&) -> train::TowerOutput {
+      return {.losses = {{"cost", w.value().mul(w.value()).div(4)}}};
+    };
+  };
+  config.model.make_optimizer = [weight_decay](nn::ParameterSet& set) {
+    return optim::optimizers().get("sgd")(set, {.weight_decay = weight_decay});
+  };
+  config.model.learning_rate = optim::constant(0.25);
+  config.data = dealt(std::make_shared<data::FunctionSource>(
+      [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{}));
+  config.steps_per_epoch = 1;
+  config.max_epoch = 1;
+  const auto trainer = launch_train_with_config(config, type);
+  const nn::ParameterSet& parameters = dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters();
+  return parameters.value(*parameters.find("w")).item<double>();
+}
+
+TEST(Trainers, AnAsynchronousOneScalesGradientsByTheNumberOfDevices) {
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer(kTwoCpus), 0), 0.875);
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer(kTwoCpus, {.scale_gradient = false}), 0), 0.75);
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer({"cpu:0"}), 0), 0.875);
+  EXPECT_EQ(after_a_step(SyncMultiGPUTrainerParameterServer(kTwoCpus), 0), 0.875);
+  // Decay is a part of the cost: the server adds that of the value that it has to each gradient.
+  EXPECT_EQ(after_a_step(AsyncMultiGPUTrainer({"cpu:0"}), 0.5), 0.75);
+  const double first = 1 - 0.25 * (0.5 + 0.5) / 2;
+  EXPECT_NEAR(after_a_step(AsyncMultiGPUTrainer(kTwoCpus), 0.5), first - 0.25 * (0.5 + 0.5 * first) / 2, 1e-6);
+}
+
+// What ends, of the data, ends the training, as Tensorpack's StopTraining and OutOfRangeError do.
+TEST(Trainers, AnInputThatEndsStopsATraining) {
+  class End : public train::Callback {
+   public:
+    explicit End(std::vector<std::string>& lines) : lines_(lines) {}
+    std::string name() const override { return "end"; }
+    void trigger(train::Trainer& trainer) override { lines_.push_back("epoch " + std::to_string(trainer.epoch())); }
+    void after_train(train::Trainer& trainer) override {
+      lines_.push_back("after " + std::to_string(trainer.global_step()));
+    }
+
+   private:
+    std::vector<std::string>& lines_;
+  };
+  const auto finite = [] { return train::tiny_source(40, 8, 1, /*repeat=*/false); };
+  const auto lines_of = [](MakeData data, const TrainerType& type) {
+    std::vector<std::string> lines;
+    TrainConfig config = tiny_config();
+    config.data = std::move(data);
+    config.steps_per_epoch = 2;
+    config.max_epoch = 50;
+    config.callbacks = {std::make_shared<End>(lines)};
+    const auto trainer = launch_train_with_config(config, type);
+    EXPECT_THAT(trainer->stop_reason(), testing::HasSubstr("the input has ended"));
+    return lines;
+  };
+  using testing::ElementsAre;
+  const auto of_devices = [](int devices) { return train::tiny_source(40, 8, devices, /*repeat=*/false); };
+  EXPECT_THAT(lines_of(of_devices, SimpleTrainer()), ElementsAre("epoch 1", "epoch 2", "after 5"));
+  EXPECT_THAT(lines_of(of_devices, SyncMultiGPUTrainerReplicated(kTwoCpus)), ElementsAre("epoch 1", "after 2"));
+  EXPECT_THAT(lines_of(of_devices, AsyncMultiGPUTrainer(kTwoCpus)), ElementsAre("epoch 1", "after 2"));
+  EXPECT_THAT(lines_of(dealt(finite(), {.repeat = false}), SimpleTrainer()),
+              ElementsAre("epoch 1", "epoch 2", "after 5"));
+  EXPECT_THAT(lines_of(dealt(finite(), {.repeat = false}), SyncMultiGPUTrainerReplicated(kTwoCpus)),
+              ElementsAre("epoch 1", "after 2"));
+  TrainConfig config = tiny_config();
+  config.data = dealt(finite());
+  EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->global_step(), 20) << "dealt again and again";
+}
+
+// Each of them would train alone, and write over the others' files.
+TEST(Trainers, AreOfOneProcessWhereTheyDoNotMeetOthers) {
+  const core::EnvironmentVariable size("SLURM_STEP_NUM_TASKS", "2"), step("SLURM_STEP_ID", "0");
+  const std::string refused = "2 processes were started, and each would train alone";
+  EXPECT_EQ(core::problem_of([] { launch_train_with_config(tiny_config(), SimpleTrainer()); }), refused);
+  EXPECT_EQ(core::problem_of([] { launch_train_with_config(tiny_config(), SyncMultiGPUTrainerReplicated(kTwoCpus)); }),
+            refused);
+  EXPECT_EQ(core::problem_of([] { callback_loop::train(1, {"cpu:0"}, {}, callback_loop::standard_callbacks()); }),
+            refused);
+  EXPECT_EQ(core::problem_of([] { program::Executor executor({"cpu:0"}); }), refused);
+  const core::EnvironmentVariable separate(parallel::kSeparateProcessesVariable, "1");
+  TrainConfig config = tiny_config();
+  config.max_epoch = 1;
+  EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->epoch(), 1) << "each has a job of its own";
+}
+
+TEST(Trainers, SayWhatTheyCannotDo) {
+  EXPECT_EQ(core::message_of([] { launch_train_with_config(tiny_config(), HorovodTrainer("cpu:0")); },
+                             core::ErrorCode::kInvalidArgument),
+            "no such device of a process: expected cpu or gpu, got cpu:0");
+  for (const char* mode : {"nccl", "hierarchical", "gpu"}) {
+    const SyncMultiGPUTrainerReplicated type(kTwoCpus, {.mode = mode});
+    EXPECT_EQ(
+        core::message_of([&] { launch_train_with_config(tiny_config(), type); }, core::ErrorCode::kUnsupported),
+        std::string("gradients are not exchanged in this mode on these devices yet: [cpu:0, cpu:1]: expected cpu, "
+                    "got ") +
+            mode + "; leave the mode out: the result is the same up to rounding");
+  }
+  const SyncMultiGPUTrainerReplicated unknown(kTwoCpus, {.mode = "mpi"});
+  EXPECT_EQ(core::problem_of([&] { launch_train_with_config(tiny_config(), unknown); }),
+            "no such mode of exchanging gradients");
+  EXPECT_EQ(core::problem_of([] { launch_train_with_config(tiny_config(), SimpleTrainer("tpu:0")); }),
+            "this is no name of a device");
+  TrainConfig config = tiny_config();
+  config.data = {};
+  EXPECT_EQ(core::problem_of([&] { launch_train_with_config(config, SimpleTrainer()); }),
+            "a training with a model needs data");
+  config = tiny_config();
+  config.model.replicas = 2;
+  EXPECT_EQ(core::problem_of([&] { launch_train_with_config(config, SimpleTrainer()); }),
+            "the model says something of devices, which is the trainer's affair");
+  config = tiny_config();
+  config.weights = config.checkpoint = "here";
+  EXPECT_EQ(core::problem_of([&] { config.validate(); }),
+            "a training begins from weights or from a checkpoint, not from both");
+  config = tiny_config();
+  config.callbacks = {nullptr};
+  EXPECT_EQ(core::problem_of([&] { config.validate(); }), "a callback is null");
+}
+
+// Writes down what the loop says of itself.
+class Log : public train::Callback {
+ public:
+  explicit Log(std::vector<std::string>& lines, std::string name = "log") : lines_(lines), name_(std::move(name)) {}
+  std::string name() const override { return name_; }
+  void before_epoch(train::Trainer& trainer) override {
+    lines_.push_back(name_ + ": epoch " + std::to_string(trainer.epoch()) + " from step " +
+                     std::to_string(trainer.global_step()));
+  }
+
+ private:
+  std::vector<std::string>& lines_;
+  std::string name_;
+};
+
+TEST(Trainers, OneThatDoesNothingRunsCallbacks) {
+  std::vector<std::string> lines;
+  TrainConfig config;
+  config.callbacks = {std::make_shared<Log>(lines)};
+  config.extra_callbacks = [&] {
+    return std::vector<std::shared_ptr<train::Callback>>{std::make_shared<Log>(lines, "extra")};
+  };
+  config.starting_epoch = 3;
+  config.max_epoch = 4;
+  EXPECT_EQ(core::problem_of([&] { launch_train_with_config(config, NoOpTrainer()); }),
+            "the data do not say how many batches they have in an epoch");
+  config.steps_per_epoch = 5;
+  EXPECT_EQ(launch_train_with_config(config, NoOpTrainer())->global_step(), 10);
+  EXPECT_THAT(lines, testing::ElementsAre("log: epoch 3 from step 0", "extra: epoch 3 from step 0",
+                                          "log: epoch 4 from step 5", "extra: epoch 4 from step 5"));
+}
+
+TEST(TrainConfig, CountsTheStepsOfAnEpochByTheData) {
+  TrainConfig config = tiny_config();
+  config.model.graph = {};
+  config.model.tower = [](train::TowerContext& context) -> train::TowerStep {
+    train::TowerParameter& w = context.parameter({"w", {}, nn::Initializer::constant(1)});
+    return [&w](const train::TowerInput& in) -> train::TowerOutput {
+      return {.losses = {{"cost", w.value().mul(in.batch["x"]).sum()}}};
+    };
+  };
+  config.steps_per_epoch = 0;
+  config.max_epoch = 2;
+  config.data = dealt(std::make_shared<data::FunctionSource>(
+      [](const data::BatchPlace&) -> core::NamedTensors {
+        return {{"x", at::full({1}, 1.0F)}};
+      },
+      data::FunctionSourceOptions{.batches_per_epoch = 7}));
+  EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->global_step(), 14);
+  EXPECT_EQ(launch_train_with_config(config, SyncMultiGPUTrainerReplicated(kTwoCpus))->global_step(), 14)
+      << "whatever the number of devices";
+  config.data = dealt(std::make_shared<data::FunctionSource>(
+      [](const data::BatchPlace&) { return core::NamedTensors(); }, data::FunctionSourceOptions{}));
+  EXPECT_EQ(core::message_of([&] { launch_train_with_config(config, SimpleTrainer()); }),
+            "the data do not say how many batches they have in an epoch: TrainConfig::steps_per_epoch; set it to the "
+            "number of steps");
+}
+
+TEST(TrainConfig, BeginsWithWeights) {
+  const core::TempDir directory;
+  const auto first = launch_train_with_config(tiny_config(), SimpleTrainer());
+  const nn::ParameterSet& parameters = dynamic_cast<train::SingleCostTrainer&>(*first).parameters();
+  train::save_weights(directory.file("weights.safetensors"), parameters);
+  TrainConfig config = tiny_config(8, 0);
+  config.weights = directory.file("weights.safetensors");
+  for (const bool replicated : {false, true}) {
+    const at::Tensor values =
+        replicated ? trained(config, SyncMultiGPUTrainerReplicated(kTwoCpus)) : trained(config, SimpleTrainer());
+    EXPECT_TRUE(values.equal(parameters.values())) << replicated;
+  }
+}
+
+// Saves a checkpoint at the end, as callbacks do.
+TrainConfig saving_config(const std::string& directory, int64_t max_epoch) {
+  TrainConfig config = tiny_config();
+  config.steps_per_epoch = 5;
+  config.max_epoch = max_epoch;
+  config.run_directory = directory;
+  config.callbacks = {std::make_shared<train::CheckpointCallback>(train::CheckpointStore(directory),
+                                                                  train::CheckpointCallbackOptions{})};
+  return config;
+}
+
+void write_stats(const std::string& directory, const std::string& text) {
+  core::local_file_system().write_file_atomically(core::join_path(directory, "stats.json"), text);
+}
+
+TEST(TrainConfig, GoesOnFromACheckpointWithTheBitsOfAStraightRun) {
+  const core::TempDir directory, straight;
+  const at::Tensor expected = trained(saving_config(straight.path(), 4), SyncMultiGPUTrainerReplicated(kTwoCpus));
+  launch_train_with_config(saving_config(directory.path(), 2), SyncMultiGPUTrainerReplicated(kTwoCpus));
+  std::vector<std::string> lines;
+  TrainConfig config = saving_config(directory.path(), 4);
+  config.callbacks.push_back(std::make_shared<Log>(lines));
+  const AutoResumeTrainConfig resumed(config);
+  EXPECT_EQ(trained(resumed, SyncMultiGPUTrainerReplicated(kTwoCpus)).equal(expected), true);
+  EXPECT_THAT(lines, testing::ElementsAre("log: epoch 3 from step 10", "log: epoch 4 from step 15"));
+}
+
+TEST(AutoResumeTrainConfig, SaysWhoWins) {
+  const core::TempDir directory;
+  TrainConfig given = saving_config(directory.path(), 9);
+  EXPECT_EQ(AutoResumeTrainConfig(given).starting_epoch, 1) << "nothing is found";
+  EXPECT_EQ(AutoResumeTrainConfig(given).checkpoint, "");
+  launch_train_with_config(saving_config(directory.path(), 2), SimpleTrainer());
+  const std::string found = directory.file("model.ckpt-10");
+  given.weights = "of_mine.safetensors";
+  given.starting_epoch = 7;
+  const AutoResumeTrainConfig always(given), careful(given, false);
+  EXPECT_EQ(always.checkpoint, found);
+  EXPECT_EQ(always.weights, "");
+  EXPECT_EQ(always.starting_epoch, 3);
+  EXPECT_EQ(careful.checkpoint, "");
+  EXPECT_EQ(careful.weights, "of_mine.safetensors");
+  EXPECT_EQ(careful.starting_epoch, 7);
+  given.weights.clear();
+  given.starting_epoch = 1;
+  EXPECT_EQ(AutoResumeTrainConfig(given, false).checkpoint, found);
+  EXPECT_EQ(AutoResumeTrainConfig(given, false).starting_epoch, 3);
+
+  write_stats(directory.path(), "[]");
+  EXPECT_EQ(AutoResumeTrainConfig(given).starting_epoch, 1);
+  write_stats(directory.path(), R"([{"epoch_num":2}])");
+  EXPECT_EQ(core::code_of([&] { const AutoResumeTrainConfig damaged(given); }), core::ErrorCode::kCorruptData);
+  given.run_directory.clear();
+  EXPECT_EQ(core::problem_of([&] { const AutoResumeTrainConfig nowhere(given); }), "there is no run to go on with");
+}
+
+TEST(TrainConfig, HasMonitorsAndASummaryOfEachEpoch) {
+  const core::TempDir directory;
+  TrainConfig config = tiny_config();
+  config.steps_per_epoch = 5;
+  config.max_epoch = 3;
+  config.run_directory = directory.file("run");
+  const auto trainer = launch_train_with_config(config, SyncMultiGPUTrainerReplicated(kTwoCpus));
+  const auto& history = trainer->monitors().history("total_loss");
+  ASSERT_EQ(history.size(), 3U);
+  EXPECT_EQ(history[2].second, dynamic_cast<train::SingleCostTrainer&>(*trainer).last_total_loss());
+  EXPECT_EQ(trainer->monitors().latest("learning_rate"), 0.05);
+  EXPECT_EQ(trainer->monitors().history("total_loss/moving_average").size(), 3U);
+  EXPECT_TRUE(core::local_file_system().exists(core::join_path(config.run_directory, "metrics.jsonl")));
+  EXPECT_EQ(core::local_file_system().list(config.run_directory).size(), 3U) << "stats.json, events";
+
+  config.run_directory = directory.file("none");
+  int64_t start = -1;
+  config.monitors = [&](int64_t step) {
+    start = step;
+    return std::vector<std::unique_ptr<train::Monitor>>();
+  };
+  launch_train_with_config(config, SimpleTrainer());
+  EXPECT_EQ(start, 0);
+  EXPECT_FALSE(core::local_file_system().exists(config.run_directory));
+}
+
+// What each process does that mpirun has started (tests/processes/ranks_test.py): its part of what two devices of one
+// process do, bit for bit.
+void train_with_the_others(const std::string& directory) {
+  const auto with_a_thread_each = [](int devices) {
+    TrainConfig config = tiny_config(4);
+    config.model.intra_op_threads = devices;
+    config.model.kernels.convolutions = nn::ConvolutionPolicy::kByShape;  // what is measured may change bits
+    return config;
+  };
+  TrainConfig config = with_a_thread_each(1);
+  config.run_directory = core::join_path(directory, "run");
+  config.callbacks.push_back(std::make_shared<train::CheckpointCallback>(train::CheckpointStore(directory),
+                                                                         train::CheckpointCallbackOptions{}));
+  const std::unique_ptr<train::Trainer> trainer = launch_train_with_config(config, HorovodTrainer());
+  EXPECT_EQ(trainer->global_step(), 20);
+  const at::Tensor values = dynamic_cast<train::SingleCostTrainer&>(*trainer).parameters().values();
+  EXPECT_EQ(distance(values, trained(with_a_thread_each(2), SyncMultiGPUTrainerReplicated(kTwoCpus))), 0);
+  std::printf("SAYS %s\n", trainer->is_chief() ? "chief" : "another");
+}
+const bool kTrainsWithTheOthers =
+    core::add_helper_task("TRAINYARD_HOROVOD_TRAINER_TASK", "HorovodTrainerTask.InAProcess", train_with_the_others);
+
+}  // namespace
+}  // namespace trainyard::frontends

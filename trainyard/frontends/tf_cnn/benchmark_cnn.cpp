@@ -1,0 +1,121 @@
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "trainyard/core/base/build_info.h"
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/frontends/tf_cnn/compliance_facts.h"
+#include "trainyard/frontends/tf_cnn/modes.h"
+#include "trainyard/frontends/tf_cnn/own_header.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/frontends/tf_cnn/run_header.h"
+#include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/train/devices/device_room.h"
+
+namespace trainyard::frontends {
+
+namespace {
+
+RunStatistics run_mode(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  switch (run.mode()) {
+    case RunMode::kEvaluation:
+      return run_evaluation(run, out, stop);
+    case RunMode::kForwardOnly:
+      return run_forward_only(run, out, stop);
+    case RunMode::kTraining:
+    case RunMode::kTrainingAndEvaluation:
+      break;
+  }
+  return run_training(run, out, stop);
+}
+
+RunStatistics run_prepared(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  const nn::AcceleratorScope on_device = run.device.use();
+  if (!run.own_dialect()) {
+    // Its lines do not say so.
+    core::log::info("Trainyard {} ({})", core::build_info().version, core::build_info().git_revision);
+  }
+  print_run_header(run.own_dialect() ? own_header_rows(run) : run_header_rows(run), out);
+  if (!run.options.plot_schedule.empty()) {
+    write_schedule_plot(run, out);
+    return {};
+  }
+  // Evaluation and forward passes run on this thread, with all cores; replicas have threads of their own.
+  const ThreadSettings& threads = run.threads;
+  if (threads.print || (threads.affinity && threads.affinity->verbose)) {
+    for (const std::string& line : threads.lines()) core::log::info("{}", line);
+  }
+  core::apply_thread_options(
+      {.name = "trainyard", .intra_op_threads = threads.intra_op_threads, .placement = threads.main});
+  const std::shared_ptr<nn::Accelerator> accelerator = run.device.accelerator();
+  if (accelerator == nullptr) return run_mode(run, out, stop);
+  RunStatistics statistics;
+  // Steps say more; this is for models that are made, weights that are read, evaluations.
+  train::run_or_explain(*accelerator, {}, [&] { statistics = run_mode(run, out, stop); });
+  return statistics;
+}
+
+void refuse_together(bool holds, const std::string& problem, const char* remedy) {
+  if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+}
+
+}  // namespace
+
+BenchmarkCnn::BenchmarkCnn(TfCnnOptions params, std::shared_ptr<const BenchmarkDataset> dataset,
+                           std::shared_ptr<BenchmarkModel> model)
+    : params_(std::move(params)), dataset_(std::move(dataset)), model_(std::move(model)) {
+  params_.validate();
+  if (dataset_ != nullptr) {
+    const InputOptions& input = params_.input;
+    refuse_together(!input.data_dir.empty() || !input.data_name.empty(),
+                    "a data set of the caller's own, and input.data_dir or data_name",
+                    "leave input.data_dir and input.data_name empty, or pass no data set");
+  }
+  if (model_ == nullptr) return;
+  refuse_together(params_.auxiliary_heads, "a model of the caller's own, and auxiliary_heads",
+                  "leave auxiliary_heads out: build_network() returns what outputs the model has");
+  refuse_together(params_.stochastic_depth || params_.dropout || params_.batch_norm_decay,
+                  "a model of the caller's own, and stochastic_depth, dropout or batch_norm_decay",
+                  "leave them out: build_network() says what the layers are");
+  refuse_together(!params_.input.epoch_sizes.empty(), "a model of the caller's own, and images that grow",
+                  "leave input.epoch_sizes empty");
+  const train::LossFunction loss = model_->loss_function();
+  refuse_together(loss && (params_.update.label_smoothing != 0 || !params_.distillation.from.empty()),
+                  "a loss of the caller's own, and label_smoothing or a teacher",
+                  "leave update.label_smoothing and distillation out, or return no loss_function()");
+}
+
+RunStatistics BenchmarkCnn::run(std::ostream& out) {
+  return run(out, core::StopSource().token());
+}
+
+RunStatistics BenchmarkCnn::run(std::ostream& out, const core::StopToken& stop) {
+  for (const std::string& warning : params_.warnings) core::log::warning("{}", warning);
+  const bool alone = !params_.device.many_processes();
+  std::shared_ptr<ComplianceLog> compliance;
+  if (params_.display.ml_perf_compliance_logging) compliance = std::make_shared<ComplianceLog>();
+  // Before anything is read; with other processes, by the chief alone, once they have met.
+  if (compliance && alone) compliance->write("run_start");
+  PreparedRun run = prepare(params_, {.dataset = dataset_, .model = model_});
+  if (compliance && run.device.is_chief()) {
+    if (!alone) compliance->write("run_start");
+    run.compliance = std::make_shared<ComplianceRun>(compliance, compliance_facts(run));
+  }
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  if (processes == nullptr) return run_prepared(run, out, stop);
+  std::ostream nowhere(nullptr);
+  RunStatistics statistics;
+  parallel::report_what_fails(*processes, [&] {
+    statistics = run_prepared(run, run.device.is_chief() ? out : nowhere, stop);
+    run.device.leave();
+  });
+  return statistics;
+}
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,42 @@
+#include "trainyard/frontends/tf_cnn/compliance_facts.h"
+
+#include "trainyard/frontends/tf_cnn/schedule.h"
+
+namespace trainyard::frontends {
+namespace {
+
+// tf_cnn_benchmarks counts from the end of the first epoch.
+std::optional<double> evaluation_offset(const train::StepPlanOptions& steps) {
+  if (!steps.eval_at_epochs.empty()) return steps.eval_at_epochs.front() - 1;
+  if (steps.eval_every_n_epochs.value_or(0) != 0) return *steps.eval_every_n_epochs - 1;
+  return std::nullopt;
+}
+
+}  // namespace
+
+ComplianceFacts compliance_facts(const PreparedRun& run) {
+  const UpdateOptions& update = run.options.update;
+  ComplianceFacts facts{.graph = run.graph,
+                        .seed = run.input.seed,
+                        .batch_size = run.global_batch_size(),
+                        .device_batch_size = run.batch_size,
+                        .train_examples = run.train_examples,
+                        .validation_examples = run.validation_examples,
+                        .shuffle_buffer = run.input.shuffle_buffer,
+                        .channels_last = run.options.data_format == "NHWC",
+                        .updates = run.mode() != RunMode::kForwardOnly,
+                        .own_loss = run.own.model != nullptr && run.own.model->loss_function(),
+                        .optimizer = update.optimizer,
+                        .momentum = update.momentum,
+                        .weight_decay = update.weight_decay,
+                        .eval_target = run.options.stop_at_top_1_accuracy,
+                        .eval_epoch_offset = evaluation_offset(run.options.steps)};
+  if (!run.synthetic() && run.own.dataset == nullptr) {
+    facts.images = run.input.transform;
+    facts.images->training = facts.updates;
+  }
+  if (facts.updates && run.mode() != RunMode::kEvaluation) facts.warmup_steps = make_schedule(run).warmup_steps;
+  return facts;
+}
+
+}  // namespace trainyard::frontends

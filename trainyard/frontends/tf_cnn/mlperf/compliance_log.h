@@ -1,0 +1,56 @@
+// Lines for MLPerf's compliance, as its logger of v0.5 writes them (mlperf_compliance on PyPI):
+//
+//   :::MLPv0.5.0 resnet 1539229878.120801210 (trainyard/frontends/tf_cnn/training.cpp:12) eval_size: 50000
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+// Writes a whole line to stderr, at once.
+void write_to_stderr(std::string_view line);
+
+struct ComplianceLogOptions {
+  std::string benchmark = "resnet";                  // MLPerf's name of it
+  std::function<void(std::string_view line)> write;  // gets a line without its end; none: stderr
+  std::function<double()> wall_clock;                // seconds since 1970; none: the system's
+};
+
+// A place in the sources, by default that of the call. std::source_location is newer than the clang that checks us.
+struct CallerPlace {
+  const char* file = "";
+  int line = 0;
+  static constexpr CallerPlace current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {.file = file, .line = line};
+  }
+};
+
+// One thread at a time.
+class ComplianceLog {
+ public:
+  explicit ComplianceLog(ComplianceLogOptions options = {});
+
+  // Writes a line. `json` is the value as JSON in one line; empty: the tag has none. The line names the caller.
+  void write(std::string_view tag, std::string_view json = "", CallerPlace where = CallerPlace::current()) const;
+
+ private:
+  ComplianceLogOptions options_;
+};
+
+// Returns "file:line" with the file as it lies in the project: "trainyard/frontends/tf_cnn/training.cpp:12".
+std::string place_in_project(const CallerPlace& where);
+
+// Returns the text in quotes, as JSON.
+std::string json_text(std::string_view text);
+// Returns "true" or "false".
+inline const char* json_boolean(bool value) {
+  return value ? "true" : "false";
+}
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

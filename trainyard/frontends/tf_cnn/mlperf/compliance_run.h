@@ -1,0 +1,80 @@
+// A run in MLPerf's lines, from its settings to its end. tf_cnn_benchmarks writes most of them where it builds its
+// graph; here they stand in the same order, in front of the steps.
+//
+//   ComplianceRun lines(log, facts);
+//   lines.begin_training();
+//   lines.begin_evaluations();       // in a training that evaluates
+//   lines.enter_loop(global_step);   // each step: note_rate(); each evaluation: begin_evaluation(), end_evaluation()
+//   lines.leave_loop(global_step);
+//   lines.end(success);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/augment/transform.h"
+#include "trainyard/frontends/tf_cnn/mlperf/compliance_log.h"
+#include "trainyard/nn/graph/graph.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct ComplianceFacts {
+  nn::Graph graph{};
+  uint64_t seed = 0;
+  int64_t batch_size = 0, device_batch_size = 0;        // images of a step of this process, and of one device
+  int64_t train_examples = 0, validation_examples = 0;  // of an epoch
+  std::optional<data::TransformOptions> images{};       // of training; unset: synthetic, or the caller's own
+  int64_t shuffle_buffer = 0;                           // samples
+  bool channels_last = false;                           // shapes are written as [H, W, C]
+  bool updates = true;                                  // false: forward passes alone
+  bool own_loss = false;                                // not the cross-entropy
+  std::string optimizer = "sgd";
+  double momentum = 0, weight_decay = 0;
+  int64_t warmup_steps = 0;                   // of the learning rate
+  std::optional<double> eval_target{};        // accuracy at which the training stops
+  std::optional<double> eval_epoch_offset{};  // epochs in front of the first evaluation, less one
+};
+
+// One thread at a time.
+class ComplianceRun {
+ public:
+  ComplianceRun(std::shared_ptr<const ComplianceLog> log, ComplianceFacts facts);
+
+  // Writes how the training takes its images, which model it has, and how it updates that.
+  void begin_training();
+  // Writes how evaluations take their images, and the model once more.
+  void begin_evaluations();
+
+  void enter_loop(int64_t global_step);
+  // Writes the rate of each hundredth step. Called behind the step.
+  void note_rate(int64_t global_step, double learning_rate);
+  // Writes what was trained since the last evaluation, and that one begins.
+  void begin_evaluation_in_loop(int64_t global_step);
+  void begin_evaluation();
+  // `samples`: images that were evaluated; `top_1`: their accuracy, unset where there is none.
+  void end_evaluation(int64_t samples, std::optional<double> top_1, int64_t global_step);
+  // Writes what was trained since the last evaluation, if anything, and which epochs.
+  void leave_loop(int64_t global_step);
+  // Writes all of these for a run with nothing left to do.
+  void write_empty_loop(int64_t global_step);
+  // Writes the last two lines. `success`: the training reached what it was for.
+  void end(bool success);
+
+ private:
+  void write_images(const data::TransformOptions& images);
+  void write_evaluation_images(const data::TransformOptions& images);
+  void write_mean(const data::TransformOptions& images);
+  void write_optimizer();
+  void write_trained(int64_t global_step);
+
+  std::shared_ptr<const ComplianceLog> log_;
+  ComplianceFacts facts_;
+  int64_t last_evaluated_ = -1;  // global step; -1: outside of the loop
+};
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

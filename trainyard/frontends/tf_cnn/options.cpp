@@ -1,0 +1,131 @@
+#include "trainyard/frontends/tf_cnn/options.h"
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/models/registry/model_registry.h"
+
+namespace trainyard::frontends {
+
+std::string_view run_mode_name(RunMode mode) {
+  switch (mode) {
+    case RunMode::kTraining:
+      return "training";
+    case RunMode::kEvaluation:
+      return "evaluation";
+    case RunMode::kTrainingAndEvaluation:
+      return "training + evaluation";
+    case RunMode::kForwardOnly:
+      return "forward only";
+  }
+  return "training";
+}
+
+namespace {
+
+// What makes batches of another kind than the data set's images one by one.
+std::string batch_recipe_flag(const InputOptions& input) {
+  if (input.mix.mixup_alpha > 0) return "--mixup_alpha";
+  if (input.mix.cutmix_alpha > 0) return "--cutmix_alpha";
+  if (input.repeated_augmentation > 1) return "--repeated_augmentation";
+  return input.epoch_sizes.empty() ? "" : "--progressive_sizes";
+}
+
+// An evaluation takes the images one by one whatever these say, so that the flags of a training serve it.
+void check_training_alone(const TfCnnOptions& options) {
+  if (options.mode == RunMode::kEvaluation) return;
+  const auto refuse = [](bool holds, const std::string& flag, const char* why, const char* remedy) {
+    if (!holds || flag.empty()) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = flag + " cannot be used", .actual = why, .remedy = remedy});
+  };
+  const std::string flag = batch_recipe_flag(options.input);
+  const std::string teacher = options.distillation.from.empty() ? "" : "--distill_from";
+  const bool forward_only = options.mode == RunMode::kForwardOnly;
+  for (const std::string& each : {flag, teacher}) {
+    refuse(forward_only, each, "forward passes take the images one by one, and nothing learns from them",
+           "leave out --forward_only or this");
+  }
+  refuse(options.input.data_dir.empty(), flag, "synthetic images are always the same", "pass --data_dir");
+}
+
+void check_last_size(const TfCnnOptions& options) {
+  if (options.input.epoch_sizes.empty() || options.image_size == nn::Size2d(0)) return;
+  const data::ImageSize last = options.input.epoch_sizes.back().size;
+  if (options.image_size == nn::Size2d(last.height, last.width)) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "--image_size is not the last one of --progressive_sizes",
+                     .expected = fmt::format("{}x{}", last.height, last.width),
+                     .actual = fmt::format("{}x{}", options.image_size.height, options.image_size.width),
+                     .remedy = "leave --image_size out: evaluations take the last size"});
+}
+
+}  // namespace
+
+void TfCnnOptions::validate() const {
+  const auto require = [](bool good, const char* problem, const std::string& expected, int64_t actual) {
+    if (good) return;
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = problem, .expected = expected, .actual = std::to_string(actual)});
+  };
+  require(device.replicas >= 1, "replicas is out of range", "at least 1", device.replicas);
+  require(micro_steps >= 1, "micro_steps is out of range", "at least 1", micro_steps);
+  require(batch_size >= 0 || batch_size == kLargestBatch, "batch_size is out of range", "0 or more, or kLargestBatch",
+          batch_size);
+  require(batch_memory_bytes.value_or(1) > 0, "batch_memory_bytes is out of range", "at least 1",
+          batch_memory_bytes.value_or(1));
+  const auto refuse = [](bool holds, const char* problem, const char* remedy) {
+    if (holds) throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = problem, .remedy = remedy});
+  };
+  refuse(batch_memory_bytes && batch_size != kLargestBatch,
+         "--batch_size_memory_mib is of --batch_size=auto: pass both, or neither", "");
+  refuse(batch_size == kLargestBatch && device.many_processes() && !batch_memory_bytes,
+         "--batch_size=auto does not know how much memory each of several processes may take",
+         "pass --batch_size_memory_mib, of one process");
+  // tf_cnn_benchmarks has those lines of ssd300, too: what is missing is the model, which the registry says.
+  if (display.ml_perf_compliance_logging && model == "ssd300") models::find_model(model, "imagenet");
+  refuse(display.ml_perf_compliance_logging && model != "resnet50_v1.5",
+         "--ml_perf_compliance_logging is only compatible when --model is one of the following: resnet50_v1.5, ssd300",
+         "pass --model=resnet50_v1.5: ssd300 is outside what this project covers for now");
+  refuse(display.ml_perf_compliance_logging && !plot_schedule.empty(),
+         "--ml_perf_compliance_logging tells of a run, and --plot_schedule runs nothing", "leave one of them out");
+  require(eval_batch_size >= 0, "eval_batch_size is out of range", "0 or more", eval_batch_size);
+  require(display.display_every >= 1, "display_every is out of range", "at least 1", display.display_every);
+  if (mode == RunMode::kEvaluation && weights.empty() == saving.train_dir.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "an evaluation needs to know what it evaluates",
+                                                          .expected = "either saving.train_dir or weights",
+                                                          .actual = weights.empty() ? "none of them" : "both"});
+  }
+  check_training_alone(*this);
+  check_last_size(*this);
+  if (!trt_mode.empty()) {
+    const bool frozen = mode == RunMode::kForwardOnly && freeze_when_forward_only;
+    const bool known = trt_mode == "FP32" || trt_mode == "FP16";
+    if (!frozen || !known) {
+      throw core::Error(core::ErrorCode::kInvalidArgument,
+                        {.problem = "trt_mode cannot be used",
+                         .expected = "FP32 or FP16, with mode kForwardOnly and freeze_when_forward_only",
+                         .actual = fmt::format("{} in mode {}", trt_mode, run_mode_name(mode))});
+    }
+    if (trt_mode == "FP32" && (device.use_bf16 || device.use_fp16)) {
+      throw core::Error(
+          core::ErrorCode::kInvalidArgument,
+          {.problem = "--trt_mode=FP32 excludes --use_fp16 and --use_bf16", .remedy = "leave one of them out"});
+    }
+  }
+  if (!plot_schedule.empty() && (mode == RunMode::kEvaluation || mode == RunMode::kForwardOnly)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "only a training has a schedule to draw",
+                                                          .where = "plot_schedule",
+                                                          .actual = fmt::format("mode {}", run_mode_name(mode))});
+  }
+  const bool pauses = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
+                      !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
+  if (pauses != (mode == RunMode::kTrainingAndEvaluation)) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "the mode does not fit the steps that are evaluated",
+                       .expected = pauses ? "mode kTrainingAndEvaluation" : "another mode, or steps.eval_*",
+                       .actual = fmt::format("mode {}", run_mode_name(mode))});
+  }
+}
+
+}  // namespace trainyard::frontends

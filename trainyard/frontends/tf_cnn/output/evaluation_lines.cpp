@@ -1,0 +1,42 @@
+#include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+
+namespace trainyard::frontends {
+
+void EvaluationLines::on_begin(train::EvaluationTime time, int64_t global_step) {
+  const char* const which = time == train::EvaluationTime::kAtTheEnd ? "final evaluation" : "evaluation";
+  print_(fmt::format("Running {} at global_step {}", which, global_step));
+}
+
+void EvaluationLines::on_result(const train::Evaluation& evaluation, int64_t) {
+  print_(evaluation_line({evaluation.top_1, evaluation.top_5, evaluation.shows_top_5}, evaluation.samples));
+}
+
+void EvaluationLines::on_resume() {
+  print_("Resuming training");
+}
+
+void EvaluationLines::on_goal(const std::string& reason) {
+  print_(reason);
+}
+
+void EvaluationLines::on_training_end() {
+  print_("Done with training");
+}
+
+std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal) {
+  if (!(goal >= 0 && goal <= 1)) {
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = "accuracy to stop at is out of range", .expected = "0 .. 1", .actual = fmt::format("{}", goal)});
+  }
+  return [goal](const train::Evaluation& evaluation) -> std::optional<std::string> {
+    if (evaluation.top_1 < goal) return std::nullopt;
+    return fmt::format("Stopping, as eval accuracy at least {} was reached", python_number(goal));
+  };
+}
+
+}  // namespace trainyard::frontends

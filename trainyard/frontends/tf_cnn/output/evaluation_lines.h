@@ -1,0 +1,38 @@
+// The lines of evaluations during a training, as tf_cnn_benchmarks prints them, because scripts read them.
+//
+//   Running evaluation at global_step 10
+//   Accuracy @ 1 = 0.1000 Accuracy @ 5 = 1.0000 [1000 examples]
+//   Resuming training
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/tf_cnn/output/step_log.h"
+#include "trainyard/train/callbacks/evaluation_callback.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+class EvaluationLines : public train::EvaluationListener {
+ public:
+  explicit EvaluationLines(Print print) : print_(std::move(print)) {}
+
+  void on_begin(train::EvaluationTime time, int64_t global_step) override;
+  void on_result(const train::Evaluation& evaluation, int64_t global_step) override;
+  void on_resume() override;
+  void on_goal(const std::string& reason) override;
+  void on_training_end() override;
+
+ private:
+  Print print_;
+};
+
+// Returns what ends a training at a top-1 accuracy of `goal` or more, in tf_cnn_benchmarks' words. Throws
+// kInvalidArgument for a goal outside of [0, 1].
+std::function<std::optional<std::string>(const train::Evaluation&)> stop_at_top_1_accuracy(double goal);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,58 @@
+#include "trainyard/frontends/tf_cnn/output/evaluation_lines.h"
+
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/golden.h"
+#include "trainyard/train/testing/callback_conformance.h"
+
+namespace trainyard::frontends {
+namespace {
+
+// A training of which every tenth step is evaluated; the accuracy grows by a tenth each time.
+class EvaluationLinesRun : public ::testing::Test {
+ protected:
+  EvaluationLinesRun() {
+    options_.evaluate = [this] {
+      const double top_1 = static_cast<double>(trainer_.global_step()) / 100;
+      return train::Evaluation{.loss = 0.5, .top_1 = top_1, .top_5 = 1, .samples = 1000, .seconds = 4};
+    };
+    options_.due = [](int64_t done) { return done % 10 == 0; };
+    options_.listener =
+        std::make_shared<EvaluationLines>([this](std::string_view lines) { text_ += std::string(lines) + "\n"; });
+  }
+  void run(int64_t steps) {
+    train::run_callback(trainer_, std::make_shared<train::EvaluationCallback>(options_), {.steps_per_epoch = steps});
+  }
+
+  std::string text_;
+  train::PretendTrainer trainer_;
+  train::EvaluationCallbackOptions options_;
+};
+
+TEST_F(EvaluationLinesRun, PrintsWhatTfCnnBenchmarksPrints) {
+  run(30);
+  EXPECT_TRUE(core::matches_golden(text_, "trainyard/frontends/testdata/evaluation_during_training.txt"));
+}
+
+TEST_F(EvaluationLinesRun, SaysThatTheGoalIsReached) {
+  options_.goal = stop_at_top_1_accuracy(0.2);
+  run(100);
+  EXPECT_EQ(trainer_.global_step(), 20);
+  EXPECT_THAT(text_, ::testing::HasSubstr("Stopping, as eval accuracy at least 0.2 was reached\nDone with training\n"));
+  EXPECT_EQ(text_.find("final"), std::string::npos);
+  EXPECT_THAT(trainer_.stop_reason(), ::testing::HasSubstr("at least 0.2"));
+}
+
+TEST(StopAtTop1Accuracy, IsAPartOfOne) {
+  EXPECT_THROW(stop_at_top_1_accuracy(75), core::Error);
+  EXPECT_THROW(stop_at_top_1_accuracy(-0.5), core::Error);
+  EXPECT_TRUE(stop_at_top_1_accuracy(0)({.top_1 = 0}));
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

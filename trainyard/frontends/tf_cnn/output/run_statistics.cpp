@@ -1,0 +1,29 @@
+#include "trainyard/frontends/tf_cnn/output/run_statistics.h"
+
+#include "trainyard/frontends/tf_cnn/output/step_log.h"
+#include "trainyard/train/evaluation/evaluator.h"
+
+namespace trainyard::frontends {
+
+RunStatistics statistics_of(const StepLog& steps, int64_t num_workers) {
+  RunStatistics statistics{.num_workers = num_workers,
+                           .num_steps = steps.steps() * num_workers,
+                           .images_per_sec = steps.images_per_second()};
+  if (steps.steps() > 0) {
+    statistics.average_wall_time = steps.elapsed_seconds() / static_cast<double>(steps.steps());
+  }
+  return statistics;
+}
+
+std::optional<double> top_1_of(const train::Evaluation& evaluation) {
+  if (!evaluation.has_accuracies) return std::nullopt;
+  return evaluation.top_1;
+}
+
+void set_accuracies(const train::Evaluation& evaluation, RunStatistics& statistics) {
+  if (!evaluation.has_accuracies) return;
+  statistics.top_1_accuracy = evaluation.top_1;
+  if (evaluation.shows_top_5) statistics.top_5_accuracy = evaluation.top_5;
+}
+
+}  // namespace trainyard::frontends

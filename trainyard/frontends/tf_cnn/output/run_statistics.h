@@ -1,0 +1,40 @@
+// What a run returns, by the names that tf_cnn_benchmarks' BenchmarkCNN.run() has for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "trainyard/core/base/export.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+struct Evaluation;
+}
+
+namespace trainyard::frontends {
+
+class StepLog;
+
+struct RunStatistics {
+  int64_t num_workers = 1;  // processes that trained together
+  // Steps after the warm-up, of all workers: where nothing was left to do, and in an evaluation, 0.
+  int64_t num_steps = 0;
+  double average_wall_time = 0;  // seconds a step of one worker; 0 without steps
+  double images_per_sec = 0;     // of all workers; of the last evaluation where the run only evaluates
+  // As the last step line would show it, by loss_type_to_report. None where nothing was trained.
+  std::optional<double> last_average_loss{};
+  // Fractions of the images of the last evaluation, in [0, 1]. Both are missing where the run evaluated nothing, top_5
+  // also where the console does not show it.
+  std::optional<double> top_1_accuracy{}, top_5_accuracy{};
+  bool stopped_by_signal = false;  // the run ended early because of SIGINT or SIGTERM
+};
+
+// Returns the counts and speeds of the steps that `steps` has seen, of `num_workers` workers that step together.
+[[nodiscard]] RunStatistics statistics_of(const StepLog& steps, int64_t num_workers);
+// Returns the top-1 accuracy; nothing where the evaluation has none.
+[[nodiscard]] std::optional<double> top_1_of(const train::Evaluation& evaluation);
+// Sets the accuracies that `evaluation` has.
+void set_accuracies(const train::Evaluation& evaluation, RunStatistics& statistics);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

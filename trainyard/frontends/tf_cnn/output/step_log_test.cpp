@@ -1,0 +1,118 @@
+#include "trainyard/frontends/tf_cnn/output/step_log.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/golden.h"
+#include "trainyard/train/testing/callback_conformance.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+void print_nothing(std::string_view) {}
+
+// A clock that goes on by `step` seconds with each look.
+std::function<double()> ticking(double step) {
+  return [now = 0.0, step]() mutable { return now += step; };
+}
+
+StepLogOptions step_log_options(std::string& text) {
+  StepLogOptions options;
+  options.batch_size = 32;
+  options.print = [&text](std::string_view lines) { text += std::string(lines) + "\n"; };
+  options.clock = ticking(2);
+  return options;
+}
+
+TRAINYARD_CALLBACK_CONFORMANCE(StepLog, [] {
+  return std::make_shared<StepLog>(StepLogOptions{.batch_size = 8, .warmup_steps = 1, .print = print_nothing});
+});
+
+TEST(StepLog, PrintsARunAsUpstreamDoes) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.warmup_steps = 3;
+  options.display_every = 5;
+  std::vector<StepReport> reports;
+  options.on_line = [&](const StepReport& report) { reports.push_back(report); };
+  train::PretendTrainer trainer;
+  train::run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 3 + 12});
+  EXPECT_TRUE(core::matches_golden(text, "trainyard/frontends/testdata/step_log.txt"));
+  ASSERT_EQ(reports.size(), 3U);
+  EXPECT_EQ(reports[2].local_step, 10);
+  EXPECT_EQ(reports[2].global_step, 13);
+  EXPECT_NEAR(reports[2].speed.mean, 320, 1e-9);
+  EXPECT_NEAR(reports[2].loss, 1.0 / 13, 1e-6);
+}
+
+// Over all runs: the same steps as of a training that was not interrupted, and the first of each run.
+TEST(StepLog, CanShowTheStepsOfTheWholeTraining) {
+  std::string text;
+  std::vector<int64_t> shown;
+  StepLogOptions options = step_log_options(text);
+  options.displayed = DisplayedSteps{.every = 5, .last = 13};
+  options.print_warmup = false;
+  options.more_columns = "\tepoch";
+  options.more_cells = [] { return "\t0.5"; };
+  options.on_line = [&](const StepReport& report) { shown.push_back(report.local_step); };
+  train::PretendTrainer trainer;
+  train::run_callback(trainer, std::make_shared<StepLog>(options), {.steps_per_epoch = 7});
+  EXPECT_THAT(shown, ElementsAre(1, 5));
+  EXPECT_TRUE(
+      text.starts_with("Step\tImg/sec\ttotal_loss\tepoch\n1\timages/sec: 320.0 +/- 0.0 (jitter = 0.0)\t1.000\t0.5\n"))
+      << text;
+  EXPECT_THAT(text, HasSubstr("\n5\timages/sec: "));
+  shown.clear();
+  trainer.train({.steps_per_epoch = 13, .starting_step = 7});  // global steps 8 .. 13
+  EXPECT_THAT(shown, ElementsAre(8, 10, 13));
+}
+
+TEST(StepLog, CountsFromTheRunsOwnBeginningAfterAResume) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.warmup_steps = 1;
+  options.display_every = 1;
+  options.num_workers = 2;
+  train::PretendTrainer trainer;
+  trainer.train({.steps_per_epoch = 20});
+  const auto log = std::make_shared<StepLog>(options);
+  train::run_callback(trainer, log, {.steps_per_epoch = 4});
+  EXPECT_EQ(log->steps(), 3);
+  EXPECT_DOUBLE_EQ(log->elapsed_seconds(), 2);
+  EXPECT_DOUBLE_EQ(log->images_per_second(), 2 * 3 * 32 / 2.0);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '+'), 3) << text;
+  EXPECT_THAT(text, HasSubstr("total images/sec: 96.00"));
+}
+
+TEST(StepLog, SaysNoTotalOfARunThatFailed) {
+  std::string text;
+  train::PretendTrainer trainer;
+  trainer.in_step = [](int64_t step) {
+    if (step == 2) throw core::Error(core::ErrorCode::kIo, "on purpose");
+  };
+  EXPECT_THROW(train::run_callback(trainer, std::make_shared<StepLog>(step_log_options(text)), {.steps_per_epoch = 5}),
+               core::Error);
+  EXPECT_EQ(text.find("total images/sec"), std::string::npos) << text;
+}
+
+TEST(StepLog, RefusesBadOptions) {
+  for (const auto& change : std::vector<std::function<void(StepLogOptions&)>>{
+           [](auto& o) { o.batch_size = 0; }, [](auto& o) { o.display_every = 0; }, [](auto& o) { o.num_workers = 0; },
+           [](auto& o) { o.warmup_steps = -1; }, [](auto& o) { o.display_perf_ewma = 1.5; }}) {
+    StepLogOptions options{.batch_size = 1};
+    change(options);
+    EXPECT_THROW(StepLog{options}, core::Error);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

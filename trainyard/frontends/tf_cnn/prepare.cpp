@@ -1,0 +1,304 @@
+#include "trainyard/frontends/tf_cnn/prepare.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/listing_cache.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/frontends/input/dataset_choice.h"
+#include "trainyard/frontends/input/image_size.h"
+#include "trainyard/frontends/model/shared_model.h"
+#include "trainyard/frontends/tf_cnn/auto_batch.h"
+#include "trainyard/frontends/tf_cnn/run_agreement.h"
+#include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/frontends/tf_cnn/trainer_defaults.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
+
+namespace trainyard::frontends {
+namespace {
+
+// Exact evaluation is the default of `trainyard`; it gives way to a length that was asked for, and to synthetic images,
+// which have no end.
+bool evaluates_exactly(const TfCnnOptions& options, bool synthetic) {
+  if (options.eval_exact) return *options.eval_exact;
+  const bool length = options.steps.num_eval_batches || options.steps.num_eval_epochs;
+  return options.dialect == Dialect::kTrainyard && !length && !synthetic;
+}
+
+std::string label_of(const PreparedRun& run, const DatasetChoice& choice, core::FileSystem& files) {
+  if (run.own.dataset != nullptr) return choice.name;
+  const TfCnnOptions& options = run.options;
+  const InputOptions& input = options.input;
+  if (input.data_dir.empty()) return choice.name + " (synthetic)";
+  if (options.dialect == Dialect::kTfCnnBenchmarks || !input.data_name.empty()) return choice.name;
+  return folder_label(choice, input.data_dir, files);
+}
+
+// Returns the registered data set whose models and transforms the run has.
+std::string registered_dataset(const PreparedRun& run, const std::string& name) {
+  return run.own.dataset == nullptr ? name : run.own.dataset->models_of();
+}
+
+nn::Size2d own_size(const PreparedRun& run) {
+  return run.own.model == nullptr ? run.model->image_size : image_size_of(*run.own.model);
+}
+
+// Chooses the 16-bit floats that the device has for trt_mode=FP16, and says so.
+DeviceOptions device_options(const TfCnnOptions& options) {
+  DeviceOptions device = options.device;
+  if (options.trt_mode != "FP16") return device;
+  if (device.gpu.value_or(train::gpu_count() > 0)) {
+    device.use_fp16 = !device.use_bf16;
+    core::log::info("trt_mode=FP16: the frozen graph computes in {}", device.use_bf16 ? "bfloat16" : "float16");
+    return device;
+  }
+  if (!core::cpu_has_avx512_bf16()) {
+    throw core::Error(core::ErrorCode::kUnsupported,
+                      {.problem = "--trt_mode=FP16 needs a CPU that multiplies bfloat16, or a GPU",
+                       .expected = "AVX512_BF16",
+                       .actual = core::describe_cpu_isa(),
+                       .remedy = "use --trt_mode=FP32"});
+  }
+  device.use_bf16 = true;
+  core::log::info("trt_mode=FP16: the frozen graph computes in bfloat16, the 16-bit floats of this CPU");
+  return device;
+}
+
+int64_t value_or(int64_t asked, int64_t otherwise) {
+  return asked > 0 ? asked : otherwise;
+}
+
+void set_batch_size(PreparedRun& run, int64_t batch_size) {
+  run.batch_size = batch_size;
+  run.eval_batch_size = value_or(run.options.eval_batch_size, batch_size);
+  if (run.own.model != nullptr) run.own.model->set_batch_size(batch_size);
+}
+
+// Opens the data with batches of one image, finds out how many there is memory for, and settles the run for them.
+void settle_batch_size(PreparedRun& run) {
+  set_batch_size(run, 1);
+  open_data(run);
+  // Of several processes all take what the one with the least memory can.
+  const int64_t own = find_batch_size(run);
+  set_batch_size(run, run.device.processes == nullptr ? own : smallest_of_ranks(*run.device.processes, own));
+  if (run.own.model != nullptr) {
+    open_data(run);  // its network may depend on the size
+  } else {
+    settle_evaluations(run);
+    run.plan = make_step_plan(run);
+  }
+}
+
+// Meets the other processes, where there are any, and opens the devices.
+void open_devices_of(PreparedRun& run) {
+  const TfCnnOptions& options = run.options;
+  run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
+                                            .forward_only = options.mode == RunMode::kForwardOnly,
+                                            .decodes_on_gpu = options.input.decode_on_gpu,
+                                            .prunes = options.update.sparsity.has_value()});
+}
+
+// Throws where nothing says which model is evaluated, or which one starts from a file of weights.
+void require_said_model(const PreparedRun& run) {
+  const bool evaluates = run.mode() == RunMode::kEvaluation, file = !run.options.weights.empty();
+  const bool said = run.own.model != nullptr || !run.options.model.empty();
+  if (said || !(evaluates || file)) return;
+  if (evaluates && run.checkpoint == nullptr) {
+    const std::string& path = file ? run.options.weights : run.train_dir();
+    // Rank 0 has the files, and says what it found there.
+    if (run.device.is_chief() && file) static_cast<void>(open_model({.path = path}));
+    if (run.device.is_chief()) static_cast<void>(train::find_checkpoint(path));
+    throw core::Error(core::ErrorCode::kNotFound, {.problem = "No checkpoint file found in dir:" + path,
+                                                   .remedy = "check --train_dir or --weights of rank 0"});
+  }
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "a file of weights does not say which model they are of",
+                     .where = run.options.weights,
+                     .remedy = "pass --model, one of `trainyard models`"});
+}
+
+// Finds the model. One that no registry knows is the graph that its checkpoint or file holds.
+void find_run_model(PreparedRun& run, const std::string& dataset) {
+  if (run.own.model != nullptr) {
+    run.own_info = std::make_shared<models::ModelInfo>(info_of(*run.own.model));
+    run.model = run.own_info.get();
+    return;
+  }
+  if (run.options.model.empty()) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "no model is named, and no checkpoint says which one it is",
+                       .where = "--model",
+                       .remedy = "pass --model; `trainyard models` lists all"});
+  }
+  const OpenedModel* const opened = run.checkpoint.get();
+  const bool holds_graph =
+      opened != nullptr && opened->description.graph && run.options.model == opened->identity.model;
+  const std::string registered = registered_dataset(run, dataset);
+  const std::vector<std::string> known = models::model_names(models::find_dataset(registered).family);
+  if (!holds_graph || std::find(known.begin(), known.end(), run.options.model) != known.end()) {
+    run.model = &models::find_model(run.options.model, registered);
+    return;
+  }
+  const nn::Graph graph = nn::main_output_graph(*opened->description.graph);
+  run.own_info = std::make_shared<models::ModelInfo>(
+      models::ModelInfo{.name = run.options.model,
+                        .family = models::find_dataset(registered).family,
+                        .image_size = image_size_of(graph).height,
+                        .build = [graph](const models::ModelOptions&) { return graph; }});
+  run.model = run.own_info.get();
+}
+
+// Throws where what was opened before the model was known is of another one.
+void require_model_of_checkpoint(const PreparedRun& run) {
+  const OpenedModel* const opened = run.checkpoint.get();
+  if (opened == nullptr || opened->reader == nullptr || opened->identity.model == run.model->name) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "checkpoint of another model",
+                     .where = opened->checkpoint.path,
+                     .expected = run.model->name,
+                     .actual = opened->identity.model,
+                     .remedy = fmt::format("leave --model out, or pass --model={}", opened->identity.model)});
+}
+
+// Chooses data set and model: what the options say, else what the model says that the run begins with.
+DatasetChoice choose_dataset_and_model(PreparedRun& run, core::FileSystem& files) {
+  const TfCnnOptions& options = run.options;
+  const InputOptions& input = options.input;
+  DatasetChoice dataset = run.own.dataset != nullptr ? DatasetChoice{.name = run.own.dataset->name()}
+                                                     : choose_dataset(input.data_name, input.data_dir, "", files);
+  const bool says_dataset = run.own.dataset != nullptr || !input.data_name.empty() || !input.data_dir.empty();
+  if (says_dataset || !run.own_dialect()) run.input.dataset = dataset.name;
+  if (!run.own_dialect()) find_run_model(run, dataset.name);
+  if (options.mode == RunMode::kEvaluation) run.checkpoint = open_evaluated_model(run);
+  run.saved = read_saved_choices(run);
+  take_saved_choices(run);
+  if (!run.own_dialect()) return dataset;
+  if (!says_dataset && !run.saved.dataset.empty()) dataset.name = run.saved.dataset;
+  require_said_model(run);
+  find_run_model(run, dataset.name);
+  require_model_of_checkpoint(run);
+  run.input.dataset = dataset.name;
+  return dataset;
+}
+
+// Decides what follows from the options and the data.
+void settle(PreparedRun& run) {
+  const TfCnnOptions& options = run.options;
+  // Several parts ask what data_dir holds.
+  const auto files = std::make_shared<core::ListingCache>(core::local_file_system());
+  const DatasetChoice dataset = choose_dataset_and_model(run, *files);
+  run.input.files = files;
+  settle_images(run);
+  run.dataset_label = label_of(run, dataset, *files);
+  run.options.device = device_options(options);
+  if (!options.device.many_processes()) open_devices_of(run);
+  run.eval_exact = evaluates_exactly(options, run.synthetic());
+  run.threads = place_threads(options.threads, run.replicas, run.input.input_threads);
+  // An evaluation in batches of another size than batch_size takes none of its own.
+  const bool searches = options.mode != RunMode::kEvaluation || options.eval_batch_size == 0;
+  if (options.batch_size == kLargestBatch && searches) {
+    settle_batch_size(run);
+  } else {
+    set_batch_size(run, value_or(options.batch_size, run.model->default_batch_size));
+    open_data(run);
+  }
+  if (run.plan.warmup_was_rounded && run.own_dialect()) {
+    core::log::info("Round up warm up steps to {} to match batch_group_size", run.plan.num_warmup_batches);
+  }
+}
+
+}  // namespace
+
+PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own) {
+  options.validate();
+  PreparedRun run;
+  run.options = options;
+  run.own = own;
+  run.replicas = static_cast<int>(options.device.replicas);
+  // The others first: rank 0 looks into files for all.
+  if (options.device.many_processes()) open_devices_of(run);
+  if (run.device.processes == nullptr) {
+    settle(run);
+    return run;
+  }
+  parallel::report_what_fails(*run.device.processes, [&run] {
+    require_same_flags(run);
+    settle(run);
+    require_same_model_and_data(run);
+  });
+  return run;
+}
+
+nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options) {
+  if (options.image_size == nn::Size2d(0)) options.image_size = own_size(run);
+  if (run.own_info != nullptr) return run.model->build(options);
+  return models::build_model(run.model->name, registered_dataset(run, run.input.dataset), options);
+}
+
+void settle_images(PreparedRun& run) {
+  const std::string dataset = run.input.dataset;
+  const std::shared_ptr<core::ListingCache> files = run.input.files;
+  auto& trained = run.options.input.images.trained;
+  if (trained && run.saved.image_size == nn::Size2d(0)) {  // of an earlier release: the model's own size
+    const nn::Size2d size = own_size(run);
+    trained->input.height = size.height;
+    trained->input.width = size.width;
+  }
+  run.input = settle_input(run.options.input, registered_dataset(run, dataset), choose_image_size(run), run.replicas);
+  run.input.dataset = dataset;
+  run.input.files = files;
+}
+
+nn::Size2d choose_image_size(const PreparedRun& run) {
+  const nn::Size2d none = 0;
+  if (run.options.image_size != none) return run.options.image_size;
+  if (run.mode() == RunMode::kEvaluation) {
+    if (run.checkpoint != nullptr && run.checkpoint->image_size != none) return run.checkpoint->image_size;
+  } else if (const auto& sizes = run.options.input.epoch_sizes; !sizes.empty()) {
+    return {sizes.back().size.height, sizes.back().size.width};
+  } else if ((run.saved.continues || !run.own_dialect()) && run.saved.model != run.model->name) {
+    return own_size(run);  // of another model, which is refused when the run is resumed
+  }
+  return run.saved.image_size == none ? own_size(run) : run.saved.image_size;
+}
+
+TrainedModelOptions evaluated_model(const PreparedRun& run) {
+  const TfCnnOptions& options = run.options;
+  const bool file = !options.weights.empty();
+  return {.path = file ? options.weights : run.train_dir(),
+          .model = run.model == nullptr ? "" : run.model->name,
+          .dataset = run.input.dataset,
+          .num_classes = file ? run.num_classes : 0,
+          .image_size = options.image_size,
+          .averaged_weights = options.average.averaged_weights,
+          .damaged = options.saving.ignore_damaged_checkpoints ? train::DamagedCheckpoints::kPassOver
+                                                               : train::DamagedCheckpoints::kStop,
+          .kernels = run.device.kernels,
+          .device = run.device.device(),
+          .tells_input = false,  // prepare() has
+          .build = [run](const models::ModelOptions& model) { return build_graph(run, model); }};
+}
+
+std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run) {
+  TrainedModelOptions model = evaluated_model(run);
+  model.num_classes = 0;  // which follow from what is opened
+  const auto open = [&]() -> std::shared_ptr<const OpenedModel> {
+    try {
+      return std::make_shared<OpenedModel>(open_model(model));
+    } catch (const core::Error& error) {
+      if (error.code() != core::ErrorCode::kNotFound) throw;
+      return nullptr;
+    }
+  };
+  // A file of weights is read by each process.
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  return processes == nullptr || !run.options.weights.empty() ? open() : share_opened_model(*processes, open);
+}
+
+}  // namespace trainyard::frontends

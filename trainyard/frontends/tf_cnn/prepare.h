@@ -1,0 +1,120 @@
+// What a run works with once its options have met the machine: devices are open, other processes met, data and
+// checkpoints looked at, and everything that follows from them is decided.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/label_texts.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/frontends/model/class_names.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/frontends/options/input_settings.h"
+#include "trainyard/frontends/options/thread_settings.h"
+#include "trainyard/frontends/tf_cnn/mlperf/compliance_run.h"
+#include "trainyard/frontends/tf_cnn/options.h"
+#include "trainyard/frontends/tf_cnn/parts/benchmark_dataset.h"
+#include "trainyard/frontends/tf_cnn/parts/benchmark_model.h"
+#include "trainyard/frontends/tf_cnn/saved_choices.h"
+#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/loop/step_plan.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+// What the caller brings beside the options; null: what they say.
+struct OwnParts {
+  std::shared_ptr<const BenchmarkDataset> dataset;
+  std::shared_ptr<BenchmarkModel> model;
+};
+
+struct PreparedRun {
+  TfCnnOptions options;
+  OwnParts own;
+  // Of own.model, or of a model that no registry knows, whose graph the checkpoint or file holds; else null.
+  std::shared_ptr<const models::ModelInfo> own_info;
+  SavedChoices saved;  // what the options leave to the model that is evaluated, continued or a start
+  InputSettings input;
+  DeviceSettings device;
+  ThreadSettings threads;
+  std::string dataset_label;                 // the data set's name for people: "cats_and_dogs", "imagenet (synthetic)"
+  const models::ModelInfo* model = nullptr;  // of the registry, or own_info
+  nn::Graph graph;
+  std::vector<nn::Graph> other_sizes;     // the same network for the images of other epochs
+  std::optional<train::Teacher> teacher;  // of a training
+  int64_t num_classes = 0;                // outputs of the model
+  ClassNames classes;                     // of the training data, or of the checkpoint that is evaluated
+  int64_t class_count = 0;                // of the training data, with names or without; 0: there are none
+  // Of an evaluation: what is evaluated, as it was when the data were opened for its classes. Null: there was none yet.
+  std::shared_ptr<const OpenedModel> checkpoint;
+  // What the training's records call their classes; an evaluation compares its own with it.
+  std::shared_ptr<data::LabelTexts> label_texts;
+  int replicas = 1;
+  int64_t batch_size = 0, eval_batch_size = 0;                       // a device
+  std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic, or not needed
+  int64_t train_examples = 0, validation_examples = 0;               // of an epoch
+  train::StepPlan plan;
+  bool eval_exact = false;
+  std::shared_ptr<ComplianceRun> compliance;  // of the chief, where MLPerf's lines are asked for; null: none
+
+  RunMode mode() const { return options.mode; }
+  // Returns whether batches are made without data.
+  bool synthetic() const { return own.dataset == nullptr && input.synthetic(); }
+  bool own_dialect() const { return options.dialect == Dialect::kTrainyard; }
+  const std::string& train_dir() const { return options.saving.train_dir; }
+  // Returns how many replicas all processes have together.
+  int total_replicas() const { return replicas * device.ranks(); }
+  // Returns whether processes share the images of an evaluation. Where the caller's own parts make them or look at the
+  // outputs, each process evaluates all.
+  bool shares_evaluation() const {
+    return device.processes != nullptr && own.dataset == nullptr && own.model == nullptr;
+  }
+  // Returns how many devices an evaluation has: each takes batches of eval_batch_size. One GPU takes those of all.
+  int eval_replicas() const { return device.accelerators.empty() ? replicas : 1; }
+  // Images a step, over all devices and micro-steps of this process.
+  int64_t global_batch_size() const { return batch_size * replicas * options.micro_steps; }
+  // The same, over all processes: what an epoch is counted in.
+  int64_t examples_per_step() const { return global_batch_size() * device.ranks(); }
+  // Returns false where five guesses are always right: with five classes or fewer. tf_cnn_benchmarks shows them anyway.
+  bool shows_top_5() const { return !own_dialect() || num_classes > 5; }
+};
+
+// Validates the options, opens devices and data, and logs the line on the device. Throws what these throw, and
+// kInvalidArgument where the options do not fit the data, or the classes of training (or of the checkpoint) and
+// validation do not fit each other; where several processes work together, also where they do not begin alike.
+PreparedRun prepare(const TfCnnOptions& options, const OwnParts& own = {});
+
+// Returns the model's graph for these options.
+nn::Graph build_graph(const PreparedRun& run, models::ModelOptions options);
+
+// Opens the data that the mode needs and decides what depends on them: the number of classes, the graph, the plan. Of
+// an evaluation, for the classes and the size of images of run.checkpoint. A part of prepare(); again when an
+// evaluation finds another checkpoint.
+void open_data(PreparedRun& run);
+
+// Decides run.input once more, for the images of run.saved. An evaluation does when it finds another checkpoint.
+void settle_images(PreparedRun& run);
+
+// Returns the size of the images: what is asked for; else that of the model which is evaluated, continued or a start;
+// else the model's own.
+nn::Size2d choose_image_size(const PreparedRun& run);
+
+// Returns how run.checkpoint is opened, or the newest one after it.
+TrainedModelOptions evaluated_model(const PreparedRun& run);
+// Opens it; null where there is none yet. Of several processes rank 0 reads the checkpoint, for all.
+std::shared_ptr<const OpenedModel> open_evaluated_model(const PreparedRun& run);
+
+// Which part of the images a process takes where several work together.
+enum class Share { kOwn, kAll };
+// Returns the input of training or of evaluation; an exact evaluation ends after one pass.
+std::shared_ptr<data::BatchSource> make_source(const PreparedRun& run, data::Subset subset, Share share = Share::kOwn);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,236 @@
+#include "trainyard/frontends/tf_cnn/read_options.h"
+
+#include <utility>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/frontends/options/device_flags.h"
+#include "trainyard/frontends/options/input_flags.h"
+#include "trainyard/frontends/options/number_list.h"
+#include "trainyard/frontends/options/thread_flags.h"
+#include "trainyard/frontends/tf_cnn/flag_validation.h"
+#include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
+#include "trainyard/frontends/tf_cnn/trainer_flags.h"
+#include "trainyard/models/flags.h"
+#include "trainyard/optim/flags.h"
+#include "trainyard/train/flags.h"
+
+namespace trainyard::frontends {
+namespace {
+
+RunMode mode_of(const core::FlagValues& values, const train::StepPlanOptions& steps) {
+  if (values.boolean("eval")) return RunMode::kEvaluation;
+  if (values.boolean("forward_only")) return RunMode::kForwardOnly;
+  const bool evaluates = steps.eval_every_n_steps.value_or(0) != 0 || steps.eval_every_n_epochs.value_or(0) != 0 ||
+                         !steps.eval_at_steps.empty() || !steps.eval_at_epochs.empty();
+  return evaluates ? RunMode::kTrainingAndEvaluation : RunMode::kTraining;
+}
+
+UpdateOptions read_update(const core::FlagValues& values) {
+  UpdateOptions options;
+  options.optimizer = values.text("optimizer");
+  options.momentum = values.real("momentum");
+  options.momentum_dampening = values.real("momentum_dampening");
+  options.nesterov = values.boolean("nesterov");
+  options.rmsprop_decay = values.real("rmsprop_decay");
+  options.rmsprop_momentum = values.real("rmsprop_momentum");
+  options.rmsprop_epsilon = values.real("rmsprop_epsilon");
+  options.rmsprop_centered = values.boolean("rmsprop_centered");
+  options.adam_beta1 = values.real("adam_beta1");
+  options.adam_beta2 = values.real("adam_beta2");
+  options.adam_epsilon = values.real("adam_epsilon");
+  options.lars_trust_coefficient = values.real("lars_trust_coefficient");
+  options.lamb_bias_correction = values.boolean("lamb_bias_correction");
+  options.adapt_undecayed = values.boolean("adapt_undecayed");
+  options.decoupled_weight_decay = values.boolean("decoupled_weight_decay");
+  options.weight_decay = values.real("weight_decay");
+  options.gradient_clip = values.optional_real("gradient_clip");
+  options.clip_norm = values.optional_real("clip_norm");
+  options.clip_global_norm = values.optional_real("clip_global_norm");
+  options.adaptive_clip = values.optional_real("adaptive_clip");
+  options.clip_rule = values.text("clip_rule");
+  options.delayed = values.text("variable_consistency") == "relaxed";
+  options.label_smoothing = values.real("label_smoothing");
+  options.gradient_reduction = values.text("gradient_reduction");
+  options.sam_rho = values.real("sam_rho");
+  options.on_nan = train::on_nan_from_name(values.text("on_nan"));
+  if (values.boolean("asp")) options.sparsity = optim::read_pruning_flags(values);
+  return options;
+}
+
+AverageOptions read_average(const core::FlagValues& values) {
+  AverageOptions options;
+  options.ema_decay = values.optional_real("ema_decay");
+  options.ema_warmup = values.boolean("ema_warmup");
+  options.swa_start_epoch = values.optional_real("swa_start_epoch");
+  options.average_every = values.optional_integer("average_every");
+  if (values.given("weights_of")) options.averaged_weights = train::wants_averaged_weights(values);
+  options.recalibrate_batch_norm = values.optional_integer("recalibrate_batch_norm");
+  return options;
+}
+
+TeacherOptions read_distillation(const core::FlagValues& values) {
+  TeacherOptions options;
+  options.from = values.text("distill_from");
+  options.model = values.text("distill_model");
+  const auto weight = values.optional_real("distill_weight"), temperature = values.optional_real("distill_temperature");
+  options.loss.weight = weight.value_or(options.loss.weight);
+  options.loss.temperature = temperature.value_or(options.loss.temperature);
+  const char* const without_use = !options.model.empty() ? "--distill_model"
+                                  : weight               ? "--distill_weight"
+                                  : temperature          ? "--distill_temperature"
+                                                         : nullptr;
+  if (options.from.empty() && without_use != nullptr) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = std::string(without_use) + " without a teacher",
+                                                          .remedy = "add --distill_from, or leave it out"});
+  }
+  options.loss.validate();
+  return options;
+}
+
+SavingOptions read_saving(const core::FlagValues& values) {
+  SavingOptions options;
+  options.train_dir = values.text("train_dir");
+  options.save_model_secs = values.integer("save_model_secs");
+  options.save_model_steps = values.optional_integer("save_model_steps");
+  options.max_ckpts_to_keep = values.integer("max_ckpts_to_keep");
+  options.existing_run = parse_existing_run(values.text("existing_run"));
+  options.keep_best = values.text("keep_best");
+  static_cast<void>(read_best_by(options.keep_best));  // refuses a name that there is not, in all modes
+  options.ignore_damaged_checkpoints = values.boolean("ignore_damaged_checkpoints");
+  return options;
+}
+
+DisplayOptions read_display(const core::FlagValues& values) {
+  DisplayOptions options;
+  options.display_every = values.integer("display_every");
+  options.display_perf_ewma = values.optional_real("display_perf_ewma");
+  options.print_training_accuracy = values.boolean("print_training_accuracy");
+  options.loss_type_to_report = values.text("loss_type_to_report");
+  options.progress = values.text("progress");
+  options.summary_verbosity = values.integer("summary_verbosity");
+  if (values.given("save_summaries_steps")) options.save_summaries_steps = values.integer("save_summaries_steps");
+  options.benchmark_log_dir = values.text("benchmark_log_dir");
+  options.benchmark_test_id = values.text("benchmark_test_id");
+  options.trace_file = values.text("trace_file");
+  options.tfprof_file = values.text("tfprof_file");
+  options.graph_file = values.text("graph_file");
+  options.partitioned_graph_file_prefix = values.text("partitioned_graph_file_prefix");
+  options.ml_perf_compliance_logging = values.boolean("ml_perf_compliance_logging");
+  options.use_chrome_trace_format = values.boolean("use_chrome_trace_format");
+  return options;
+}
+
+// Leaves out what another flag has switched off. "If use_fp16=False, no other fp16 parameters apply", says
+// tf_cnn_benchmarks, and what it is told of GPUs it reads on GPUs alone. Flags of ours, and all of them in `trainyard
+// train`, need that other flag on the command line: a loss scale or a GPU that is asked for is not left out in silence.
+void pass_over_idle_flags(const core::FlagValues& values, Dialect dialect, DeviceOptions& device) {
+  const bool tf = dialect == Dialect::kTfCnnBenchmarks;
+  device.passes_over_gpu_flags = tf || device.gpu == false;
+  const bool switched_off = values.given("use_fp16");
+  if (device.use_fp16 || !(tf || switched_off)) return;
+  device.fp16_vars = device.fp16_vars && device.use_bf16;
+  device.fp16_loss_scale.reset();
+  device.fp16_automatic_loss_scale = false;
+  device.fp16_raise_loss_scale_after.reset();
+  if (!switched_off) return;
+  device.loss_scale_rule = DeviceOptions().loss_scale_rule;
+  device.loss_scale_raise_factor.reset();
+  device.loss_scale_lower_factor.reset();
+  device.loss_scale_lower_after.reset();
+  device.loss_scale_most_skips.reset();
+}
+
+FlagRecord record_of(const core::FlagValues& values) {
+  FlagRecord record;
+  for (const core::FlagSpec& flag : values.table().all()) {
+    record.all.emplace_back(flag.name, values.value(flag.name));
+    if (!values.given(flag.name)) continue;
+    record.given.emplace_back(flag.name, core::format_flag_value(values.value(flag.name)));
+    if (values.source(flag.name) == core::FlagSource::kCommandLine) record.command.push_back(record.given.back());
+  }
+  return record;
+}
+
+}  // namespace
+
+train::StepPlanOptions read_step_options(const core::FlagValues& values) {
+  train::StepPlanOptions options;
+  options.num_batches = values.optional_integer("num_batches");
+  options.num_epochs = values.optional_real("num_epochs");
+  options.num_eval_batches = values.optional_integer("num_eval_batches");
+  options.num_eval_epochs = values.optional_real("num_eval_epochs");
+  options.num_warmup_batches = values.optional_integer("num_warmup_batches");
+  options.autotune_threshold = values.optional_integer("autotune_threshold");
+  options.batch_group_size = values.integer("batch_group_size");
+  options.eval_every_n_steps = values.optional_integer("eval_during_training_every_n_steps");
+  options.eval_every_n_epochs = values.optional_real("eval_during_training_every_n_epochs");
+  options.eval_at_steps =
+      read_numbers<int64_t>(values, "eval_during_training_at_specified_steps", core::FlagKind::kInteger, "integers");
+  options.eval_at_epochs =
+      read_numbers<double>(values, "eval_during_training_at_specified_epochs", core::FlagKind::kReal, "floats");
+  return options;
+}
+
+TfCnnOptions read_options(const core::FlagValues& values, Dialect dialect) {
+  if (dialect == Dialect::kTrainyard) require_what_is_evaluated(values);
+  CheckedFlags checked = validate_flags(values, dialect);
+  if (dialect == Dialect::kTrainyard) require_what_a_trainer_needs(values);
+  TfCnnOptions options;
+  options.warnings = core::check_dispositions(values);
+  options.dialect = dialect;
+  options.steps = std::move(checked.steps);
+  options.mode = mode_of(values, options.steps);
+  // `trainyard train` and `eval` leave it to the checkpoint, or the file of weights, where it is not given.
+  const bool says_model = dialect == Dialect::kTfCnnBenchmarks || values.given("model");
+  options.model = says_model ? values.text("model") : "";
+  options.num_classes = values.optional_integer("num_classes");
+  options.image_size = models::read_image_size(values);
+  options.auxiliary_heads = values.boolean("auxiliary_heads");
+  options.stochastic_depth = values.optional_real("stochastic_depth");
+  options.dropout = values.optional_real("dropout");
+  options.batch_norm_decay = values.optional_real("batch_norm_decay");
+  options.weights = values.text("weights");
+  options.batch_size = values.is_word("batch_size") ? kLargestBatch : values.integer("batch_size");
+  if (const auto mebibytes = values.optional_integer("batch_size_memory_mib")) {
+    options.batch_memory_bytes = *mebibytes << 20;
+  }
+  options.eval_batch_size = values.integer("eval_batch_size");
+  options.micro_steps = static_cast<int>(values.integer("micro_steps"));
+  options.data_format = values.text("data_format");
+  options.input = read_input_options(values);
+  options.input.images.turns_by_exif = dialect == Dialect::kTrainyard;
+  // There the official models scale to 256 pixels for every model.
+  options.input.images.fixed_eval_size = dialect == Dialect::kTfCnnBenchmarks && !values.given("image_size") &&
+                                         options.input.images.input_preprocessor == "official_models_imagenet";
+  options.device = read_device_options(values);
+  pass_over_idle_flags(values, dialect, options.device);
+  options.threads = read_thread_options(values);
+  options.learning_rate = read_learning_rate(values);
+  options.learning_rate.piecewise = std::move(checked.piecewise);
+  options.plot_schedule = values.text("plot_schedule");
+  for (std::string& warning : learning_rate_warnings(values)) options.warnings.push_back(std::move(warning));
+  options.update = read_update(values);
+  options.average = read_average(values);
+  options.distillation = read_distillation(values);
+  options.saving = read_saving(values);
+  options.display = read_display(values);
+  if (values.given("eval_exact")) options.eval_exact = values.boolean("eval_exact");
+  options.eval_interval_secs = values.integer("eval_interval_secs");
+  // The default is where tf_cnn_benchmarks puts them; `trainyard eval` writes no summaries where none are asked for,
+  // nor where a file of all flags repeats that default.
+  const bool asks = values.source("eval_dir") == core::FlagSource::kCommandLine || values.changed("eval_dir");
+  if (dialect == Dialect::kTfCnnBenchmarks || asks) options.eval_dir = values.text("eval_dir");
+  options.stop_at_top_1_accuracy = values.optional_real("stop_at_top_1_accuracy");
+  options.early_stop = values.optional_integer("early_stop");
+  options.freeze = values.list("freeze");
+  options.freeze_when_forward_only = values.boolean("freeze_when_forward_only");
+  options.trt_mode = values.text("trt_mode");
+  options.trt_max_workspace_size_bytes = values.integer("trt_max_workspace_size_bytes");
+  options.flags = record_of(values);
+  if (dialect == Dialect::kTrainyard) set_trainer_defaults(values, options);
+  return options;
+}
+
+}  // namespace trainyard::frontends

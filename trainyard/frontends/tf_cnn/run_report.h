@@ -1,0 +1,42 @@
+// run_summary.json of `trainyard train`: written when a training begins and when it ends, however it does.
+#pragma once
+
+#include <future>
+#include <string>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/train/callbacks/run_summary.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+// Writes into run.train_dir(), which exists. One thread.
+class RunReport {
+ public:
+  explicit RunReport(const PreparedRun& run);
+
+  // Replaces what an earlier run has left: status "running". Throws kIo, kNoSpace.
+  void begin(int64_t global_step);
+  // Completes `summary`, of a run that was not ended by an error, and writes it.
+  void end(train::RunSummary& summary);
+  // Writes status "failed" with the error's text. A file that cannot be written is a warning: the run's error counts.
+  void fail(const core::Error& error, int64_t global_step);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void complete(train::RunSummary& summary);
+
+  const PreparedRun& run_;
+  std::string path_;
+  train::RunRecord record_;
+  std::future<std::string> digest_;  // of the data's files, of which there may be millions
+};
+
+// What was asked for and what was chosen; without the data's digest.
+train::RunRecord make_run_record(const PreparedRun& run);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

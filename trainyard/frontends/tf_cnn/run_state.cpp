@@ -1,0 +1,198 @@
+#include "trainyard/frontends/tf_cnn/run_state.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/frontends/session/run_directory.h"
+#include "trainyard/frontends/tf_cnn/trainer_defaults.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/train/callbacks/summary_callback.h"
+#include "trainyard/train/checkpoint/shared_checkpoint.h"
+
+namespace trainyard::frontends {
+
+train::CheckpointIdentity identity_of(const PreparedRun& run) {
+  return {.model = run.model->name, .dataset = run.input.dataset, .num_classes = run.num_classes};
+}
+
+namespace {
+
+std::optional<bool> weights_of(const PreparedRun& run) {
+  const AverageOptions& average = run.options.average;
+  if (!average.ema_decay && !average.swa_start_epoch) return std::nullopt;
+  return average.averaged_weights.value_or(true);
+}
+
+}  // namespace
+
+std::shared_ptr<SavedRun> make_saved_run(train::Trainer& trainer, const PreparedRun& run) {
+  return std::make_shared<SavedRun>(trainer, SavedRunOptions{.identity = identity_of(run),
+                                                             .input = run.input.transform,
+                                                             .preprocessor = run.input.preprocessor,
+                                                             .classes = run.classes,
+                                                             .data_dir = run.input.data_dir,
+                                                             .class_count = run.class_count,
+                                                             .trains = run.mode() != RunMode::kForwardOnly,
+                                                             .tells_input = !run.own_dialect(),
+                                                             .averaged_weights = weights_of(run),
+                                                             .optimizer = run.options.update.optimizer});
+}
+
+namespace {
+
+void set_train_dir(PreparedRun& run, const std::string& directory) {
+  run.options.saving.train_dir = directory;
+  // The run's record says where it is.
+  for (auto& [name, value] : run.options.flags.all) {
+    if (name == "train_dir") value = directory;
+  }
+}
+
+void settle_own_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  const std::optional<ExistingRun> wanted = run.options.saving.existing_run;
+  const bool trains = run.mode() == RunMode::kTraining || run.mode() == RunMode::kTrainingAndEvaluation;
+  SavingOptions& saving = run.options.saving;
+  if (trains && saving.train_dir.empty() && !saving.new_runs_in.empty()) {
+    set_train_dir(run, make_new_run_directory(saving.new_runs_in, run.model->name));
+    core::log::info("the run is in {} (--train_dir names another folder, --train_dir= saves nothing)", run.train_dir());
+    return;
+  }
+  if (wanted == ExistingRun::kKeep || !trains || run.train_dir().empty()) return;
+  if (!holds_run(run.train_dir())) return;
+  ExistingRun existing = wanted.value_or(ExistingRun::kKeep);
+  if (!wanted && can_ask()) existing = ask_existing_run(run.train_dir(), out, stop);
+  set_train_dir(run, settle_existing_run(run.train_dir(), existing, train::system_wall_clock()));
+}
+
+}  // namespace
+
+void settle_train_dir(PreparedRun& run, std::ostream& out, const core::StopToken& stop) {
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  if (processes == nullptr) return settle_own_train_dir(run, out, stop);
+  parallel::on_first(*processes, "what becomes of an existing run", [&] {
+    settle_own_train_dir(run, out, stop);
+    return std::string();
+  });
+}
+
+void resume(const PreparedRun& run, SavedRun& state) {
+  const auto resume_own = [&]() -> std::optional<train::CheckpointInfo> {
+    if (run.train_dir().empty()) return std::nullopt;
+    return resume_run(state,
+                      {.directory = run.train_dir(),
+                       .graph = &run.graph,
+                       .damaged = damaged_checkpoints(run, run.device.is_chief()),
+                       .another_run = "another --train_dir, with --weights=FILE to start from an export of this one"});
+  };
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  processes == nullptr ? resume_own() : train::load_shared(*processes, state, resume_own);
+}
+
+train::DamagedCheckpoints damaged_checkpoints(const PreparedRun& run, bool writes) {
+  if (!run.options.saving.ignore_damaged_checkpoints) return train::DamagedCheckpoints::kStop;
+  return writes ? train::DamagedCheckpoints::kSetAside : train::DamagedCheckpoints::kPassOver;
+}
+
+std::shared_ptr<train::CheckpointCallback> make_checkpoint_callback(const PreparedRun& run,
+                                                                    std::shared_ptr<const SavedRun> state) {
+  train::CheckpointCallbackOptions options;
+  options.identity = identity_of(run);
+  options.save_steps = run.options.saving.save_model_steps.value_or(0);
+  options.save_seconds = static_cast<double>(run.options.saving.save_model_secs);
+  if (run.options.saving.save_each_epoch) {
+    options.due = [images = run.examples_per_step(), epoch = run.train_examples](int64_t step) {
+      return completes_epoch(step, images, epoch);
+    };
+  }
+  options.warmup_steps = run.plan.num_warmup_batches;
+  options.over_all_runs = run.own_dialect() && run.mode() != RunMode::kForwardOnly;
+  options.state = std::move(state);
+  // A run that goes on after a NaN ends normally, with the good checkpoints that it has.
+  options.non_finite_is_error = run.options.update.on_nan == train::OnNan::kStop;
+  return std::make_shared<train::CheckpointCallback>(
+      train::CheckpointStore(run.train_dir(), run.options.saving.max_ckpts_to_keep), options);
+}
+
+std::optional<train::BestBy> read_best_by(const std::string& keep_best) {
+  if (keep_best == "none") return std::nullopt;
+  if (keep_best == "loss") return train::best_by(train::BestMetric::kLoss);
+  for (const char* accuracy : {"top_1", "top_5"}) {
+    const std::string whole = std::string(accuracy) + "_accuracy";
+    if (keep_best == accuracy || keep_best == whole) return train::BestBy{.name = whole, .lowest = false};
+  }
+  if (keep_best == "mean_class_accuracy") return train::BestBy{.name = keep_best, .lowest = false};
+  const size_t colon = keep_best.rfind(':');
+  const std::string way = colon == std::string::npos ? "" : keep_best.substr(colon + 1);
+  if (colon != 0 && (way == "highest" || way == "lowest")) {
+    return train::BestBy{.name = keep_best.substr(0, colon), .lowest = way == "lowest"};
+  }
+  const std::vector<std::string> known{"top_1", "top_5", "loss", "mean_class_accuracy", "none"};
+  const std::string nearest = core::nearest_name(keep_best, known);
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "evaluations have no number of this name to keep the best checkpoint by",
+                     .where = "--keep_best",
+                     .expected = fmt::format("{}; NAME:highest or NAME:lowest for a number of a model of your own",
+                                             fmt::join(known, ", ")),
+                     .actual = keep_best,
+                     .remedy = nearest.empty() ? "" : fmt::format("did you mean {}?", nearest)});
+}
+
+std::shared_ptr<train::ValidationRecord> make_validation_record(const PreparedRun& run) {
+  if (!run.options.early_stop) return nullptr;
+  if (run.mode() != RunMode::kTrainingAndEvaluation) {
+    throw core::Error(core::ErrorCode::kInvalidArgument,
+                      {.problem = "nothing is evaluated that could end the training",
+                       .where = fmt::format("--early_stop={}", *run.options.early_stop),
+                       .remedy = "add --eval_during_training_every_n_epochs=1, or leave --early_stop out"});
+  }
+  const train::BestBy by =
+      read_best_by(run.options.saving.keep_best).value_or(train::best_by(train::BestMetric::kTop1));
+  return std::make_shared<train::ValidationRecord>(by, train::EarlyStop{.patience = *run.options.early_stop});
+}
+
+void freeze_parameters(const std::vector<std::string>& patterns, train::SingleCostTrainer& trainer) {
+  const std::vector<std::string> before = trainer.frozen_parameters();
+  if (patterns.empty() && before.empty()) return;
+  trainer.set_trainable("*", true);
+  for (const std::string& pattern : patterns) trainer.set_trainable(pattern, false);
+  const std::vector<std::string> now = trainer.frozen_parameters();
+  const size_t all = trainer.parameters().segments().size();
+  if (!before.empty() && before != now) {
+    core::log::warning("the checkpoint's run had frozen {} parameters, this one freezes {} of {}: --freeze counts",
+                       before.size(), now.size(), all);
+  } else {
+    core::log::info("{} of {} parameters are frozen: {}", now.size(), all, fmt::join(patterns, ", "));
+  }
+}
+
+std::unique_ptr<train::BestKeeper> make_best_keeper(const PreparedRun& run, std::shared_ptr<const SavedRun> state) {
+  const std::optional<train::BestBy> by = read_best_by(run.options.saving.keep_best);
+  if (!by) return nullptr;
+  return std::make_unique<train::BestKeeper>(
+      train::CheckpointStore(run.train_dir()),
+      train::BestKeeperOptions{.by = *by, .identity = identity_of(run), .state = std::move(state)});
+}
+
+int64_t remaining_steps(const PreparedRun& run, int64_t first_step) {
+  const int64_t steps = train::end_local_step(run.plan.num_batches, first_step);
+  if (steps > 0) return steps;
+  std::string wanted = "without --num_batches or --num_epochs";
+  if (run.options.steps.num_batches.value_or(0) != 0) {
+    wanted = fmt::format("--num_batches={}", *run.options.steps.num_batches);
+  } else if (run.options.steps.num_epochs.value_or(0) != 0) {
+    wanted = fmt::format("--num_epochs={} of {} examples, {} a step", *run.options.steps.num_epochs, run.train_examples,
+                         run.examples_per_step());
+  }
+  core::log::info(
+      "nothing is left to do: {} has done {} steps, and this run wants {} ({}); ask for more, or use another "
+      "--train_dir",
+      run.train_dir(), first_step, run.plan.num_batches, wanted);
+  return 0;
+}
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,32 @@
+#include "trainyard/frontends/tf_cnn/run_steps.h"
+
+#include <algorithm>
+#include <ostream>
+
+#include <fmt/ostream.h>
+
+#include "trainyard/frontends/tf_cnn/run_state.h"
+
+namespace trainyard::frontends {
+
+RunSteps make_run_steps(const PreparedRun& run, int64_t first_step) {
+  const int64_t left = remaining_steps(run, first_step);
+  RunSteps steps{
+      .first = first_step, .warmup = run.plan.num_warmup_batches, .timed = left, .over_all_runs = run.own_dialect()};
+  if (steps.over_all_runs) {
+    steps.warmup = std::min(steps.warmup, std::max<int64_t>(0, left - 1));  // one is always timed and shown
+    steps.timed = left - steps.warmup;
+  }
+  return steps;
+}
+
+void print_rounded_warmup(const PreparedRun& run, std::ostream& out) {
+  if (run.own_dialect() || !run.plan.warmup_was_rounded) return;
+  fmt::print(out, "Round up warm up steps to {} to match batch_group_size\n", run.plan.num_warmup_batches);
+}
+
+DisplayedSteps displayed_steps(const PreparedRun& run) {
+  return {.every = run.options.display.display_every, .last = run.plan.num_batches};
+}
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,230 @@
+#include "trainyard/frontends/tf_cnn/flags.h"
+
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/flags/flag_value.h"
+#include "trainyard/core/testing/golden.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using core::Disposition;
+using core::FlagSpec;
+
+// A row of upstream_flags.tsv, which tools/golden/flags_from_spec.py makes from the specification.
+struct UpstreamFlag {
+  std::string name, kind, default_text, lower, upper, choices;
+};
+
+std::vector<UpstreamFlag> upstream_flags() {
+  const std::string path = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/frontends/testdata/upstream_flags.tsv");
+  std::istringstream lines(core::local_file_system().read_file(path));
+  std::vector<UpstreamFlag> flags;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream cells(line);
+    UpstreamFlag flag;
+    for (std::string* cell : {&flag.name, &flag.kind, &flag.default_text, &flag.lower, &flag.upper, &flag.choices}) {
+      std::getline(cells, *cell, '\t');
+    }
+    flags.push_back(flag);
+  }
+  return flags;
+}
+
+std::string bound_text(const std::optional<double>& bound) {
+  return bound ? fmt::format("{}", *bound) : "";
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, "|"));
+}
+
+TEST(BenchmarkFlags, DeclareTheUpstreamTable) {
+  const std::vector<UpstreamFlag> upstream = upstream_flags();
+  ASSERT_EQ(upstream.size(), 138u);
+  for (const UpstreamFlag& flag : upstream) {
+    SCOPED_TRACE(flag.name);
+    const FlagSpec* spec = tf_cnn_flags().find(flag.name);
+    ASSERT_NE(spec, nullptr);
+    EXPECT_EQ(core::flag_kind_name(spec->kind), flag.kind);
+    if (flag.default_text == "None") {
+      EXPECT_TRUE(std::holds_alternative<std::monostate>(spec->default_value));
+    } else {
+      EXPECT_EQ(spec->default_value, core::parse_flag_value(*spec, flag.default_text));
+    }
+    EXPECT_EQ(bound_text(spec->lower_bound), flag.lower);
+    EXPECT_EQ(bound_text(spec->upper_bound), flag.upper);
+    // Values of ours come behind theirs.
+    EXPECT_TRUE(joined(spec->choices).starts_with(flag.choices)) << flag.name << ": " << joined(spec->choices);
+  }
+}
+
+TEST(BenchmarkFlags, AreDocumented) {
+  for (const FlagSpec& spec : tf_cnn_flags().all()) {
+    EXPECT_FALSE(spec.help.empty()) << spec.name;
+    EXPECT_FALSE(spec.group_name.empty()) << spec.name;
+    EXPECT_EQ(spec.note.empty(), spec.disposition == Disposition::kImplemented) << spec.name;
+  }
+}
+
+// What is still refused. The file may only lose lines.
+TEST(BenchmarkFlags, PendingOnesAreListed) {
+  std::string list;
+  for (const FlagSpec& spec : tf_cnn_flags().all()) {
+    if (spec.disposition == Disposition::kPending || spec.disposition == Disposition::kLater) {
+      list += fmt::format("{} ({}): {}\n", spec.name, core::disposition_name(spec.disposition), spec.note);
+    }
+    for (const auto& [value, what] : spec.pending_values) {
+      list += fmt::format("{}={} (pending): {}\n", spec.name, value, what);
+    }
+  }
+  EXPECT_TRUE(core::matches_golden(list, "trainyard/frontends/testdata/pending_flags.txt"));
+}
+
+// A value of the flag's kind that is not its default.
+std::string another_value(const FlagSpec& spec) {
+  switch (spec.kind) {
+    case core::FlagKind::kBoolean:
+      return spec.default_value == core::FlagValue(true) ? "false" : "true";
+    case core::FlagKind::kInteger:
+      return spec.default_value == core::FlagValue(int64_t{7}) ? "8" : "7";
+    case core::FlagKind::kReal:
+      return fmt::format("{}", spec.lower_bound.value_or(0) + 1.0 / 3);
+    case core::FlagKind::kText:
+      return "a: \"text\" # with \\ signs";
+    case core::FlagKind::kChoice:
+      return spec.default_value == core::FlagValue(spec.choices[0]) ? spec.choices[1] : spec.choices[0];
+    case core::FlagKind::kList:
+      return "1,2.5,3";
+  }
+  return "";
+}
+
+// Returns every value of the flag that a test can name: all choices, or one that is not the default.
+std::vector<std::string> other_values(const FlagSpec& spec) {
+  if (spec.kind == core::FlagKind::kChoice) return spec.choices;
+  std::vector<std::string> values = {another_value(spec)};
+  values.insert(values.end(), spec.words.begin(), spec.words.end());
+  return values;
+}
+
+// Returns whether the program refuses this value as one that is not built.
+bool is_refused(const FlagSpec& spec, const std::string& value) {
+  core::FlagValues values(tf_cnn_flags());
+  values.set(spec.name, value, core::FlagSource::kCommandLine);
+  try {
+    core::check_dispositions(values);
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << error.what();
+    EXPECT_NE(std::string(error.what()).find(spec.name), std::string::npos) << error.what();
+    return true;
+  }
+  return false;
+}
+
+// Of the 138 flags, with every value, these are refused and no others. The list may only lose lines.
+TEST(BenchmarkFlags, OnlyTheseOfTheUpstreamTableAreRefused) {
+  const std::set<std::string> parameter_servers = {
+      "job_name=ps",  "job_name=worker", "job_name=controller", "ps_hosts",
+      "worker_hosts", "controller_host", "cross_replica_sync",  "variable_update=distributed_replicated"};
+  const std::set<std::string> other_models = {"backbone_model_path", "collect_eval_results_async"};  // ssd300
+  const std::set<std::string> eight_bit_integers = {"trt_mode=INT8"};
+  const std::set<std::string> controller = {"variable_update=distributed_all_reduce"};  // a process that drives others
+  const std::set<std::string> all_reduce_algorithms = {"all_reduce_spec",           "hierarchical_copy",
+                                                       "network_topology=gcp_v100", "gradient_repacking",
+                                                       "agg_small_grads_max_bytes", "agg_small_grads_max_group"};
+  std::set<std::string> expected;
+  for (const auto& group : {parameter_servers, other_models, eight_bit_integers, controller, all_reduce_algorithms}) {
+    expected.insert(group.begin(), group.end());
+  }
+  std::set<std::string> refused;
+  for (const UpstreamFlag& flag : upstream_flags()) {
+    const FlagSpec& spec = *tf_cnn_flags().find(flag.name);
+    for (const std::string& value : other_values(spec)) {
+      const bool choice = spec.kind == core::FlagKind::kChoice;
+      if (is_refused(spec, value)) refused.insert(choice ? fmt::format("{}={}", spec.name, value) : spec.name);
+    }
+  }
+  EXPECT_EQ(refused, expected);
+}
+
+TEST(BenchmarkFlags, OnlyTheFlagsOfOtherRuntimesWarn) {
+  const std::set<std::string> expected = {
+      "timestamped_allocator", "gpu_kt_max_interval",  "gpu_kt_max_bytes", "gpu_kt_max_pending",    "sync_on_finish",
+      "force_gpu_compatible",  "use_python32_barrier", "debugger",         "allreduce_merge_scope", "server_protocol"};
+  std::set<std::string> warned;
+  for (const FlagSpec& spec : tf_cnn_flags().all()) {
+    if (spec.disposition == Disposition::kWarned) warned.insert(spec.name);
+  }
+  EXPECT_EQ(warned, expected);
+}
+
+TEST(BenchmarkFlags, TheReferencePageIsCurrent) {
+  EXPECT_TRUE(core::matches_golden(tf_cnn_flags_page(), "docs/flags.md"));
+}
+
+TEST(BenchmarkFlags, DialectsHaveTheSameFlagsAndOtherDefaults) {
+  const core::FlagTable& own = tf_cnn_flags(Dialect::kTrainyard);
+  EXPECT_EQ(own.names(), tf_cnn_flags(Dialect::kTfCnnBenchmarks).names());
+  EXPECT_FALSE(core::FlagValues(tf_cnn_flags(Dialect::kTfCnnBenchmarks)).boolean("eval_exact"));
+  EXPECT_TRUE(core::FlagValues(own).boolean("eval_exact"));
+  EXPECT_EQ(core::FlagValues(tf_cnn_flags(Dialect::kTfCnnBenchmarks)).text("on_nan"), "ignore");
+  EXPECT_EQ(core::FlagValues(own).text("on_nan"), "stop");
+  EXPECT_FALSE(core::parse_flags(own, {"--eval_exact=false"}).boolean("eval_exact"));
+}
+
+TEST(BenchmarkFlags, EveryFlagSurvivesDumpAndRead) {
+  const std::string path = core::join_path(::testing::TempDir(), fmt::format("all_flags_{}.yaml", ::getpid()));
+  for (const FlagSpec& changed : tf_cnn_flags().all()) {
+    if (changed.name == "config" || changed.name == "dump_config") continue;
+    core::FlagValues values(tf_cnn_flags());
+    values.set(changed.name, another_value(changed), core::FlagSource::kCommandLine);
+    ASSERT_TRUE(values.changed(changed.name)) << changed.name;
+    const auto file = core::local_file_system().open_write(path);
+    file->write(core::dump_config(values));
+    file->close();
+    core::FlagValues again(tf_cnn_flags());
+    core::read_config_file(path, again);
+    for (const FlagSpec& spec : tf_cnn_flags().all()) {
+      ASSERT_EQ(again.value(spec.name), values.value(spec.name)) << spec.name << " after changing " << changed.name;
+    }
+  }
+  core::local_file_system().remove_file(path);
+}
+
+TEST(BenchmarkFlags, AWordSurvivesDumpAndRead) {
+  const std::string path = core::join_path(::testing::TempDir(), fmt::format("word_{}.yaml", ::getpid()));
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), {"--batch_size=auto"});
+  const auto file = core::local_file_system().open_write(path);
+  file->write(core::dump_config(values, true));
+  file->close();
+  core::FlagValues again(tf_cnn_flags());
+  core::read_config_file(path, again);
+  EXPECT_TRUE(again.is_word("batch_size"));
+  EXPECT_EQ(again.value("batch_size"), core::FlagValue(std::string("auto")));
+  core::local_file_system().remove_file(path);
+}
+
+TEST(BenchmarkFlags, DefaultsAskForNothingPending) {
+  EXPECT_TRUE(core::check_dispositions(core::FlagValues(tf_cnn_flags())).empty());
+}
+
+TEST(BenchmarkFlags, AGpuIsNotPending) {
+  const auto check = [](const std::vector<std::string>& arguments) {
+    core::check_dispositions(core::parse_flags(tf_cnn_flags(), arguments));
+  };
+  // Whether there is one is known when the device is opened: device_settings_test.cpp.
+  EXPECT_NO_THROW(
+      check({"--device=gpu", "--local_parameter_device=GPU", "--xla_compile", "--use_fp16", "--fp16_vars"}));
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,187 @@
+// --freeze, --early_stop and --keep_best of `trainyard train`, and what train::load_model() makes of its run folders.
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/new_tensor.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
+#include "trainyard/frontends/tf_cnn/run_state.h"
+#include "trainyard/train/model/model.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class TrainFlags : public ::testing::Test {
+ protected:
+  const core::TempDir temp_;
+  std::string log_;  // of the last run
+
+  // Runs `trainyard train` on synthetic images, and returns what it printed. Later flags replace earlier ones.
+  std::string train(const std::vector<std::string>& more, const std::string& run = "run") {
+    std::vector<std::string> flags{"--synthetic",
+                                   "--device=cpu",
+                                   "--batch_size=2",
+                                   "--display_every=1",
+                                   "--num_intra_threads=1",
+                                   "--deterministic",
+                                   "--train_dir=" + temp_.file(run),
+                                   "--existing_run=keep",
+                                   "--progress=off",
+                                   "--summary_verbosity=0"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    std::ostringstream out;
+    testing::internal::CaptureStderr();
+    std::optional<core::Error> error;
+    try {
+      const core::FlagValues values = core::parse_flags(tf_cnn_flags(Dialect::kTrainyard), flags);
+      BenchmarkCnn(read_options(values, Dialect::kTrainyard)).run(out);
+    } catch (const core::Error& thrown) {
+      error = thrown;
+    }
+    log_ = testing::internal::GetCapturedStderr();
+    if (error) throw *error;
+    return out.str();
+  }
+  int64_t steps_of(const std::string& run = "run") const { return train::find_checkpoint(temp_.file(run)).global_step; }
+  // Returns the names of what differs between the last checkpoints of two runs.
+  std::set<std::string> moved(const std::string& before, const std::string& after) const {
+    const auto a = train::load_model(temp_.file(before)), b = train::load_model(temp_.file(after));
+    const nn::ParameterSet &x = a->parameters(), &y = b->parameters();
+    std::set<std::string> names;
+    for (const nn::Segment& segment : x.segments()) {
+      if (!at::equal(x.value(segment.id), y.value(segment.id))) names.insert(segment.spec.name);
+    }
+    for (int i = 0; i < static_cast<int>(x.buffer_count()); ++i) {
+      if (!at::equal(x.buffer(i), y.buffer(i))) names.insert(x.buffer_spec(i).name);
+    }
+    return names;
+  }
+};
+
+// Weights that stand still: top-1 accuracy is the same in each evaluation.
+const std::vector<std::string> kStandingStill{"--model=lenet",
+                                              "--num_batches=40",
+                                              "--init_learning_rate=0",
+                                              "--weight_decay=0",
+                                              "--num_eval_batches=1",
+                                              "--eval_exact=false",
+                                              "--eval_during_training_every_n_steps=2"};
+
+std::vector<std::string> with(std::vector<std::string> flags, std::initializer_list<std::string> more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+TEST_F(TrainFlags, EarlyStopEndsARunWhoseEvaluationsGetNoBetter) {
+  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=3"})),
+              AllOf(HasSubstr("top_1_accuracy has not been better than"), HasSubstr("of step 2, in 3 evaluations")));
+  EXPECT_EQ(steps_of(), 8);
+  train(with(kStandingStill, {"--early_stop=3"}));
+  EXPECT_EQ(steps_of(), 8) << "it stays stopped";
+  EXPECT_THAT(log_, AllOf(HasSubstr("nothing is left to do"), HasSubstr("--early_stop=3 has ended this run")));
+  train(with(kStandingStill, {"--early_stop=5"}));
+  EXPECT_EQ(steps_of(), 12) << "it has counted 3";
+  train(kStandingStill, "without");
+  EXPECT_EQ(steps_of("without"), 40);
+}
+
+TEST_F(TrainFlags, EarlyStopFollowsWhatKeepBestNames) {
+  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=1", "--keep_best=loss"})),
+              HasSubstr("loss has not been better than"));
+  EXPECT_EQ(steps_of(), 4);
+  const std::string lines =
+      train(with(kStandingStill, {"--early_stop=1", "--keep_best=mean_class_accuracy"}), "classes");
+  EXPECT_THAT(lines, AllOf(HasSubstr("mean_class_accuracy has not been better than"),
+                           HasSubstr("best (step 2, mean_class_accuracy")));
+  EXPECT_THAT(train(with(kStandingStill, {"--early_stop=1", "--keep_best=none"}), "none"),
+              HasSubstr("top_1_accuracy has not been better than"));
+  EXPECT_FALSE(core::local_file_system().exists(temp_.file("none/best")));
+}
+
+TEST_F(TrainFlags, EarlyStopAndKeepBestSayWhatTheyNeed) {
+  EXPECT_THAT(core::message_of([&] {
+                train({"--model=lenet", "--num_batches=2", "--early_stop=2"});
+              }),
+              AllOf(HasSubstr("--early_stop=2"), HasSubstr("--eval_during_training_every_n_epochs=1")));
+  EXPECT_THAT(core::message_of([&] { train(with(kStandingStill, {"--early_stop=0"})); }), HasSubstr("early_stop"));
+  EXPECT_THAT(core::message_of([&] { train(with(kStandingStill, {"--keep_best=top_l"})); }),
+              AllOf(HasSubstr("--keep_best"), HasSubstr("mean_class_accuracy"), HasSubstr("did you mean top_1?")));
+  EXPECT_EQ(read_best_by("center_loss:lowest")->name, "center_loss");
+  EXPECT_EQ(read_best_by("center_loss:lowest")->lowest, true);
+  EXPECT_EQ(read_best_by("score:highest")->lowest, false);
+  EXPECT_EQ(read_best_by("none"), std::nullopt);
+  for (const char* flag : {"--early_stop=2", "--freeze=conv*"}) {
+    for (const char* mode : {"--eval", "--forward_only"}) {
+      EXPECT_THAT(core::message_of([&] { train({"--model=lenet", flag, mode}); }), HasSubstr("is for trainings"));
+    }
+  }
+}
+
+const std::vector<std::string> kResnet{"--model=resnet20", "--data_name=cifar10", "--init_learning_rate=0.1"};
+
+TEST_F(TrainFlags, FreezeKeepsParametersAndStatistics) {
+  train(with(kResnet, {"--num_batches=1", "--freeze=conv1.*,bn1.*,layer*"}), "one");
+  train(with(kResnet, {"--num_batches=3", "--freeze=conv1.*,bn1.*,layer*"}), "three");
+  EXPECT_THAT(log_, HasSubstr("parameters are frozen: conv1.*, bn1.*, layer*"));
+  EXPECT_THAT(moved("one", "three"), testing::ElementsAre("fc.bias", "fc.weight"));
+  train(with(kResnet, {"--num_batches=1"}), "all");
+  train(with(kResnet, {"--num_batches=3"}), "all_three");
+  EXPECT_GT(moved("all", "all_three").size(), 60U);
+}
+
+TEST_F(TrainFlags, FreezeOfARunThatGoesOnIsTheFlags) {
+  train(with(kResnet, {"--num_batches=2", "--freeze=conv1.*,bn1.*,layer*"}), "start");
+  train(with(kResnet, {"--num_batches=2", "--freeze=conv1.*,bn1.*,layer*"}));
+  train(with(kResnet, {"--num_batches=4"}));
+  EXPECT_THAT(log_, HasSubstr("this one freezes 0 of"));
+  EXPECT_GT(moved("start", "run").size(), 60U);
+}
+
+TEST_F(TrainFlags, FreezeSaysWhatWasMeant) {
+  EXPECT_THAT(core::message_of(
+                  [&] {
+                    train({"--model=lenet", "--num_batches=1", "--freeze=conv1.*,cnov2.*"});
+                  },
+                  core::ErrorCode::kNotFound),
+              AllOf(HasSubstr("no parameter is named as 'cnov2.*'"), HasSubstr("did you mean 'conv2.*'?"),
+                    HasSubstr("conv2.weight")));
+  EXPECT_THAT(core::message_of([&] {
+                train({"--model=lenet", "--num_batches=1", "--freeze=*"});
+              }),
+              HasSubstr("all parameters are frozen"));
+}
+
+TEST_F(TrainFlags, ARunFolderIsAModelForTheLibrary) {
+  train(with(kStandingStill,
+             {"--num_batches=4", "--init_learning_rate=0.01", "--image_size=32", "--normalization=mean_std"}));
+  for (const bool best : {false, true}) {
+    const auto model = train::load_model(temp_.file("run"), {.intra_op_threads = 1, .best = best});
+    const TrainedModel expected = load_trained_model({.path = temp_.file(best ? "run/best" : "run")});
+    const train::ModelDescription& said = model->description();
+    EXPECT_EQ(said.name, "lenet");
+    EXPECT_EQ(said.num_classes, expected.identity.num_classes);
+    ASSERT_TRUE(said.input.has_value());
+    EXPECT_EQ(said.input->height, 32);
+    EXPECT_EQ(said.input->normalization, expected.input.normalization);
+    EXPECT_EQ(said.input->eval_resize_size, expected.input.eval_resize_size);
+    const at::Tensor images = core::new_tensor({2, 3, 32, 32}, at::kFloat).fill_(0.25);
+    EXPECT_TRUE(model->logits(images).allclose(expected.executor->forward(images, {}), 1e-5, 1e-5)) << best;
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

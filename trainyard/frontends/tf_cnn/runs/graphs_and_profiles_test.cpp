@@ -1,0 +1,90 @@
+// Graph files and profiles of whole runs: names, lines and where they stand. What ONNX Runtime computes of a graph is
+// compared in tests/program_test.py, what protobuf reads of a profile in tests/protobuf_parses_profile.py.
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/step_recording.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::HasSubstr;
+
+class GraphsAndProfiles : public ::testing::Test {
+ protected:
+  static TfCnnOptions options() {
+    TfCnnOptions options;
+    options.model = "lenet";
+    options.batch_size = 2;
+    options.steps.num_batches = 2;
+    options.steps.num_warmup_batches = 3;
+    options.device.gpu = false;
+    options.device.replicas = 2;
+    return options;
+  }
+  std::string run(const TfCnnOptions& options) const {
+    std::ostringstream out;
+    BenchmarkCnn(options).run(out);
+    return out.str();
+  }
+  bool exists(const std::string& name) const { return core::local_file_system().exists(temp_.file(name)); }
+  std::string read(const std::string& name) const { return core::local_file_system().read_file(temp_.file(name)); }
+
+  core::TempDir temp_;
+};
+
+TEST_F(GraphsAndProfiles, AreWrittenWhereTheirLinesSay) {
+  TfCnnOptions asked = options();
+  asked.display.graph_file = temp_.file("new/graph.txt");
+  asked.display.partitioned_graph_file_prefix = temp_.file("part.onnx");
+  asked.display.tfprof_file = temp_.file("profile");
+  const std::string lines = run(asked);
+  EXPECT_THAT(lines, HasSubstr("Initializing graph\nWriting GraphDef as text to " + asked.display.graph_file +
+                               "\nRunning warm up\nWriting partitioned GraphDef as binary to " +
+                               temp_.file("part_cpu_0.onnx") + "\nWriting partitioned GraphDef as binary to " +
+                               temp_.file("part_cpu_1.onnx") + "\nDone warm up\n"));
+  EXPECT_THAT(lines, HasSubstr("Dumping ProfileProto to " + asked.display.tfprof_file + "\n"));
+  EXPECT_THAT(read("new/graph.txt"),
+              HasSubstr("node {\n  name: \"conv1\"\n  op: \"convolution\"\n  input: \"input\"\n"));
+  EXPECT_GT(read("part_cpu_0.onnx").size(), 1000U);
+  // One copy of the variables, which both devices read.
+  EXPECT_EQ(read("part_cpu_0.onnx"), read("part_cpu_1.onnx"));
+  EXPECT_THAT(read("profile"), HasSubstr("gradients/conv1"));
+  EXPECT_THAT(read("profile.json"), HasSubstr("\"layers\""));
+}
+
+TEST_F(GraphsAndProfiles, EachIndependentDeviceHasItsOwnWeights) {
+  TfCnnOptions asked = options();
+  asked.device.variable_update = "independent";
+  asked.display.partitioned_graph_file_prefix = temp_.file("part.onnx");
+  run(asked);
+  EXPECT_NE(read("part_cpu_0.onnx"), read("part_cpu_1.onnx"));
+}
+
+TEST_F(GraphsAndProfiles, ForwardPassesWriteThemToo) {
+  TfCnnOptions asked = options();
+  asked.mode = RunMode::kForwardOnly;
+  asked.display.graph_file = temp_.file("graph.onnx");
+  asked.display.partitioned_graph_file_prefix = temp_.file("part.txt");
+  asked.display.tfprof_file = temp_.file("profile.json");
+  EXPECT_THAT(run(asked), HasSubstr("Writing GraphDef as binary to " + asked.display.graph_file));
+  EXPECT_TRUE(exists("graph.onnx") && exists("part_cpu_0.txt") && exists("part_cpu_1.txt"));
+  EXPECT_THAT(read("profile.json"), HasSubstr("\"layers\""));
+  EXPECT_THAT(read("profile.pb"), HasSubstr("device:CPU:1"));
+}
+
+TEST(ProfilePaths, KeepTheNameThatWasGiven) {
+  EXPECT_EQ(profile_paths("a/p").proto, "a/p");
+  EXPECT_EQ(profile_paths("a/p").json, "a/p.json");
+  EXPECT_EQ(profile_paths("a/p.json").proto, "a/p.pb");
+  EXPECT_EQ(profile_paths("a/p.json").json, "a/p.json");
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,84 @@
+// The header's rows that depend on how a run exchanges gradients, and the names of models, as tf_cnn_benchmarks'
+// print_info() has them.
+#include "trainyard/frontends/tf_cnn/run_header.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/models/registry/model_registry.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::IsEmpty;
+
+PreparedRun run_of(Dialect dialect, const std::string& model = "resnet50") {
+  PreparedRun run;
+  run.options.dialect = dialect;
+  run.model = &models::find_model(model, "imagenet");
+  run.dataset_label = "imagenet (synthetic)";
+  run.batch_size = 32;
+  return run;
+}
+
+// Returns the rows behind "Variables:", which say how gradients are joined.
+std::vector<HeaderRow> exchange_rows(const PreparedRun& run) {
+  std::vector<HeaderRow> rows = run_header_rows(run);
+  while (!rows.empty() && rows.front().first != "Variables:") rows.erase(rows.begin());
+  if (!rows.empty()) rows.erase(rows.begin());
+  return rows;
+}
+
+using Rows = std::vector<HeaderRow>;
+
+TEST(RunHeader, NamesTheAllReduceWhereTheOriginalDoes) {
+  PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
+  for (const char* mode : {"parameter_server", "independent"}) {
+    run.options.device.variable_update = mode;
+    EXPECT_THAT(exchange_rows(run), IsEmpty()) << mode;
+  }
+  for (const char* mode : {"replicated", "collective_all_reduce"}) {
+    run.options.device.variable_update = mode;
+    EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "None"}})) << mode;
+  }
+  run.options.device.all_reduce_spec = "collective";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"AllReduce:", "collective"}}));
+}
+
+// The original echoes --horovod_device and sums; what the run does otherwise is said.
+TEST(RunHeader, SaysOfHorovodWhatTheOriginalSaysAndWhatIsOtherwise) {
+  PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
+  run.options.device.variable_update = "horovod";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"Reduce:", "average"}}));
+  run.options.device.horovod_device = "cpu";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"Horovod on:", "cpu"}, {"Reduce:", "average"}}));
+  run.options.device.horovod_reduce = "sum";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"Horovod on:", "cpu"}}));
+  run.options.update.gradient_reduction = "mean";
+  EXPECT_EQ(exchange_rows(run), (Rows{{"Horovod on:", "cpu"}, {"Reduce:", "mean"}}));
+  run.options.device.horovod_device.clear();
+  run.options.update.gradient_reduction = "sum";
+  EXPECT_THAT(exchange_rows(run), IsEmpty());
+  EXPECT_EQ(header_facts(run).devices, (std::vector<std::string>{"horovod/cpu:0"}));
+}
+
+TEST(RunHeader, HasTheOriginalsNamesOfModels) {
+  const std::map<std::string, std::string> names = {{"lenet", "lenet5"},
+                                                    {"nasnetlarge", "nasnet"},
+                                                    {"official_resnet50", "official_resnet_50_v1"},
+                                                    {"official_resnet200_v2", "official_resnet_200_v2"},
+                                                    {"resnet50_v1.5", "resnet50_v1.5"},
+                                                    {"resnet50_v2", "resnet50_v2"},
+                                                    {"vgg16", "vgg16"}};
+  for (const auto& [model, name] : names) {
+    EXPECT_EQ(header_facts(run_of(Dialect::kTfCnnBenchmarks, model)).model, name);
+    EXPECT_EQ(header_facts(run_of(Dialect::kTrainyard, model)).model, model);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

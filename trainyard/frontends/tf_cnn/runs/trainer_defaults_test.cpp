@@ -1,0 +1,303 @@
+// What `trainyard train` requires and does where no flag says so: a model and images, evaluations and checkpoints at
+// the end of each epoch, a folder for the run.
+#include "trainyard/frontends/tf_cnn/trainer_defaults.h"
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/testing/test_images.h"
+#include "trainyard/frontends/session/run_directory.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/next_commands.h"
+#include "trainyard/frontends/tf_cnn/own_header.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
+#include "trainyard/frontends/tf_cnn/schedule.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Arguments = std::vector<std::string>;
+
+TfCnnOptions read(const Arguments& arguments, Dialect dialect = Dialect::kTrainyard) {
+  return read_options(core::parse_flags(tf_cnn_flags(dialect), arguments), dialect);
+}
+
+// 40 images of two classes, in one folder: 32 train, 8 validate.
+class TrainerDefaults : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* kind : {"dark", "light"}) {
+      const std::string folder = core::join_path(photos_, kind);
+      files_.make_directories(folder);
+      for (int i = 0; i < 20; ++i) {
+        const auto bytes = data::encode_png(data::flat_image(24, 24, (kind[0] == 'd' ? 20 : 200) + i));
+        files_.write_file_atomically(core::join_path(folder, std::to_string(i) + ".png"),
+                                     {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      }
+    }
+  }
+  Arguments arguments(const Arguments& more = {}) const {
+    Arguments all = {
+        "--model=lenet",   "--data_dir=" + photos_,     "--device=cpu", "--batch_size=8", "--num_intra_threads=1",
+        "--deterministic", "--init_learning_rate=0.001"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  std::string run(const Arguments& more) {
+    std::ostringstream out;
+    testing::internal::CaptureStderr();
+    BenchmarkCnn(read(arguments(more))).run(out);
+    log_ = testing::internal::GetCapturedStderr();
+    return out.str();
+  }
+  nlohmann::json summary(const std::string& run) const {
+    return nlohmann::json::parse(files_.read_file(core::join_path(temp_.file(run), "run_summary.json")));
+  }
+  static int count(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+    return count;
+  }
+
+  core::TempDir temp_;
+  core::FileSystem& files_ = core::local_file_system();
+  const std::string photos_ = temp_.file("photos");
+  std::string log_;
+};
+
+TEST_F(TrainerDefaults, AModelAndImagesAreAskedFor) {
+  EXPECT_THAT(core::message_of([] { read({"--data_dir=x"}); }), HasSubstr("no model is named"));
+  EXPECT_THAT(core::message_of([] {
+                read({"--model=resnet20", "--data_name=cifar10"});
+              }),
+              AllOf(HasSubstr("there are no images to train on"), HasSubstr("--synthetic")));
+  EXPECT_NO_THROW(read({"--model=resnet20", "--data_name=cifar10", "--synthetic"}));
+  EXPECT_NO_THROW(read({"--model=resnet20", "--forward_only"})) << "nothing learns from them";
+  EXPECT_THAT(core::message_of([] {
+                read({"--model=resnet20", "--data_dir=x", "--synthetic"});
+              }),
+              HasSubstr("exclude each other"));
+  EXPECT_THAT(core::message_of([] {
+                read({"--eval", "--data_dir=x"});
+              }),
+              AllOf(HasSubstr("Trained model directory not specified"), HasSubstr("--train_dir=RUN")));
+  // tf_cnn_benchmarks measures trivial on synthetic images.
+  EXPECT_EQ(read({}, Dialect::kTfCnnBenchmarks).model, "trivial");
+}
+
+TEST_F(TrainerDefaults, AreThoseOfABenchmarkWithoutACommand) {
+  const TfCnnOptions benchmark = read(arguments(), Dialect::kTfCnnBenchmarks);
+  EXPECT_FALSE(benchmark.evaluate_each_epoch);
+  EXPECT_FALSE(benchmark.saving.save_each_epoch);
+  EXPECT_EQ(benchmark.saving.save_model_secs, 0);
+  EXPECT_EQ(benchmark.saving.new_runs_in, "");
+  const TfCnnOptions own = read(arguments());
+  EXPECT_TRUE(own.evaluate_each_epoch);
+  EXPECT_TRUE(own.saving.save_each_epoch);
+  EXPECT_EQ(own.saving.save_model_secs, 600);
+  EXPECT_EQ(own.saving.new_runs_in, "runs");
+  // What is asked for counts.
+  const TfCnnOptions asked =
+      read(arguments({"--save_model_steps=5", "--train_dir=", "--eval_during_training_every_n_epochs=0"}));
+  EXPECT_FALSE(asked.evaluate_each_epoch);
+  EXPECT_FALSE(asked.saving.save_each_epoch);
+  EXPECT_EQ(asked.saving.save_model_secs, 0);
+  EXPECT_EQ(asked.saving.new_runs_in, "");
+}
+
+TEST_F(TrainerDefaults, EachEpochIsEvaluatedOnImagesThatAreNotTrainedOnAndSaved) {
+  const std::string out = run({"--num_epochs=3", "--train_dir=" + temp_.file("run")});
+  EXPECT_EQ(count(out, "Accuracy @ 1 = "), 3) << out;
+  EXPECT_EQ(count(out, "[8 examples]"), 3) << out;
+  for (const char* name : {"run/model.ckpt-4", "run/model.ckpt-8", "run/model.ckpt-12", "run/best"}) {
+    EXPECT_TRUE(files_.exists(temp_.file(name))) << name;
+  }
+  EXPECT_EQ(summary("run")["data"]["validation_examples"], 8);
+  EXPECT_EQ(summary("run")["data"]["train_examples"], 32);
+  EXPECT_THAT(log_, HasSubstr("has no folder val: a fifth of each class"));
+}
+
+TEST_F(TrainerDefaults, WhatIsNotEvaluatedIsSaid) {
+  const std::string out = run({"--num_batches=3", "--train_dir=" + temp_.file("short")});
+  EXPECT_THAT(out, Not(HasSubstr("Accuracy @ 1")));
+  EXPECT_THAT(log_, HasSubstr("nothing is evaluated during the training: it has no whole epoch"));
+  EXPECT_EQ(summary("short")["data"]["validation_examples"], 0);
+  std::filesystem::create_directory(temp_.file("divided"));
+  std::filesystem::rename(photos_, temp_.file("divided/train"));
+  Arguments train = arguments({"--num_epochs=2", "--train_dir=" + temp_.file("alone")});
+  train[1] = "--data_dir=" + temp_.file("divided");
+  std::ostringstream none;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(read(train)).run(none);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("divided has no validation images"));
+  EXPECT_EQ(summary("alone")["data"]["train_examples"], 40);
+  EXPECT_EQ(summary("alone")["data"]["validation_examples"], 0);
+  // A goal that nothing could reach is an error.
+  train.push_back("--stop_at_top_1_accuracy=0.5");
+  EXPECT_THAT(core::message_of([&] { BenchmarkCnn(read(train)).run(none); }), HasSubstr("waits for evaluations"));
+}
+
+TEST_F(TrainerDefaults, AGoalMayEndTheTraining) {
+  const std::string out = run({"--num_epochs=50", "--stop_at_top_1_accuracy=0.01", "--train_dir=" + temp_.file("run")});
+  EXPECT_EQ(count(out, "Accuracy @ 1 = "), 1) << out;
+}
+
+// As a run without --train_dir has it, but elsewhere than in the working directory.
+TEST_F(TrainerDefaults, ARunHasAFolderOfItsOwn) {
+  TfCnnOptions options = read(arguments({"--num_batches=1"}));
+  options.saving.new_runs_in = temp_.file("runs");
+  for (const char* name : {"lenet-1", "lenet-2"}) {
+    std::ostringstream out;
+    testing::internal::CaptureStderr();
+    BenchmarkCnn(options).run(out);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr(std::string("/runs/") + name + " (--train_dir"));
+    EXPECT_TRUE(files_.exists(temp_.file(std::string("runs/") + name + "/model.ckpt-1")));
+    EXPECT_THAT(out.str(), HasSubstr(std::string("/runs/") + name + "/model.ckpt-1\n"));
+  }
+  files_.make_directories(temp_.file("runs/a-b-7"));
+  EXPECT_EQ(make_new_run_directory(temp_.file("runs"), "a/b"), temp_.file("runs/a-b-8"));
+  files_.write_file_atomically(temp_.file("file"), "");
+  EXPECT_THAT(core::message_of([&] { make_new_run_directory(temp_.file("file/runs"), "a"); }, core::ErrorCode::kIo),
+              HasSubstr("--train_dir="));
+}
+
+TEST_F(TrainerDefaults, CheckpointsOfAnEpochComeWithItsLastStep) {
+  const auto steps = [](int64_t batch, int64_t epoch) {
+    std::vector<int64_t> found;
+    for (int64_t step = 1; step <= 12; ++step) {
+      if (completes_epoch(step, batch, epoch)) found.push_back(step);
+    }
+    return found;
+  };
+  EXPECT_EQ(steps(8, 32), (std::vector<int64_t>{4, 8, 12}));
+  EXPECT_EQ(steps(10, 32), (std::vector<int64_t>{4, 7, 10}));
+  EXPECT_EQ(steps(64, 32).size(), 12U);
+}
+
+TEST_F(TrainerDefaults, TheHeaderHasFiveLines) {
+  const std::string out = run({"--num_epochs=2", "--train_dir=" + temp_.file("run")});
+  const std::string header = out.substr(0, out.find("==========\n"));
+  EXPECT_EQ(count(header, "\n"), 5) << header;
+  EXPECT_THAT(header,
+              AllOf(HasSubstr("Model:       lenet, images of 28x28, 2 classes\n"),
+                    HasSubstr("Dataset:     photos, 32 images to train on, 8 images to validate on\n"),
+                    HasSubstr("Steps:       8 of 8 images, 2.00 epochs, sgd\n"),
+                    HasSubstr("Device:      CPU of 8 images, float32\n"), HasSubstr(", training + evaluation\n")));
+}
+
+TEST_F(TrainerDefaults, TheEndSaysWhatToDoNext) {
+  const std::string dir = temp_.file("my run");
+  const std::string out = run({"--num_epochs=1", "--train_dir=" + dir, "--existing_run=keep"});
+  EXPECT_THAT(
+      out, AllOf(HasSubstr("Evaluate:     trainyard eval '--train_dir=" + dir + "' --data_dir=" + photos_ + "\n"),
+                 HasSubstr("Predict:      trainyard predict '--train_dir=" + dir + "' IMAGE...\n"),
+                 HasSubstr("Export:       trainyard export '--train_dir=" + dir + "' --format=onnx '--output=" + dir +
+                           "/lenet.onnx'\n")));
+  const size_t at = out.find("Continue:     trainyard train ");
+  ASSERT_NE(at, std::string::npos) << out;
+  // The command continues the training.
+  std::string command = out.substr(at + std::string("Continue:     trainyard train ").size());
+  EXPECT_THAT(command,
+              AllOf(HasSubstr("--model=lenet "), HasSubstr(" --num_epochs=2\n"), Not(HasSubstr("existing_run"))));
+  EXPECT_EQ(shell_word("a'b"), "'a'\\''b'");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("--rate=1e-3"), "--rate=1e-3");
+}
+
+TEST_F(TrainerDefaults, AutoBatchesLeaveAnEpochSomeStepsAndTheRateAlone) {
+  // 32 images in 16 steps, though there is memory for thousands.
+  Arguments automatic = arguments({"--batch_size_memory_mib=2000", "--num_epochs=1"});
+  automatic[3] = "--batch_size=auto";
+  automatic.erase(automatic.begin() + 6);  // the model's own rate
+  automatic[0] = "--model=resnet18";
+  const PreparedRun found = prepare(read(automatic));
+  EXPECT_EQ(found.batch_size, 2);
+  EXPECT_EQ(found.mode(), RunMode::kTrainingAndEvaluation);
+  automatic[3] = "--batch_size=0";
+  automatic.erase(std::find(automatic.begin(), automatic.end(), "--batch_size_memory_mib=2000"));
+  const PreparedRun usual = prepare(read(automatic));
+  EXPECT_EQ(usual.batch_size, usual.model->default_batch_size);
+  EXPECT_EQ(make_schedule(found).learning_rate(0), make_schedule(usual).learning_rate(0));
+  automatic[3] = "--batch_size=2";
+  EXPECT_NE(make_schedule(prepare(read(automatic))).learning_rate(0), make_schedule(usual).learning_rate(0));
+}
+
+TEST_F(TrainerDefaults, ABatchBeyondTheMemoryIsRefusedAtOnce) {
+  Arguments large = arguments({"--train_dir="});
+  large[3] = "--batch_size=1000000";
+  large[0] = "--model=vgg16";
+  std::ostringstream out;
+  const std::string message = core::message_of([&] { BenchmarkCnn(read(large)).run(out); }, core::ErrorCode::kNoSpace);
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("a batch of 1000000 images does not fit into memory"), HasSubstr("--batch_size=")));
+}
+
+TEST_F(TrainerDefaults, AnotherOptimizerIsNamed) {
+  const std::string dir = "--train_dir=" + temp_.file("run");
+  run({"--num_batches=2", dir, "--optimizer=sgd"});
+  const auto go_on = [&](const std::string& optimizer) {
+    return [&, optimizer] { run({"--num_batches=4", dir, "--optimizer=" + optimizer}); };
+  };
+  std::string message = core::message_of(go_on("momentum"));
+  testing::internal::GetCapturedStderr();
+  EXPECT_THAT(message, AllOf(HasSubstr("--optimizer=sgd, as it was"), HasSubstr("got --optimizer=momentum")));
+  run({"--num_batches=3", dir, "--optimizer=sgd"});
+  EXPECT_THAT(log_, Not(HasSubstr("the optimizer was")));
+}
+
+TEST_F(TrainerDefaults, ATrainingStartsFromTheFolderOfACheckpoint) {
+  run({"--num_batches=2", "--train_dir=" + temp_.file("first")});
+  for (const char* from : {"first", "first/model.ckpt-2"}) {
+    run({"--num_batches=1", "--init_learning_rate=0", "--weight_decay=0", "--weights=" + temp_.file(from),
+         "--train_dir=" + temp_.file("second"), "--existing_run=delete"});
+    EXPECT_THAT(log_, HasSubstr("starts from the weights of " + temp_.file("first/model.ckpt-2")));
+  }
+  const auto crc = [&](const std::string& run) {
+    const auto manifest = nlohmann::json::parse(files_.read_file(temp_.file(run + "/manifest.json")));
+    for (const auto& tensor : manifest["tensors"]) {
+      if (tensor["name"] == "model/conv1.weight") return tensor["crc32c"].get<uint64_t>();
+    }
+    return uint64_t{0};
+  };
+  EXPECT_NE(crc("first/model.ckpt-2"), 0U);
+  EXPECT_EQ(crc("second/model.ckpt-1"), crc("first/model.ckpt-2"));
+  EXPECT_THAT(core::message_of([&] {
+                Arguments other = arguments({"--weights=" + temp_.file("first"), "--train_dir="});
+                other[0] = "--model=trivial";
+                std::ostringstream out;
+                BenchmarkCnn(read(other)).run(out);
+              }),
+              HasSubstr("the weights are of another model"));
+}
+
+TEST(CommonFlags, AreDeclaredAndFew) {
+  for (const RunMode mode : {RunMode::kTraining, RunMode::kEvaluation}) {
+    EXPECT_LE(common_flags(mode).size(), 30U);
+    EXPECT_NO_THROW(core::help_text(tf_cnn_flags(Dialect::kTrainyard), common_flags(mode)));
+  }
+  for (const auto& [wrong, right] : {std::pair{"lr", "init_learning_rate"},
+                                     {"epochs", "num_epochs"},
+                                     {"learning_rate", "init_learning_rate"},
+                                     {"batch", "batch_size"},
+                                     {"data", "data_dir"},
+                                     {"output", "train_dir"}}) {
+    EXPECT_EQ(tf_cnn_flags(Dialect::kTrainyard).suggestion(wrong), right);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,77 @@
+// Precisions of the frozen graph, and the memory that it may take.
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/read_options.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Returns the lines of frozen forward passes, without speeds.
+std::string frozen_lines(std::vector<std::string> more) {
+  constexpr auto kDialect = Dialect::kTfCnnBenchmarks;
+  std::vector<std::string> arguments = {"--model=lenet",     "--device=cpu",    "--batch_size=4",
+                                        "--forward_only",    "--num_batches=3", "--freeze_when_forward_only",
+                                        "--display_every=1", "--deterministic", "--num_warmup_batches=0"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  std::ostringstream out;
+  BenchmarkCnn(read_options(core::parse_flags(tf_cnn_flags(kDialect), arguments), kDialect)).run(out);
+  return std::regex_replace(out.str(), std::regex("images/sec: [^\\t\\n]*(jitter = [^)]*\\))?"), "images/sec");
+}
+
+TEST(TrtMode, Fp32IsTheFrozenGraphAsItIs) {
+  EXPECT_EQ(frozen_lines({"--trt_mode=FP32"}), frozen_lines({}));
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=FP32", "--use_bf16"}); }), HasSubstr("excludes"));
+}
+
+TEST(TrtMode, Fp16IsBfloat16OnACpuThatHasIt) {
+  testing::internal::CaptureStderr();
+  std::string lines, refusal;
+  try {
+    lines = frozen_lines({"--trt_mode=FP16"});
+  } catch (const core::Error& error) {
+    refusal = error.what();
+  }
+  const std::string log = testing::internal::GetCapturedStderr();
+  if (!core::cpu_has_avx512_bf16()) {
+    EXPECT_THAT(refusal, HasSubstr("AVX512_BF16"));
+    return;
+  }
+  EXPECT_EQ(refusal, "");
+  EXPECT_EQ(lines, frozen_lines({"--use_bf16"}));
+  EXPECT_THAT(log, HasSubstr("trt_mode=FP16: the frozen graph computes in bfloat16"));
+}
+
+TEST(TrtMode, MemoryIsBounded) {
+  const std::string refusal = core::message_of([] {
+    frozen_lines({"--trt_mode=FP32", "--trt_max_workspace_size_bytes=1000", "--executor=cpu"});
+  });
+  EXPECT_THAT(refusal, HasSubstr("--trt_max_workspace_size_bytes"));
+  EXPECT_THAT(refusal, HasSubstr("at most 1000 bytes"));
+  EXPECT_EQ(core::message_of([] {
+              frozen_lines({"--trt_mode=FP32", "--trt_max_workspace_size_bytes=100000000", "--executor=cpu"});
+            }),
+            "no error");
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_max_workspace_size_bytes=1000"}); }),
+              HasSubstr("is of --trt_mode"));
+}
+
+TEST(TrtMode, EightBitsAreRefusedByName) {
+  EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_mode=INT8"}); }, core::ErrorCode::kUnsupported),
+              HasSubstr("trt_mode=INT8"));
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,199 @@
+#include "trainyard/frontends/tf_cnn/saved_choices.h"
+
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/sockets/frame.h"
+#include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/parallel/process_group/shared_outcome.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
+
+namespace trainyard::frontends {
+namespace {
+
+SavedChoices choices_of(const OpenedModel& opened, const std::string& model, const std::string& dataset) {
+  SavedChoices choices{.origin = opened.checkpoint.path,
+                       .model = opened.identity.model,
+                       .dataset = opened.identity.dataset,
+                       .num_classes = opened.identity.num_classes,
+                       .image_size = opened.image_size};
+  // Where no data say it, the model does; weights of others are of photographs.
+  std::string of = !dataset.empty() ? dataset : choices.dataset;
+  if (of.empty()) of = "imagenet";
+  choices.input = input_of(opened, model.empty() ? choices.model : model, of);
+  if (opened.reader != nullptr) choices.averaged_weights = opened.averaged_weights;
+  const bool sized = choices.input && choices.image_size == nn::Size2d(0) && opened.reader == nullptr;
+  if (sized) choices.image_size = {choices.input->input.height, choices.input->input.width};
+  return choices;
+}
+
+// Returns what the newest checkpoint says that the run continues from; no origin: there is none.
+SavedChoices of_train_dir(const PreparedRun& run) {
+  const SavingOptions& saving = run.options.saving;
+  const bool keeps =
+      run.mode() == RunMode::kForwardOnly || saving.existing_run.value_or(ExistingRun::kKeep) == ExistingRun::kKeep;
+  if (saving.train_dir.empty()) return {};
+  formats::refuse_tensorflow_checkpoint(saving.train_dir);
+  if (!keeps) return {};
+  std::vector<train::CheckpointInfo> saved = train::CheckpointStore(saving.train_dir).list();
+  for (; !saved.empty(); saved.pop_back()) {
+    try {
+      const train::CheckpointInfo& newest = saved.back();
+      const train::CheckpointFacts facts = train::read_checkpoint_facts(newest);
+      SavedChoices choices{.origin = newest.path,
+                           .continues = true,
+                           .model = facts.identity.model,
+                           .dataset = facts.identity.dataset,
+                           .num_classes = facts.weights_have_outputs ? facts.identity.num_classes : 0,
+                           .image_size = facts.image_size,
+                           .averaged_weights = facts.averaged_weights};
+      if (facts.input) {
+        choices.input = {.input = *facts.input, .preprocessor = facts.preprocessor, .origin = newest.path};
+      }
+      return choices;
+    } catch (const core::Error& error) {
+      // The run passes over it, too, and says so.
+      if (!saving.ignore_damaged_checkpoints || !train::is_damage(error)) throw;
+    }
+  }
+  return {};
+}
+
+SavedChoices of_files(const PreparedRun& run) {
+  SavedChoices choices = of_train_dir(run);
+  const TfCnnOptions& options = run.options;
+  if (!choices.origin.empty() || options.weights.empty() || !run.own_dialect()) return choices;
+  return choices_of(open_model({.path = options.weights}), options.model, run.input.dataset);
+}
+
+int64_t bits_of(float number) {
+  return std::bit_cast<int32_t>(number);
+}
+
+float number_of(int64_t bits) {
+  return std::bit_cast<float>(static_cast<int32_t>(bits));
+}
+
+std::string encode(const SavedChoices& choices) {
+  core::BodyWriter body;
+  body.text(choices.origin).number(choices.continues).text(choices.model).text(choices.dataset);
+  body.number(choices.num_classes).number(choices.image_size.height).number(choices.image_size.width);
+  body.number(choices.averaged_weights ? int64_t{*choices.averaged_weights} : -1).number(choices.input.has_value());
+  if (!choices.input) return body.take();
+  const data::TransformOptions& input = choices.input->input;
+  body.text(choices.input->preprocessor).number(input.height).number(input.width).text(input.resize_method);
+  body.number(input.resize_antialias).number(input.resize_half_pixel_centers).number(input.eval_resize_size);
+  body.number(bits_of(input.eval_central_part)).number(input.eval_scaled_decode).number(input.exif_orientation);
+  body.number(static_cast<int64_t>(input.resize_convention));
+  for (size_t c = 0; c < input.normalization.scale.size(); ++c) {
+    body.number(bits_of(input.normalization.scale[c])).number(bits_of(input.normalization.shift[c]));
+  }
+  return body.take();
+}
+
+// The first process says what is taken and how it differs: the input has no origin here.
+SavedChoices decode(std::string_view text) {
+  core::BodyReader body(text);
+  SavedChoices choices;
+  choices.origin = body.text();
+  choices.continues = body.number() != 0;
+  choices.model = body.text();
+  choices.dataset = body.text();
+  choices.num_classes = body.number();
+  choices.image_size.height = body.number();
+  choices.image_size.width = body.number();
+  if (const int64_t averaged = body.number(); averaged >= 0) choices.averaged_weights = averaged != 0;
+  if (body.number() == 0) return choices;
+  TrainedInput trained{.preprocessor = body.text()};
+  data::TransformOptions& input = trained.input;
+  input.training = false;
+  input.height = body.number();
+  input.width = body.number();
+  input.resize_method = body.text();
+  input.resize_antialias = body.number() != 0;
+  input.resize_half_pixel_centers = body.number() != 0;
+  input.eval_resize_size = body.number();
+  input.eval_central_part = number_of(body.number());
+  input.eval_scaled_decode = body.number() != 0;
+  input.exif_orientation = body.number() != 0;
+  input.resize_convention = static_cast<data::ResizeConvention>(body.number());
+  for (size_t c = 0; c < input.normalization.scale.size(); ++c) {
+    input.normalization.scale[c] = number_of(body.number());
+    input.normalization.shift[c] = number_of(body.number());
+  }
+  choices.input = std::move(trained);
+  return choices;
+}
+
+// A run's files tell the flags as they come to be.
+void record(PreparedRun& run, std::string_view flag, const std::string& text) {
+  for (auto& [name, value] : run.options.flags.all) {
+    if (name == flag) value = text;
+  }
+}
+
+}  // namespace
+
+SavedChoices read_saved_choices(const PreparedRun& run) {
+  parallel::ProcessGroup* const processes = run.device.processes.get();
+  if (run.mode() == RunMode::kEvaluation) {
+    if (run.checkpoint == nullptr || !run.own_dialect()) return {};
+    SavedChoices choices = choices_of(*run.checkpoint, run.options.model, run.input.dataset);
+    if (choices.input && processes != nullptr && processes->rank() != 0) choices.input->origin.clear();
+    return choices;
+  }
+  if (processes == nullptr) return of_files(run);
+  SavedChoices own;
+  const std::string text = parallel::on_first(*processes, "what the saved model says", [&] {
+    own = of_files(run);
+    return encode(own);
+  });
+  return processes->rank() == 0 ? own : decode(text);
+}
+
+void take_saved_choices(PreparedRun& run) {
+  if (!run.own_dialect()) return;
+  TfCnnOptions& options = run.options;
+  const SavedChoices& saved = run.saved;
+  if (saved.input) options.input.images.trained = saved.input;
+  std::vector<std::string> taken;
+  if (options.model.empty() && !saved.model.empty() && run.own.model == nullptr) {
+    options.model = saved.model;
+    record(run, "model", saved.model);
+    taken.push_back("--model=" + saved.model);
+  }
+  const nn::Size2d none = 0;
+  if (options.image_size == none && saved.image_size != none && options.input.epoch_sizes.empty()) {
+    taken.push_back("--image_size=" + models::image_size_text(saved.image_size));
+  }
+  if (saved.input && !options.input.images.input_preprocessor) {
+    const std::string& name = saved.input->preprocessor;
+    taken.push_back(name.empty() ? "how images become input" : "--input_preprocessor=" + name);
+    if (!name.empty()) record(run, "input_preprocessor", name);
+  }
+  const std::optional<bool> asked = options.average.averaged_weights;
+  const auto kind = [](bool averaged) { return averaged ? "average" : "last"; };
+  // An evaluation asks each checkpoint that it loads.
+  if (run.mode() != RunMode::kEvaluation) {
+    if (!asked && saved.averaged_weights == false) taken.emplace_back("--weights_of=last");
+    if (!asked && saved.continues) options.average.averaged_weights = saved.averaged_weights;
+  }
+  if (!run.device.is_chief() || saved.origin.empty()) return;
+  if (!taken.empty()) core::log::info("taken from {}: {}", saved.origin, fmt::join(taken, ", "));
+  if (saved.input && !saved.input->choice.empty()) core::log::info("{}: {}", saved.origin, saved.input->choice);
+  if (saved.continues && asked && saved.averaged_weights && *asked != *saved.averaged_weights) {
+    core::log::warning("--weights_of={}, and {} was evaluated with --weights_of={}", kind(*asked), saved.origin,
+                       kind(*saved.averaged_weights));
+  }
+}
+
+}  // namespace trainyard::frontends

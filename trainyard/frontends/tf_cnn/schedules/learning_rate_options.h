@@ -1,0 +1,37 @@
+// What a run of this door is asked for about its learning rate. Members are called as the flags are, which say what the
+// values mean.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/optim/schedules/decay.h"
+#include "trainyard/optim/schedules/learning_rate.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct LearningRateOptions {
+  std::optional<double> init_learning_rate{};  // unset: the model's own schedule
+  // "constant", "piecewise", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts", "one_cycle", or
+  // "auto": piecewise, staircase, constant or the model's own, by what else is set.
+  std::string schedule = "auto";
+  std::optional<optim::PiecewiseEpochs> piecewise{};
+  double num_epochs_per_decay = 0, decay_factor = 0, minimum = 0;
+  double warmup_epochs = 0;
+  bool warmup_multiplies = false;    // else it replaces the schedule
+  double warmup_start = 0;           // the rate at step 0
+  double restart_period_factor = 1;  // of cosine_restarts
+  double polynomial_power = 1;
+  bool polynomial_cycle = false;
+  optim::OneCycle one_cycle{};                   // its rate and steps are filled in by the run
+  bool cycle_momentum = false;                   // with one_cycle
+  std::optional<optim::BatchScaling> scaling{};  // of init_learning_rate or the piecewise rates; unset: none
+  int64_t scaling_batch_size = 256;              // the global batch that they are for
+  std::optional<double> resnet_base_lr{};
+};
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,249 @@
+// The learning rate of a run from its flags: the values of tf_cnn_benchmarks' own tests, and each schedule over the
+// steps and epochs of a run.
+#include "trainyard/frontends/tf_cnn/schedules/run_schedule.h"
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/schedules/learning_rate_flags.h"
+
+namespace trainyard::frontends {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+using Arguments = std::vector<std::string>;
+using Oracle = std::vector<std::pair<int64_t, double>>;
+
+LearningRateOptions options_of(const Arguments& arguments) {
+  const core::FlagValues values = core::parse_flags(tf_cnn_flags(), arguments);
+  check_learning_rate_decay(values);
+  LearningRateOptions options;
+  const auto piecewise = check_schedule_flags(values);
+  options = read_learning_rate(values);
+  options.piecewise = piecewise;
+  return options;
+}
+
+ScheduleFacts imagenet(int64_t batch) {
+  return {.train_examples = 1281167, .examples_per_step = batch, .steps = 20'000'000};
+}
+// 10 epochs of 20 steps.
+ScheduleFacts small() {
+  return {.train_examples = 160, .examples_per_step = 8, .steps = 200};
+}
+
+void expect_rates(const optim::LearningRate& rate, const Oracle& oracle) {
+  for (const auto& [step, expected] : oracle) EXPECT_NEAR(rate(step), expected, 1e-9 * expected + 1e-15) << step;
+}
+void expect_schedule(const Arguments& arguments, const ScheduleFacts& facts, const Oracle& oracle) {
+  SCOPED_TRACE(arguments.empty() ? "" : arguments.back());
+  expect_rates(make_run_schedule(options_of(arguments), facts).learning_rate, oracle);
+}
+
+TEST(RunSchedule, IsTfCnnBenchmarks) {
+  ScheduleFacts resnet50 = imagenet(256);
+  resnet50.model = models::find_model("resnet50", "imagenet").schedule;
+  expect_schedule(
+      {}, resnet50,
+      {{0, 0.0}, {150136, 0.128}, {150137, 0.0128}, {300273, 0.0128}, {300274, 0.00128}, {10000000, 0.0000128}});
+  expect_schedule({"--init_learning_rate=1"}, imagenet(256), {{0, 1.0}, {10000000, 1.0}});
+  expect_schedule({"--init_learning_rate=1", "--num_learning_rate_warmup_epochs=5"}, imagenet(256),
+                  {{0, 0.0}, {12511, 0.5}, {25022, 1.0}, {10000000, 1.0}});
+  const Oracle staircase = {{0, 1.0}, {80071, 1.0}, {80072, 0.5}, {160143, 0.5}, {160144, 0.375}, {10000000, 0.375}};
+  const Arguments decay = {"--init_learning_rate=1", "--learning_rate_decay_factor=.5", "--num_epochs_per_decay=2",
+                           "--minimum_learning_rate=.375"};
+  expect_schedule(decay, imagenet(32), staircase);
+  Arguments named = decay;
+  named.emplace_back("--learning_rate_schedule=staircase");
+  expect_schedule(named, imagenet(32), staircase);
+  expect_schedule({"--piecewise_learning_rate_schedule=1;3;.1;5;.01"}, imagenet(32),
+                  {{0, 1.0}, {120108, 1.0}, {120109, 0.1}, {200181, 0.1}, {200182, 0.01}, {100000000, 0.01}});
+}
+
+// tf_cnn_benchmarks' resnet_model_test: the model's rate for 256 images, a batch of 64 on each of 8 devices.
+TEST(RunSchedule, AModelsOwnRateFollowsTheBatch) {
+  ScheduleFacts facts = imagenet(512);
+  facts.model = models::find_model("resnet50", "imagenet").schedule;
+  const auto after_warmup = [&] {
+    return make_run_schedule(options_of({}), facts).learning_rate(static_cast<int64_t>(1281167.0 / 512 * 6));
+  };
+  EXPECT_DOUBLE_EQ(after_warmup(), 0.256);
+  facts.summed_replicas = 8;
+  EXPECT_DOUBLE_EQ(after_warmup(), 0.032);
+  facts.model = models::find_model("vgg16", "imagenet").schedule;
+  EXPECT_DOUBLE_EQ(after_warmup(), facts.model.learning_rate) << "for no batch";
+}
+
+TEST(RunSchedule, CosineFallsToItsMinimumAfterTheWarmup) {
+  expect_schedule({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=2", "--warmup_learning_rate=.1",
+                   "--minimum_learning_rate=.05", "--learning_rate_schedule=cosine"},
+                  small(), {{0, 0.1}, {20, 0.25}, {40, 0.4}, {120, 0.225}, {200, 0.05}});
+  // The factor of a warm-up that multiplies: the cosine begins at step 0.
+  const auto cosine = [](int64_t step) { return 0.2 * (1 + std::cos(M_PI * static_cast<double>(step) / 200)); };
+  expect_schedule({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=2", "--warmup_learning_rate=.1",
+                   "--learning_rate_warmup=multiply", "--learning_rate_schedule=cosine"},
+                  small(), {{0, 0.1}, {20, 0.625 * cosine(20)}, {40, cosine(40)}, {100, 0.2}});
+}
+
+TEST(RunSchedule, RestartsCountInEpochsBehindTheWarmup) {
+  const LearningRateOptions options = options_of(
+      {"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=1", "--num_epochs_per_decay=2",
+       "--restart_period_factor=2", "--learning_rate_decay_factor=.5", "--learning_rate_schedule=cosine_restarts"});
+  const RunSchedule schedule = make_run_schedule(options, small());
+  expect_rates(schedule.learning_rate,
+               {{10, 0.2}, {20, 0.4}, {40, 0.2}, {60, 0.2}, {100, 0.1}, {140, 0.1}, {220, 0.05}});
+  EXPECT_THAT(schedule.boundaries, ElementsAre(60, 140));
+  EXPECT_EQ(schedule.warmup_steps, 20);
+}
+
+TEST(RunSchedule, PolynomialFallsOverTheRunOrItsOwnEpochs) {
+  const Arguments line = {"--init_learning_rate=.4", "--minimum_learning_rate=.1",
+                          "--learning_rate_schedule=polynomial"};
+  expect_schedule(line, small(), {{0, 0.4}, {100, 0.25}, {200, 0.1}});
+  Arguments square = line;
+  square.insert(square.begin(), {"--polynomial_power=2", "--num_epochs_per_decay=4"});
+  expect_schedule(square, small(), {{0, 0.4}, {40, 0.175}, {80, 0.1}, {199, 0.1}});
+  EXPECT_THAT(make_run_schedule(options_of(square), small()).boundaries, ElementsAre(80));
+  square.insert(square.begin(), "--polynomial_cycle");
+  expect_schedule(square, small(), {{40, 0.175}, {80, 0.1}, {100, 0.1 + 0.3 * 0.375 * 0.375}, {160, 0.1}});
+  EXPECT_THAT(make_run_schedule(options_of(square), small()).boundaries, ElementsAre(81, 161));
+}
+
+TEST(RunSchedule, AStaircaseMayFallSeveralTimesAnEpoch) {
+  expect_schedule({"--init_learning_rate=.4", "--num_epochs_per_decay=.5", "--learning_rate_decay_factor=.5",
+                   "--learning_rate_schedule=staircase"},
+                  small(), {{0, 0.4}, {9, 0.4}, {10, 0.2}, {19, 0.2}, {20, 0.1}});
+}
+
+TEST(RunSchedule, ExponentialFallsSmoothly) {
+  expect_schedule({"--init_learning_rate=.4", "--num_epochs_per_decay=2", "--learning_rate_decay_factor=.25",
+                   "--minimum_learning_rate=.02", "--learning_rate_schedule=exponential"},
+                  small(), {{0, 0.4}, {20, 0.2}, {40, 0.1}, {60, 0.05}, {199, 0.02}});
+}
+
+TEST(RunSchedule, OneCycleIsAsLongAsTheRun) {
+  const RunSchedule schedule =
+      make_run_schedule(options_of({"--init_learning_rate=.4", "--one_cycle_rise=.25", "--one_cycle_start_divisor=10",
+                                    "--one_cycle_end_divisor=100", "--one_cycle_momentum=.8,.9",
+                                    "--one_cycle_shape=linear", "--learning_rate_schedule=one_cycle"}),
+                        small());
+  expect_rates(schedule.learning_rate, {{0, 0.04}, {49, 0.4}, {199, 0.0004}});
+  expect_rates(schedule.momentum, {{0, 0.9}, {49, 0.8}, {124, 0.85}, {199, 0.9}});
+  EXPECT_THAT(schedule.boundaries, ElementsAre(50));
+  EXPECT_FALSE(make_run_schedule(options_of({"--init_learning_rate=.4", "--learning_rate_schedule=one_cycle"}), small())
+                   .momentum);
+}
+
+TEST(RunSchedule, RatesScaleWithTheGlobalBatch) {
+  ScheduleFacts facts{.train_examples = 10240, .examples_per_step = 1024, .steps = 100};
+  expect_schedule({"--init_learning_rate=.1", "--learning_rate_scaling=linear"}, facts, {{0, 0.4}});
+  expect_schedule({"--init_learning_rate=.1", "--learning_rate_scaling=sqrt"}, facts, {{0, 0.2}});
+  expect_schedule({"--init_learning_rate=.1", "--learning_rate_base_batch_size=512", "--learning_rate_scaling=linear"},
+                  facts, {{0, 0.2}});
+  expect_schedule({"--piecewise_learning_rate_schedule=.1;5;.01", "--num_learning_rate_warmup_epochs=1",
+                   "--learning_rate_scaling=linear"},
+                  facts, {{5, 0.2}, {10, 0.4}, {99, 0.04}});
+  facts.summed_replicas = 4;
+  expect_schedule({"--init_learning_rate=.1", "--learning_rate_scaling=linear"}, facts, {{0, 0.1}});
+}
+
+TEST(RunSchedule, BoundariesAreTheFirstStepsOfTheirPieces) {
+  ScheduleFacts facts = small();
+  const auto boundaries = [&](const Arguments& arguments) {
+    const RunSchedule schedule = make_run_schedule(options_of(arguments), facts);
+    for (const int64_t step : schedule.boundaries) {
+      EXPECT_NE(schedule.learning_rate(step), schedule.learning_rate(step - 1)) << step;
+    }
+    return schedule.boundaries;
+  };
+  EXPECT_THAT(boundaries({"--piecewise_learning_rate_schedule=1;3;.1;7;.01;11;.001"}), ElementsAre(60, 140));
+  EXPECT_THAT(boundaries({"--init_learning_rate=1", "--num_epochs_per_decay=4", "--learning_rate_decay_factor=.5"}),
+              ElementsAre(80, 160));
+  EXPECT_THAT(boundaries({"--init_learning_rate=1"}), IsEmpty());
+  facts.model = {.learning_rate = 1, .boundary_epochs = {2, 6}, .factors = {1, .1, .01}};
+  EXPECT_THAT(boundaries({}), ElementsAre(41, 121));
+  facts.steps = 1'000'000;
+  EXPECT_EQ(
+      boundaries({"--init_learning_rate=1", "--num_epochs_per_decay=.1", "--learning_rate_decay_factor=.5"}).size(),
+      20U);
+}
+
+TEST(RunSchedule, FlagsThatContradictEachOtherAreRefusedByName) {
+  const auto problem = [](const std::string& flags) {
+    Arguments arguments;
+    std::istringstream words(flags);
+    for (std::string word; words >> word;) arguments.push_back(word);
+    return core::problem_of([&] { options_of(arguments); });
+  };
+  const std::string rate = "--init_learning_rate=1 ";
+  EXPECT_EQ(problem("--polynomial_power=2 " + rate), "--polynomial_power is of --learning_rate_schedule=polynomial");
+  EXPECT_EQ(problem("--one_cycle_momentum=.8,.9 " + rate),
+            "--one_cycle_momentum is of --learning_rate_schedule=one_cycle");
+  EXPECT_EQ(problem("--learning_rate_schedule=one_cycle --restart_period_factor=2 " + rate),
+            "--learning_rate_schedule=one_cycle cannot be used with --restart_period_factor");
+  EXPECT_EQ(problem("--learning_rate_schedule=one_cycle --one_cycle_momentum=.8 " + rate),
+            "--one_cycle_momentum needs two numbers, the least and the most, not 1");
+  EXPECT_EQ(problem("--learning_rate_schedule=one_cycle --minimum_learning_rate=.1 " + rate),
+            "--learning_rate_schedule=one_cycle cannot be used with --minimum_learning_rate");
+  EXPECT_EQ(problem("--learning_rate_schedule=one_cycle --num_learning_rate_warmup_epochs=1 " + rate).substr(0, 90),
+            "--learning_rate_schedule=one_cycle cannot be used with --num_learning_rate_warmup_epochs: ");
+  EXPECT_EQ(problem("--learning_rate_schedule=cosine_restarts " + rate),
+            "--learning_rate_schedule=cosine_restarts requires --num_epochs_per_decay");
+  EXPECT_EQ(problem("--learning_rate_schedule=exponential --num_epochs_per_decay=1 " + rate),
+            "--learning_rate_schedule=exponential requires --learning_rate_decay_factor");
+  EXPECT_EQ(problem("--learning_rate_schedule=polynomial"),
+            "--learning_rate_schedule=polynomial requires --init_learning_rate");
+  EXPECT_EQ(problem("--learning_rate_schedule=polynomial --polynomial_cycle " + rate),
+            "--polynomial_cycle requires --num_epochs_per_decay: the length of a cycle");
+  EXPECT_EQ(problem("--learning_rate_warmup=multiply " + rate),
+            "--learning_rate_warmup requires --num_learning_rate_warmup_epochs");
+  EXPECT_EQ(problem("--warmup_learning_rate=.1 --num_learning_rate_warmup_epochs=1"),
+            "--warmup_learning_rate requires --init_learning_rate or --piecewise_learning_rate_schedule");
+  EXPECT_EQ(problem("--learning_rate_base_batch_size=128 " + rate),
+            "--learning_rate_base_batch_size requires --learning_rate_scaling");
+  EXPECT_NE(problem("--learning_rate_scaling=linear"), "");
+  EXPECT_EQ(problem("--learning_rate_scaling=linear --piecewise_learning_rate_schedule=1;3;.1"), "");
+}
+
+TEST(RunSchedule, OptionsFilledByHandMustBeComplete) {
+  const auto refused = [](const LearningRateOptions& options) {
+    return core::code_of([&] { make_run_schedule(options, small()); }) == core::ErrorCode::kInvalidArgument;
+  };
+  EXPECT_TRUE(refused({.init_learning_rate = 1, .schedule = "linear"}));
+  EXPECT_TRUE(refused({.schedule = "cosine"}));
+  EXPECT_TRUE(refused({.schedule = "piecewise"}));
+  EXPECT_TRUE(refused({.init_learning_rate = 1, .schedule = "staircase"}));
+  EXPECT_FALSE(refused({.init_learning_rate = 1, .schedule = "cosine"}));
+}
+
+TEST(RunSchedule, AWarmupAsLongAsTheTrainingIsRefused) {
+  for (const char* schedule : {"cosine", "polynomial"}) {
+    const LearningRateOptions options = options_of({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=10",
+                                                    std::string("--learning_rate_schedule=") + schedule});
+    const core::Error error = core::thrown_by([&] { make_run_schedule(options, small()); });
+    EXPECT_EQ(error.detail().where, "--num_learning_rate_warmup_epochs");
+    EXPECT_EQ(error.detail().expected, "less than 10 epochs");
+  }
+}
+
+TEST(RunSchedule, AWarmupThatTheModelsOwnScheduleHasNoUseForIsWarnedAbout) {
+  const auto warnings = [](const Arguments& arguments) {
+    return learning_rate_warnings(core::parse_flags(tf_cnn_flags(), arguments)).size();
+  };
+  EXPECT_EQ(warnings({"--num_learning_rate_warmup_epochs=1"}), 1U);
+  EXPECT_EQ(warnings({"--num_learning_rate_warmup_epochs=1", "--init_learning_rate=1"}), 0U);
+  EXPECT_EQ(warnings({}), 0U);
+}
+
+}  // namespace
+}  // namespace trainyard::frontends

@@ -1,0 +1,40 @@
+// --trace_file, --tfprof_file and --partitioned_graph_file_prefix of the benchmark door, for whatever runs its steps.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/tf_cnn/output/step_log.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/train/profile/step_recorder.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct RecordedRun {
+  std::string executor;
+  int replicas = 1;
+  int64_t images = 0;  // a replica and step
+  int64_t warmup_steps = 0;
+  std::function<std::vector<nn::ParameterSet*>()> parameters;  // of the replicas: one for each, or one for all
+};
+
+// Adds the callback that the flags ask for: `record` tells the trainer. A trace holds the last but one step of the
+// warm-up, as that of tf_cnn_benchmarks; where there are fewer than two (it then writes nothing), the run's first
+// step; graphs of devices are written behind the same step. A profile holds the first ten steps after the warm-up: as
+// TensorFlow's ProfileProto, and as our JSON beside it (profile_paths()). Files are replaced; their folders are made.
+void add_recordings(train::Trainer& trainer, const std::function<void(train::StepRecorder*)>& record,
+                    const RecordedRun& recorded, const PreparedRun& run, const Print& print);
+
+// Where --tfprof_file puts the two forms: "p" is the ProfileProto and "p.json" the JSON; "p.json" is the JSON and
+// "p.pb" the ProfileProto.
+struct ProfilePaths {
+  std::string proto, json;
+};
+ProfilePaths profile_paths(const std::string& path);
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

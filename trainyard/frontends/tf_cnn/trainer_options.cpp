@@ -1,0 +1,209 @@
+#include "trainyard/frontends/tf_cnn/trainer_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+#include <fmt/ranges.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/nn/graph/training_options.h"
+#include "trainyard/optim/flags.h"
+#include "trainyard/train/checkpoint/position_embedding.h"
+#include "trainyard/train/checkpoint/weights.h"
+#include "trainyard/train/model/model_description.h"
+#include "trainyard/train/step/classifier_loss.h"
+
+namespace trainyard::frontends {
+namespace {
+
+std::optional<parallel::GradientReduction> reduction_of(const TfCnnOptions& options) {
+  const std::string& name = options.update.gradient_reduction;
+  if (name == "sum") return parallel::GradientReduction::kSum;
+  if (name == "mean") return parallel::GradientReduction::kMean;
+  if (options.device.many_processes() && options.device.horovod_reduce == "sum") {
+    return parallel::GradientReduction::kSum;
+  }
+  return std::nullopt;
+}
+
+std::optional<optim::NormClip> norm_clip_of(const PreparedRun& run) {
+  const UpdateOptions& asked = run.options.update;
+  optim::NormClip clip;
+  if (asked.clip_rule == "pytorch") clip.rule = optim::NormClipRule::kPyTorch;
+  if (asked.clip_global_norm) {
+    clip.bound = *asked.clip_global_norm;
+    return clip;
+  }
+  if (asked.clip_norm) {
+    clip.kind = optim::NormClipKind::kParameter;
+    clip.bound = *asked.clip_norm;
+    return clip;
+  }
+  if (!asked.adaptive_clip) return std::nullopt;
+  clip.kind = optim::NormClipKind::kAdaptive;
+  clip.bound = *asked.adaptive_clip;
+  for (const nn::GraphOutput& output : run.graph.outputs) {
+    const nn::Node* const last = nn::last_layer(run.graph, output);
+    if (last == nullptr) continue;
+    for (const nn::ParameterSpec& parameter : last->parameters) clip.excluded.push_back(parameter.name);
+  }
+  return clip;
+}
+
+optim::OptimizerOptions optimizer_options(const PreparedRun& run) {
+  const UpdateOptions& asked = run.options.update;
+  const bool rmsprop = asked.optimizer.ends_with("rmsprop");
+  optim::OptimizerOptions update;
+  update.momentum = rmsprop ? asked.rmsprop_momentum : asked.momentum;
+  update.dampening = asked.momentum_dampening;
+  update.nesterov = asked.nesterov;
+  update.mean_square_decay = asked.rmsprop_decay;
+  update.centered = asked.rmsprop_centered;
+  update.beta1 = asked.adam_beta1;
+  update.beta2 = asked.adam_beta2;
+  update.epsilon = rmsprop ? asked.rmsprop_epsilon : asked.adam_epsilon;
+  update.trust_coefficient = asked.lars_trust_coefficient;
+  update.bias_correction = asked.lamb_bias_correction;
+  update.adapt_undecayed = asked.adapt_undecayed;
+  update.weight_decay = asked.weight_decay;
+  update.decoupled_decay = asked.decoupled_weight_decay;
+  update.gradient_clip = asked.gradient_clip;
+  update.norm_clip = norm_clip_of(run);
+  update.delayed = asked.delayed;
+  update.validate();
+  return update;
+}
+
+std::optional<optim::WeightAverageOptions> average_of(const PreparedRun& run) {
+  const AverageOptions& asked = run.options.average;
+  optim::WeightAverageOptions average;
+  if (asked.ema_decay) {
+    average = {.decay = *asked.ema_decay, .warmup = asked.ema_warmup, .every = asked.average_every.value_or(1)};
+  } else if (asked.swa_start_epoch) {
+    const double epoch = batches_per_epoch(run);
+    average = {.kind = optim::AverageKind::kEqual,
+               .every = asked.average_every.value_or(std::max<int64_t>(1, std::llround(epoch))),
+               .first_step = std::llround(*asked.swa_start_epoch * epoch)};
+  } else {
+    return std::nullopt;
+  }
+  average.validate();
+  return average;
+}
+
+}  // namespace
+
+namespace {
+
+// Weights to start from, and the size of the images that they were trained on; 0: not known.
+struct StartWeights {
+  formats::TensorFile file;
+  nn::Size2d image_size;
+};
+
+// Opens a file, or takes the model of a checkpoint's folder or of a run, whose newest checkpoint counts.
+StartWeights open_start(const std::string& path, const std::string& model, std::optional<bool> averaged_weights) {
+  core::FileSystem& files = core::local_file_system();
+  if (!files.exists(path) || !files.info(path).is_directory) {
+    formats::TensorFile file = formats::open_tensor_file(path);
+    const nn::Size2d size = train::image_size_in(file.metadata(), path);
+    return {std::move(file), size};
+  }
+  const TrainedModelOptions options{.path = path, .averaged_weights = averaged_weights};
+  const OpenedModel opened = open_model(options);
+  if (opened.identity.model != model) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the weights are of another model",
+                                                          .where = opened.checkpoint.path,
+                                                          .expected = model,
+                                                          .actual = opened.identity.model,
+                                                          .remedy = "pass --model=" + opened.identity.model});
+  }
+  const TrainedModel trained = load_trained_model(opened, options);
+  core::log::info("the training starts from the weights of {}", trained.checkpoint.path);
+  return {train::tensor_file_of(*trained.parameters, trained.checkpoint.path),
+          {trained.input.height, trained.input.width}};
+}
+
+}  // namespace
+
+std::function<void(nn::ParameterSet&)> make_start(const PreparedRun& run) {
+  if (run.options.weights.empty() || !run.device.is_chief()) return {};  // the others begin as rank 0
+  return [path = run.options.weights, model = run.model->name, averaged = run.options.average.averaged_weights,
+          classes = run.num_classes, graph = run.graph,
+          left_out = run.options.auxiliary_heads ? std::vector<std::string>()
+                                                 : run.model->auxiliary](nn::ParameterSet& parameters) {
+    const StartWeights start = open_start(path, model, averaged);
+    const train::LoadedWeights loaded =
+        train::load_weights(start.file, parameters, classes, left_out, train::position_grids(graph, start.image_size));
+    if (!loaded.head.empty()) {
+      core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
+                         fmt::join(loaded.head, ", "));
+    }
+  };
+}
+
+int64_t recalibration_batches(const PreparedRun& run) {
+  const AverageOptions& asked = run.options.average;
+  const bool has_norms = std::any_of(run.graph.nodes.begin(), run.graph.nodes.end(), [](const nn::Node& node) {
+    return std::holds_alternative<nn::BatchNorm>(node.op);
+  });
+  const int64_t wanted = asked.recalibrate_batch_norm.value_or(0);
+  if (wanted > 0 && !has_norms) {
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "there are no batch norms to recalibrate",
+                                                          .where = run.model->name,
+                                                          .remedy = "leave --recalibrate_batch_norm out"});
+  }
+  if (asked.recalibrate_batch_norm || !asked.swa_start_epoch || !has_norms) return wanted;
+  constexpr int64_t kBatches = 200;  // fvcore's default
+  return std::clamp<int64_t>(std::llround(batches_per_epoch(run)), 1, kBatches);
+}
+
+train::SingleCostOptions make_trainer_options(const PreparedRun& run) {
+  const UpdateOptions& asked = run.options.update;
+  train::SingleCostOptions options;
+  options.graph = run.graph;
+  options.executor = run.device.executor;
+  options.dtype = run.device.dtype;
+  options.kernels = run.device.kernels;
+  options.accelerators = run.device.accelerators;
+  options.capture_steps = run.device.capture_steps;
+  options.loss_scale = run.device.loss_scale;
+  options.variables_as = run.device.variables_as;
+  options.on_nan = asked.on_nan;
+  options.replicas = run.replicas;
+  options.micro_steps = run.options.micro_steps;
+  options.intra_op_threads = run.threads.intra_op_threads;
+  options.placement = run.threads.replica;
+  options.seed = run.input.seed;
+  options.start = make_start(run);
+  options.variable_update =
+      run.options.device.staged_vars ? "staged_parameter_server" : run.options.device.variable_update;
+  options.ranks = run.device.processes;
+  options.make_communicators = run.device.communicators();
+  options.reduction = reduction_of(run.options);
+  options.sync_batch_norm = run.options.device.sync_batch_norm;
+  RunSchedule schedule = make_schedule(run);
+  options.learning_rate = std::move(schedule.learning_rate);
+  if (schedule.momentum) options.schedules = {{{"momentum", "beta1"}, std::move(schedule.momentum)}};
+  if (asked.sam_rho > 0) options.sharpness_aware = optim::SharpnessAwareOptions{.rho = asked.sam_rho};
+  options.make_optimizer = [name = optim::optimizer_of_flag(asked.optimizer),
+                            update = optimizer_options(run)](nn::ParameterSet& parameters) {
+    return optim::optimizers().get(name)(parameters, update);
+  };
+  options.average = average_of(run);
+  options.other_sizes = run.other_sizes;
+  options.loss = train::classifier_loss({.label_smoothing = asked.label_smoothing});
+  if (run.own.model != nullptr) {
+    if (const train::LossFunction own = run.own.model->loss_function()) options.loss = train::loss_of(own);
+  }
+  if (run.teacher) options.loss = train::distilled(options.loss, *run.teacher, run.options.distillation.loss);
+  return options;
+}
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,116 @@
+#include "trainyard/frontends/tf_cnn/validation_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/frontends/tf_cnn/output/step_lines.h"
+#include "trainyard/train/evaluation/evaluation_sum.h"
+
+namespace trainyard::frontends {
+namespace {
+
+std::function<void(const data::Batch&, const at::Tensor&)> on_output(ResultCollector* collector) {
+  if (collector == nullptr) return {};
+  return [collector](const data::Batch& batch, const at::Tensor& output) { collector->add(output, batch.labels()); };
+}
+
+}  // namespace
+
+ValidationRun::ValidationRun(const PreparedRun& run, nn::ParameterSet& parameters, int64_t display_every, Print print,
+                             std::function<void(int64_t, int64_t)> progress, const core::StopToken& stop)
+    : batches_(run.plan.num_eval_batches),
+      display_every_(std::max<int64_t>(1, display_every)),
+      shows_top_5_(run.shows_top_5()),
+      ranks_(run.device.processes),
+      shares_(run.shares_evaluation()),
+      print_(std::move(print)),
+      progress_(std::move(progress)),
+      own_model_(run.own.model),
+      collector_(own_model_ == nullptr ? nullptr : std::make_unique<ResultCollector>(*own_model_)),
+      source_(make_source(run, data::Subset::kValidation)),
+      evaluator_({.graph = run.graph,
+                  .executor = run.device.executor,
+                  .dtype = run.device.dtype,
+                  .kernels = run.device.kernels,
+                  .loss = own_model_ == nullptr ? train::LossFunction() : own_model_->loss_function(),
+                  .stops = [stop] { return stop.stop_requested(); },
+                  .on_output = on_output(collector_.get()),
+                  .replicas = train::replica_thread_options(run.eval_replicas(), run.threads.intra_op_threads,
+                                                            run.threads.replica)},
+                 parameters) {}
+
+void ValidationRun::postprocess(train::Evaluation& evaluation) const {
+  if (own_model_ == nullptr) return;
+  constexpr std::string_view kSimpleValue = "simple_value:";
+  EvaluationResults results = collector_->results();
+  if (evaluation.has_accuracies) {
+    results.numbers["top_1_accuracy"] = evaluation.top_1;
+    results.numbers["top_5_accuracy"] = evaluation.top_5;
+  }
+  own_model_->postprocess(results);
+  const auto take = [&results](const char* name, double& value) {
+    const auto found = results.numbers.find(name);
+    if (found == results.numbers.end()) return false;
+    value = found->second;
+    return true;
+  };
+  evaluation.has_accuracies = take("top_1_accuracy", evaluation.top_1);
+  evaluation.shows_top_5 = take("top_5_accuracy", evaluation.top_5) && evaluation.shows_top_5;
+  for (const auto& [name, value] : results.numbers) {
+    if (name.starts_with(kSimpleValue)) evaluation.more.emplace_back(name.substr(kSimpleValue.size()), value);
+  }
+}
+
+train::Evaluation ValidationRun::run_part(int64_t batches) {
+  if (ranks_ == nullptr) return evaluator_.run(*source_, batches);
+  train::Evaluation own;
+  bool stopped = false;
+  try {
+    own = evaluator_.run(*source_, batches, /*may_be_empty=*/true);
+  } catch (const core::Error& error) {
+    if (error.code() != core::ErrorCode::kCancelled) throw;
+    stopped = true;
+  }
+  train::Evaluation all = train::sum_over_ranks(*ranks_, shares_ ? own : train::Evaluation(), stopped);
+  return shares_ ? all : own;
+}
+
+train::Evaluation ValidationRun::run() {
+  core::settle_team();
+  source_->seek({});
+  if (collector_ != nullptr) collector_->clear();
+  train::Evaluation all{.shows_top_5 = shows_top_5_};
+  for (int64_t done = 0; done < batches_;) {
+    if (progress_) progress_(done, batches_);
+    const int64_t count = std::min(display_every_, batches_ - done);
+    const train::Evaluation part = run_part(count);
+    train::add_samples(part, all);
+    all.seconds += part.seconds;
+    all.input_seconds += part.input_seconds;
+    done += count;
+    if (count == display_every_) {
+      print_(evaluation_step_line(done, static_cast<double>(part.samples) / part.seconds));
+    }
+  }
+  postprocess(all);
+  if (source_->bad_samples() > 0) {
+    core::log::warning("{} bad samples in the evaluation's data; {} images were evaluated", source_->bad_samples(),
+                       all.samples);
+  }
+  if (all.not_finite > 0 || !std::isfinite(all.loss)) {
+    core::log::warning(
+        "the evaluation's loss is {}: the model's outputs for {} of {} images are not finite, which counts "
+        "as wrong",
+        std::isnan(all.loss) ? "NaN" : fmt::format("{}", all.loss), all.not_finite, all.samples);
+  }
+  return all;
+}
+
+}  // namespace trainyard::frontends

@@ -1,0 +1,81 @@
+// What the example's loop does around the steps of an epoch: lines, means over the epoch, validation, checkpoint,
+// TensorBoard's numbers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/frontends/train_ctl/ctl_means.h"
+#include "trainyard/frontends/train_ctl/ctl_plan.h"
+#include "trainyard/train/callbacks/step_accuracies.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/loop/callback.h"
+#include "trainyard/train/step/single_cost_trainer.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct CtlEpochsOptions {
+  CtlPlan plan;
+  int64_t display_every = 1;  // steps
+  std::ostream* out = nullptr;
+  // Returns nothing when it was stopped. None: there is nothing to validate on.
+  std::function<std::optional<train::Evaluation>()> validate;
+  std::function<train::CheckpointInfo()> save;  // none: no log_dir, or another process saves
+};
+
+// An epoch begins at the data's first sample, so that the samples behind its last whole batch are dropped. Behind the
+// first step of a run all devices, those of other processes included, get the first one's variables. Saved: the means
+// so far, so that a run that goes on in the middle of an epoch prints those of the whole one.
+class CtlEpochs : public train::Callback {
+ public:
+  CtlEpochs(train::SingleCostTrainer& trainer, CtlEpochsOptions options)
+      : trainer_(trainer), options_(std::move(options)) {}
+  std::string name() const override { return "train_ctl"; }
+
+  void before_epoch(train::Trainer& trainer) override;
+  void before_step(train::Trainer& trainer) override;
+  void after_step(train::Trainer& trainer, const train::StepView& view) override;
+  void after_epoch(train::Trainer& trainer) override;
+  void trigger_epoch(train::Trainer& trainer) override;
+
+  void save(core::StateWriter& writer) const override;
+  // Throws kInvalidArgument where epochs had another number of steps.
+  void load(const core::StateReader& reader) override;
+
+  // Saves where steps were done since the last checkpoint, and says so: for a run that was stopped.
+  void save_rest();
+
+  const CtlMeans& means() const { return means_; }  // of the last epoch so far
+  const std::optional<train::Evaluation>& validation() const { return validation_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void print_rate(int64_t global_step);
+  void print_epoch() const;
+  void write_scalars() const;
+  void save_now(const std::string& what);
+
+  train::SingleCostTrainer& trainer_;
+  CtlEpochsOptions options_;
+  train::StepAccuracies accuracies_;
+  CtlMeans means_;
+  std::optional<train::Evaluation> validation_;  // of this epoch; then of the last one that had some
+  int64_t saved_step_ = -1;                      // of the last checkpoint
+  bool broadcast_ = false;
+  std::optional<Clock::time_point> line_began_;  // none before the first step
+  int64_t line_steps_ = 0;
+  Clock::time_point epoch_began_, epoch_ended_;
+  double epoch_seconds_ = 0;
+  int64_t epoch_steps_ = 0;  // of this run
+};
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

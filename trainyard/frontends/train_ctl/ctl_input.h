@@ -1,0 +1,43 @@
+// The images of the example: with and without its DALI pipeline, or synthetic ones.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/datasets/label_texts.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
+#include "trainyard/frontends/model/class_names.h"
+#include "trainyard/frontends/options/device_settings.h"
+#include "trainyard/frontends/options/input_settings.h"
+#include "trainyard/frontends/train_ctl/params.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::frontends {
+
+struct CtlInput {
+  InputSettings settings;
+  std::shared_ptr<const data::Dataset> train_data, validation_data;  // null: synthetic images
+  std::shared_ptr<data::LabelTexts> label_texts;                     // of the training's records
+  ClassNames classes;
+  int64_t class_count = 0;                            // of the data, with names or not; 0: there are none
+  int64_t train_samples = 0, validation_samples = 0;  // the second 0: nothing to validate on
+
+  // Repeats. Each device gets its own part of a step's batch.
+  std::shared_ptr<data::BatchSource> training_source(const DeviceSettings& device, const TrainCtlParams& params) const;
+  // Batches of all devices together. Not for synthetic images.
+  std::shared_ptr<data::BatchSource> validation_source(const DeviceSettings& device,
+                                                       const TrainCtlParams& params) const;
+};
+
+// Opens the data. `params` are valid. Throws as data sets do, and kInvalidArgument for more classes than the example's
+// 1000.
+CtlInput open_ctl_input(const TrainCtlParams& params);
+
+// Returns what the example's synthetic images are like: one batch of them comes again and again.
+data::SyntheticSamples ctl_synthetic_samples();
+
+}  // namespace trainyard::frontends
+TRAINYARD_EXPORT_END

@@ -1,0 +1,460 @@
+#include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <omp.h>
+#include <sys/resource.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/machine/user_cache.h"
+#include "trainyard/nn/cpu/convolution/libtorch/libtorch_kernel.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+constexpr const char* kFormat = "trainyard convolutions 6";
+// How often each algorithm runs after one run that warms up: at least kLeastRuns times, and on until kSeconds are used
+// up. So short kernels, which another program's turn on a core distorts most, run often.
+constexpr int kLeastRuns = 3, kMostRuns = 25;
+constexpr double kSeconds = 0.03;  // for all together
+// Seconds that disturbed runs may take, and the number of shapes for which they take more before a process takes the
+// machine for busy.
+constexpr double kPatience = 0.25;
+// A run of so many seconds may lose a core once: no machine is so idle that the system takes none for its own work, and
+// that is over soon. Another program that computes takes one every few milliseconds.
+constexpr double kUndisturbedSeconds = 0.02;
+constexpr int kBusyShapes = 4;
+// An algorithm that took so many times as long as the fastest does not run again.
+constexpr double kHopeless = 2;
+// Our forwards and gradients of inputs for 1x1 windows with AVX-512 are for maps of so many pixels.
+constexpr int64_t kLargeMapPixels = 512;
+
+struct AlgorithmName {
+  ConvolutionAlgorithm algorithm;
+  std::string_view name;
+};
+// In the order in which --conv_algorithm=winograd and the rule prefer them. Neither ever takes LibTorch's.
+constexpr AlgorithmName kAlgorithms[] = {{ConvolutionAlgorithm::kAmx, "amx"},
+                                         {ConvolutionAlgorithm::kWinograd4, "winograd4"},
+                                         {ConvolutionAlgorithm::kWinograd, "winograd"},
+                                         {ConvolutionAlgorithm::kWinograd2, "winograd2"},
+                                         {ConvolutionAlgorithm::kPointwise, "pointwise"},
+                                         {ConvolutionAlgorithm::kDirect, "direct"},
+                                         {ConvolutionAlgorithm::kLibtorch, "libtorch"}};
+
+using Kernel = std::unique_ptr<ConvolutionKernel>;
+
+const char* name_of(ConvolutionDirection direction) {
+  switch (direction) {
+    case ConvolutionDirection::kForward:
+      return "forward";
+    case ConvolutionDirection::kBackwardData:
+      return "backward data";
+    case ConvolutionDirection::kBackwardWeights:
+      return "backward weights";
+  }
+  return "";
+}
+
+// Returns the description of a choice. Inference has its own, since Winograd then transforms the weights beforehand.
+std::string describe(const ConvolutionShape& s, ConvolutionDirection direction, bool inference) {
+  std::string steps;
+  if (s.stride_height != 1 || s.stride_width != 1) {
+    steps += fmt::format(" stride {} {}", s.stride_height, s.stride_width);
+  }
+  if (s.dilation_height != 1 || s.dilation_width != 1) {
+    steps += fmt::format(" dilation {} {}", s.dilation_height, s.dilation_width);
+  }
+  return fmt::format("{} {}x{}x{}x{} to {}x{}x{}, {}x{} pad {} {} {} {}{}, {}, {} threads, {}",
+                     s.dtype == DataType::kFloat ? "float" : "bfloat16", s.batch, s.in_channels, s.in_height,
+                     s.in_width, s.out_channels, s.out_height, s.out_width, s.kernel_height, s.kernel_width, s.top,
+                     s.left, s.bottom, s.right, steps, inference ? "inference" : name_of(direction),
+                     omp_get_max_threads(), describe_isa());
+}
+
+at::Tensor bytes(int64_t count) {
+  return at::zeros({std::max<int64_t>(count, 1)}, at::kByte);
+}
+
+// One kernel that is there, of the algorithms that a shape may run with.
+struct Candidate {
+  ConvolutionAlgorithm algorithm;
+  Kernel kernel;
+};
+using Candidates = std::vector<Candidate>;
+
+int64_t most(const Candidates& all, int64_t (ConvolutionKernel::*bytes_of)() const) {
+  int64_t bytes = 0;
+  for (const Candidate& one : all) bytes = std::max(bytes, (*one.kernel.*bytes_of)());
+  return bytes;
+}
+
+// One run after the other on zeros: these kernels take the same time for any values.
+class Rehearsal {
+ public:
+  Rehearsal(const ConvolutionShape& s, const ConvolutionKernel::Options& options, const Candidates& all)
+      : direction_(options.direction),
+        source_(map(s, s.in_channels, s.in_height * s.in_width)),
+        output_(map(s, s.out_channels, s.out_height * s.out_width)),
+        weights_(bytes(most(all, &ConvolutionKernel::weights_bytes))),
+        scratch_(bytes(most(all, &ConvolutionKernel::scratch_bytes))),
+        bias_(bytes((s.out_channels + channel_block()) * int64_t{sizeof(float)})),
+        has_bias_(s.bias) {
+    // Weights that do not change are packed once.
+    if (!options.inference) {
+      plain_ = bytes(s.out_channels * (s.in_channels / s.groups) * s.kernel_height * s.kernel_width *
+                     int64_t{sizeof(float)});
+    }
+  }
+
+  TrialRun run(const ConvolutionKernel& kernel) const {
+    using Clock = std::chrono::steady_clock;
+    const int64_t switches = forced_switches();
+    const Clock::time_point begin = Clock::now();
+    execute(kernel);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    return {seconds, forced_switches() - switches > static_cast<int64_t>(seconds / kUndisturbedSeconds)};
+  }
+
+ private:
+  static at::Tensor map(const ConvolutionShape& s, int64_t channels, int64_t pixels) {
+    const int64_t block = channel_block();
+    return bytes(s.batch * ((channels + block - 1) / block * block) * pixels * size_of(s.dtype));
+  }
+
+  static int64_t forced_switches() {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+  }
+
+  void execute(const ConvolutionKernel& kernel) const {
+    auto* const bias = has_bias_ ? static_cast<float*>(bias_.data_ptr()) : nullptr;
+    void *const source = source_.data_ptr(), *const output = output_.data_ptr(), *const packed = weights_.data_ptr();
+    auto* const plain = plain_.defined() ? static_cast<float*>(plain_.data_ptr()) : nullptr;
+    switch (direction_) {
+      case ConvolutionDirection::kForward:
+        if (plain != nullptr) kernel.pack(plain, packed);
+        return kernel.forward(source, packed, bias, output, scratch_.data_ptr());
+      case ConvolutionDirection::kBackwardData:
+        if (plain != nullptr) kernel.pack(plain, packed);
+        return kernel.backward_data(output, packed, source, scratch_.data_ptr());
+      case ConvolutionDirection::kBackwardWeights:
+        kernel.backward_weights(source, output, packed, bias, scratch_.data_ptr());
+        if (plain != nullptr && !kernel.has_plain_gradient()) kernel.unpack(packed, plain);
+        return;
+    }
+  }
+
+  ConvolutionDirection direction_;
+  at::Tensor source_, output_, weights_, scratch_, bias_;
+  at::Tensor plain_;  // undefined: packing does not count
+  bool has_bias_;
+};
+
+std::optional<ConvolutionChoices::Choice> measure(const ConvolutionShape& shape,
+                                                  const ConvolutionKernel::Options& options, const Candidates& all,
+                                                  double most_seconds) {
+  const Rehearsal rehearsal(shape, options, all);
+  std::vector<ConvolutionAlgorithm> algorithms;
+  for (const Candidate& one : all) algorithms.push_back(one.algorithm);
+  const auto run = [&](ConvolutionAlgorithm algorithm) {
+    const auto wanted = std::find(algorithms.begin(), algorithms.end(), algorithm);
+    return rehearsal.run(*all[static_cast<size_t>(wanted - algorithms.begin())].kernel);
+  };
+  return fastest(algorithms, run, most_seconds);
+}
+
+std::optional<ConvolutionAlgorithm> algorithm_of(std::string_view name) {
+  for (const AlgorithmName& one : kAlgorithms) {
+    if (name == one.name) return one.algorithm;
+  }
+  return std::nullopt;
+}
+
+bool has(const Candidates& all, ConvolutionAlgorithm algorithm) {
+  return std::any_of(all.begin(), all.end(), [&](const Candidate& one) { return one.algorithm == algorithm; });
+}
+
+// Returns the products of a channel pair, transformed in tiles of `tile` x `tile` output pixels.
+int64_t winograd_products(const ConvolutionShape& s, int64_t tile) {
+  const int64_t tiles = ((s.out_height + tile - 1) / tile) * ((s.out_width + tile - 1) / tile);
+  return s.batch * tiles * (tile + 2) * (tile + 2);
+}
+
+ConvolutionAlgorithm by_rule(const ConvolutionShape& shape, const Candidates& all) {
+  for (const ConvolutionAlgorithm algorithm : {ConvolutionAlgorithm::kAmx, ConvolutionAlgorithm::kPointwise}) {
+    if (has(all, algorithm)) return algorithm;
+  }
+  if (!winograd_by_shape(shape)) return ConvolutionAlgorithm::kDirect;
+  const bool small_tiles = winograd_products(shape, 2) <= winograd_products(shape, 4);
+  return small_tiles && has(all, ConvolutionAlgorithm::kWinograd2) ? ConvolutionAlgorithm::kWinograd2
+                                                                   : all.front().algorithm;
+}
+
+ConvolutionAlgorithm measured(const std::string& description, const ConvolutionShape& shape,
+                              const ConvolutionKernel::Options& options, const Candidates& all) {
+  // Two that measure at once would disturb each other, and the replicas of a run ask for the same shapes.
+  static std::mutex measuring;
+  const std::lock_guard lock(measuring);
+  ConvolutionChoices& choices = ConvolutionChoices::instance();
+  if (const auto known = choices.find(description); known && has(all, known->algorithm)) return known->algorithm;
+  double& left = measuring_seconds_left();
+  // Not kept: the next run goes on measuring where this one has to stop.
+  if (left <= 0) return by_rule(shape, all);
+  static int busy_shapes = 0;
+  std::optional<ConvolutionChoices::Choice> choice;
+  if (busy_shapes < kBusyShapes) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point begin = Clock::now();
+    choice = measure(shape, options, all, left);
+    const bool in_time = !choice || !choice->seconds.empty();
+    left = in_time ? left - std::chrono::duration<double>(Clock::now() - begin).count() : 0;
+    if (left <= 0) {
+      core::log::info(
+          "convolutions were measured for {} s, which is all that a run may: the others follow the rule of "
+          "--deterministic now, and are measured by the next run",
+          kMeasuringSeconds);
+      if (!in_time) return by_rule(shape, all);
+    }
+  }
+  if (!choice) {
+    // This choice is kept as well, so that the next run makes the same one.
+    choice = ConvolutionChoices::Choice{.algorithm = by_rule(shape, all)};
+    if (++busy_shapes == kBusyShapes) {
+      core::log::warning(
+          "other programs use the processor: from here on, new convolutions follow the rule of --deterministic; to "
+          "measure them on an idle machine, remove {}",
+          choices.file());
+    }
+  }
+  return choices.add(description, *choice).algorithm;
+}
+
+ConvolutionAlgorithm chosen(const ConvolutionShape& shape, const ConvolutionKernel::Options& options,
+                            const KernelOptions& kernels, const Candidates& all) {
+  if (kernels.convolutions == ConvolutionPolicy::kWinograd) return all.front().algorithm;
+  const std::string description = describe(shape, options.direction, options.inference);
+  std::optional<std::string> known;
+  if (kernels.choices != nullptr) known = kernels.choices->find(description);
+  if (!known) {
+    known = name_of(kernels.convolutions == ConvolutionPolicy::kByShape ? by_rule(shape, all)
+                                                                        : measured(description, shape, options, all));
+    if (kernels.choices != nullptr) known = kernels.choices->add(description, *known);
+  }
+  return algorithm_of(*known).value_or(ConvolutionAlgorithm::kDirect);
+}
+
+}  // namespace
+
+std::string_view name_of(ConvolutionAlgorithm algorithm) {
+  const auto* const named = std::find_if(std::begin(kAlgorithms), std::end(kAlgorithms),
+                                         [&](const AlgorithmName& one) { return one.algorithm == algorithm; });
+  return named->name;
+}
+
+bool winograd_by_shape(const ConvolutionShape& s) {
+  const int64_t tiles = s.batch * ((s.out_height + 3) / 4) * ((s.out_width + 3) / 4);
+  const bool enough = s.dtype == DataType::kBfloat16 || tiles >= 32;
+  return enough && std::min(s.in_channels, s.out_channels) >= 32;
+}
+
+bool pointwise_by_shape(const ConvolutionShape& s, ConvolutionDirection direction) {
+  if (direction == ConvolutionDirection::kBackwardWeights) return true;
+  if (isa() != Isa::kAvx2) return s.in_height * s.in_width >= kLargeMapPixels;
+  return direction == ConvolutionDirection::kBackwardData && s.in_channels >= 32;
+}
+
+Kernel choose_convolution(const ConvolutionShape& shape, ConvolutionKernel::Options options,
+                          const KernelOptions& kernels) {
+  Candidates all;
+  for (const AlgorithmName& one : kAlgorithms) {
+    options.algorithm = one.algorithm;
+    const bool direct = one.algorithm == ConvolutionAlgorithm::kDirect;
+    if (!direct && kernels.convolutions == ConvolutionPolicy::kDirect) continue;
+    const bool pointwise = one.algorithm == ConvolutionAlgorithm::kPointwise;
+    const bool libtorch = one.algorithm == ConvolutionAlgorithm::kLibtorch;
+    const bool winograd = !direct && !pointwise && !libtorch && one.algorithm != ConvolutionAlgorithm::kAmx;
+    if (!direct && !winograd && kernels.convolutions == ConvolutionPolicy::kWinograd) continue;
+    if (pointwise && !pointwise_by_shape(shape, options.direction)) continue;
+    if (libtorch && !libtorch_by_processor(shape, has_amx())) continue;
+    if (Kernel kernel = ConvolutionKernel::make(shape, options)) all.push_back({one.algorithm, std::move(kernel)});
+  }
+  const auto find = [&](ConvolutionAlgorithm algorithm) {
+    return std::find_if(all.begin(), all.end(), [&](const Candidate& one) { return one.algorithm == algorithm; });
+  };
+  const auto direct = find(ConvolutionAlgorithm::kDirect);
+  if (direct == all.end()) return nullptr;
+  if (all.size() == 1) return std::move(direct->kernel);
+  const auto best = find(chosen(shape, options, kernels, all));
+  return std::move((best == all.end() ? direct : best)->kernel);  // the direct one for what this machine does not have
+}
+
+std::string describe_times(const ConvolutionChoices::Choice& choice) {
+  if (choice.seconds.empty()) return "by the rule";
+  std::vector<std::string> times;
+  for (const auto& [algorithm, seconds] : choice.seconds) {
+    times.push_back(fmt::format("{} {:.3g} ms", name_of(algorithm), 1e3 * seconds));
+  }
+  return fmt::format("{}", fmt::join(times, ", "));
+}
+
+std::vector<std::string> describe_choices(const KernelChoices& run, const ConvolutionChoices& measured) {
+  std::vector<std::string> lines;
+  for (const auto& [description, kernel] : run.all()) {
+    const auto known = measured.find(description);
+    lines.push_back(fmt::format("{}: {} ({})", description, kernel,
+                                known && name_of(known->algorithm) == kernel ? describe_times(*known) : "by the rule"));
+  }
+  return lines;
+}
+
+double& measuring_seconds_left() {
+  static double left = kMeasuringSeconds;
+  return left;
+}
+
+std::optional<ConvolutionChoices::Choice> fastest(const std::vector<ConvolutionAlgorithm>& algorithms,
+                                                  const std::function<TrialRun(ConvolutionAlgorithm)>& run,
+                                                  double most_seconds) {
+  ConvolutionChoices::Choice choice;
+  double last_turn = 0, spent = 0;
+  for (const ConvolutionAlgorithm algorithm : algorithms) {
+    last_turn += run(algorithm).seconds;
+    choice.seconds.emplace_back(algorithm, std::numeric_limits<double>::infinity());
+  }
+  spent = last_turn;
+  std::vector<int> runs(algorithms.size(), 0);  // that were not disturbed
+  int least = 0;                                // of an algorithm that may be the fastest
+  double counted = 0, lost = 0, best = std::numeric_limits<double>::infinity();
+  while (least < kMostRuns && (least < kLeastRuns || counted < kSeconds)) {
+    if (spent + last_turn > most_seconds) break;
+    last_turn = 0;
+    const auto hopeless = [&](size_t i) { return runs[i] > 0 && choice.seconds[i].second > kHopeless * best; };
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      if (hopeless(i)) continue;
+      const TrialRun one = run(algorithms[i]);
+      last_turn += one.seconds;
+      (one.disturbed ? lost : counted) += one.seconds;
+      if (one.disturbed) continue;
+      ++runs[i];
+      choice.seconds[i].second = std::min(choice.seconds[i].second, one.seconds);
+      best = std::min(best, one.seconds);
+    }
+    spent += last_turn;
+    least = kMostRuns;
+    for (size_t i = 0; i < algorithms.size(); ++i) {
+      if (!hopeless(i)) least = std::min(least, runs[i]);
+    }
+    if (lost > kPatience + 2 * kLeastRuns * last_turn) {
+      if (least < kLeastRuns) return std::nullopt;
+      break;
+    }
+  }
+  if (least == 0) return ConvolutionChoices::Choice();
+  choice.algorithm = std::min_element(choice.seconds.begin(), choice.seconds.end(), [](const auto& a, const auto& b) {
+                       return a.second < b.second;
+                     })->first;
+  return choice;
+}
+
+ConvolutionChoices& ConvolutionChoices::instance() {
+  static ConvolutionChoices choices(core::user_cache_file("convolutions"));
+  return choices;
+}
+
+ConvolutionChoices::ConvolutionChoices(std::string file) : file_(std::move(file)) {
+  try {
+    if (!file_.empty() && core::local_file_system().exists(file_)) read();
+  } catch (const core::Error& error) {
+    core::log::warning("measured convolutions are not used: {}", error.what());
+  }
+}
+
+namespace {
+
+// Returns nothing for a line that is not whole, or names what this version does not know.
+std::optional<std::pair<std::string, ConvolutionChoices::Choice>> choice_in(const std::string& line) {
+  std::istringstream fields(line);
+  std::string name, description, tried;
+  if (!std::getline(fields, name, '\t') || !std::getline(fields, description, '\t')) return std::nullopt;
+  const auto algorithm = algorithm_of(name);
+  if (!algorithm || description.empty()) return std::nullopt;
+  ConvolutionChoices::Choice choice{.algorithm = *algorithm};
+  while (std::getline(fields, tried, '\t')) {
+    const size_t equals = tried.find('=');
+    const auto of = algorithm_of(tried.substr(0, equals));
+    double seconds = 0;
+    if (equals == std::string::npos || !of || !(std::istringstream(tried.substr(equals + 1)) >> seconds)) {
+      return std::nullopt;
+    }
+    choice.seconds.emplace_back(*of, seconds);
+  }
+  return std::pair(description, choice);
+}
+
+}  // namespace
+
+// Behind the line kFormat, the file has a line for each choice, separated by tabs: the algorithm, the description, and
+// for each that was tried its name, "=", and its time in seconds.
+void ConvolutionChoices::read() {
+  std::istringstream lines(core::local_file_system().read_file(file_, uint64_t{1} << 24));
+  std::string line;
+  if (!std::getline(lines, line) || line != kFormat) return;
+  while (std::getline(lines, line)) {
+    if (const auto read = choice_in(line)) choices_.insert(*read);  // what this process has used already stays
+  }
+}
+
+std::optional<ConvolutionChoices::Choice> ConvolutionChoices::find(const std::string& description) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = choices_.find(description);
+  return found == choices_.end() ? std::nullopt : std::optional(found->second);
+}
+
+ConvolutionChoices::Choice ConvolutionChoices::add(const std::string& description, const Choice& choice) {
+  const std::lock_guard lock(mutex_);
+  // Another replica's thread may have been first.
+  const auto known = choices_.find(description);
+  if (known != choices_.end()) return known->second;
+  try {
+    // Another process may have measured meanwhile: what it kept counts, so that all runs from now on agree.
+    if (!file_.empty() && core::local_file_system().exists(file_)) read();
+    const Choice& kept = choices_.emplace(description, choice).first->second;
+    if (file_.empty()) return kept;
+    core::local_file_system().make_directories(core::parent_path(file_));
+    core::local_file_system().write_file_atomically(file_, text());
+  } catch (const core::Error& error) {
+    core::log::warning("a measured convolution is not kept: {}", error.what());
+  }
+  return choices_.emplace(description, choice).first->second;
+}
+
+std::string ConvolutionChoices::text() const {
+  std::string result = fmt::format("{}\n", kFormat);
+  for (const auto& [description, choice] : choices_) {
+    result += fmt::format("{}\t{}", name_of(choice.algorithm), description);
+    for (const auto& [tried, seconds] : choice.seconds) result += fmt::format("\t{}={:.9f}", name_of(tried), seconds);
+    result += '\n';
+  }
+  return result;
+}
+
+std::map<std::string, ConvolutionChoices::Choice> ConvolutionChoices::all() const {
+  const std::lock_guard lock(mutex_);
+  return choices_;
+}
+
+}  // namespace trainyard::nn::cpu

@@ -1,0 +1,418 @@
+#include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/skip_reasons.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+using Choice = ConvolutionChoices::Choice;
+const Choice kDirect{ConvolutionAlgorithm::kDirect,
+                     {{ConvolutionAlgorithm::kDirect, 0.001}, {ConvolutionAlgorithm::kWinograd, 0.002}}};
+const Choice kWinograd{ConvolutionAlgorithm::kWinograd,
+                       {{ConvolutionAlgorithm::kWinograd4, 0.0035},
+                        {ConvolutionAlgorithm::kWinograd, 0.003},
+                        {ConvolutionAlgorithm::kDirect, 0.004}}};
+
+TEST(ConvolutionChoices, AreThereInTheNextProcess) {
+  const core::TempDir temp;
+  const std::string file = temp.file("cache/convolutions.txt");
+  ConvolutionChoices(file).add("a shape, with spaces", kWinograd);
+  ConvolutionChoices(file).add("another", kDirect);
+  const ConvolutionChoices later(file);
+  ConvolutionChoices(file).add("by the rule", {.algorithm = ConvolutionAlgorithm::kWinograd});
+  EXPECT_EQ(ConvolutionChoices(file).find("by the rule")->algorithm, ConvolutionAlgorithm::kWinograd);
+  ASSERT_TRUE(later.find("a shape, with spaces"));
+  EXPECT_EQ(later.find("a shape, with spaces")->algorithm, ConvolutionAlgorithm::kWinograd);
+  EXPECT_EQ(later.find("a shape, with spaces")->seconds, kWinograd.seconds);
+  EXPECT_EQ(later.find("another")->algorithm, ConvolutionAlgorithm::kDirect);
+  EXPECT_FALSE(later.find("a third"));
+}
+
+TEST(ConvolutionChoices, TheFirstOfTwoProcessesThatMeasureHolds) {
+  const core::TempDir temp;
+  ConvolutionChoices first(temp.file("choices.txt")), second(temp.file("choices.txt"));
+  first.add("shape", kWinograd);
+  EXPECT_EQ(second.add("shape", kDirect).algorithm, ConvolutionAlgorithm::kWinograd);
+  EXPECT_EQ(first.add("shape", kDirect).algorithm, ConvolutionAlgorithm::kWinograd);
+}
+
+// Executors of one process must agree, whatever others write meanwhile.
+TEST(ConvolutionChoices, WhatAProcessHasUsedStays) {
+  const core::TempDir temp;
+  ConvolutionChoices used(temp.file("choices.txt"));
+  used.add("shape", kWinograd);
+  core::local_file_system().remove_file(temp.file("choices.txt"));
+  ConvolutionChoices(temp.file("choices.txt")).add("shape", kDirect);
+  ConvolutionChoices(temp.file("choices.txt")).add("of another", kDirect);
+  used.add("next", kDirect);
+  EXPECT_EQ(used.find("shape")->algorithm, ConvolutionAlgorithm::kWinograd);
+  EXPECT_EQ(used.all().size(), 3U);
+}
+
+TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
+  EXPECT_EQ(ConvolutionChoices("").add("shape", kWinograd).algorithm, ConvolutionAlgorithm::kWinograd);
+  const core::TempDir temp;
+  core::local_file_system().write_file_atomically(temp.file("bad.txt"), "something else\n1\t2\tshape\n");
+  EXPECT_TRUE(ConvolutionChoices(temp.file("bad.txt")).all().empty());
+  core::local_file_system().write_file_atomically(
+      temp.file("half.txt"),
+      "trainyard convolutions 6\nwinograd\tgood\twinograd=0.5\tdirect=1\ndirect\tbad\tdirect=x\n"
+      "fft\tunknown\tfft=1\ndirect\tof a later version\tfft=2\n0.5\n");
+  EXPECT_EQ(ConvolutionChoices(temp.file("half.txt")).all().size(), 1U);
+}
+
+// A clock that says what the test wants: the times of an algorithm's runs, one after the other, the last for ever. The
+// first one warms up.
+class FakeTimer {
+ public:
+  explicit FakeTimer(std::map<ConvolutionAlgorithm, std::vector<TrialRun>> runs) : runs_(std::move(runs)) {}
+  TrialRun operator()(ConvolutionAlgorithm algorithm) {
+    const std::vector<TrialRun>& all = runs_.at(algorithm);
+    return all[std::min(static_cast<size_t>(asked_[algorithm]++), all.size() - 1)];
+  }
+  int asked(ConvolutionAlgorithm algorithm) { return asked_[algorithm]; }
+
+ private:
+  std::map<ConvolutionAlgorithm, std::vector<TrialRun>> runs_;
+  std::map<ConvolutionAlgorithm, int> asked_;
+};
+
+using Times = decltype(Choice::seconds);
+constexpr auto kPlainly = ConvolutionAlgorithm::kDirect, kFewer = ConvolutionAlgorithm::kWinograd,
+               kMatrix = ConvolutionAlgorithm::kAmx, kOfLibtorch = ConvolutionAlgorithm::kLibtorch;
+
+TEST(Fastest, TakesTheOneWithTheFastestRun) {
+  // The warm-up does not count, nor does one slow run among fast ones.
+  FakeTimer timer({{kPlainly, {{0.001}, {0.5}}}, {kFewer, {{9}, {0.6}, {0.25}, {0.7}}}, {kMatrix, {{9}, {0.375}}}});
+  const auto choice = fastest({kPlainly, kFewer, kMatrix}, std::ref(timer));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kFewer);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.5}, {kFewer, 0.25}, {kMatrix, 0.375}}));
+  EXPECT_EQ(timer.asked(kMatrix), 4) << "one that warms up, and three";
+}
+
+TEST(Fastest, TakesAmxWhereItWinsAndOnlyThere) {
+  for (const auto& [time, expected] : {std::pair{0.3, kMatrix}, {0.4, kPlainly}, {0.5, kPlainly}}) {
+    FakeTimer timer({{kPlainly, {{0.4}}}, {kMatrix, {{time}}}});
+    const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer));
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->algorithm, expected) << time;
+    EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.4}, {kMatrix, time}}));
+  }
+}
+
+TEST(Fastest, TakesLibtorchWhereItWinsAndOnlyThere) {
+  for (const auto& [time, expected] : {std::pair{0.25, kOfLibtorch}, {0.3, kMatrix}, {0.5, kMatrix}}) {
+    FakeTimer timer({{kMatrix, {{0.3}}}, {kPlainly, {{0.4}}}, {kOfLibtorch, {{time}}}});
+    const auto choice = fastest({kMatrix, kPlainly, kOfLibtorch}, std::ref(timer));
+    ASSERT_TRUE(choice);
+    EXPECT_EQ(choice->algorithm, expected) << time;
+    EXPECT_EQ(choice->seconds, (Times{{kMatrix, 0.3}, {kPlainly, 0.4}, {kOfLibtorch, time}}));
+  }
+}
+
+TEST(Fastest, RunsShortKernelsOften) {
+  FakeTimer timer({{kPlainly, {{0.001}}}, {kMatrix, {{0.0005}}}});
+  ASSERT_TRUE(fastest({kPlainly, kMatrix}, std::ref(timer)));
+  EXPECT_EQ(timer.asked(kPlainly), 1 + 20) << "until 30 ms are used up";
+  FakeTimer shorter({{kPlainly, {{0.0001}}}, {kMatrix, {{0.0001}}}});
+  ASSERT_TRUE(fastest({kPlainly, kMatrix}, std::ref(shorter)));
+  EXPECT_EQ(shorter.asked(kPlainly), 1 + 25);
+}
+
+TEST(Fastest, CountsUndisturbedRunsOnly) {
+  FakeTimer timer({{kPlainly, {{1}, {0.25}, {0.5}}}, {kMatrix, {{1}, {0.125, true}, {0.625}}}});
+  const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kPlainly);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.25}, {kMatrix, 0.625}})) << "0.25 was beside a disturbed run";
+  FakeTimer busy({{kPlainly, {{0.01}}}, {kMatrix, {{0.01, true}}}});
+  EXPECT_FALSE(fastest({kPlainly, kMatrix}, std::ref(busy)));
+}
+
+TEST(Fastest, NeedsNoTurnWithoutAnyDisturbance) {
+  std::map<ConvolutionAlgorithm, int> runs;
+  const auto in_turns = [&](ConvolutionAlgorithm algorithm) {
+    const bool even = runs[algorithm]++ % 2 == 0;
+    return TrialRun{algorithm == kMatrix ? 0.01 : 0.02, even == (algorithm == kMatrix)};
+  };
+  const auto choice = fastest({kPlainly, kMatrix}, in_turns);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.02}, {kMatrix, 0.01}}));
+}
+
+TEST(Fastest, RunsTheHopelessOnce) {
+  FakeTimer timer({{kPlainly, {{9}, {0.125}}}, {kFewer, {{9}, {0.0625}}}, {kMatrix, {{9}, {0.25}, {0.001}}}});
+  const auto choice = fastest({kPlainly, kFewer, kMatrix}, std::ref(timer));
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kFewer);
+  EXPECT_EQ(choice->seconds, (Times{{kPlainly, 0.125}, {kFewer, 0.0625}, {kMatrix, 0.25}}));
+  EXPECT_EQ(timer.asked(kMatrix), 2);
+  EXPECT_EQ(timer.asked(kPlainly), 4) << "twice as long is not hopeless";
+  // A run that does not count decides nothing.
+  FakeTimer disturbed({{kPlainly, {{1}, {0.125}}}, {kMatrix, {{1}, {0.5, true}, {0.0625}}}});
+  EXPECT_EQ(fastest({kPlainly, kMatrix}, std::ref(disturbed)).value_or(kDirect).algorithm, kMatrix);
+}
+
+// What disturbs later takes nothing away from three runs that were undisturbed.
+TEST(Fastest, IsContentWithFewRunsOnABusyMachine) {
+  int runs = 0;
+  const auto disturbed_later = [&](ConvolutionAlgorithm) { return TrialRun{0.001, ++runs > 2 * (1 + 3)}; };
+  EXPECT_TRUE(fastest({kPlainly, kMatrix}, disturbed_later));
+  EXPECT_NEAR(runs, 2 * (1 + 3 + 131), 4) << "turns of 2 ms go on until 250 ms and six turns are lost";
+}
+
+TEST(Fastest, KeepsToItsTime) {
+  const auto times = [](double most_seconds) {
+    FakeTimer timer({{kPlainly, {{1}, {0.5}, {0.25}}}, {kMatrix, {{1}, {0.5}, {0.125}}}});
+    const auto choice = fastest({kPlainly, kMatrix}, std::ref(timer), most_seconds);
+    return std::pair(timer.asked(kPlainly), choice.value_or(kDirect).seconds);
+  };
+  // Warming up takes 2 s, and a first turn is expected to take as long. It takes 1 s, the others 0.375 s each.
+  EXPECT_EQ(times(3.5), std::pair(1, Times()));
+  EXPECT_EQ(times(4), std::pair(4, Times{{kPlainly, 0.25}, {kMatrix, 0.125}}));
+  EXPECT_EQ(times(3.99).first, 1);
+  FakeTimer slow({{kPlainly, {{1}}}, {kMatrix, {{2}}}});
+  const auto choice = fastest({kPlainly, kMatrix}, std::ref(slow), 6.5);
+  ASSERT_TRUE(choice);
+  EXPECT_EQ(choice->algorithm, kPlainly);
+  EXPECT_EQ(slow.asked(kMatrix), 2) << "one turn that counts, and no time for another";
+}
+
+TEST(ConvolutionChoices, SayWhatWasTried) {
+  EXPECT_EQ(describe_times(kWinograd), "winograd4 3.5 ms, winograd 3 ms, direct 4 ms");
+  EXPECT_EQ(describe_times(kDirect), "direct 1 ms, winograd 2 ms");
+  EXPECT_EQ(describe_times({.algorithm = kMatrix}), "by the rule");
+  ConvolutionChoices measured("");
+  measured.add("b", kWinograd);
+  measured.add("c", kDirect);
+  KernelChoices run;
+  run.add("c", "amx");  // a checkpoint's, from elsewhere
+  run.add("b", "winograd");
+  run.add("a", "direct");
+  EXPECT_EQ(
+      describe_choices(run, measured),
+      (std::vector<std::string>{"a: direct (by the rule)", "b: winograd (winograd4 3.5 ms, winograd 3 ms, direct 4 ms)",
+                                "c: amx (by the rule)"}));
+}
+
+// 3x3, padded by one.
+ConvolutionShape square(int64_t batch, int64_t channels, int64_t side) {
+  return {.batch = batch,
+          .in_channels = channels,
+          .out_channels = channels,
+          .in_height = side,
+          .in_width = side,
+          .out_height = side,
+          .out_width = side,
+          .kernel_height = 3,
+          .kernel_width = 3,
+          .top = 1,
+          .left = 1,
+          .bottom = 1,
+          .right = 1};
+}
+
+bool is_winograd(const std::unique_ptr<ConvolutionKernel>& kernel) {
+  return std::string(kernel->implementation()).find("wino") != std::string::npos;
+}
+
+TEST(ChooseConvolution, TheRuleTakesAmx) {
+  ConvolutionShape shape = square(2, 32, 12);
+  shape.dtype = DataType::kBfloat16;
+  if (!has_amx()) GTEST_SKIP() << core::skip::kNeedsAmx;
+  const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
+  EXPECT_STREQ(kernel->implementation(), "amx");
+  KernelOptions direct{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  ASSERT_NE(choose_convolution(shape, {}, direct), nullptr);
+  const std::string description = direct.choices->all().begin()->first;
+  EXPECT_NE(description.find("AMX"), std::string::npos) << description;
+  KernelOptions unknown{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  unknown.choices->add(description, "winograd of later versions");
+  EXPECT_STRNE(choose_convolution(shape, {}, unknown)->implementation(), "amx");
+}
+
+// Groups have no kernels for AMX of ours. LibTorch's are measured, and what the run has chosen holds.
+TEST(ChooseConvolution, MeasuresLibtorchWithAmx) {
+  if (!has_amx()) GTEST_SKIP() << core::skip::kNeedsAmx;
+  for (const int64_t groups : {1, 2}) {
+    ConvolutionShape shape = square(2, 64, 12);
+    shape.dtype = DataType::kBfloat16;
+    shape.groups = groups;
+    const auto implementation = [&](ConvolutionPolicy policy, const std::shared_ptr<KernelChoices>& choices) {
+      const KernelOptions kernels{.convolutions = policy, .choices = choices};
+      return std::string(choose_convolution(shape, {}, kernels)->implementation());
+    };
+    const auto choices = std::make_shared<KernelChoices>(), of_libtorch = std::make_shared<KernelChoices>();
+    implementation(ConvolutionPolicy::kAuto, choices);
+    const std::string description = choices->all().begin()->first;
+    const auto measured = ConvolutionChoices::instance().find(description);
+    ASSERT_TRUE(measured);
+    EXPECT_TRUE(measured->seconds.empty() || measured->seconds.back().first == kOfLibtorch) << description;
+    EXPECT_NE(implementation(ConvolutionPolicy::kByShape, std::make_shared<KernelChoices>()), "libtorch");
+    EXPECT_NE(implementation(ConvolutionPolicy::kDirect, nullptr), "libtorch");
+    EXPECT_NE(implementation(ConvolutionPolicy::kWinograd, nullptr), "libtorch");
+    of_libtorch->add(description, "libtorch");
+    EXPECT_EQ(implementation(ConvolutionPolicy::kAuto, of_libtorch), "libtorch");
+  }
+}
+
+TEST(ChooseConvolution, FollowsThePolicy) {
+  const ConvolutionShape shape = square(2, 32, 12);
+  const auto direct = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kDirect});
+  ASSERT_NE(direct, nullptr);
+  EXPECT_FALSE(is_winograd(direct));
+  EXPECT_TRUE(is_winograd(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kWinograd})));
+}
+
+// The corners of the rule, computed by hand: tiles of 4x4 pixels, over the batch.
+TEST(ChooseConvolution, ByShapeCountsTilesAndChannels) {
+  struct Case {
+    ConvolutionShape shape;
+    bool winograd;
+  };
+  ConvolutionShape narrow = square(32, 64, 56);
+  narrow.out_channels = 16;
+  for (const Case& c : {Case{square(32, 64, 56), true},    // 6272 tiles
+                        Case{square(2, 32, 16), true},     // 32
+                        Case{square(2, 32, 12), false},    // 18
+                        Case{square(31, 512, 4), false},   // 31
+                        Case{square(8, 512, 5), true},     // 8 * 2 * 2: tiles at the edge are not full
+                        Case{square(128, 16, 32), false},  // 16 channels
+                        Case{narrow, false}}) {
+    EXPECT_EQ(winograd_by_shape(c.shape), c.winograd) << c.shape.batch << " " << c.shape.in_channels;
+    const auto kernel = choose_convolution(c.shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
+    EXPECT_EQ(is_winograd(kernel), c.winograd) << c.shape.batch << " " << c.shape.in_channels;
+  }
+}
+
+// The kernel for 1x1 windows is considered for all gradients of weights, for others as its instruction set is good at
+// them, and never where Winograd or the direct kernel is asked for.
+TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
+  using Direction = ConvolutionDirection;
+  using Policy = ConvolutionPolicy;
+  ConvolutionShape wide = square(2, 32, 12);
+  wide.kernel_height = wide.kernel_width = 1;
+  wide.top = wide.left = wide.bottom = wide.right = 0;
+  ConvolutionShape narrow = wide;
+  narrow.in_channels = 24;
+  const auto is_ours = [](const ConvolutionShape& shape, Direction direction, Policy policy = Policy::kByShape) {
+    const auto kernel = choose_convolution(shape, {.direction = direction}, {.convolutions = policy});
+    return std::string(kernel->implementation()) == "pointwise";
+  };
+  ConvolutionShape large = square(1, 24, 23);  // 529 pixels
+  large.kernel_height = large.kernel_width = 1;
+  large.top = large.left = large.bottom = large.right = 0;
+  const bool avx2 = isa() == Isa::kAvx2;
+  for (const ConvolutionShape& shape : {wide, narrow, large}) EXPECT_TRUE(is_ours(shape, Direction::kBackwardWeights));
+  EXPECT_EQ(is_ours(wide, Direction::kBackwardData), avx2);
+  EXPECT_FALSE(is_ours(narrow, Direction::kBackwardData));
+  EXPECT_EQ(is_ours(large, Direction::kBackwardData), !avx2);
+  EXPECT_EQ(is_ours(large, Direction::kForward), !avx2);
+  EXPECT_FALSE(is_ours(wide, Direction::kForward));
+  EXPECT_FALSE(is_ours(wide, Direction::kBackwardWeights, Policy::kWinograd));
+  EXPECT_FALSE(is_ours(wide, Direction::kBackwardWeights, Policy::kDirect));
+
+  KernelOptions kernels{.choices = std::make_shared<KernelChoices>()};
+  ASSERT_NE(choose_convolution(wide, {.direction = Direction::kBackwardWeights}, kernels), nullptr);
+  EXPECT_EQ(kernels.choices->all().size(), 1U) << "measured, and part of the run";
+}
+
+// Products of a channel pair: 6 x 6 pixels are 9 tiles of 16 or 4 of 36, 7 x 7 are 16 of 16 or 4 of 36.
+TEST(ChooseConvolution, ByShapeTakesTheTilesWithFewerProducts) {
+  const auto implementation = [](const ConvolutionShape& shape) {
+    return std::string(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape})->implementation());
+  };
+  EXPECT_EQ(implementation(square(32, 64, 1)), "winograd 2x2");
+  EXPECT_EQ(implementation(square(32, 64, 2)), "winograd 2x2");
+  EXPECT_EQ(implementation(square(32, 64, 3)), "winograd 4x4");
+  EXPECT_EQ(implementation(square(32, 64, 6)), "winograd 2x2");
+  EXPECT_EQ(implementation(square(32, 64, 7)), "winograd 4x4");
+}
+
+// Of all that were tried, the fastest holds, and the times of all are kept.
+TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
+  const ConvolutionShape shape = square(3, 48, 20);
+  const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kAuto});
+  for (const auto& [description, choice] : ConvolutionChoices::instance().all()) {
+    if (description.find("float 3x48x20x20") == std::string::npos || choice.seconds.empty()) continue;
+    EXPECT_EQ(choice.seconds.size(), isa() == Isa::kAvx2 ? 3U : 4U);
+    double chosen = 0, fastest = 1e9;
+    for (const auto& [algorithm, seconds] : choice.seconds) {
+      EXPECT_GT(seconds, 0);
+      if (algorithm == choice.algorithm) chosen = seconds;
+      fastest = std::min(fastest, seconds);
+    }
+    EXPECT_EQ(chosen, fastest);
+    EXPECT_EQ(is_winograd(kernel), choice.algorithm != ConvolutionAlgorithm::kDirect);
+  }
+}
+
+TEST(ChooseConvolution, FollowsTheRuleWhenTheTimeToMeasureIsUsedUp) {
+  // A shape that no earlier process on this machine has measured.
+  std::string description;
+  ConvolutionShape shape;
+  for (int64_t side = 23; description.empty() || ConvolutionChoices::instance().find(description); ++side) {
+    shape = square(1, 48, side);
+    const KernelOptions rule{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+    ASSERT_NE(choose_convolution(shape, {}, rule), nullptr);
+    description = rule.choices->all().begin()->first;
+  }
+  const KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
+  const double left = std::exchange(measuring_seconds_left(), 0);
+  const auto kernel = choose_convolution(shape, {}, kernels);
+  measuring_seconds_left() = left;
+  EXPECT_EQ(is_winograd(kernel), winograd_by_shape(shape));
+  EXPECT_TRUE(kernels.choices->find(description)) << "the run keeps it";
+  EXPECT_FALSE(ConvolutionChoices::instance().find(description)) << "the next run measures it";
+}
+
+// Each algorithm that this machine has is what the run's choice says, and one that it does not have is the direct one.
+TEST(ChooseConvolution, RunsWhatTheRunHasChosen) {
+  const ConvolutionShape shape = square(2, 32, 16);
+  KernelOptions first{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
+  choose_convolution(shape, {}, first);
+  const std::string description = first.choices->all().begin()->first;
+  const auto implementation = [&](const char* name) {
+    KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
+    kernels.choices->add(description, name);
+    return std::string(choose_convolution(shape, {}, kernels)->implementation());
+  };
+  const std::string direct = implementation("direct");
+  EXPECT_EQ(implementation("winograd4"), "winograd 4x4");
+  EXPECT_EQ(implementation("winograd2"), "winograd 2x2");
+  EXPECT_EQ(implementation("winograd") == direct, isa() == Isa::kAvx2) << "oneDNN has Winograd for AVX-512";
+  EXPECT_EQ(implementation("libtorch"), direct) << "that is for bfloat16";
+  EXPECT_EQ(implementation("fft"), direct);
+}
+
+// What the run has chosen holds, whatever the rule or this machine says, and what is new is kept for it.
+TEST(ChooseConvolution, TheRunsChoicesComeFirst) {
+  const ConvolutionShape shape = square(2, 32, 16);
+  for (const ConvolutionPolicy policy : {ConvolutionPolicy::kAuto, ConvolutionPolicy::kByShape}) {
+    KernelOptions kernels{.convolutions = policy, .choices = std::make_shared<KernelChoices>()};
+    const bool first = is_winograd(choose_convolution(shape, {}, kernels));
+    const auto chosen = kernels.choices->all();
+    ASSERT_EQ(chosen.size(), 1U);
+    EXPECT_EQ(chosen.begin()->second == "direct", !first);
+    KernelOptions reversed{.convolutions = policy, .choices = std::make_shared<KernelChoices>()};
+    reversed.choices->add(chosen.begin()->first, first ? "direct" : "winograd4");
+    EXPECT_NE(is_winograd(choose_convolution(shape, {}, reversed)), first);
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu

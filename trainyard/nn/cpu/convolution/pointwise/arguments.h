@@ -1,0 +1,48 @@
+// The arguments of convolutions with 1x1 windows and stride 1 of float maps, as products of matrices on blocked maps:
+//   output[pixel][out] = bias[out] + sum over in of input[pixel][in] * weights[out][in]
+//   weights_gradient[out][in] = sum over pixels of output_gradient[pixel][out] * input[pixel][in]
+// The gradient of the input is the first product with inputs for outputs.
+//
+// Maps are blocked as the instruction set has it (arguments.h of nn/cpu/convolution/winograd_bf16, whose rules hold
+// here). Every kernel uses the calling thread's OpenMP team and gives the same bits for any number of threads.
+#pragma once
+
+#include <cstdint>
+
+namespace trainyard::nn::cpu {
+
+struct PointwiseShape {
+  int64_t batch = 0;
+  int64_t in_channels = 0, out_channels = 0;  // padded: whole blocks
+  int64_t pixels = 0;                         // of an image
+};
+
+// Packs weights as they lie in the parameter set, float [out, in]: for the output, or, `backward`, for the gradient of
+// the input.
+struct PointwisePack {
+  int64_t in_channels = 0, out_channels = 0;  // of the plain weights, not padded
+  bool backward = false;
+  const float* plain = nullptr;
+  float* packed = nullptr;  // [padded out * padded in], aligned to 64
+};
+
+struct PointwiseForward {
+  PointwiseShape shape;
+  const float* input = nullptr;
+  const float* weights = nullptr;  // packed
+  const float* bias = nullptr;     // [bias_count], or null
+  int64_t bias_count = 0;
+  float* output = nullptr;
+};
+
+// weights_gradient: float [padded out][padded in].
+struct PointwiseBackwardWeights {
+  PointwiseShape shape;
+  const float* input = nullptr;
+  const float* output_gradient = nullptr;
+  float* weights_gradient = nullptr;
+  float* bias_gradient = nullptr;  // [bias_count], or null
+  int64_t bias_count = 0;
+};
+
+}  // namespace trainyard::nn::cpu

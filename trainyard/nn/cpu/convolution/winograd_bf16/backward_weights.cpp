@@ -1,0 +1,200 @@
+#include <omp.h>
+
+#include "trainyard/nn/cpu/convolution/winograd_bf16/bias_gradient.h"
+#include "trainyard/nn/cpu/convolution/winograd_bf16/multiply.h"
+
+namespace trainyard::nn::cpu::winograd {
+namespace {
+
+constexpr int64_t kPixelBytes = 448 << 10;  // of transformed pixels: they stay in a core's second-level cache
+constexpr int64_t kMostDepth = 192;         // tiles that one sweep sums over: a panel of their gradients stays in L1
+constexpr int64_t kSide = 4;                // points lie in a square
+
+// A task sums the products of some rows of points, of a part of the input's and one of the output's channels, over all
+// tiles. Tasks share nothing: what one has transformed, it multiplies while that is in its core's cache, since the
+// third-level cache belongs to other programs, too. The price is that pixels are read again for other rows, and
+// transformed again for other outputs. A task goes through the tiles in sweeps of `depth` tiles, in pairs. Transformed
+// ones lie as [point][channel block][pair][lane][2]: few streams of memory, whatever the number of channels.
+struct Plan {
+  int64_t depth;                                  // from the shape alone, because it decides the bits
+  int64_t rows;                                   // 1, 2 or 4
+  int64_t inputs, outputs;                        // channels of a part; the last part may have fewer
+  int64_t pixels_apart = 0, gradients_apart = 0;  // elements between points
+  [[gnu::always_inline]] int64_t pixel_bytes() const { return rows * kSide * pixels_apart * 2; }
+  [[gnu::always_inline]] int64_t bytes() const { return pixel_bytes() + rows * kSide * gradients_apart * 2; }
+};
+
+// Returns how many parts of at most `most` there are.
+[[gnu::always_inline]] inline int64_t parts(int64_t count, int64_t most) {
+  return (count + most - 1) / most;
+}
+
+Plan plan_of(const Shape& s, int threads) {
+  const int64_t depth = (parts(s.tiles(), parts(s.tiles(), kMostDepth)) + 1) / 2 * 2;
+  Plan plan{.depth = depth, .rows = kSide, .inputs = s.in_channels, .outputs = s.out_channels};
+  const auto halve = [](int64_t channels, int64_t whole) { return parts(parts(channels, 2), whole) * whole; };
+  const auto tasks = [&] {
+    return kSide / plan.rows * parts(s.in_channels, plan.inputs) * parts(s.out_channels, plan.outputs);
+  };
+  const auto too_large = [&] { return plan.rows * kSide * plan.inputs * depth * 2 > kPixelBytes; };
+  // Where threads cannot have as many rows each, several tasks a thread make up for it.
+  const int64_t wanted = kSide % threads == 0 ? threads : 3 * threads;
+  while (plan.rows > 1 && (tasks() < wanted || too_large())) plan.rows /= 2;
+  while (plan.outputs > kPanel && tasks() < wanted) plan.outputs = halve(plan.outputs, kPanel);
+  while (plan.inputs > kLanes && (tasks() < wanted || too_large())) plan.inputs = halve(plan.inputs, kLanes);
+  plan.pixels_apart = apart(depth * plan.inputs);
+  plan.gradients_apart = apart(depth * smaller(kPanel, plan.outputs));
+  return plan;
+}
+
+// Writes the points of each pair of `count` tiles of a channel block, zeros for a tile that is missing.
+// transformed(tile, points) computes one tile.
+template <int rows, typename Transformed>
+[[gnu::always_inline]] inline void transform_pairs(int64_t count, int64_t points_apart, uint16_t* to,
+                                                   const Transformed& transformed) {
+  for (int64_t tile = 0; tile < count; tile += 2) {
+    Floats first[rows][kSide], second[rows][kSide] = {};
+    transformed(tile, first);
+    if (tile + 1 < count) transformed(tile + 1, second);
+    for (int point = 0; point < rows * kSide; ++point) {
+      store_pairs(to + point * points_apart + tile * kLanes, first[point / kSide][point % kSide],
+                  second[point / kSide][point % kSide]);
+    }
+  }
+}
+
+// Rows [first, first + rows) of points.
+template <int first, int rows>
+class Task {
+ public:
+  Task(const BackwardWeights& a, const Plan& plan, int64_t in, int64_t out, uint8_t* scratch)
+      : a_(a),
+        s_(a.shape),
+        plan_(plan),
+        in_(in),
+        in_end_(smaller(in + plan.inputs, a.shape.in_channels)),
+        out_(out),
+        out_end_(smaller(out + plan.outputs, a.shape.out_channels)),
+        pixels_(reinterpret_cast<uint16_t*>(scratch)),
+        gradients_(reinterpret_cast<uint16_t*>(scratch + plan.pixel_bytes())) {}
+
+  void run() const {
+    for (int64_t tile = 0; tile < s_.tiles(); tile += plan_.depth) {
+      const int64_t count = smaller(plan_.depth, s_.tiles() - tile);
+      transform_pixel_blocks(tile, count);
+      for (int64_t column = out_; column < out_end_; column += kPanel) {
+        const int64_t columns = smaller(kPanel, out_end_ - column);
+        transform_gradient_blocks(tile, count, column, columns);
+        multiply_points(tile > 0, count, column, columns);
+      }
+    }
+  }
+
+ private:
+  void transform_pixel_blocks(int64_t begin, int64_t count) const {
+    constexpr int kFirstRow = first == 0 ? 0 : 1, kLastRow = first + rows == kSide ? 4 : 3;
+    const int64_t blocks = s_.in_channels / kLanes, elements = s_.in_height * s_.in_width * kLanes;
+    for (int64_t channel = in_; channel < in_end_; channel += kLanes) {
+      const uint16_t* const source = static_cast<const uint16_t*>(a_.source) + channel / kLanes * elements;
+      transform_pairs<rows>(
+          count, plan_.pixels_apart, pixels_ + (channel - in_) * plan_.depth,
+          [&](int64_t tile, Floats(&u)[rows][kSide]) __attribute__((always_inline)) {
+            const Tile at = tile_at(s_, begin + tile);
+            Floats d[4][4];
+            load_rows<kFirstRow, kLastRow>(source + at.sample * blocks * elements, s_.in_height, s_.in_width,
+                                           at.row - s_.top, at.column - s_.left, d);
+            transform_pixels<first, rows>(d, u);
+          });
+    }
+  }
+
+  void transform_gradient_blocks(int64_t begin, int64_t count, int64_t column, int64_t columns) const {
+    const int64_t blocks = s_.out_channels / kLanes, elements = s_.out_height * s_.out_width * kLanes;
+    for (int64_t channel = column; channel < column + columns; channel += kLanes) {
+      const uint16_t* const source = static_cast<const uint16_t*>(a_.output_gradient) + channel / kLanes * elements;
+      transform_pairs<rows>(
+          count, plan_.gradients_apart, gradients_ + (channel - column) * plan_.depth,
+          [&](int64_t tile, Floats(&z)[rows][kSide]) __attribute__((always_inline)) {
+            const Tile at = tile_at(s_, begin + tile);
+            Floats y[2][2];
+            load_rows<0, 2>(source + at.sample * blocks * elements, s_.out_height, s_.out_width, at.row, at.column, y);
+            transform_gradient<first, rows>(y, z);
+          });
+    }
+  }
+
+  void multiply_points(bool accumulate, int64_t count, int64_t column, int64_t columns) const {
+    for (int64_t point = 0; point < rows * kSide; ++point) {
+      float* const gradient = a_.gradient + (first * kSide + point) * s_.in_channels * s_.out_channels + column;
+      for (int64_t channel = in_; channel < in_end_; channel += kLanes) {
+        const uint16_t* const block = pixels_ + point * plan_.pixels_apart + (channel - in_) * plan_.depth;
+        multiply({.a = reinterpret_cast<const uint32_t*>(block),
+                  .row_stride = 1,
+                  .pair_stride = kLanes,
+                  .b = reinterpret_cast<const uint32_t*>(gradients_ + point * plan_.gradients_apart),
+                  .b_stride = kLanes,
+                  .vector_stride = plan_.depth / 2 * kLanes,
+                  .pairs = (count + 1) / 2,
+                  .out = gradient + channel * s_.out_channels,
+                  .out_stride = s_.out_channels,
+                  .accumulate = accumulate},
+                 kLanes, columns);
+      }
+    }
+  }
+
+  const BackwardWeights& a_;
+  const Shape& s_;
+  const Plan& plan_;
+  int64_t in_, in_end_, out_, out_end_;
+  uint16_t *pixels_, *gradients_;
+};
+
+void run_task(const BackwardWeights& a, const Plan& plan, int64_t row, int64_t in, int64_t out, uint8_t* scratch) {
+  if (plan.rows == kSide) return Task<0, 4>(a, plan, in, out, scratch).run();
+  if (plan.rows == 2 && row == 0) return Task<0, 2>(a, plan, in, out, scratch).run();
+  if (plan.rows == 2) return Task<2, 2>(a, plan, in, out, scratch).run();
+  switch (row) {
+    case 0:
+      return Task<0, 1>(a, plan, in, out, scratch).run();
+    case 1:
+      return Task<1, 1>(a, plan, in, out, scratch).run();
+    case 2:
+      return Task<2, 1>(a, plan, in, out, scratch).run();
+    default:
+      return Task<3, 1>(a, plan, in, out, scratch).run();
+  }
+}
+
+}  // namespace
+
+int64_t backward_weights_scratch_bytes(const Shape& shape, int threads) {
+  return threads * plan_of(shape, threads).bytes();
+}
+
+void backward_weights(const BackwardWeights& a) {
+  const Plan plan = plan_of(a.shape, a.threads);
+  const int64_t in_parts = parts(a.shape.in_channels, plan.inputs);
+  const int64_t a_row = in_parts * parts(a.shape.out_channels, plan.outputs);
+#pragma omp parallel num_threads(a.threads)
+  {
+    auto* const scratch = static_cast<uint8_t*>(a.scratch) + omp_get_thread_num() * plan.bytes();
+#pragma omp for schedule(dynamic)
+    for (int64_t task = 0; task < kSide / plan.rows * a_row; ++task) {
+      const int64_t part = task % a_row;
+      run_task(a, plan, task / a_row * plan.rows, part % in_parts * plan.inputs, part / in_parts * plan.outputs,
+               scratch);
+    }
+    if (a.bias_gradient != nullptr) {
+      sum_gradients({.batch = a.shape.batch,
+                     .blocks = a.shape.out_channels / kLanes,
+                     .height = a.shape.out_height,
+                     .width = a.shape.out_width,
+                     .gradient = static_cast<const uint16_t*>(a.output_gradient),
+                     .sums = a.bias_gradient,
+                     .count = a.bias_count});
+    }
+  }
+}
+
+}  // namespace trainyard::nn::cpu::winograd

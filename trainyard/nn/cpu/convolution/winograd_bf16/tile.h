@@ -1,0 +1,154 @@
+// The three transforms of F(2x2, 3x3) on one channel block of one tile, and the tile's loads and stores.
+#pragma once
+
+// gcc 12 warns of the undefined operands that its own intrinsics use on purpose (GCC bug 105593).
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include "trainyard/nn/cpu/convolution/winograd_bf16/winograd.h"
+
+namespace trainyard::nn::cpu::winograd {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+using Floats = __m512;
+constexpr int64_t kLanes = 16;
+constexpr int64_t kPanel = 64;  // columns that one sweep of a matrix multiplication makes
+
+[[gnu::always_inline]] inline int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+[[gnu::always_inline]] inline int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+// Returns the first `count` lanes: none for a negative count, all for one above kLanes.
+[[gnu::always_inline]] inline __mmask16 lanes_before(int64_t count) {
+  return static_cast<__mmask16>((1U << larger(0, smaller(count, kLanes))) - 1);
+}
+
+[[gnu::always_inline]] inline Floats load_bfloats(const uint16_t* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+// Rounds to nearest, ties to even; subnormal numbers become zero.
+[[gnu::always_inline]] inline void store_bfloats(uint16_t* to, Floats value) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(value)));
+}
+// Stores pairs, lane by lane, with `first` in the lower half of 32 bits, as products of pairs want them.
+[[gnu::always_inline]] inline void store_pairs(void* to, Floats first, Floats second) {
+  const auto low = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(first)));
+  const auto high = _mm512_cvtepu16_epi32(reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(second)));
+  _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+}
+
+// Where a tile lies: its sample, and its first pixel of the output.
+struct Tile {
+  int64_t sample, row, column;
+};
+[[gnu::always_inline]] inline Tile tile_at(const Shape& s, int64_t index) {
+  const int64_t columns = s.tile_columns(), a_sample = s.tile_rows() * columns;
+  return {.sample = index / a_sample, .row = index % a_sample / columns * 2, .column = index % columns * 2};
+}
+
+// Sets pixels[i][j] to the pixel at row + i, column + j, and to zero outside of the image, for i in [first, last).
+// `block` is one channel block of one sample.
+template <int first, int last, int size>
+[[gnu::always_inline]] inline void load_rows(const uint16_t* block, int64_t height, int64_t width, int64_t row,
+                                             int64_t column, Floats (&pixels)[size][size]) {
+  if (row + first >= 0 && column >= 0 && row + last <= height && column + size <= width) {
+    for (int i = first; i < last; ++i) {
+      for (int j = 0; j < size; ++j) {
+        pixels[i][j] = load_bfloats(block + ((row + i) * width + column + j) * kLanes);
+      }
+    }
+    return;
+  }
+  for (int i = first; i < last; ++i) {
+    for (int j = 0; j < size; ++j) {
+      const bool inside = row + i >= 0 && row + i < height && column + j >= 0 && column + j < width;
+      pixels[i][j] = inside ? load_bfloats(block + ((row + i) * width + column + j) * kLanes) : _mm512_setzero_ps();
+    }
+  }
+}
+
+// Rows [first, first + rows) of B^T pixels B.
+template <int first, int rows>
+[[gnu::always_inline]] inline void transform_pixels(const Floats (&d)[4][4], Floats (&u)[rows][4]) {
+  for (int r = 0; r < rows; ++r) {
+    Floats t[4];
+    for (int j = 0; j < 4; ++j) {
+      switch (first + r) {
+        case 0:
+          t[j] = d[0][j] - d[2][j];
+          break;
+        case 1:
+          t[j] = d[1][j] + d[2][j];
+          break;
+        case 2:
+          t[j] = d[2][j] - d[1][j];
+          break;
+        default:
+          t[j] = d[1][j] - d[3][j];
+      }
+    }
+    u[r][0] = t[0] - t[2];
+    u[r][1] = t[1] + t[2];
+    u[r][2] = t[2] - t[1];
+    u[r][3] = t[1] - t[3];
+  }
+}
+
+// A^T products A
+[[gnu::always_inline]] inline void transform_products(const Floats (&m)[4][4], Floats (&y)[2][2]) {
+  Floats rows[2][4];
+  for (int j = 0; j < 4; ++j) {
+    rows[0][j] = m[0][j] + m[1][j] + m[2][j];
+    rows[1][j] = m[1][j] - m[2][j] - m[3][j];
+  }
+  for (int i = 0; i < 2; ++i) {
+    y[i][0] = rows[i][0] + rows[i][1] + rows[i][2];
+    y[i][1] = rows[i][1] - rows[i][2] - rows[i][3];
+  }
+}
+
+// Rows [first, first + rows) of A gradient A^T.
+template <int first, int rows>
+[[gnu::always_inline]] inline void transform_gradient(const Floats (&y)[2][2], Floats (&z)[rows][4]) {
+  const Floats zero = _mm512_setzero_ps();
+  for (int r = 0; r < rows; ++r) {
+    Floats t[2];
+    for (int j = 0; j < 2; ++j) {
+      switch (first + r) {
+        case 0:
+          t[j] = y[0][j];
+          break;
+        case 1:
+          t[j] = y[0][j] + y[1][j];
+          break;
+        case 2:
+          t[j] = y[0][j] - y[1][j];
+          break;
+        default:
+          t[j] = zero - y[1][j];
+      }
+    }
+    z[r][0] = t[0];
+    z[r][1] = t[0] + t[1];
+    z[r][2] = t[0] - t[1];
+    z[r][3] = zero - t[1];
+  }
+}
+
+// Returns the number of elements from one point's matrix to the next one's: `count`, and a cache line more, so that the
+// sixteen matrices are not all in the same sets of the cache.
+[[gnu::always_inline]] inline int64_t apart(int64_t count) {
+  return (count + 31) / 32 * 32 + 32;
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::winograd

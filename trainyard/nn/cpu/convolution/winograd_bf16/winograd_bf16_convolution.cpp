@@ -1,0 +1,127 @@
+#include "trainyard/nn/cpu/convolution/winograd_bf16/winograd_bf16_convolution.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include <omp.h>
+
+#include "trainyard/nn/cpu/convolution/winograd_bf16/winograd.h"
+#include "trainyard/nn/cpu/simd/isa.h"
+
+namespace trainyard::nn::cpu {
+namespace {
+
+winograd::Shape shape_of(const ConvolutionShape& s, ConvolutionDirection direction) {
+  const winograd::Shape shape{.batch = s.batch,
+                              .in_channels = in_whole_blocks(s.in_channels),
+                              .out_channels = in_whole_blocks(s.out_channels),
+                              .in_height = s.in_height,
+                              .in_width = s.in_width,
+                              .out_height = s.out_height,
+                              .out_width = s.out_width,
+                              .top = s.top,
+                              .left = s.left};
+  return direction == ConvolutionDirection::kBackwardData ? winograd::backward_data_shape(shape) : shape;
+}
+
+class WinogradKernel : public ConvolutionKernel {
+ public:
+  WinogradKernel(const ConvolutionShape& shape, const Options& options)
+      : options_(options),
+        shape_(shape_of(shape, options.direction)),
+        in_channels_(shape.in_channels),
+        out_channels_(shape.out_channels),
+        threads_(omp_get_max_threads()) {}
+
+  int64_t weights_bytes() const override {
+    return backward_weights_only() ? winograd::gradient_bytes(shape_) : winograd::weights_bytes(shape_);
+  }
+  int64_t scratch_bytes() const override {
+    return backward_weights_only() ? winograd::backward_weights_scratch_bytes(shape_, threads_)
+                                   : winograd::forward_scratch_bytes(shape_, threads_);
+  }
+  const char* implementation() const override { return "winograd 2x2"; }
+
+  void pack(const float* plain, void* packed) const override {
+    const winograd::Pack task{.in_channels = in_channels_,
+                              .out_channels = out_channels_,
+                              .plain = plain,
+                              .packed = packed,
+                              .threads = threads_};
+    options_.direction == ConvolutionDirection::kForward ? winograd::pack_forward(task) : winograd::pack_backward(task);
+  }
+  void unpack(const void* packed, float* plain) const override {
+    winograd::unpack({.in_channels = in_channels_,
+                      .out_channels = out_channels_,
+                      .gradient = static_cast<const float*>(packed),
+                      .plain = plain,
+                      .threads = threads_});
+  }
+
+  void forward(const void* source, const void* weights, const float* bias, void* output, void* scratch) const override {
+    winograd::forward({.shape = shape_,
+                       .source = source,
+                       .weights = weights,
+                       .bias = bias,
+                       .bias_count = out_channels_,
+                       .add = options_.sum,
+                       .relu = options_.activation == UnitActivation::kRelu,
+                       .output = output,
+                       .scratch = scratch,
+                       .threads = threads_});
+  }
+  void backward_data(const void* output_gradient, const void* weights, void* source_gradient,
+                     void* scratch) const override {
+    winograd::forward({.shape = shape_,
+                       .source = output_gradient,
+                       .weights = weights,
+                       .output = source_gradient,
+                       .scratch = scratch,
+                       .threads = threads_});
+  }
+  void backward_weights(const void* source, const void* output_gradient, void* weights_gradient, float* bias_gradient,
+                        void* scratch) const override {
+    winograd::backward_weights({.shape = shape_,
+                                .source = source,
+                                .output_gradient = output_gradient,
+                                .gradient = static_cast<float*>(weights_gradient),
+                                .bias_gradient = bias_gradient,
+                                .bias_count = out_channels_,
+                                .scratch = scratch,
+                                .threads = threads_});
+  }
+
+ private:
+  bool backward_weights_only() const { return options_.direction == ConvolutionDirection::kBackwardWeights; }
+
+  Options options_;
+  winograd::Shape shape_;
+  int64_t in_channels_, out_channels_;
+  int threads_;
+};
+
+}  // namespace
+
+int64_t in_whole_blocks(int64_t channels) {
+  return MapShape{.channels = channels, .block = channel_block()}.padded_channels();
+}
+
+bool fits_winograd(const ConvolutionShape& s, const ConvolutionKernel::Options& options) {
+  const auto is = [](int64_t value, std::initializer_list<int64_t> all) {
+    return std::all_of(all.begin(), all.end(), [&](int64_t one) { return one == value; });
+  };
+  const auto padding = std::minmax({s.top, s.left, s.bottom, s.right});
+  return !s.plain_input && is(3, {s.kernel_height, s.kernel_width}) &&
+         is(1, {s.groups, s.stride_height, s.stride_width, s.dilation_height, s.dilation_width}) &&
+         padding.first >= 0 && padding.second <= 2 && s.out_height == s.in_height + s.top + s.bottom - 2 &&
+         s.out_width == s.in_width + s.left + s.right - 2 && std::min(s.out_height, s.out_width) > 0 &&
+         (options.activation == UnitActivation::kNone || options.activation == UnitActivation::kRelu);
+}
+
+std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionShape& shape,
+                                                             const ConvolutionKernel::Options& options) {
+  if (isa() != Isa::kAvx512Bf16 || shape.dtype != DataType::kBfloat16 || !fits_winograd(shape, options)) return nullptr;
+  return std::make_unique<WinogradKernel>(shape, options);
+}
+
+}  // namespace trainyard::nn::cpu

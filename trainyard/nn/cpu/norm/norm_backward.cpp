@@ -1,0 +1,205 @@
+#include <math.h>
+
+#include "trainyard/nn/cpu/elementwise/activation.h"
+#include "trainyard/nn/cpu/simd/waves.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {
+
+// What both passes need of a block.
+struct Block {
+  float scale[kLanes], shift[kLanes], mean[kLanes];
+  // For the second pass: input' = scale * (d - mean_gradient) + (input - mean) * slope. In this form a channel with a
+  // single value gets exactly zero.
+  float slope[kLanes], mean_gradient[kLanes];
+};
+
+Block block_of(const NormBackward& a, int64_t block) {
+  Block result;
+  for (int64_t c = 0; c < kLanes; ++c) {
+    result.scale[c] = a.scale[block * kLanes + c];
+    result.shift[c] = a.shift[block * kLanes + c];
+    result.mean[c] = a.mean[block * kLanes + c];
+  }
+  return result;
+}
+
+// Loads d of the pixels from element `at` on, given their input x.
+template <typename T, UnitActivation kind, bool has_mask, int pixels>
+[[gnu::always_inline]] inline void load_gradient(const NormBackward& a, const PerLane<T>& scale,
+                                                 const PerLane<T>& shift, int64_t at, const Floats* x, Floats* d) {
+  load_group<pixels>(static_cast<const T*>(a.gradients[0]) + at, d);
+  for (int g = 1; g < a.gradient_count; ++g) {
+    Floats more[pixels];
+    load_group<pixels>(static_cast<const T*>(a.gradients[g]) + at, more);
+    for (int k = 0; k < pixels; ++k) d[k] += more[k];
+  }
+  if constexpr (has_mask) {
+    keep_masked<T, pixels>(a.mask, at, d);
+  } else {
+    for (int k = 0; k < pixels; ++k) {
+      d[k] = pass_back<kind>(d[k], multiply_add(x[k], scale.template part<pixels>(k), shift.template part<pixels>(k)));
+    }
+  }
+}
+
+// Sums d and d * (input - mean) over a span, and writes d where a.masked asks for it.
+template <typename T, UnitActivation kind, bool has_mask>
+void collect(const NormBackward& a, const Block& block, const Span& span, Sums& sums) {
+  const T* const input = static_cast<const T*>(a.input);
+  T* const masked = static_cast<T*>(a.masked);
+  const PerLane<T> scale(block.scale), shift(block.shift), mean(block.mean);
+  LaneSums<T> first, second;
+  each_pixel(
+      span, [&]<int pixels, int slot>(int64_t at) __attribute__((always_inline)) {
+        Floats x[pixels], d[pixels];
+        load_group<pixels>(input + at, x);
+        load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
+        for (int k = 0; k < pixels; ++k) {
+          first.template part<pixels, slot>(k) += d[k];
+          Floats& product = second.template part<pixels, slot>(k);
+          product = multiply_add(d[k], x[k] - mean.template part<pixels>(k), product);
+        }
+        if (masked != nullptr) store_group<pixels>(masked + at, d, false);
+      });
+  float sum[kLanes], products[kLanes];
+  first.store_to(sum);
+  second.store_to(products);
+  for (int64_t c = 0; c < kLanes; ++c) {
+    sums.first[c] = sum[c];
+    sums.second[c] = products[c];
+  }
+}
+
+// Returns a block for the second pass. `total` is over `count` values.
+Block combine(const NormBackward& a, int64_t index, const Sums& total, double count) {
+  Block block = block_of(a, index);
+  for (int64_t c = 0; c < kLanes; ++c) {
+    const double deviation = sqrt(a.variance[index * kLanes + c] + a.epsilon);
+    const double weight_gradient = total.second[c] / deviation;
+    block.slope[c] = static_cast<float>(-block.scale[c] * weight_gradient / (count * deviation));
+    block.mean_gradient[c] = static_cast<float>(total.first[c] / count);
+  }
+  return block;
+}
+
+void write_parameter_gradients(const NormBackward& a, int64_t index, const Sums& total) {
+  for (int64_t c = 0; c < kLanes; ++c) {
+    const int64_t channel = index * kLanes + c;
+    a.weight_gradient[channel] = static_cast<float>(total.second[c] / sqrt(a.variance[channel] + a.epsilon));
+    a.bias_gradient[channel] = static_cast<float>(total.first[c]);
+  }
+}
+
+template <typename T, UnitActivation kind, bool has_mask>
+void apply(const NormBackward& a, const Block& block, bool past_caches, const Span& span) {
+  const T* const input = static_cast<const T*>(a.input);
+  T* const output = static_cast<T*>(a.input_gradient);
+  const PerLane<T> scale(block.scale), shift(block.shift), mean(block.mean), slope(block.slope);
+  const PerLane<T> mean_gradient(block.mean_gradient);
+  each_pixel(
+      span, [&]<int pixels, int>(int64_t at) __attribute__((always_inline)) {
+        Floats x[pixels], d[pixels];
+        load_group<pixels>(input + at, x);
+        load_gradient<T, kind, has_mask, pixels>(a, scale, shift, at, x, d);
+        for (int k = 0; k < pixels; ++k) {
+          const Floats centred = (x[k] - mean.template part<pixels>(k)) * slope.template part<pixels>(k);
+          d[k] = multiply_add(d[k] - mean_gradient.template part<pixels>(k), scale.template part<pixels>(k), centred);
+        }
+        store_group<pixels>(output + at, d, past_caches);
+      });
+}
+
+using Collect = void (*)(const NormBackward&, const Block&, const Span&, Sums&);
+using Apply = void (*)(const NormBackward&, const Block&, bool past_caches, const Span&);
+
+// The loops of both passes for these arguments.
+struct Passes {
+  Collect first;
+  Apply second;
+  NormBackward again;  // what the second one reads
+  bool past_caches;
+};
+
+template <typename T>
+Passes passes_of(const NormBackward& a) {
+  Passes passes = {
+      .first = collect<T, UnitActivation::kRelu, true>, .second = apply<T, UnitActivation::kRelu, true>, .again = a};
+  if (a.mask == nullptr) {
+    with_activation(a.activation, [&](auto kind) {
+      passes.first = collect<T, kind.kValue, false>;
+      passes.second = apply<T, kind.kValue, false>;
+    });
+  }
+  // The second pass takes d from where the first one wrote it.
+  if (a.masked != nullptr) {
+    passes.again.gradients[0] = a.masked;
+    passes.again.gradient_count = 1;
+    passes.second = apply<T, UnitActivation::kNone, false>;
+  }
+  passes.past_caches = a.input_gradient != a.input && goes_past_caches<T>(a.shape, a.input_gradient);
+  for (int g = 0; g < a.gradient_count; ++g) {
+    passes.past_caches = passes.past_caches && a.input_gradient != a.gradients[g];
+  }
+  return passes;
+}
+
+template <typename T>
+void run(const NormBackward& a) {
+  const Passes passes = passes_of<T>(a);
+  const double count = static_cast<double>(a.shape.batch * a.shape.pixels());
+  in_waves<Block>(
+      a.shape, (1 + a.gradient_count) * sizeof(T) * kLanes,
+      [&](int64_t block, const Span& span, Sums& sums) { passes.first(a, block_of(a, block), span, sums); },
+      [&](int64_t block, const Sums& total) {
+        write_parameter_gradients(a, block, total);
+        return combine(a, block, total, count);
+      },
+      [&](const Block& state, const Span& span) { passes.second(passes.again, state, passes.past_caches, span); });
+}
+
+template <typename T>
+void write_sums(const NormBackward& a) {
+  const Passes passes = passes_of<T>(a);
+  sum_blocks(
+      a.shape, [&](int64_t block, const Span& span, Sums& sums) { passes.first(a, block_of(a, block), span, sums); },
+      [&](int64_t block, const Sums& total) {
+        write_parameter_gradients(a, block, total);
+        for (int64_t c = 0; c < kLanes && block * kLanes + c < a.shape.channels; ++c) {
+          a.sums[block * kLanes + c] = total.first[c];
+          a.sums[a.shape.channels + block * kLanes + c] = total.second[c];
+        }
+      });
+}
+
+template <typename T>
+void write_input_gradient(const NormBackward& a) {
+  const Passes passes = passes_of<T>(a);
+  apply_to_blocks<Block>(
+      a.shape,
+      [&](int64_t block) {
+        Sums total = {};
+        for (int64_t c = 0; c < kLanes && block * kLanes + c < a.shape.channels; ++c) {
+          total.first[c] = a.sums[block * kLanes + c];
+          total.second[c] = a.sums[a.shape.channels + block * kLanes + c];
+        }
+        return combine(a, block, total, a.count);
+      },
+      [&](const Block& state, const Span& span) { passes.second(passes.again, state, passes.past_caches, span); });
+}
+
+}  // namespace
+
+void norm_backward(const NormBackward& a) {
+  a.dtype == DataType::kFloat ? run<float>(a) : run<Bfloat16>(a);
+}
+
+void norm_gradient_sums(const NormBackward& a) {
+  a.dtype == DataType::kFloat ? write_sums<float>(a) : write_sums<Bfloat16>(a);
+}
+
+void norm_backward_with_sums(const NormBackward& a) {
+  a.dtype == DataType::kFloat ? write_input_gradient<float>(a) : write_input_gradient<Bfloat16>(a);
+}
+
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

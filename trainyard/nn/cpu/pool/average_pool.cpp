@@ -1,0 +1,98 @@
+// Average pooling. Backward gathers: each pixel adds up its shares of the windows that cover it.
+#include "trainyard/nn/cpu/pool/window.h"
+#include "trainyard/nn/cpu/simd/output.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {
+
+// Returns how many pixels of a window count along one side. `start` is the window's first pixel.
+[[gnu::always_inline]] inline int64_t counted(const AveragePool& a, int64_t start, int64_t kernel, int64_t extent,
+                                              int64_t padding) {
+  if (a.count_padding) return smaller(kernel, extent + padding - start);
+  const Range real = inside(start, kernel, extent);
+  return larger(0, real.last - real.first);
+}
+[[gnu::always_inline]] inline int64_t rows_counted(const AveragePool& a, const Window& w, int64_t y) {
+  return counted(a, y * w.stride_height - w.top, w.kernel_height, a.input_shape.height, a.bottom);
+}
+[[gnu::always_inline]] inline int64_t columns_counted(const AveragePool& a, const Window& w, int64_t x) {
+  return counted(a, x * w.stride_width - w.left, w.kernel_width, a.input_shape.width, a.right);
+}
+
+template <typename T, typename Known>
+void forward(const AveragePool& a) {
+  const MapShape in_shape = a.input_shape, out_shape = a.output_shape;
+  const T* const input = static_cast<const T*>(a.input);
+  T* const output = static_cast<T*>(a.output);
+#pragma omp parallel for collapse(2)
+  for (int64_t plane = 0; plane < in_shape.batch * in_shape.blocks(); ++plane) {
+    for (int64_t y = 0; y < out_shape.height; ++y) {
+      const Window w = Known::of(a.window);
+      const T* const image = input + plane * in_shape.pixels() * kLanes;
+      T* const out = output + (plane * out_shape.pixels() + y * out_shape.width) * kLanes;
+      const Bits lanes = channel_lanes(in_shape, plane % in_shape.blocks());
+      const int64_t top = y * w.stride_height - w.top, row_count = rows_counted(a, w, y);
+      const Range rows = inside(top, w.kernel_height, in_shape.height);
+      for (int64_t x = 0; x < out_shape.width; ++x) {
+        const int64_t left = x * w.stride_width - w.left;
+        const Range columns = inside(left, w.kernel_width, in_shape.width);
+        Floats sum = {};
+        for (int64_t i = rows.first; i < rows.last; ++i) {
+          const T* const row = image + ((top + i) * in_shape.width + left) * kLanes;
+          for (int64_t j = columns.first; j < columns.last; ++j) sum += load(row + j * kLanes);
+        }
+        const Floats mean = sum / fill(static_cast<float>(row_count * columns_counted(a, w, x)));
+        store(out + x * kLanes, keep(mean, lanes));  // pad lanes of a window beside the image are 0 / 0
+      }
+    }
+  }
+}
+
+template <typename T, typename Known>
+void backward(const AveragePool& a) {
+  const MapShape in_shape = a.input_shape, out_shape = a.output_shape;
+  const T* const gradient = static_cast<const T*>(a.input);
+  const Output<T> target(a.output, in_shape, false);
+  for_each(in_shape.batch * in_shape.blocks() * in_shape.height, [&](int64_t row) {
+    const int64_t plane = row / in_shape.height, y = row % in_shape.height;
+    const Window w = Known::of(a.window);
+    const T* const from = gradient + plane * out_shape.pixels() * kLanes;
+    const Range rows = covering(y + w.top, w.kernel_height, w.stride_height, out_shape.height);
+    // Windows in the middle are whole; along a side, only the first or last that covers a pixel may be cut.
+    const auto whole_rows = [&](int64_t i) { return rows_counted(a, w, i) == w.kernel_height; };
+    const auto whole_columns = [&](int64_t j) { return columns_counted(a, w, j) == w.kernel_width; };
+    const bool rows_are_whole = whole_rows(rows.first) && whole_rows(rows.last - 1);
+    const Floats whole_share = fill(1.0F / static_cast<float>(w.kernel_height * w.kernel_width));
+    for (int64_t x = 0; x < in_shape.width; ++x) {
+      const Range columns = covering(x + w.left, w.kernel_width, w.stride_width, out_shape.width);
+      Floats sum = {};
+      if (rows_are_whole && whole_columns(columns.first) && whole_columns(columns.last - 1)) {
+        for (int64_t i = rows.first; i < rows.last; ++i) {
+          for (int64_t j = columns.first; j < columns.last; ++j) sum += load(from + (i * out_shape.width + j) * kLanes);
+        }
+        sum *= whole_share;
+      } else {
+        for (int64_t i = rows.first; i < rows.last; ++i) {
+          const int64_t row_count = rows_counted(a, w, i);
+          for (int64_t j = columns.first; j < columns.last; ++j) {
+            const float share = 1.0F / static_cast<float>(row_count * columns_counted(a, w, j));
+            sum = multiply_add(load(from + (i * out_shape.width + j) * kLanes), fill(share), sum);
+          }
+        }
+      }
+      target.put_or_add((row * in_shape.width + x) * kLanes, sum, a.accumulate);
+    }
+  });
+}
+
+}  // namespace
+
+void average_pool_forward(const AveragePool& a) {
+  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { forward<T, Known>(a); });
+}
+
+void average_pool_backward(const AveragePool& a) {
+  with_window(a.dtype, a.window, [&]<typename T, typename Known>() { backward<T, Known>(a); });
+}
+
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

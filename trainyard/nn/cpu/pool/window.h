@@ -1,0 +1,55 @@
+// Which pixels a pooling window covers, and which windows cover a pixel. Follows the rules of compiled_for.h.
+#pragma once
+
+#include "trainyard/nn/cpu/simd/vector.h"
+
+namespace trainyard::nn::cpu::TRAINYARD_ISA {
+namespace {  // NOLINT(google-build-namespaces): internal linkage is the point
+
+struct Range {
+  int64_t first, last;  // [first, last), empty if last <= first
+  [[gnu::always_inline]] bool covers(int64_t count) const { return first == 0 && last == count; }
+};
+
+// Returns the offsets in a window that lie inside an image of `extent` pixels, when the window starts at pixel `start`.
+[[gnu::always_inline]] inline Range inside(int64_t start, int64_t kernel, int64_t extent) {
+  return {larger(0, -start), smaller(kernel, extent - start)};
+}
+
+// Returns the windows that cover `at`, a pixel counted from the padded image's edge.
+[[gnu::always_inline]] inline Range covering(int64_t at, int64_t kernel, int64_t stride, int64_t windows) {
+  return {at < kernel ? 0 : (at - kernel) / stride + 1, smaller(windows, at / stride + 1)};
+}
+
+// A square kernel and stride that are known when compiling, so that the loops over usual windows are unrolled; 0: not
+// known.
+template <int64_t kernel, int64_t stride>
+struct KnownWindow {
+  static constexpr int64_t kKernel = kernel, kStride = stride;
+  [[gnu::always_inline]] static Window of(Window window) {
+    if constexpr (kernel > 0) {
+      window.kernel_height = window.kernel_width = kernel;
+      window.stride_height = window.stride_width = stride;
+    }
+    return window;
+  }
+};
+
+// Calls use.operator()<T, Known>() with the dtype's element and the KnownWindow that fits.
+template <typename Use>
+inline void with_window(DataType dtype, const Window& window, const Use& use) {
+  const auto with = [&]<typename Known>(Known) {
+    dtype == DataType::kFloat ? use.template operator()<float, Known>() : use.template operator()<Bfloat16, Known>();
+  };
+  const auto is = [&](int64_t kernel, int64_t stride) {
+    return window.kernel_height == kernel && window.kernel_width == kernel && window.stride_height == stride &&
+           window.stride_width == stride;
+  };
+  if (is(3, 2)) return with(KnownWindow<3, 2>());
+  if (is(2, 2)) return with(KnownWindow<2, 2>());
+  if (is(3, 1)) return with(KnownWindow<3, 1>());
+  return with(KnownWindow<0, 0>());
+}
+
+}  // namespace
+}  // namespace trainyard::nn::cpu::TRAINYARD_ISA

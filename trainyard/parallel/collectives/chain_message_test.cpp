@@ -1,0 +1,92 @@
+#include "trainyard/parallel/collectives/chain_message.h"
+
+#include <cstring>
+#include <string>
+
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+using ::testing::HasSubstr;
+
+TEST(ChainMessage, SaysWhatWasCalled) {
+  const CollectiveCall call = CollectiveCall::all_reduce(at::ones({2, 3, 5}, at::kBFloat16), core::ReduceOp::kMax);
+  const ChainMessage message = ChainMessage::of(call, 7);
+  EXPECT_NO_THROW(message.validate(7));
+  EXPECT_TRUE(agree(message.call(), call));
+  EXPECT_FALSE(message.refusal());
+  EXPECT_LT(message.bytes(), 200U);  // without the text
+  for (const CollectiveCall& other :
+       {CollectiveCall::all_reduce(at::ones({2, 3, 5}, at::kBFloat16), core::ReduceOp::kMin),
+        CollectiveCall::all_reduce(at::ones({2, 3, 5}, at::kHalf), core::ReduceOp::kMax),
+        CollectiveCall::all_reduce(at::ones({2, 15}, at::kBFloat16), core::ReduceOp::kMax),
+        CollectiveCall::all_gather(at::ones({2, 3, 5}, at::kBFloat16)), CollectiveCall{}}) {
+    EXPECT_FALSE(agree(message.call(), other)) << describe(other);
+  }
+}
+
+TEST(ChainMessage, CarriesWhyACallCannotBeDone) {
+  ChainMessage message = ChainMessage::of({}, 1);
+  message.refuse(
+      {ErrorCode::kInvalidArgument,
+       {.problem = "ranks differ", .where = "here", .expected = "a", .actual = "", .remedy = "make them equal"}});
+  ASSERT_TRUE(message.refusal());
+  const core::ErrorDetail& detail = message.refusal()->detail();
+  EXPECT_EQ(detail.problem, "ranks differ");
+  EXPECT_EQ(detail.where, "here");
+  EXPECT_EQ(detail.expected, "a");
+  EXPECT_EQ(detail.actual, "");
+  EXPECT_EQ(detail.remedy, "make them equal");
+  EXPECT_EQ(message.bytes(), sizeof(ChainMessage));
+}
+
+TEST(ChainMessage, LongTextsAreCut) {
+  const std::string text(5000, 'x');
+  ChainMessage message = ChainMessage::of({}, 1);
+  message.refuse({ErrorCode::kInvalidArgument,
+                  {.problem = text, .where = text, .expected = text, .actual = text, .remedy = text}});
+  const core::ErrorDetail detail = message.refusal()->detail();
+  for (const std::string* part : {&detail.problem, &detail.where, &detail.expected, &detail.actual, &detail.remedy}) {
+    EXPECT_EQ(*part, text.substr(0, ChainMessage::kText / 5 - 1));
+  }
+  // What a stranger sends need not end.
+  std::memset(message.text, 'y', sizeof message.text);
+  EXPECT_EQ(message.refusal()->detail().problem.size(), ChainMessage::kText);
+  EXPECT_EQ(message.refusal()->detail().remedy, "");
+}
+
+TEST(ChainMessage, ATensorOfTooManyDimensionsIsRefused) {
+  const CollectiveCall call = CollectiveCall::all_gather(at::ones(std::vector<int64_t>(17, 1)));
+  const ChainMessage message = ChainMessage::of(call, 1);
+  ASSERT_TRUE(message.refusal());
+  EXPECT_THAT(message.refusal()->what(), HasSubstr("at most 16 dimensions, got 17"));
+}
+
+TEST(ChainMessage, WhatIsNoneIsCorrupt) {
+  const ChainMessage good = ChainMessage::of(CollectiveCall::all_reduce(at::ones({3}), core::ReduceOp::kSum), 5);
+  const auto expect_corrupt = [&](auto change) {
+    ChainMessage message = good;
+    change(message);
+    EXPECT_THAT(core::message_of([&] { message.validate(5); }, ErrorCode::kCorruptData),
+                HasSubstr("no message of this"));
+  };
+  EXPECT_NO_THROW(good.validate(5));
+  expect_corrupt([](ChainMessage& message) { message.magic = 0; });
+  expect_corrupt([](ChainMessage& message) { message.sequence = 6; });
+  expect_corrupt([](ChainMessage& message) { message.dimensions = -1; });
+  expect_corrupt([](ChainMessage& message) { message.dimensions = 17; });
+  expect_corrupt([](ChainMessage& message) { message.kind = 4; });
+  expect_corrupt([](ChainMessage& message) { message.kind = -1; });
+  expect_corrupt([](ChainMessage& message) { message.argument = 4; });
+  expect_corrupt([](ChainMessage& message) { message.argument = -1; });
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

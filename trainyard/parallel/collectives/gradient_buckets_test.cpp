@@ -1,0 +1,182 @@
+#include "trainyard/parallel/collectives/gradient_buckets.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using core::ErrorCode;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+// Notes where each bucket begins, counts in elements, when it starts and when it is waited for.
+class NotingCommunicator final : public core::Communicator {
+ public:
+  explicit NotingCommunicator(bool goes_on_alone = true) : goes_on_alone_(goes_on_alone) {}
+
+  std::vector<int64_t> begins, ends, waited;
+  bool fails = false;  // at the next wait
+
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  void all_reduce(at::Tensor /*tensor*/, core::ReduceOp /*op*/) override { ADD_FAILURE() << "not in a bucket"; }
+  std::unique_ptr<core::PendingCollective> start_all_reduce(at::Tensor tensor, core::ReduceOp op) override {
+    EXPECT_EQ(op, core::ReduceOp::kMean);
+    begins.push_back(tensor.storage_offset());
+    ends.push_back(tensor.storage_offset() + tensor.numel());
+    return std::make_unique<Noted>(*this, begins.back());
+  }
+  bool goes_on_alone() const override { return goes_on_alone_; }
+  void broadcast(at::Tensor /*tensor*/, int /*root*/) override {}
+  std::vector<at::Tensor> all_gather(const at::Tensor& tensor) override { return {tensor, tensor}; }
+  void barrier() override {}
+  void abort(const core::Error& /*error*/) override {}
+
+ private:
+  class Noted final : public core::PendingCollective {
+   public:
+    Noted(NotingCommunicator& all, int64_t begin) : all_(all), begin_(begin) {}
+    bool poll() override { return false; }
+    void wait() override {
+      if (std::exchange(all_.fails, false)) throw core::Error(ErrorCode::kPeerFailed, "a peer has gone");
+      all_.waited.push_back(begin_);
+    }
+
+   private:
+    NotingCommunicator& all_;
+    const int64_t begin_;
+  };
+
+  const bool goes_on_alone_;
+};
+
+// Four parameters; by offset "d" at 0, "c" at 16, "b" at 48, "a" at 64; 80 elements with gaps.
+class GradientBucketsTest : public testing::Test {
+ protected:
+  GradientBucketsTest() {
+    for (const auto& [name, count] : {std::pair("a", 10), std::pair("b", 16), std::pair("c", 17), std::pair("d", 1)}) {
+      set_.declare({.name = name, .shape = {count}});
+    }
+    set_.allocate();
+  }
+  nn::ParameterId id(const std::string& name) const { return *set_.find(name); }
+  GradientBuckets make(int64_t bytes) { return {set_, communicator_, core::ReduceOp::kMean, bytes}; }
+
+  nn::ParameterSet set_;
+  NotingCommunicator communicator_;
+};
+
+TEST_F(GradientBucketsTest, EndWithTheSegmentThatFillsThem) {
+  make(1).reduce();
+  EXPECT_THAT(communicator_.begins, ElementsAre(0, 16, 48, 64));
+  EXPECT_THAT(communicator_.ends, ElementsAre(16, 48, 64, 80));
+  communicator_.begins.clear();
+  make(4 * 17).reduce();  // "d" and its gap have 16 elements
+  EXPECT_THAT(communicator_.begins, ElementsAre(0, 48));
+  communicator_.begins.clear();
+  make(4 * 16).reduce();
+  EXPECT_THAT(communicator_.begins, ElementsAre(0, 16, 48, 64));
+  communicator_.begins.clear();
+  communicator_.ends.clear();
+  make(int64_t{1} << 40).reduce();
+  EXPECT_THAT(communicator_.begins, ElementsAre(0));
+  EXPECT_THAT(communicator_.ends, ElementsAre(80));
+}
+
+TEST_F(GradientBucketsTest, LeaveInTheirOrderWhenAllOfThemIsReady) {
+  GradientBuckets buckets = make(4 * 17);  // {d, c} and {b, a}
+  buckets.ready(id("a"));
+  buckets.ready(id("b"));
+  buckets.ready(id("c"));
+  EXPECT_THAT(communicator_.begins, IsEmpty()) << "the second one does not overtake the first";
+  buckets.ready(id("d"));
+  EXPECT_THAT(communicator_.begins, ElementsAre(0, 48));
+  EXPECT_EQ(buckets.left(), 2);
+  EXPECT_THAT(communicator_.waited, IsEmpty());
+  buckets.reduce();
+  EXPECT_THAT(communicator_.begins, ElementsAre(0, 48));
+  EXPECT_THAT(communicator_.waited, ElementsAre(0, 48));
+}
+
+TEST_F(GradientBucketsTest, ReduceStartsWhatHasNotLeft) {
+  GradientBuckets buckets = make(1);
+  for (int round = 0; round < 2; ++round) {
+    communicator_.begins.clear();
+    communicator_.waited.clear();
+    for (const char* name : {"d", "c", "a"}) buckets.ready(id(name));
+    EXPECT_THAT(communicator_.begins, ElementsAre(0, 16));
+    buckets.reduce();
+    EXPECT_THAT(communicator_.begins, ElementsAre(0, 16, 48, 64));
+    EXPECT_THAT(communicator_.waited, ElementsAre(0, 16, 48, 64));
+    EXPECT_EQ(buckets.left(), 0);
+  }
+}
+
+TEST_F(GradientBucketsTest, AGradientIsReadyOnce) {
+  GradientBuckets buckets = make(1);
+  buckets.ready(id("b"));
+  EXPECT_THAT(core::message_of([&] { buckets.ready(id("b")); }, ErrorCode::kInternal), HasSubstr(": b;"));
+  buckets.reduce();
+  buckets.ready(id("b"));
+}
+
+TEST_F(GradientBucketsTest, BeginAnewAfterAnError) {
+  GradientBuckets buckets = make(1);
+  for (const char* name : {"a", "b", "c", "d"}) buckets.ready(id(name));
+  communicator_.fails = true;
+  EXPECT_EQ(core::code_of([&] { buckets.reduce(); }), ErrorCode::kPeerFailed);
+  EXPECT_EQ(buckets.left(), 0);
+  communicator_.begins.clear();
+  for (const char* name : {"a", "b", "c", "d"}) buckets.ready(id(name));
+  buckets.reduce();
+  EXPECT_THAT(communicator_.begins, SizeIs(4));
+}
+
+TEST_F(GradientBucketsTest, AreOneWhereNothingGoesOnMeanwhile) {
+  NotingCommunicator threads(/*goes_on_alone=*/false);
+  GradientBuckets buckets(set_, threads, core::ReduceOp::kMean, 1);
+  for (const char* name : {"d", "c", "b", "a", "a"}) buckets.ready(id(name));
+  EXPECT_EQ(buckets.left(), 0);
+  buckets.reduce();
+  EXPECT_THAT(threads.begins, ElementsAre(0));
+  EXPECT_THAT(threads.ends, ElementsAre(80));
+}
+
+TEST_F(GradientBucketsTest, AreNotMoreThanMayBeOnTheirWay) {
+  nn::ParameterSet many;
+  for (int i = 0; i < 5 * core::Communicator::kMostStarted; ++i) {
+    many.declare({.name = std::to_string(i), .shape = {1 + i % 40}});
+  }
+  many.allocate();
+  GradientBuckets buckets(many, communicator_, core::ReduceOp::kMean, 1);
+  EXPECT_LE(buckets.count(), size_t{core::Communicator::kMostStarted});
+  EXPECT_GE(buckets.count(), size_t{core::Communicator::kMostStarted} / 4);
+  buckets.reduce();
+  int64_t end = 0;
+  for (size_t b = 0; b < communicator_.begins.size(); ++b) {
+    EXPECT_EQ(communicator_.begins[b], end);
+    end = communicator_.ends[b];
+  }
+  EXPECT_EQ(end, many.total());
+}
+
+TEST_F(GradientBucketsTest, OfNoParametersAreOne) {
+  nn::ParameterSet none;
+  none.allocate();
+  GradientBuckets buckets(none, communicator_, core::ReduceOp::kMean, 1);
+  buckets.reduce();
+  EXPECT_THAT(communicator_.ends, ElementsAre(0));
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

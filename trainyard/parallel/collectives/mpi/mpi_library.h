@@ -1,0 +1,24 @@
+// Open MPI's library behind its header, where this build has it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/registry.h"
+#include "trainyard/parallel/collectives/message_transport.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+// Calls MPI_Init_thread: on the thread that uses the transport. `version` becomes what the library calls itself.
+using MpiLibrary = std::function<std::unique_ptr<MessageTransport>(std::string& version)>;
+using MpiLibraryRegistry = core::Registry<MpiLibrary>;
+MpiLibraryRegistry& mpi_libraries();
+
+// Throws kUnsupported where none is built in.
+MpiLibrary find_mpi();
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -1,0 +1,27 @@
+// Open MPI, loaded when it is asked for, as what carries messages between processes. The processes are started by its
+// mpirun, or by Slurm's srun --mpi=pmix.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/parallel/collectives/message_transport.h"
+#include "trainyard/parallel/collectives/process_engine.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+// Starts MPI on a thread of its own. Collective over the processes of the launcher; a process can do it once. Throws
+// kInvalidArgument where no launcher has started this process, or another number of processes than have met (then each
+// would train alone), kUnsupported where MPI is not built in or not installed,
+// kTimeout when the others do not come, and what `peers` reports meanwhile: then a thread that waits for them is left
+// behind, which only the process ends.
+std::shared_ptr<ProcessEngine> start_mpi(std::chrono::milliseconds deadline, PeerWatch peers = {});
+
+// Returns "Open MPI v4.1.4" after start_mpi().
+std::string mpi_version();
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -1,0 +1,269 @@
+#include "trainyard/parallel/collectives/process_engine.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr auto kAskPeers = milliseconds(50);
+
+// How long the thread rests after this many turns in which nothing moved. A neighbour that computes alike is there
+// within microseconds; one that does not may take seconds.
+void rest(int idle_turns) {
+  constexpr int kSpin = 20, kYield = 100, kShort = 1000;
+  if (idle_turns < kSpin) return;
+  if (idle_turns < kYield) return std::this_thread::yield();
+  std::this_thread::sleep_for(idle_turns < kShort ? microseconds(10) : microseconds(200));
+}
+
+// What messages are still to come for, and what carries them, when a process ends after a failure: another process may
+// write there as long as this one lives.
+struct LeftBehind {
+  std::unique_ptr<MessageTransport> transport;
+  std::vector<std::shared_ptr<ProcessEngine::Job>> jobs;
+};
+
+void leave_behind(LeftBehind left) {
+  static auto* const all = new std::vector<LeftBehind>();
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  all->push_back(std::move(left));
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessEngine> ProcessEngine::start(std::function<std::unique_ptr<MessageTransport>()> open,
+                                                    milliseconds deadline, PeerWatch peers) {
+  std::shared_ptr<ProcessEngine> engine(new ProcessEngine(), [](ProcessEngine* ended) {
+    if (ended->end()) delete ended;
+  });
+  engine->peers_ = std::move(peers);
+  engine->thread_.emplace(core::ThreadOptions{.name = "exchange"},
+                          [own = engine.get(), open = std::move(open)] { own->serve(open); });
+  if (engine->wait_until(Clock::now() + deadline, [&] { return engine->opened_; })) return engine;
+  throw Error(ErrorCode::kTimeout, {.problem = fmt::format("the other processes did not start within {:.3g} s",
+                                                           std::chrono::duration<double>(deadline).count()),
+                                    .remedy = "look whether all of them run, and what they said last"});
+}
+
+bool ProcessEngine::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    if (waits_outside_) return false;
+  }
+  news_ = true;
+  changed_.notify_all();
+  return true;
+}
+
+std::function<std::optional<int64_t>()> ProcessEngine::turns() const {
+  return [pulse = pulse_] { return pulse->under_way > 0 ? std::optional<int64_t>(pulse->turns) : std::nullopt; };
+}
+
+void ProcessEngine::watch(PeerWatch peers) {
+  const std::lock_guard lock(mutex_);
+  peers_ = std::move(peers);
+}
+
+std::shared_ptr<ProcessEngine::Job> ProcessEngine::submit(std::shared_ptr<ChainOperation> operation) {
+  throw_if_failed();
+  std::function<void(const char*)> begin;
+  {
+    const std::lock_guard lock(mutex_);
+    begin = peers_.begin;
+  }
+  // Before the thread could say that it has ended.
+  if (begin) begin(operation->name());
+  auto job = std::make_shared<Job>(Job{.operation = std::move(operation)});
+  {
+    const std::lock_guard lock(mutex_);
+    submitted_.push_back(job);
+    ++pulse_->under_way;
+  }
+  news_ = true;
+  changed_.notify_all();
+  return job;
+}
+
+bool ProcessEngine::wait_until(Clock::time_point time, const std::function<bool()>& over) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (over()) return true;
+    if (failure_) throw Error(*failure_);
+    const auto now = Clock::now();
+    if (now >= time) return false;
+    changed_.wait_until(lock, std::min(time, now + kAskPeers));
+    if (over()) return true;
+    lock.unlock();
+    ask_peers();
+    lock.lock();
+  }
+}
+
+void ProcessEngine::ask_peers() {
+  std::function<std::optional<Error>()> reported;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    if (!peers_.reported || now - asked_ < kAskPeers) return;
+    asked_ = now;
+    reported = peers_.reported;
+  }
+  try {
+    if (const auto error = reported()) note_failure(*error);
+  } catch (const Error& error) {
+    note_failure(error);
+  }
+}
+
+void ProcessEngine::note_failure(const Error& error) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    failure_ = error;
+  }
+  news_ = true;
+  changed_.notify_all();
+}
+
+void ProcessEngine::fail(const Error& error) {
+  std::function<void(const Error&)> report;
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    report = peers_.report;
+  }
+  note_failure(error);
+  if (!report) return;
+  try {
+    report(error);
+  } catch (const Error&) {
+    // Whom it would be told to has gone.
+  }
+}
+
+void ProcessEngine::throw_if_failed() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) throw Error(ErrorCode::kPeerFailed, failure_->detail());
+}
+
+void ProcessEngine::finish(milliseconds deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    finishing_ = true;
+  }
+  news_ = true;
+  changed_.notify_all();
+  if (wait_until(Clock::now() + deadline, [this] { return finished_; })) return;
+  const Error error(ErrorCode::kTimeout,
+                    {.problem = fmt::format("process {} waited {:.3g} s for the others to end", process_,
+                                            std::chrono::duration<double>(deadline).count()),
+                     .remedy = "look for what stopped them"});
+  fail(error);
+  throw error;
+}
+
+void ProcessEngine::serve(const std::function<std::unique_ptr<MessageTransport>()>& open) {
+  // The system adds this much to each rest, to wake several threads at once.
+  prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  try {
+    transport_ = open();
+    {
+      const std::lock_guard lock(mutex_);
+      process_ = transport_->process();
+      processes_ = transport_->processes();
+      opened_ = true;
+      waits_outside_ = false;
+    }
+    changed_.notify_all();
+    exchange();
+  } catch (const Error& error) {
+    leave_outside();
+    fail(error);
+  } catch (const std::exception& error) {
+    leave_outside();
+    fail({ErrorCode::kInternal, {.problem = "the exchange between processes has failed", .actual = error.what()}});
+  }
+  if (!stuck_.empty()) leave_behind({std::move(transport_), std::move(stuck_)});
+}
+
+void ProcessEngine::leave_outside() {
+  const std::lock_guard lock(mutex_);
+  waits_outside_ = false;
+}
+
+bool ProcessEngine::take_work(std::vector<std::shared_ptr<Job>>& jobs) {
+  std::unique_lock lock(mutex_);
+  const auto has_news = [this] { return !submitted_.empty() || ending_ || finishing_ || failure_; };
+  if (jobs.empty()) changed_.wait(lock, has_news);
+  news_ = false;
+  jobs.insert(jobs.end(), submitted_.begin(), submitted_.end());
+  submitted_.clear();
+  return !ending_ && !failure_ && !(finishing_ && jobs.empty());
+}
+
+void ProcessEngine::exchange() {
+  std::vector<std::shared_ptr<Job>> jobs;
+  // Whatever ends the loop: what is on its way keeps its memory.
+  struct Keep {
+    std::vector<std::shared_ptr<Job>>&from, &to;
+    ~Keep() { to.insert(to.end(), from.begin(), from.end()); }
+  } const keep{jobs, stuck_};
+  int idle_turns = 0;
+  for (;;) {
+    if ((jobs.empty() || news_) && !take_work(jobs)) break;
+    bool moved = false, any_done = false;
+    pulse_->turns.fetch_add(1, std::memory_order_relaxed);
+    for (const auto& job : jobs) {
+      moved |= job->operation->advance(*transport_);
+      any_done |= job->operation->done();
+    }
+    idle_turns = moved ? 0 : idle_turns + 1;
+    if (!any_done) {
+      rest(idle_turns);
+      continue;
+    }
+    std::function<void()> hear_end;
+    size_t ended = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      ended = std::erase_if(jobs, [this](const auto& job) {
+        if (!job->operation->done()) return false;
+        job->finished = true;
+        if (!job->operation->quiet()) stuck_.push_back(job);
+        return true;
+      });
+      hear_end = peers_.end;
+    }
+    pulse_->under_way -= static_cast<int64_t>(ended);
+    changed_.notify_all();
+    for (size_t i = 0; hear_end && i < ended; ++i) hear_end();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (ending_ || failure_) return;
+    waits_outside_ = true;
+  }
+  // A process that still has messages on their way has failed, and ends without the others.
+  if (stuck_.empty()) transport_->finish();
+  {
+    const std::lock_guard lock(mutex_);
+    waits_outside_ = false;
+    finished_ = true;
+  }
+  changed_.notify_all();
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,143 @@
+#include "trainyard/parallel/collectives/process_engine.h"
+
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/collectives/process_communicator.h"
+#include "trainyard/parallel/testing/memory_transport.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+using core::message_of;
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr auto kPatience = milliseconds(30'000);
+
+// What carries nothing, and whose end waits for the others.
+class WaitingTransport final : public MessageTransport {
+ public:
+  explicit WaitingTransport(std::shared_future<void> others) : others_(std::move(others)) {}
+  int process() const override { return 1; }
+  int processes() const override { return 2; }
+  std::unique_ptr<Transfer> send(int, int, const void*, size_t) override { throw std::logic_error("nothing is sent"); }
+  std::unique_ptr<Transfer> receive(int, int, void*, size_t) override { throw std::logic_error("nothing comes"); }
+  void finish() override { others_.wait(); }
+
+ private:
+  const std::shared_future<void> others_;
+};
+
+TEST(ProcessEngine, KnowsItsPlace) {
+  const auto transports = make_memory_transports(3);
+  const auto engine = ProcessEngine::start(transports[2], kPatience);
+  EXPECT_EQ(engine->process(), 2);
+  EXPECT_EQ(engine->processes(), 3);
+}
+
+TEST(ProcessEngine, ThrowsWhyItsTransportCannotBeOpened) {
+  const auto refuse = []() -> std::unique_ptr<MessageTransport> {
+    throw Error(ErrorCode::kUnsupported, "there is no network");
+  };
+  EXPECT_THAT(message_of([&] { ProcessEngine::start(refuse, kPatience); }, ErrorCode::kUnsupported),
+              HasSubstr("there is no network"));
+}
+
+TEST(ProcessEngine, AStartWithoutTheOthersHasADeadline) {
+  std::promise<void> others;
+  const auto wait = [come = others.get_future().share()]() -> std::unique_ptr<MessageTransport> {
+    come.wait();
+    return std::make_unique<WaitingTransport>(come);
+  };
+  EXPECT_THAT(message_of([&] { ProcessEngine::start(wait, milliseconds(50)); }, ErrorCode::kTimeout),
+              HasSubstr("did not start within 0.05 s"));
+  // What is reported meanwhile comes first.
+  const PeerWatch peers{.reported = [] { return Error(ErrorCode::kPeerFailed, "rank 1 has died"); }};
+  EXPECT_THAT(message_of([&] { ProcessEngine::start(wait, kPatience, peers); }, ErrorCode::kPeerFailed),
+              HasSubstr("rank 1 has died"));
+  others.set_value();
+}
+
+TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {
+  std::promise<void> others;
+  auto engine = ProcessEngine::start(
+      [come = others.get_future().share()] { return std::make_unique<WaitingTransport>(come); }, kPatience);
+  EXPECT_THAT(message_of([&] { engine->finish(milliseconds(50)); }, ErrorCode::kTimeout),
+              HasSubstr("process 1 waited 0.05 s for the others to end"));
+  engine.reset();  // does not wait for them either
+  others.set_value();
+}
+
+TEST(ProcessEngine, AnErrorOfTheTransportEndsAllWaits) {
+  std::optional<Error> reported;  // outlives the engine, whose thread reports behind the end of the waits
+  auto engine =
+      ProcessEngine::start([] { return std::make_unique<WaitingTransport>(std::shared_future<void>()); }, kPatience);
+  engine->watch({.report = [&](const Error& error) { reported = error; }});
+  auto communicator = make_communicator_of_processes(engine, kPatience);
+  EXPECT_THAT(message_of([&] { communicator->barrier(); }, ErrorCode::kInternal), HasSubstr("nothing comes"));
+  EXPECT_THAT(message_of([&] { communicator->barrier(); }, ErrorCode::kPeerFailed), HasSubstr("nothing comes"));
+  communicator.reset();
+  engine.reset();
+  ASSERT_TRUE(reported);
+  EXPECT_THAT(reported->what(), HasSubstr("nothing comes"));
+}
+
+TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {
+  const auto transports = make_memory_transports(2);
+  const auto engine = ProcessEngine::start(transports[0], kPatience),
+             other = ProcessEngine::start(transports[1], kPatience);
+  std::vector<std::string> said;
+  std::promise<void> ended;
+  engine->watch({.begin = [&](const char* operation) { said.emplace_back(operation); },
+                 .end =
+                     [&] {
+                       said.emplace_back("end");
+                       ended.set_value();
+                     }});
+  const auto turns = engine->turns();
+  EXPECT_FALSE(turns());
+  const auto own = make_communicator_of_processes(engine, kPatience),
+             peer = make_communicator_of_processes(other, kPatience);
+  at::Tensor tensor = at::ones({3}), others_tensor = at::ones({3});
+  core::Thread waits({.name = "waits"}, [&] { own->all_reduce(tensor, core::ReduceOp::kSum); });
+  std::optional<int64_t> first;
+  while (!first) first = turns();
+  while (turns() == first) std::this_thread::yield();
+  peer->all_reduce(others_tensor, core::ReduceOp::kSum);
+  waits.join();
+  ended.get_future().wait();
+  EXPECT_FALSE(turns());
+  EXPECT_EQ(said, (std::vector<std::string>{"all-reduce", "end"}));
+}
+
+// The processor is for the others while a rank waits long: a turn takes 200 us then, by its sleep.
+TEST(ProcessEngine, RestsBetweenTurnsThatMoveNothing) {
+  const auto transports = make_memory_transports(2);
+  const auto engine = ProcessEngine::start(transports[0], kPatience),
+             other = ProcessEngine::start(transports[1], kPatience);
+  const auto own = make_communicator_of_processes(engine, kPatience),
+             peer = make_communicator_of_processes(other, kPatience);
+  core::Thread waits({.name = "waits"}, [&] { own->barrier(); });
+  const auto turns = engine->turns();
+  while (turns().value_or(0) < 2000) std::this_thread::sleep_for(milliseconds(1));
+  const auto begin = std::chrono::steady_clock::now();
+  const int64_t before = turns().value();
+  std::this_thread::sleep_for(milliseconds(200));
+  const int64_t made = turns().value() - before;
+  EXPECT_LE(made, (std::chrono::steady_clock::now() - begin) / std::chrono::microseconds(200) + 2);
+  peer->barrier();
+  waits.join();
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

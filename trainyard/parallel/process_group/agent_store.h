@@ -1,0 +1,19 @@
+// torchrun's own store (c10d::TCPStore), which holds MASTER_PORT where torchrun serves it: rank 0 says there where the
+// ranks meet.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/parallel/process_group/process_rank.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+// Returns the text of rank 0. Throws kTimeout where the store, or rank 0's text in it, is not there in time.
+std::string share_in_agent_store(const ProcessRank& process, const std::string& of_first,
+                                 std::chrono::milliseconds deadline);
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

@@ -1,0 +1,129 @@
+#include "trainyard/parallel/process_group/liveness.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kLongestBeat{200}, kShortestBeat{10};
+constexpr int kBeatsUntilStale = 5;
+constexpr milliseconds kMoreForAll{3000};  // where all wait: by then each has said what it has begun
+
+double in_seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+Error failed(int rank, std::string_view how, const Activity& last, std::string actual) {
+  return {ErrorCode::kPeerFailed,
+          {.problem = fmt::format("rank {} {}", rank, how),
+           .where = described(last),
+           .actual = std::move(actual),
+           .remedy = fmt::format("look at what rank {} said last", rank)}};
+}
+
+}  // namespace
+
+std::string described(const Activity& activity) {
+  return activity.step < 0 ? activity.operation : fmt::format("step {}, {}", activity.step, activity.operation);
+}
+
+milliseconds heart_beat(const RankDeadlines& deadlines) {
+  return std::clamp(std::min(deadlines.start, deadlines.step) / 10, kShortestBeat, kLongestBeat);
+}
+
+Error rank_died(int rank, const Activity& last) {
+  return failed(rank, "has died", last, "its connection has closed");
+}
+
+Error rank_is_frozen(int rank, const Activity& last, milliseconds silence) {
+  return failed(rank, "does not answer", last, fmt::format("no heart beat for {:.3g} s", in_seconds(silence)));
+}
+
+Error exchange_stands_still(int rank, const Activity& last, milliseconds silence) {
+  return failed(rank, "does not go on", last,
+                fmt::format("its exchange has stood still for {:.3g} s", in_seconds(silence)));
+}
+
+Liveness::Liveness(int size, RankDeadlines deadlines, Time now)
+    : deadlines_(deadlines), began_(now), ranks_(static_cast<size_t>(size)) {}
+
+void Liveness::heard(int rank, const Activity& activity, Time now) {
+  Rank& known = ranks_.at(static_cast<size_t>(rank));
+  const bool same_wait = known.came && known.activity.begun == activity.begun && known.activity.done == activity.done;
+  if (!same_wait) known.waits_since = now;
+  known.came = true;
+  known.activity = activity;
+  known.heard = now;
+}
+
+milliseconds Liveness::deadline() const {
+  const bool starting =
+      std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.activity.step < 0; });
+  return starting ? deadlines_.start : deadlines_.step;
+}
+
+std::optional<Error> Liveness::judge(Time now) const {
+  if (auto error = never_came(now)) return error;
+  if (auto error = frozen(now)) return error;
+  return stuck(now);
+}
+
+std::optional<Error> Liveness::never_came(Time now) const {
+  if (now - began_ <= deadlines_.start) return std::nullopt;
+  std::vector<size_t> missing;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    if (!ranks_[r].came) missing.push_back(r);
+  }
+  if (missing.empty()) return std::nullopt;
+  return Error(ErrorCode::kTimeout, {.problem = fmt::format("{} of {} ranks have not come in {:.3g} s", missing.size(),
+                                                            ranks_.size(), in_seconds(deadlines_.start)),
+                                     .where = "start",
+                                     .actual = fmt::format("nothing from rank {}", fmt::join(missing, ", ")),
+                                     .remedy = "look whether they run, and what they said last"});
+}
+
+std::optional<Error> Liveness::frozen(Time now) const {
+  const Rank* silent = nullptr;
+  for (const Rank& rank : ranks_) {
+    if (rank.came && (silent == nullptr || rank.heard < silent->heard)) silent = &rank;
+  }
+  if (silent == nullptr || now - silent->heard <= deadline()) return std::nullopt;
+  return rank_is_frozen(static_cast<int>(silent - ranks_.data()), silent->activity, deadline());
+}
+
+std::optional<Error> Liveness::stuck(Time now) const {
+  const milliseconds longest = deadline();
+  const auto waits_too_long = [&](const Rank& rank) {
+    return rank.came && rank.activity.waits() && now - rank.waits_since > longest;
+  };
+  const auto waiting = std::find_if(ranks_.begin(), ranks_.end(), waits_too_long);
+  if (waiting == ranks_.end()) return std::nullopt;
+  // What a silent rank has begun since is not known: it is heard again, or it is frozen.
+  const auto stale = kBeatsUntilStale * heart_beat(deadlines_);
+  if (std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return now - rank.heard > stale; })) {
+    return std::nullopt;
+  }
+  const auto place = [](const Rank& rank) { return std::pair(rank.activity.waits(), rank.activity.begun); };
+  const auto behind =
+      std::min_element(ranks_.begin(), ranks_.end(), [&](const Rank& a, const Rank& b) { return place(a) < place(b); });
+  const auto rank = static_cast<int>(behind - ranks_.begin());
+  if (!behind->activity.waits() || behind->activity.begun < waiting->activity.begun) {
+    return failed(
+        rank, "does not go on", behind->activity,
+        fmt::format("the others have waited {:.3g} s for it in {}", in_seconds(longest), waiting->activity.operation));
+  }
+  // All of them wait, for nobody that is known: one may have begun since its last heart beat.
+  if (now - waiting->waits_since <= longest + std::min(longest / 2, kMoreForAll)) return std::nullopt;
+  return failed(rank, "waits as all others do", behind->activity, "what they exchange does not arrive");
+}
+
+}  // namespace trainyard::parallel

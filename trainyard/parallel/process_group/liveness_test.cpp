@@ -1,0 +1,151 @@
+#include "trainyard/parallel/process_group/liveness.h"
+
+#include <gtest/gtest.h>
+
+#include "trainyard/core/testing/error.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Three ranks whose clock the test moves. A step may take 10 s, the start 100 s.
+class LivenessTest : public ::testing::Test {
+ protected:
+  static constexpr int kRanks = 3;
+
+  // Lets `time` pass in which these ranks say what they do, and returns the first verdict.
+  std::optional<Error> pass(seconds time, const std::vector<int>& ranks = {0, 1, 2}) {
+    for (milliseconds passed{0}; passed < time; passed += milliseconds(100)) {
+      now_ += milliseconds(100);
+      for (const int rank : ranks) liveness_.heard(rank, does_[static_cast<size_t>(rank)], now_);
+      if (auto error = liveness_.judge(now_)) return error;
+    }
+    return std::nullopt;
+  }
+  Activity& does(int rank) { return does_[static_cast<size_t>(rank)]; }
+  static Activity at(int64_t step, std::string operation, int64_t begun, int64_t done) {
+    return {.operation = std::move(operation), .step = step, .begun = begun, .done = done};
+  }
+
+  Liveness::Time now_{};
+  Liveness liveness_{kRanks, {.start = seconds(100), .step = seconds(10)}, now_};
+  std::vector<Activity> does_{3};
+};
+
+TEST_F(LivenessTest, WhoHasNeverComeIsNamed) {
+  EXPECT_FALSE(pass(seconds(99), {0}));
+  const auto error = pass(seconds(2), {0});
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kTimeout);
+  EXPECT_TRUE(says(*error, "nothing from rank 1, 2")) << error->what();
+}
+
+TEST_F(LivenessTest, RanksThatWorkMayTakeAnyTime) {
+  for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(5, "compute", 7, 7);
+  EXPECT_FALSE(pass(seconds(1000)));
+}
+
+TEST_F(LivenessTest, ASilentRankIsFrozenBehindTheDeadline) {
+  for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(5, "all-reduce", 8, 7);
+  does(1) = at(5, "compute", 7, 7);
+  EXPECT_FALSE(pass(seconds(1)));
+  EXPECT_FALSE(pass(seconds(9), {0, 2}));
+  const auto error = pass(seconds(2), {0, 2});
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kPeerFailed);
+  EXPECT_TRUE(says(*error, "rank 1 does not answer: step 5, compute")) << error->what();
+  EXPECT_TRUE(says(*error, "no heart beat for 10 s")) << error->what();
+}
+
+// It had begun the meeting when it froze: it is not behind.
+TEST_F(LivenessTest, ARankFrozenWhileItWaitsIsNamedToo) {
+  for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(5, "all-reduce", 8, 7);
+  EXPECT_FALSE(pass(seconds(1)));
+  const auto error = pass(seconds(30), {0, 1});
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 2 does not answer")) << error->what();
+}
+
+TEST_F(LivenessTest, WhoLivesAndDoesNotGoOnIsNamed) {
+  does(0) = at(6, "all-reduce", 8, 7);
+  does(1) = at(6, "input", 7, 7);
+  does(2) = at(6, "all-reduce", 8, 7);
+  EXPECT_FALSE(pass(seconds(10)));
+  const auto error = pass(seconds(1));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 does not go on: step 6, input")) << error->what();
+  EXPECT_TRUE(says(*error, "waited 10 s for it in all-reduce")) << error->what();
+}
+
+// One of its threads waits in a meeting of its own that the others have behind them.
+TEST_F(LivenessTest, OfRanksThatAllWaitItIsTheOneThatHasBegunTheLeast) {
+  does(0) = at(6, "all-reduce", 9, 8);
+  does(1) = at(6, "all-reduce", 9, 8);
+  does(2) = at(6, "statistics", 8, 7);
+  const auto error = pass(seconds(12));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 2 does not go on: step 6, statistics")) << error->what();
+}
+
+TEST_F(LivenessTest, ADelayBelowTheDeadlinePasses) {
+  for (int step = 0; step < 5; ++step) {
+    does(0) = at(step, "all-reduce", step + 1, step);
+    does(1) = at(step, "input", step, step);
+    does(2) = does(0);
+    EXPECT_FALSE(pass(seconds(9)));
+    for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(step, "update", step + 1, step + 1);
+    EXPECT_FALSE(pass(seconds(1)));
+  }
+}
+
+TEST_F(LivenessTest, UntilAllHaveBegunAStepTheStartsDeadlineCounts) {
+  does(0) = at(0, "all-reduce", 3, 2);
+  does(1) = at(-1, "data", 2, 2);
+  does(2) = does(0);
+  EXPECT_FALSE(pass(seconds(99)));
+  const auto error = pass(seconds(3));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 does not go on: data: ")) << error->what();
+}
+
+TEST_F(LivenessTest, TheFirstStepHasTheDeadlineOfAStep) {
+  does(0) = at(0, "all-reduce", 3, 2);
+  does(1) = at(0, "input", 2, 2);
+  does(2) = does(0);
+  EXPECT_FALSE(pass(seconds(9)));
+  const auto error = pass(seconds(3));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 does not go on: step 0, input")) << error->what();
+}
+
+// Rank 2 waits for rank 1, too, though it has begun less than all others.
+TEST_F(LivenessTest, WhoWorksIsNamedBeforeWhoWaits) {
+  does(0) = at(6, "all-reduce", 9, 8);
+  does(1) = at(6, "input", 9, 9);
+  does(2) = at(6, "statistics", 8, 7);
+  EXPECT_FALSE(pass(seconds(9)));
+  const auto error = pass(seconds(3));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "rank 1 does not go on: step 6, input")) << error->what();
+}
+
+TEST_F(LivenessTest, AnExchangeThatStandsStillEnds) {
+  for (int rank = 0; rank < kRanks; ++rank) does(rank) = at(6, "all-reduce", 8, 7);
+  EXPECT_FALSE(pass(seconds(12)));
+  const auto error = pass(seconds(3));
+  ASSERT_TRUE(error);
+  EXPECT_TRUE(says(*error, "what they exchange does not arrive")) << error->what();
+}
+
+TEST(HeartBeat, IsATenthOfTheDeadlineWithinBounds) {
+  EXPECT_EQ(heart_beat({}), milliseconds(200));
+  EXPECT_EQ(heart_beat({.start = seconds(100), .step = seconds(1)}), milliseconds(100));
+  EXPECT_EQ(heart_beat({.start = milliseconds(20), .step = seconds(1)}), milliseconds(10));
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

@@ -1,0 +1,281 @@
+#include "trainyard/parallel/process_group/process_hub.h"
+
+#include <algorithm>
+#include <atomic>
+#include <list>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/process_group/group_message.h"
+#include "trainyard/parallel/process_group/wake_event.h"
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+using std::chrono::milliseconds;
+
+namespace {
+
+using HubClock = std::chrono::steady_clock;
+
+constexpr auto kTimeOfHello = std::chrono::seconds(5);
+constexpr auto kTimeToEnd = std::chrono::seconds(1);
+constexpr size_t kMostStrangers = 64;
+
+struct Peer {
+  core::FrameConnection connection;
+  HubClock::time_point since;
+  int rank = -1;  // below 0: a stranger
+  bool refused = false, leaves = false, open = true;
+};
+
+// The texts of one collective call, as far as they have come.
+struct Gathered {
+  SharedTexts texts;
+  std::vector<bool> came;
+};
+
+}  // namespace
+
+class ProcessHub::Server {
+ public:
+  Server(core::Socket listening, ProcessHubOptions options)
+      : options_(std::move(options)),
+        listening_(std::move(listening)),
+        liveness_(options_.size, options_.deadlines, HubClock::now()),
+        thread_({.name = "process hub"}, [this] { serve(); }) {}
+
+  ~Server() {
+    ending_ = true;
+    wake_.wake();
+    thread_.join();
+  }
+
+  int64_t kept() const { return kept_; }
+
+ private:
+  void serve() {
+    auto beat = HubClock::now();
+    std::optional<HubClock::time_point> end;
+    while (true) {
+      wait(end ? milliseconds(10) : heart_beat(options_.deadlines));
+      accept();
+      for (Peer& peer : peers_) read(peer);
+      const auto now = HubClock::now();
+      if (!failure_ && !gone_) {
+        if (const auto error = liveness_.judge(now)) fail(*error);
+      }
+      if (now - beat >= heart_beat(options_.deadlines)) {
+        beat = now;
+        tell_all(GroupMessage::kBeat, encode(liveness_.last(0)));
+      }
+      for (Peer& peer : peers_) write(peer);
+      peers_.remove_if(
+          [&](const Peer& peer) { return !peer.open || (peer.rank < 0 && now - peer.since > kTimeOfHello); });
+      if (!ending_) continue;
+      if (!end) end = now + kTimeToEnd;
+      const bool all_said =
+          std::none_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.connection.has_unsent(); });
+      if (all_said || now > *end) return;
+    }
+  }
+
+  void wait(milliseconds longest) {
+    std::vector<pollfd> events = {{.fd = wake_.descriptor(), .events = POLLIN, .revents = 0},
+                                  {.fd = listening_.descriptor(), .events = POLLIN, .revents = 0}};
+    for (const Peer& peer : peers_) {
+      const auto writes = static_cast<int16_t>(peer.connection.has_unsent() ? POLLOUT : 0);
+      events.push_back({.fd = peer.connection.descriptor(), .events = static_cast<int16_t>(POLLIN | writes)});
+    }
+    ::poll(events.data(), events.size(), static_cast<int>(longest.count()));
+    wake_.reset();
+  }
+
+  void accept() {
+    while (auto socket = core::accept_from(listening_)) {
+      const auto is_stranger = [](const Peer& peer) { return peer.rank < 0; };
+      const auto strangers = std::count_if(peers_.begin(), peers_.end(), is_stranger);
+      // The oldest has had its time.
+      if (static_cast<size_t>(strangers) >= kMostStrangers) {
+        peers_.erase(std::find_if(peers_.begin(), peers_.end(), is_stranger));
+      }
+      peers_.push_back({.connection = {std::move(*socket), kLongestHello}, .since = HubClock::now()});
+    }
+  }
+
+  void read(Peer& peer) {
+    std::vector<core::Frame> frames;
+    std::optional<Error> corrupt;
+    bool open = true;
+    try {
+      open = peer.connection.receive(frames);
+    } catch (const Error& error) {
+      corrupt = error;
+    }
+    try {
+      for (const core::Frame& frame : frames) take(peer, frame);
+    } catch (const Error& error) {
+      corrupt = error;
+    }
+    if (!open) close(peer);
+    if (!corrupt) return;
+    peer.open = false;
+    if (peer.rank < 0) {
+      core::log::warning("rank 0 hung up on a stranger: {}", corrupt->what());
+    } else {
+      fail(corrupt->in(fmt::format("a message of rank {}", peer.rank)));
+    }
+  }
+
+  void write(Peer& peer) {
+    if (peer.open && !peer.connection.flush()) close(peer);
+  }
+
+  void close(Peer& peer) {
+    if (!peer.open) return;
+    peer.open = false;
+    if (peer.rank >= 0 && !gone_) fail(rank_died(peer.rank, liveness_.last(peer.rank)));
+  }
+
+  void take(Peer& peer, const core::Frame& frame) {
+    const auto message = static_cast<GroupMessage>(frame.kind);
+    if (peer.refused) return;
+    if (peer.rank < 0) {
+      if (message != GroupMessage::kHello) throw Error(ErrorCode::kCorruptData, "it did not say who it is");
+      return welcome(peer, decode_hello(frame.body));
+    }
+    switch (message) {
+      case GroupMessage::kText:
+        return share(peer.rank, decode_texts(frame.body));
+      case GroupMessage::kNote:
+        return tell(0, GroupMessage::kNote, frame.body);
+      case GroupMessage::kFailed:
+        return fail(decode_error(frame.body));
+      case GroupMessage::kBeat:
+        return liveness_.heard(peer.rank, decode_activity(frame.body), HubClock::now());
+      case GroupMessage::kLeave:
+        peer.leaves = true;
+        gone_ =
+            std::count_if(peers_.begin(), peers_.end(), [](const Peer& each) { return each.leaves; }) == options_.size;
+        if (gone_) tell_all(GroupMessage::kGone, "");
+        return;
+      case GroupMessage::kHello:
+      case GroupMessage::kWelcome:
+      case GroupMessage::kTexts:
+      case GroupMessage::kGone:
+        break;
+    }
+    throw Error(ErrorCode::kCorruptData, fmt::format("a message of kind {} is none that a rank sends", frame.kind));
+  }
+
+  void welcome(Peer& peer, const Hello& hello) {
+    if (hello.token != options_.token)
+      throw Error(ErrorCode::kCorruptData, "it does not know the token of this training");
+    peer.connection.allow(kLongestGroupMessage);
+    const auto refuse = [&](std::string problem, std::string expected, std::string actual) {
+      const Error error(ErrorCode::kInvalidArgument, {.problem = std::move(problem),
+                                                      .where = fmt::format("rank {}", hello.rank),
+                                                      .expected = std::move(expected),
+                                                      .actual = std::move(actual),
+                                                      .remedy = "give each process its own RANK, and all the same "
+                                                                "WORLD_SIZE"});
+      peer.refused = true;
+      peer.connection.send(static_cast<uint8_t>(GroupMessage::kFailed), encode(error));
+      fail(error);
+    };
+    if (hello.size != options_.size || hello.rank < 0 || hello.rank >= hello.size) {
+      return refuse("ranks disagree on how many they are", fmt::format("{} as on rank 0", options_.size),
+                    std::to_string(hello.size));
+    }
+    if (find(static_cast<int>(hello.rank)) != nullptr) return refuse("two processes have the same rank", "", "");
+    peer.rank = static_cast<int>(hello.rank);
+    liveness_.heard(peer.rank, {}, HubClock::now());
+    if (failure_) {
+      peer.connection.send(static_cast<uint8_t>(GroupMessage::kFailed), encode(*failure_));
+    } else if (++came_ == options_.size) {
+      tell_all(GroupMessage::kWelcome, "");
+    }
+  }
+
+  void share(int rank, SharedTexts own) {
+    if (own.texts.size() != 1) throw Error(ErrorCode::kCorruptData, "a rank has one text");
+    if (!own.from_all) {
+      if (rank != 0) throw Error(ErrorCode::kCorruptData, "it is rank 0's turn to speak");
+      for (int other = 1; other < options_.size; ++other) tell(other, GroupMessage::kTexts, encode(own));
+      return;
+    }
+    const auto [found, is_new] = gathered_.try_emplace(own.call);
+    Gathered& call = found->second;
+    if (is_new) {
+      call.texts = {.call = own.call, .what = own.what, .from_all = true, .texts = {}};
+      call.texts.texts.resize(static_cast<size_t>(options_.size));
+      call.came.resize(static_cast<size_t>(options_.size));
+    } else if (call.texts.what != own.what) {
+      return fail({ErrorCode::kInternal,
+                   {.problem = "ranks agree on different things",
+                    .where = fmt::format("rank {}", rank),
+                    .expected = call.texts.what,
+                    .actual = own.what}});
+    }
+    call.texts.texts[static_cast<size_t>(rank)] = std::move(own.texts[0]);
+    call.came[static_cast<size_t>(rank)] = true;
+    if (std::find(call.came.begin(), call.came.end(), false) == call.came.end()) {
+      tell_all(GroupMessage::kTexts, encode(call.texts));
+      gathered_.erase(found);
+    }
+    kept_ = static_cast<int64_t>(gathered_.size());
+  }
+
+  // The first error stays.
+  void fail(const Error& error) {
+    if (failure_) return;
+    failure_ = error;
+    tell_all(GroupMessage::kFailed, encode(error));
+  }
+
+  Peer* find(int rank) {
+    const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.rank == rank; });
+    return found == peers_.end() ? nullptr : &*found;
+  }
+
+  void tell(int rank, GroupMessage message, const std::string& body) {
+    if (Peer* peer = find(rank)) peer->connection.send(static_cast<uint8_t>(message), body);
+  }
+
+  void tell_all(GroupMessage message, const std::string& body) {
+    for (int rank = 0; rank < options_.size; ++rank) tell(rank, message, body);
+  }
+
+  const ProcessHubOptions options_;
+  const core::Socket listening_;
+  const WakeEvent wake_;
+  std::atomic<bool> ending_ = false;
+  std::atomic<int64_t> kept_ = 0;
+  // Of the thread:
+  std::list<Peer> peers_;
+  Liveness liveness_;
+  int came_ = 0;
+  bool gone_ = false;  // all ranks leave
+  std::map<int64_t, Gathered> gathered_;
+  std::optional<Error> failure_;
+  core::Thread thread_;  // last: it uses all of the above
+};
+
+ProcessHub::ProcessHub(core::Socket listening, ProcessHubOptions options)
+    : server_(std::make_unique<Server>(std::move(listening), std::move(options))) {}
+
+ProcessHub::~ProcessHub() = default;
+
+int64_t ProcessHub::kept_texts() const {
+  return server_->kept();
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,282 @@
+#include "trainyard/parallel/process_group/process_hub.h"
+
+#include <algorithm>
+#include <ctime>
+#include <fstream>
+#include <thread>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "trainyard/core/testing/error.h"
+#include "trainyard/parallel/process_group/group_connection.h"
+#include "trainyard/parallel/process_group/process_group.h"
+
+namespace trainyard::parallel {
+namespace {
+
+using core::Error;
+using core::ErrorCode;
+using core::thrown_by;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr RankDeadlines kDeadlines{.start = seconds(20), .step = seconds(20)};
+
+// A hub, and what connects to it as ranks and as strangers do.
+class ProcessHubTest : public ::testing::Test {
+ protected:
+  explicit ProcessHubTest(RankDeadlines deadlines = kDeadlines) : deadlines_(deadlines) {
+    core::Socket listening = core::listen_at("127.0.0.1", 0);
+    port_ = core::port_of(listening);
+    hub_.emplace(std::move(listening), ProcessHubOptions{.size = 2, .token = "secret", .deadlines = deadlines});
+  }
+  core::Socket connect() const { return core::connect_to("127.0.0.1", port_, seconds(5)); }
+  std::unique_ptr<GroupConnection> join(int rank, std::function<void(const Error&)> last_resort = {}) const {
+    return std::make_unique<GroupConnection>(
+        connect(), GroupConnectionOptions{.hello = {.token = "secret", .rank = rank, .size = 2},
+                                          .deadlines = deadlines_,
+                                          .last_resort = std::move(last_resort),
+                                          .grace = milliseconds(100)});
+  }
+  // Sends these bytes, and waits until the hub hangs up.
+  void expect_hung_up(const std::string& bytes) const {
+    const core::Socket socket = connect();
+    ASSERT_EQ(::send(socket.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+    const auto until = std::chrono::steady_clock::now() + seconds(10);
+    char byte = 0;
+    while (::recv(socket.descriptor(), &byte, 1, 0) != 0) {
+      if (errno != EAGAIN) break;  // the connection was reset
+      ASSERT_LT(std::chrono::steady_clock::now(), until);
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  }
+  static std::string hello(const std::string& token, int rank) {
+    return core::encode_frame(static_cast<uint8_t>(GroupMessage::kHello),
+                              encode(Hello{.token = token, .rank = rank, .size = 2}));
+  }
+
+  RankDeadlines deadlines_;
+  uint16_t port_ = 0;
+  std::optional<ProcessHub> hub_;
+};
+
+TEST_F(ProcessHubTest, StrangersDoNotDisturbTheRanks) {
+  const auto first = join(0);
+  expect_hung_up("GET / HTTP/1.1\r\n\r\n");
+  expect_hung_up(hello("guess", 1));
+  expect_hung_up(core::encode_frame(static_cast<uint8_t>(GroupMessage::kLeave), ""));
+  expect_hung_up(core::encode_frame(static_cast<uint8_t>(GroupMessage::kHello), std::string(kLongestHello + 1, 'x')));
+  std::vector<core::Socket> silent;
+  for (int i = 0; i < 200; ++i) silent.push_back(connect());
+  const auto second = join(1);
+  first->await_welcome();
+  second->await_welcome();
+  EXPECT_FALSE(first->failure());
+}
+
+TEST_F(ProcessHubTest, ARankThatSendsNoMessageEndsTheGroup) {
+  const auto first = join(0);
+  core::Socket second = connect();
+  const std::string bytes = hello("secret", 1) + "no message";
+  ASSERT_GT(::send(second.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  first->await_gone();
+  ASSERT_TRUE(first->failure());
+  EXPECT_TRUE(says(*first->failure(), "a message of rank 1")) << first->failure()->what();
+}
+
+// The frame is whole, what is in it is not.
+TEST_F(ProcessHubTest, ARankWhoseMessageMakesNoSenseEndsTheGroup) {
+  const auto first = join(0);
+  core::Socket second = connect();
+  const std::string bytes =
+      hello("secret", 1) + core::encode_frame(static_cast<uint8_t>(GroupMessage::kBeat), "no activity");
+  ASSERT_GT(::send(second.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  first->await_gone();
+  ASSERT_TRUE(first->failure());
+  EXPECT_TRUE(says(*first->failure(), "a message of rank 1")) << first->failure()->what();
+}
+
+class ProcessHubWithShortDeadlines : public ProcessHubTest {
+ protected:
+  ProcessHubWithShortDeadlines() : ProcessHubTest({.start = milliseconds(700), .step = milliseconds(700)}) {}
+};
+
+// It has come: it is not missed as one that never did.
+TEST_F(ProcessHubWithShortDeadlines, ARankThatSaysNothingButHelloIsFrozen) {
+  const auto first = join(0);
+  const core::Socket second = connect();
+  const std::string bytes = hello("secret", 1);
+  ASSERT_GT(::send(second.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  first->await_gone();
+  EXPECT_TRUE(says(first->failure().value(), "rank 1 does not answer")) << first->failure()->what();
+}
+
+// The fastest of some: a busy machine makes any of them late.
+double seconds_to_end(const std::function<void()>& end, int times) {
+  double least = 1e9;
+  for (int i = 0; i < times; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    end();
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return least;
+}
+
+TEST(GroupConnectionEnd, DoesNotWaitWhereNothingIsLeftToSay) {
+  const core::Socket listening = core::listen_at("127.0.0.1", 0);
+  const double taken = seconds_to_end(
+      [&] {
+        const GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                                   {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+      },
+      5);
+  EXPECT_LT(taken, 0.7);
+}
+
+TEST(GroupConnectionEnd, WaitsForASecondForWhoDoesNotListen) {
+  const core::Socket listening = core::listen_at("127.0.0.1", 0);
+  const double taken = seconds_to_end(
+      [&] {
+        GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                             {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+        rank.send(GroupMessage::kNote, std::string(size_t{48} << 20, 'x'));
+      },
+      3);
+  EXPECT_GT(taken, 0.9);
+  EXPECT_LT(taken, 4.0);
+}
+
+// Nobody hears the thread any more, but its owner may do other things for long.
+TEST(GroupConnectionEnd, AClosedConnectionCostsNoTimeOfTheProcessor) {
+  const int before = ::dup(STDIN_FILENO), always_ready = ::open("/dev/null", O_RDONLY);
+  ASSERT_EQ(::dup2(always_ready, STDIN_FILENO), STDIN_FILENO);
+  core::Socket listening = core::listen_at("127.0.0.1", 0);
+  GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                       {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+  core::accept_from(listening).reset();
+  rank.await_gone();
+  timespec begin{}, end{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+  std::this_thread::sleep_for(milliseconds(600));
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+  EXPECT_LT(static_cast<double>(end.tv_sec - begin.tv_sec) + 1e-9 * static_cast<double>(end.tv_nsec - begin.tv_nsec),
+            0.05);
+  ::dup2(before, STDIN_FILENO);
+  ::close(before);
+  ::close(always_ready);
+}
+
+// What is sent wakes the thread, and is no reason for a beat.
+TEST(GroupConnectionBeats, AreNoMoreThanTheDeadlinesNeed) {
+  const core::Socket listening = core::listen_at("127.0.0.1", 0);
+  const auto begin = std::chrono::steady_clock::now();
+  GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                       {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+  const auto hub = core::accept_from(listening);
+  ASSERT_TRUE(hub);
+  constexpr int kNotes = 100;
+  for (int i = 0; i < kNotes; ++i) {
+    rank.send(GroupMessage::kNote, "x");
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  core::FrameReader reader(1 << 20);
+  int notes = 0, beats = 0;
+  while (notes < kNotes) {
+    char bytes[4096];
+    const ssize_t count = ::recv(hub->descriptor(), bytes, sizeof bytes, 0);
+    if (count < 0 && errno == EAGAIN) {
+      std::this_thread::sleep_for(milliseconds(1));
+      continue;
+    }
+    ASSERT_GT(count, 0);
+    reader.feed({bytes, static_cast<size_t>(count)});
+    while (const auto frame = reader.next()) {
+      notes += frame->kind == static_cast<uint8_t>(GroupMessage::kNote) ? 1 : 0;
+      beats += frame->kind == static_cast<uint8_t>(GroupMessage::kBeat) ? 1 : 0;
+    }
+  }
+  EXPECT_GE(beats, 1);
+  EXPECT_LE(beats, (std::chrono::steady_clock::now() - begin) / heart_beat(kDeadlines) + 2);
+}
+
+TEST_F(ProcessHubTest, KeepsNoTextThatAllHave) {
+  const auto first = join(0), second = join(1);
+  for (int64_t call = 1; call <= 100; ++call) {
+    const std::string body = encode(SharedTexts{.call = call, .what = "it", .from_all = true, .texts = {"x"}});
+    first->send(GroupMessage::kText, body);
+    second->send(GroupMessage::kText, body);
+    EXPECT_EQ(first->await_texts(call).texts.size(), 2U);
+    EXPECT_EQ(second->await_texts(call).texts.size(), 2U);
+  }
+  EXPECT_EQ(hub_->kept_texts(), 0);
+}
+
+TEST_F(ProcessHubTest, AClosedConnectionIsADeadRank) {
+  const auto first = join(0);
+  auto second = join(1);
+  second->await_welcome();
+  second->change_activity([](Activity& activity) { activity = {.operation = "save", .step = 3}; });
+  std::this_thread::sleep_for(milliseconds(100));
+  second.reset();
+  first->await_gone();
+  EXPECT_TRUE(says(first->failure().value(), "rank 1 has died: step 3, save")) << first->failure()->what();
+}
+
+// Without a hub that answers, each rank names rank 0 by itself.
+TEST(ProcessHubThatIsSilent, IsAFrozenFirstRank) {
+  const core::Socket listening = core::listen_at("127.0.0.1", 0);
+  GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                       {.hello = {.token = "", .rank = 1, .size = 2},
+                        .deadlines = {.start = milliseconds(300), .step = milliseconds(300)}});
+  rank.await_gone();
+  EXPECT_TRUE(says(rank.failure().value(), "rank 0 does not answer")) << rank.failure()->what();
+}
+
+TEST_F(ProcessHubTest, TheLastResortIsCalledOnceWhereNobodyLeaves) {
+  std::atomic<int> calls = 0;
+  const auto first = join(0, [&](const Error& error) {
+    EXPECT_TRUE(says(error, "rank 1 has died"));
+    ++calls;
+  });
+  join(1)->await_welcome();
+  std::this_thread::sleep_for(milliseconds(500));
+  EXPECT_EQ(calls, 1);
+}
+
+// Only this machine reaches it.
+TEST(ProcessGroupPort, ListensOnLoopbackAndKnowsATokenWhereMpiSharesIt) {
+  std::string shared;
+  ProcessGroup group({.rank = 0, .size = 1}, {.share = [&](const std::string& of_first) { return shared = of_first; }});
+  const auto port = static_cast<unsigned>(std::stoi(shared));
+  char wanted[16];
+  std::snprintf(wanted, sizeof(wanted), ":%04X ", port);
+  std::vector<std::string> listening;
+  for (const char* file : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream sockets(file);
+    for (std::string line; std::getline(sockets, line);) {
+      if (line.find(wanted) < line.find(':', line.find(':') + 6) + 6 && line.find(" 0A ") != std::string::npos) {
+        listening.push_back(line);
+      }
+    }
+  }
+  ASSERT_EQ(listening.size(), 1U);
+  EXPECT_NE(listening[0].find(std::string("0100007F") + wanted), std::string::npos) << listening[0];
+  EXPECT_GE(shared.size() - shared.rfind(' ') - 1, 32U);
+  EXPECT_GE(port, 1024U) << "one that the system chooses";
+  group.leave();
+}
+
+TEST(ProcessGroupPort, IsAtTheAddressThatWasAskedFor) {
+  std::string shared;
+  ProcessGroup group({.rank = 0, .size = 1}, {.listen_address = "127.0.0.5",
+                                              .share = [&](const std::string& of_first) { return shared = of_first; }});
+  EXPECT_NE(shared.find(" 127.0.0.5 "), std::string::npos) << shared;
+  group.leave();
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

@@ -1,0 +1,59 @@
+#include "trainyard/parallel/process_group/process_rank.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+std::string required(const ReadVariable& read, const char* name) {
+  const std::optional<std::string> text = read(name);
+  if (text && !text->empty()) return *text;
+  throw Error(ErrorCode::kInvalidArgument,
+              {.problem = fmt::format("the variable {} is not set", name),
+               .where = "processes that train together",
+               .expected = "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the environment of each, LOCAL_RANK where "
+                           "there are several machines",
+               .remedy = "start the processes as docs/howto/several_devices.md shows"});
+}
+
+int number(const ReadVariable& read, const char* name, int lowest, int highest) {
+  const std::string text = required(read, name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= lowest && value <= highest) return value;
+  throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("the variable {} makes no sense", name),
+                                            .expected = fmt::format("a number from {} to {}", lowest, highest),
+                                            .actual = text});
+}
+
+}  // namespace
+
+std::optional<std::string> read_environment(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+ProcessRank read_process_rank(const ReadVariable& read) {
+  constexpr int kMostRanks = 1 << 20;
+  ProcessRank process;
+  process.size = number(read, "WORLD_SIZE", 1, kMostRanks);
+  process.rank = number(read, "RANK", 0, process.size - 1);
+  process.local_rank = read("LOCAL_RANK") ? number(read, "LOCAL_RANK", 0, process.rank) : process.rank;
+  process.master_address = required(read, "MASTER_ADDR");
+  process.master_port = static_cast<uint16_t>(number(read, "MASTER_PORT", 1, 65535));
+  process.served_by_launcher = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  require_whole_group(process.size, read);  // another launcher may have started several groups
+  return process;
+}
+
+}  // namespace trainyard::parallel

@@ -1,0 +1,40 @@
+// Keeps the processes of a training at the same steps: rank 0 says after each step whether there is a next one, so that
+// a signal, which reaches them at different moments, ends all of them at the same step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/stop_token.h"
+#include "trainyard/parallel/process_group/process_group.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+// Why a training ends before its last step.
+struct TrainingEnd {
+  core::StopReason why = core::StopReason::kNone;  // kNone: it does not
+  std::string message;
+  explicit operator bool() const { return why != core::StopReason::kNone; }
+  bool operator==(const TrainingEnd&) const = default;
+};
+
+// One thread, as the process group's collective calls.
+class RankAgreement {
+ public:
+  explicit RankAgreement(std::shared_ptr<ProcessGroup> processes) : processes_(std::move(processes)) {}
+
+  // Collective, after each step. `wish`: why this process wants the end, if it does. Returns why all of them end now,
+  // the same on all ranks. Rank 0 waits for nobody, and the others for one message that it sends when its own step is
+  // done. The wish of a rank that is not the first may so be heard a step later.
+  TrainingEnd agree_on_end(const TrainingEnd& wish);
+
+ private:
+  std::shared_ptr<ProcessGroup> processes_;
+  bool told_ = false;
+};
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

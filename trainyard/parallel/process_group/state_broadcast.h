@@ -1,0 +1,19 @@
+// Gives all ranks a state that rank 0 alone has, such as the checkpoint that it has read.
+#pragma once
+
+#include <memory>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/stateful.h"
+#include "trainyard/parallel/process_group/process_group.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::parallel {
+
+// Collective: sends all entries of rank 0's `first` (null on the other ranks) in pieces of 4 MiB at most, so that none
+// of them needs a buffer of the whole. Returns a copy in memory; null on rank 0, which has `first`. Throws on all ranks
+// what reading `first` throws.
+std::unique_ptr<core::StateReader> broadcast_state(ProcessGroup& ranks, const core::StateReader* first);
+
+}  // namespace trainyard::parallel
+TRAINYARD_EXPORT_END

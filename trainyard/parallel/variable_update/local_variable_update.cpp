@@ -1,0 +1,337 @@
+#include "trainyard/parallel/variable_update/local_variable_update.h"
+
+#include <exception>
+#include <utility>
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include "trainyard/core/base/scoped_state.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
+
+namespace trainyard::parallel {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+// A training that went on without the masks of its checkpoint would lose the zeros that they hold.
+void require_masks_on_host(const nn::ParameterSet& parameters, const core::StateReader& reader) {
+  if (parameters.values().is_cpu()) return;
+  for (const std::string& name : reader.names("model/")) {
+    if (!name.ends_with(".mask")) continue;
+    throw Error(ErrorCode::kUnsupported, {.problem = "the masks of a pruned model do not work on a device yet",
+                                          .where = name,
+                                          .expected = "parameters in the host's memory",
+                                          .actual = parameters.values().device().str(),
+                                          .remedy = "train it on the CPU: --device=cpu"});
+  }
+}
+
+}  // namespace
+
+LocalVariableUpdate::LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange)
+    : options_(std::move(options)), reduction_(options_.reduction.value_or(reduction)), exchange_(exchange) {
+  options_.validate();
+  for (int r = 0; r < options_.replicas; ++r) {
+    nn::ParameterSetOptions parameters = options_.parameters;
+    if (!one_memory()) parameters.device = options_.accelerators[static_cast<size_t>(r)]->device();
+    replicas_.push_back(std::make_unique<Replica>(Replica{.parameters = nn::ParameterSet(parameters)}));
+  }
+  if (exchange == Exchange::kProcesses || (exchange == Exchange::kGradients && replicas() > 1)) make_communicators();
+}
+
+void LocalVariableUpdate::make_communicators() {
+  auto communicators =
+      options_.make_communicators ? options_.make_communicators() : make_thread_communicators(options_.replicas);
+  if (communicators.size() != replicas_.size()) {
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "each replica needs a communicator",
+                                              .expected = std::to_string(replicas_.size()),
+                                              .actual = std::to_string(communicators.size())});
+  }
+  for (int r = 0; r < replicas(); ++r) {
+    at(r).communicator = std::move(communicators[static_cast<size_t>(r)]);
+    at(r).communicator->set_deadline(options_.deadline);
+    at(r).on_device = dynamic_cast<DeviceCommunicator*>(at(r).communicator.get());
+  }
+}
+
+nn::AcceleratorScope LocalVariableUpdate::use(int replica) const {
+  return one_memory() ? nn::AcceleratorScope() : options_.accelerators[static_cast<size_t>(replica)]->use();
+}
+
+int64_t LocalVariableUpdate::slot_bytes(const optim::Optimizer& optimizer) {
+  int64_t bytes = 0;
+  for (const optim::Optimizer::Slot& slot : optimizer.slots()) bytes += static_cast<int64_t>(slot.values.nbytes());
+  return bytes;
+}
+
+LocalVariableUpdate::Optimizers LocalVariableUpdate::make_optimizers(nn::ParameterSet& set) const {
+  Optimizers all;
+  std::vector<bool> owned(set.segments().size());
+  for (const auto& make : options_.make_optimizers) {
+    all.push_back(make(set));
+    for (size_t i = 0; i < owned.size(); ++i) {
+      if (!all.back()->owns(i)) continue;
+      if (owned[i]) {
+        throw Error(ErrorCode::kInvalidArgument, {.problem = "two optimizers update one parameter",
+                                                  .where = set.segments()[i].spec.name,
+                                                  .remedy = "give each the patterns of its own parameters"});
+      }
+      owned[i] = true;
+    }
+  }
+  return all;
+}
+
+optim::Optimizer* LocalVariableUpdate::optimizer(int replica, int index) const {
+  const Optimizers& all = at(replica).optimizers;
+  return all.empty() ? nullptr : all.at(static_cast<size_t>(index)).get();
+}
+
+void LocalVariableUpdate::update(int replica, const optim::StepState& state, int optimizer) {
+  at(replica).optimizers.at(static_cast<size_t>(optimizer))->apply(state);
+}
+
+int64_t LocalVariableUpdate::optimizer_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& replica : replicas_) {
+    for (const auto& optimizer : replica->optimizers) bytes += slot_bytes(*optimizer);
+  }
+  return bytes;
+}
+
+void LocalVariableUpdate::allocate() {
+  const nn::AcceleratorScope on_devices = nn::use_all(options_.accelerators);
+  nn::ParameterSet& first = parameters(0);
+  first.allocate();
+  first.initialize(options_.seed);
+  if (options_.start) options_.start(first);
+  for (int r = 1; r < replicas(); ++r) {
+    if (parameters(r).size() != first.size() || parameters(r).buffer_count() != first.buffer_count()) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  {.problem = "replicas have declared different variables",
+                   .where = fmt::format("replica {}", r),
+                   .expected = fmt::format("{} parameters and {} buffers", first.size(), first.buffer_count()),
+                   .actual = fmt::format("{} and {}", parameters(r).size(), parameters(r).buffer_count())});
+    }
+    const nn::AcceleratorScope on_device = use(r);
+    allocate_from(first, parameters(r));
+  }
+  const bool summed = reduction_ == GradientReduction::kSum && at(0).communicator;
+  for (int r = 0; r < replicas(); ++r) {
+    if (at(r).communicator) {
+      at(r).buckets = std::make_unique<GradientBuckets>(parameters(r), *at(r).communicator,
+                                                        summed ? core::ReduceOp::kSum : core::ReduceOp::kMean,
+                                                        options_.bucket_bytes);
+    }
+    if (!has_own_optimizers(r)) continue;
+    const nn::AcceleratorScope on_device = use(r);
+    at(r).optimizers = make_optimizers(parameters(r));
+    for (const auto& optimizer : at(r).optimizers) {
+      if (summed) optimizer->set_weight_decay_factor(at(r).communicator->size());
+    }
+  }
+}
+
+template <typename Operation>
+void LocalVariableUpdate::communicate(int replica, Operation operation) {
+  core::Communicator* communicator = at(replica).communicator.get();
+  if (communicator == nullptr) return;
+  const auto start = std::chrono::steady_clock::now();
+  operation(*communicator);
+  add_communication(replica, start);
+}
+
+void LocalVariableUpdate::add_communication(int replica, std::chrono::steady_clock::time_point start) {
+  at(replica).communication_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+void LocalVariableUpdate::all_reduce_gradients(int replica) {
+  communicate(replica, [&](core::Communicator&) { at(replica).buckets->reduce(); });
+}
+
+void LocalVariableUpdate::ready(int replica, nn::ParameterId parameter) {
+  if (at(replica).buckets) at(replica).buckets->ready(parameter);
+}
+
+void LocalVariableUpdate::wait_for_all(int replica) {
+  communicate(replica, [](core::Communicator& communicator) { communicator.barrier(); });
+}
+
+void LocalVariableUpdate::broadcast_values(int replica) {
+  communicate(replica,
+              [&](core::Communicator& communicator) { communicator.broadcast(parameters(replica).values(), 0); });
+  if (replica != 0) parameters(replica).values_changed();
+}
+
+void LocalVariableUpdate::on_every_replica(const std::function<void(int, core::Communicator&)>& operation) {
+  const auto run = [&](int replica) {
+    const nn::AcceleratorScope on_device = use(replica);
+    communicate(replica, [&](core::Communicator& communicator) { operation(replica, communicator); });
+  };
+  std::vector<core::Thread> others;
+  for (int r = 1; r < replicas(); ++r) {
+    others.emplace_back(core::ThreadOptions{.name = "replica start"}, [&run, r] { run(r); });
+  }
+  std::exception_ptr failure;
+  const auto keep_first = [&failure](const std::function<void()>& work) {
+    try {
+      work();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  keep_first([&run] { run(0); });
+  for (core::Thread& other : others) keep_first([&other] { other.join(); });
+  if (failure) std::rethrow_exception(failure);
+}
+
+void LocalVariableUpdate::start_as_rank_0() {
+  on_every_replica([this](int replica, core::Communicator& communicator) { start_as_rank_0(replica, communicator); });
+}
+
+void LocalVariableUpdate::start_as_rank_0(int replica, core::Communicator& communicator) {
+  nn::ParameterSet& own = parameters(replica);
+  const auto declared = [](const at::Tensor& counts) {
+    return fmt::format("{} parameters of {} elements, {} buffers", counts[0].item<int64_t>(), counts[1].item<int64_t>(),
+                       counts[2].item<int64_t>());
+  };
+  int64_t elements = 0;
+  for (const nn::Segment& segment : own.segments()) elements += segment.count;
+  const at::Tensor counts =
+      at::tensor({static_cast<int64_t>(own.size()), elements, static_cast<int64_t>(own.buffer_count())}, at::kLong);
+  const std::vector<at::Tensor> all = communicator.all_gather(counts.to(own.values().device()));
+  wait();
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank].equal(all[0])) continue;
+    throw Error(ErrorCode::kInvalidArgument, {.problem = "ranks have declared different variables",
+                                              .where = fmt::format("rank {}", rank),
+                                              .expected = declared(all[0]) + " as on rank 0",
+                                              .actual = declared(all[rank]),
+                                              .remedy = "pass the same flags to all processes"});
+  }
+  communicator.broadcast(own.values(), 0);
+  for (size_t b = 0; b < own.buffer_count(); ++b) communicator.broadcast(own.buffer(static_cast<int>(b)), 0);
+  wait();
+  if (own.values().is_cpu()) broadcast_masks(communicator, own);
+  own.values_changed();
+}
+
+void LocalVariableUpdate::broadcast_masks(core::Communicator& communicator, nn::ParameterSet& set) {
+  at::Tensor masked = at::zeros({static_cast<int64_t>(set.size())}, at::kByte);
+  auto* const has_mask = masked.mutable_data_ptr<uint8_t>();
+  for (int index = 0; index < static_cast<int>(set.size()); ++index) {
+    has_mask[index] = set.mask({index}).defined() ? 1 : 0;
+  }
+  communicator.broadcast(masked, 0);
+  for (int index = 0; index < static_cast<int>(set.size()); ++index) {
+    at::Tensor kept;
+    if (has_mask[index] != 0) {
+      const at::Tensor own = set.mask({index});
+      kept = own.defined() ? own.to(at::kByte) : at::zeros(set.segment({index}).spec.shape, at::kByte);
+      communicator.broadcast(kept, 0);
+    }
+    set.set_mask({index}, kept);
+  }
+}
+
+void LocalVariableUpdate::change_values(const std::function<void(nn::ParameterSet&)>& change) {
+  const void* const first = parameters(0).values().const_data_ptr();
+  for (int r = 0; r < replicas(); ++r) {
+    const nn::AcceleratorScope on_device = use(r);
+    nn::ParameterSet& set = parameters(r);
+    if (r > 0 && set.values().const_data_ptr() == first) continue;
+    change(set);
+    set.values_changed();
+  }
+}
+
+void LocalVariableUpdate::broadcast() {
+  if (exchange_ == Exchange::kProcesses) {
+    start_as_rank_0();
+    broadcast_slots();
+    return;
+  }
+  const nn::ParameterSet& first = parameters(0);
+  for (int r = 1; r < replicas(); ++r) {
+    const nn::AcceleratorScope on_device = use(r);
+    nn::ParameterSet& set = parameters(r);
+    if (set.values().const_data_ptr() == first.values().const_data_ptr()) {  // then only statistics are its own
+      for (int b = 0; b < static_cast<int>(set.buffer_count()); ++b) set.buffer(b).copy_(first.buffer(b));
+      continue;
+    }
+    set.copy_from(first);
+    for (size_t o = 0; o < at(r).optimizers.size(); ++o) {
+      const optim::Optimizer &from = *at(0).optimizers[o], &to = *at(r).optimizers[o];
+      for (size_t s = 0; s < to.slots().size(); ++s) to.slots()[s].values.copy_(from.slots()[s].values);
+      if (to.update_count().defined()) to.update_count().copy_(from.update_count());
+    }
+  }
+}
+
+void LocalVariableUpdate::broadcast_slots() {
+  on_every_replica([this](int replica, core::Communicator& communicator) {
+    for (const auto& optimizer : at(replica).optimizers) {
+      for (const optim::Optimizer::Slot& slot : optimizer->slots()) communicator.broadcast(slot.values, 0);
+      if (optimizer->update_count().defined()) communicator.broadcast(optimizer->update_count(), 0);
+    }
+    wait();
+  });
+}
+
+void LocalVariableUpdate::replayed(int replica) {
+  if (at(replica).on_device != nullptr) at(replica).on_device->replayed();
+}
+
+void LocalVariableUpdate::check() {
+  for (const auto& replica : replicas_) {
+    if (replica->on_device != nullptr) replica->on_device->check();
+  }
+}
+
+void LocalVariableUpdate::wait() {
+  for (const auto& replica : replicas_) {
+    if (replica->on_device != nullptr) replica->on_device->wait();
+  }
+}
+
+void LocalVariableUpdate::abort(const Error& error) {
+  if (at(0).communicator) at(0).communicator->abort(error);
+}
+
+void LocalVariableUpdate::save_replica(int replica, core::StateWriter& writer) const {
+  const nn::AcceleratorScope on_device = use(replica);
+  core::ScopedWriter model(writer, "model/"), optimizer(writer, "optimizer/");
+  at(replica).parameters.save(model);
+  for (const auto& each : at(replica).optimizers) each->save(optimizer);
+}
+
+void LocalVariableUpdate::load_replica(int replica, const core::StateReader& reader) {
+  const nn::AcceleratorScope on_device = use(replica);
+  require_masks_on_host(at(replica).parameters, reader);
+  at(replica).parameters.load(core::ScopedReader(reader, "model/"));
+  for (const auto& each : at(replica).optimizers) each->load(core::ScopedReader(reader, "optimizer/"));
+}
+
+void LocalVariableUpdate::save(core::StateWriter& writer) const {
+  save_replica(0, writer);
+  for (int r = 1; saves_every_replica() && r < replicas(); ++r) {
+    core::ScopedWriter own(writer, fmt::format("replica/{}/", r));
+    save_replica(r, own);
+  }
+}
+
+void LocalVariableUpdate::load(const core::StateReader& reader) {
+  for (int r = 0; r < replicas(); ++r) {
+    const std::string own = fmt::format("replica/{}/", r);
+    // A state of fewer replicas, or of another mode, has none for this one: it starts as replica 0 does.
+    const bool has_own = r > 0 && saves_every_replica() && !reader.names(own).empty();
+    load_replica(r, core::ScopedReader(reader, has_own ? own : ""));
+  }
+}
+
+}  // namespace trainyard::parallel

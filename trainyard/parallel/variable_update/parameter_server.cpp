@@ -1,0 +1,38 @@
+// One copy of the values, which all replicas read. Gradients are averaged over replicas, and replica 0 applies them
+// with the only optimizers while the others wait. Each replica has its own gradients and batch norm statistics. Where
+// replicas cannot read each other's memory, the others read copies, which replica 0's values become after each update.
+#include "trainyard/parallel/variable_update/local_variable_update.h"
+
+namespace trainyard::parallel {
+namespace {
+
+class ParameterServer : public LocalVariableUpdate {
+ public:
+  explicit ParameterServer(const VariableUpdateOptions& options)
+      : LocalVariableUpdate(options, GradientReduction::kMean, Exchange::kGradients) {}
+
+  void reduce(int replica) override { all_reduce_gradients(replica); }
+  void update(int replica, const optim::StepState& state, int optimizer) override {
+    if (replica == 0) LocalVariableUpdate::update(replica, state, optimizer);
+    one_memory() ? wait_for_all(replica) : broadcast_values(replica);
+  }
+
+ protected:
+  void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) override {
+    if (one_memory()) {
+      set = nn::ParameterSet::sharing_values(first);
+      return;
+    }
+    set.allocate();
+    set.copy_from(first);
+  }
+  bool has_own_optimizers(int replica) const override { return replica == 0; }
+};
+
+const core::Registration kParameterServer(variable_updates(), "parameter_server",
+                                          [](const VariableUpdateOptions& options) {
+                                            return std::make_unique<ParameterServer>(options);
+                                          });
+
+}  // namespace
+}  // namespace trainyard::parallel

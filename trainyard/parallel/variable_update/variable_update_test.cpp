@@ -1,0 +1,417 @@
+#include "trainyard/parallel/variable_update/variable_update.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/core/threads/thread.h"
+
+namespace trainyard::parallel {
+namespace {
+
+VariableUpdateOptions options_for(int replicas, const std::string& optimizer = "nesterov", double weight_decay = 0.0) {
+  return {.replicas = replicas,
+          .parameters = {.dtype = at::kDouble},
+          .make_optimizers = {[=](nn::ParameterSet& set) {
+            return optim::optimizers().get(optimizer)(set, {.weight_decay = weight_decay});
+          }},
+          .seed = 3,
+          .deadline = std::chrono::seconds(20)};
+}
+
+std::unique_ptr<VariableUpdate> make_update(const std::string& mode, const VariableUpdateOptions& options) {
+  auto update = variable_updates().get(mode)(options);
+  for (int r = 0; r < options.replicas; ++r) {
+    update->parameters(r).declare({.name = "fc.weight", .shape = {5, 7}, .init = nn::Initializer::normal(1.0)});
+    update->parameters(r).declare({.name = "fc.bias", .shape = {5}, .init = nn::Initializer::normal(1.0)});
+    update->parameters(r).declare_buffer({.name = "bn.running_mean", .shape = {5}, .init = nn::Initializer::zeros()});
+  }
+  update->allocate();
+  return update;
+}
+
+void on_all_replicas(int replicas, const std::function<void(int)>& work) {
+  std::vector<core::Thread> threads;
+  for (int r = 0; r < replicas; ++r) threads.emplace_back(core::ThreadOptions{}, [&work, r] { work(r); });
+  for (core::Thread& thread : threads) thread.join();
+}
+
+// Gradients of replica r in step s: different for each.
+void set_gradients(nn::ParameterSet& set, int replica, int step) {
+  const at::NoGradGuard guard;
+  set.gradients().copy_(set.values().mul(0.5).add(0.25 * replica + step));
+}
+
+void run_steps(VariableUpdate& update, int replicas, int from, int to) {
+  optim::StepState state;
+  state.write({.learning_rate = 0.1});
+  on_all_replicas(replicas, [&](int r) {
+    for (int step = from; step < to; ++step) {
+      set_gradients(update.parameters(r), r, step);
+      update.reduce(r);
+      update.update(r, state);
+    }
+  });
+}
+
+double first_value(nn::ParameterSet& set) {
+  return set.values()[0].item<double>();
+}
+
+// v = m * v + g;  w -= lr * (g + m * v) with g the mean or the sum over replicas, in double.
+double expected_first_value(double start, int replicas, int steps, bool sum, double weight_decay = 0.0) {
+  double w = start, v = 0;
+  for (int step = 0; step < steps; ++step) {
+    double g = 0;
+    for (int r = 0; r < replicas; ++r) g += 0.5 * w + 0.25 * r + step;
+    g += replicas * weight_decay * w;
+    if (!sum) g /= replicas;
+    v = 0.9 * v + g;
+    w -= 0.1 * (g + 0.9 * v);
+  }
+  return w;
+}
+
+class ExchangingUpdateTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ExchangingUpdateTest, ReducesAndUpdatesByItsDefinition) {
+  const bool sums_by_default = GetParam() == "replicated";
+  for (const int replicas : {1, 2, 3}) {
+    for (const auto reduction : {std::optional<GradientReduction>(), std::optional(GradientReduction::kMean),
+                                 std::optional(GradientReduction::kSum)}) {
+      VariableUpdateOptions options = options_for(replicas, "nesterov", 0.125);
+      options.reduction = reduction;
+      auto update = make_update(GetParam(), options);
+      const bool sum = reduction ? *reduction == GradientReduction::kSum : sums_by_default;
+      EXPECT_EQ(update->reduction(), sum ? GradientReduction::kSum : GradientReduction::kMean);
+      const double start = first_value(update->parameters(0));
+      run_steps(*update, replicas, 0, 4);
+      for (int r = 0; r < replicas; ++r) {
+        EXPECT_NEAR(first_value(update->parameters(r)), expected_first_value(start, replicas, 4, sum, 0.125), 1e-12)
+            << replicas << " replicas, replica " << r << ", sum " << sum;
+      }
+    }
+  }
+}
+
+TEST_P(ExchangingUpdateTest, CopiesStayEqualBitForBit) {
+  auto update = make_update(GetParam(), options_for(3));
+  run_steps(*update, 3, 0, 10);
+  EXPECT_TRUE(update->parameters(0).values().equal(update->parameters(1).values()));
+  EXPECT_TRUE(update->parameters(0).values().equal(update->parameters(2).values()));
+}
+
+TEST_P(ExchangingUpdateTest, AFailedReplicaWakesTheOthers) {
+  auto update = make_update(GetParam(), options_for(2));
+  optim::StepState state;
+  std::string waiter_saw;
+  on_all_replicas(2, [&](int r) {
+    if (r == 1) return update->abort({core::ErrorCode::kIo, "the disk of replica 1 is on fire"});
+    try {
+      update->reduce(r);
+    } catch (const core::Error& error) {
+      EXPECT_EQ(error.code(), core::ErrorCode::kPeerFailed);
+      waiter_saw = error.what();
+    }
+  });
+  EXPECT_NE(waiter_saw.find("the disk of replica 1 is on fire"), std::string::npos) << waiter_saw;
+}
+
+TEST_P(ExchangingUpdateTest, AReplicaThatNeverComesIsATimeout) {
+  VariableUpdateOptions options = options_for(2);
+  options.deadline = std::chrono::milliseconds(50);
+  auto update = make_update(GetParam(), options);
+  try {
+    update->reduce(0);
+    FAIL() << "waited for nobody";
+  } catch (const core::Error& error) {
+    EXPECT_EQ(error.code(), core::ErrorCode::kTimeout);
+  }
+  EXPECT_GE(update->communication_seconds(0), 0.0);
+}
+
+TEST_P(ExchangingUpdateTest, CountsTheTimeOfWaiting) {
+  auto update = make_update(GetParam(), options_for(2));
+  on_all_replicas(2, [&](int r) {
+    if (r == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    update->reduce(r);
+  });
+  EXPECT_GE(update->communication_seconds(0), 0.04);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExchangingUpdateTest, testing::Values("parameter_server", "replicated"),
+                         [](const auto& tested) { return tested.param; });
+
+class AnyUpdateTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(AnyUpdateTest, AllReplicasStartAsReplica0) {
+  auto update = make_update(GetParam(), options_for(2));
+  EXPECT_NE(first_value(update->parameters(0)), 0.0);
+  EXPECT_TRUE(update->parameters(0).values().equal(update->parameters(1).values()));
+  const bool apart = GetParam() == "staged_parameter_server";  // replicas read older values
+  EXPECT_EQ(&update->saved_parameters() == &update->parameters(0), !apart);
+  EXPECT_TRUE(update->saved_parameters().values().equal(update->parameters(0).values()));
+}
+
+TEST_P(AnyUpdateTest, EachReplicaHasItsOwnGradientsAndBuffers) {
+  auto update = make_update(GetParam(), options_for(2));
+  update->parameters(0).gradients().fill_(1.0);
+  update->parameters(0).buffer(0).fill_(1.0);
+  EXPECT_EQ(update->parameters(1).gradients().abs().max().item<double>(), 0.0);
+  EXPECT_EQ(update->parameters(1).buffer(0).abs().max().item<double>(), 0.0);
+  core::MemoryState saved;
+  update->save(saved);
+  EXPECT_EQ(saved.tensor("model/bn.running_mean").min().item<double>(), 1.0) << "replica 0's are saved";
+}
+
+TEST_P(AnyUpdateTest, OneReplicaDoesNotCommunicate) {
+  auto update = make_update(GetParam(), options_for(1));
+  run_steps(*update, 1, 0, 3);
+  EXPECT_EQ(update->communication_seconds(0), 0.0);
+}
+
+TEST_P(AnyUpdateTest, ContinuesFromWhatItSaved) {
+  auto straight = make_update(GetParam(), options_for(2));
+  run_steps(*straight, 2, 0, 6);
+
+  auto first = make_update(GetParam(), options_for(2));
+  run_steps(*first, 2, 0, 3);
+  core::MemoryState saved;
+  first->save(saved);
+  auto second = make_update(GetParam(), options_for(2));
+  second->load(saved);
+  run_steps(*second, 2, 3, 6);
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_TRUE(second->parameters(r).values().equal(straight->parameters(r).values())) << "replica " << r;
+  }
+}
+
+TEST_P(AnyUpdateTest, SavedNamesDoNotDependOnTheNumberOfReplicas) {
+  core::MemoryState one, two;
+  make_update(GetParam(), options_for(1))->save(one);
+  make_update(GetParam(), options_for(2))->save(two);
+  EXPECT_EQ(one.names("model/"),
+            (std::vector<std::string>{"model/bn.running_mean", "model/fc.bias", "model/fc.weight"}));
+  EXPECT_EQ(one.names("optimizer/"),
+            (std::vector<std::string>{"optimizer/fc.bias.momentum", "optimizer/fc.weight.momentum"}));
+  EXPECT_EQ(two.names("model/"), one.names("model/"));
+  EXPECT_EQ(two.names("optimizer/"), one.names("optimizer/"));
+  auto more = make_update(GetParam(), options_for(3));
+  more->parameters(0).values().zero_();
+  more->load(one);
+  EXPECT_NE(first_value(more->parameters(2)), 0.0) << "a state of one replica starts three";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AnyUpdateTest,
+                         testing::Values("parameter_server", "staged_parameter_server", "replicated", "independent"),
+                         [](const auto& tested) { return tested.param; });
+
+// Gradients and their regularization are those at the values of one update before: run_steps() computes them from what
+// replicas read.
+TEST(StagedParameterServer, AppliesGradientsAtTheValuesOfOneUpdateBefore) {
+  for (const int replicas : {1, 3}) {
+    auto update = make_update("staged_parameter_server", options_for(replicas, "momentum", 0.125));
+    double w = first_value(update->parameters(0)), read = w, v = 0;
+    for (int step = 0; step < 5; ++step) {
+      EXPECT_NEAR(first_value(update->parameters(replicas - 1)), read, 1e-12) << step;
+      run_steps(*update, replicas, step, step + 1);
+      const double gradient = 0.5 * read + 0.25 * (replicas - 1) / 2 + step + 0.125 * read;
+      v = 0.9 * v + gradient;
+      read = w;
+      w -= 0.1 * v;
+      EXPECT_NEAR(first_value(update->saved_parameters()), w, 1e-12) << step << " of " << replicas;
+    }
+  }
+}
+
+TEST(StagedParameterServer, SavesTheServersValuesAndGoesOnFromAnyState) {
+  auto update = make_update("staged_parameter_server", options_for(2));
+  run_steps(*update, 2, 0, 3);
+  EXPECT_FALSE(update->saved_parameters().values().equal(update->parameters(0).values()));
+  core::MemoryState saved;
+  update->save(saved);
+  const at::Tensor weight = update->saved_parameters().value({0});
+  EXPECT_TRUE(saved.tensor("model/fc.weight").equal(weight));
+  auto plain = make_update("parameter_server", options_for(2));
+  plain->load(saved);
+  EXPECT_TRUE(plain->parameters(1).value({0}).equal(weight));
+  core::MemoryState of_plain;
+  plain->save(of_plain);
+  update->load(of_plain);
+  EXPECT_TRUE(update->parameters(1).value({0}).equal(weight)) << "a state without staged values";
+  EXPECT_EQ(update->optimizer_bytes(), 2 * plain->optimizer_bytes()) << "the server's values count";
+}
+
+TEST(StagedParameterServer, ASkippedUpdateChangesNothing) {
+  auto update = make_update("staged_parameter_server", options_for(1));
+  run_steps(*update, 1, 0, 2);
+  const at::Tensor read = update->parameters(0).values().clone(), server = update->saved_parameters().values().clone();
+  optim::StepState state;
+  state.write({.learning_rate = 0.1, .found_inf = true});
+  set_gradients(update->parameters(0), 0, 2);
+  update->optimizer(0)->complete_gradients(state);
+  update->update(0, state);
+  EXPECT_TRUE(update->parameters(0).values().equal(read));
+  EXPECT_TRUE(update->saved_parameters().values().equal(server));
+  EXPECT_FALSE(update->optimizer(0)->gradients_complete()) << "those of the next step are not";
+}
+
+TEST(StagedParameterServer, GivesChangedValuesAndMasksToAll) {
+  auto update = make_update("staged_parameter_server", options_for(2));
+  run_steps(*update, 2, 0, 2);
+  update->parameters(0).buffer(0).fill_(3);
+  update->change_values([](nn::ParameterSet& set) { set.set_mask({0}, set.value({0}).gt(0)); });
+  EXPECT_TRUE(update->parameters(1).values().equal(update->saved_parameters().values()));
+  run_steps(*update, 2, 2, 4);
+  EXPECT_FALSE(update->saved_parameters()
+                   .value({0})
+                   .masked_select(update->parameters(0).mask({0}).logical_not())
+                   .any()
+                   .item<bool>());
+  EXPECT_EQ(update->saved_parameters().buffer(0).min().item<double>(), 3) << "statistics are replica 0's";
+}
+
+TEST(StagedParameterServer, RefusesWhatItCannot) {
+  VariableUpdateOptions options = options_for(1);
+  options.make_optimizers.push_back(options.make_optimizers[0]);
+  EXPECT_EQ(core::code_of([&] { make_update("staged_parameter_server", options); }), core::ErrorCode::kUnsupported);
+}
+
+TEST(IndependentUpdate, ReplicasGoTheirOwnWays) {
+  auto update = make_update("independent", options_for(2));
+  const double start = first_value(update->parameters(0));
+  run_steps(*update, 2, 0, 3);
+  EXPECT_NEAR(first_value(update->parameters(0)), expected_first_value(start, 1, 3, false), 1e-12);
+  EXPECT_GT(std::abs(first_value(update->parameters(0)) - first_value(update->parameters(1))), 1e-3);
+}
+
+TEST(IndependentUpdate, DoesNotTakeAReduction) {
+  VariableUpdateOptions options = options_for(2);
+  options.reduction = GradientReduction::kSum;
+  EXPECT_THROW(make_update("independent", options), core::Error);
+}
+
+TEST(VariableUpdate, ReplicasThatDifferAreEqualAfterABroadcast) {
+  const at::NoGradGuard guard;
+  for (const std::string mode : {"parameter_server", "replicated", "independent"}) {
+    SCOPED_TRACE(mode);
+    const auto update = make_update(mode, options_for(2));
+    run_steps(*update, 2, 0, 2);
+    nn::ParameterSet &first = update->parameters(0), &second = update->parameters(1);
+    second.buffer(0).add_(7);
+    const bool own_values = mode != "parameter_server";
+    if (own_values) {
+      second.values().mul_(3);
+      update->optimizer(1)->slots()[0].values.fill_(11);
+    }
+    const at::Tensor values = first.values().clone(), slot = update->optimizer(0)->slots()[0].values.clone();
+    const uint64_t version = second.version();
+    update->broadcast();
+    EXPECT_TRUE(second.values().equal(values));
+    EXPECT_TRUE(first.values().equal(values)) << "the first one keeps its own";
+    EXPECT_TRUE(second.buffer(0).equal(first.buffer(0)));
+    EXPECT_TRUE(update->optimizer(0)->slots()[0].values.equal(slot));
+    if (!own_values) continue;
+    EXPECT_TRUE(update->optimizer(1)->slots()[0].values.equal(slot));
+    EXPECT_GT(second.version(), version) << "packed weights are made anew";
+  }
+  EXPECT_EQ(core::code_of([] { make_update("asynchronous", options_for(2))->broadcast(); }),
+            core::ErrorCode::kUnsupported);
+}
+
+TEST(VariableUpdate, RefusesBadOptions) {
+  VariableUpdateOptions options = options_for(0);
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  options = options_for(2);
+  options.make_optimizers.emplace_back();
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  options.make_optimizers.clear();
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  options = options_for(2);
+  options.deadline = std::chrono::milliseconds(0);
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  options = options_for(2);
+  options.bucket_bytes = 0;
+  EXPECT_THROW(make_update("replicated", options), core::Error);
+  EXPECT_THROW(make_update("replicate", options_for(2)), core::Error);
+}
+
+TEST(VariableUpdate, ReplicasMustDeclareTheSame) {
+  for (const std::string mode : {"parameter_server", "replicated"}) {
+    auto update = variable_updates().get(mode)(options_for(2));
+    update->parameters(0).declare({.name = "w", .shape = {2}});
+    EXPECT_THROW(update->allocate(), core::Error) << mode;
+  }
+}
+
+TEST(VariableUpdate, MasksOfACheckpointAreRefusedOnADevice) {
+  const auto host = make_update("replicated", options_for(1));
+  host->change_values([](nn::ParameterSet& set) { set.set_mask({0}, set.value({0}).gt(0)); });
+  core::MemoryState saved;
+  host->save(saved);
+  VariableUpdateOptions options = options_for(1);
+  options.parameters.device = at::kMeta;  // a device whose optimizers nobody has
+  options.make_optimizers = {[](nn::ParameterSet&) -> std::unique_ptr<optim::Optimizer> {
+    throw core::Error(core::ErrorCode::kInternal, "the parameters are there by now");
+  }};
+  const auto device = variable_updates().get("replicated")(options);
+  device->parameters(0).declare({.name = "fc.weight", .shape = {5, 7}});
+  EXPECT_EQ(core::code_of([&] { device->allocate(); }), core::ErrorCode::kInternal);
+  EXPECT_NE(core::message_of([&] { device->load(saved); }, core::ErrorCode::kUnsupported).find("fc.weight.mask"),
+            std::string::npos);
+}
+
+// tf_cnn_benchmarks' test_grad_aggregation: ten replicas with ten gradients of one number each. With variables that are
+// updated late (variable_consistency=relaxed) each step applies the sums of the step before.
+TEST(GradientAggregation, EachReplicaHasTheSumsOfAll) {
+  constexpr int kReplicas = 10, kVariables = 10;
+  const auto name = [](int variable) { return "v" + std::to_string(variable); };
+  for (const bool relaxed : {false, true}) {
+    VariableUpdateOptions options = options_for(kReplicas);
+    options.make_optimizers = {
+        [relaxed](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {.delayed = relaxed}); }};
+    const auto update = variable_updates().get("replicated")(options);
+    for (int r = 0; r < kReplicas; ++r) {
+      for (int v = 0; v < kVariables; ++v) {
+        update->parameters(r).declare({.name = name(v), .shape = {1}, .init = nn::Initializer::zeros()});
+      }
+    }
+    update->allocate();
+    optim::StepState state;
+    state.write({.learning_rate = 1});
+    on_all_replicas(kReplicas, [&](int r) {
+      const at::NoGradGuard guard;
+      nn::ParameterSet& set = update->parameters(r);
+      const auto run_step = [&](bool zeros) {
+        for (int v = 0; v < kVariables; ++v) {
+          set.gradient(*set.find(name(v))).fill_(zeros ? 0 : kReplicas * r + v);
+        }
+        update->reduce(r);
+        for (int v = 0; v < kVariables; ++v) {
+          const double sum = zeros ? 0 : 10 * (0 + 1 + 2 + 3 + 4 + 5 + 6 + 7 + 8 + 9) + 10 * v;
+          EXPECT_EQ(set.gradient(*set.find(name(v))).item<double>(), sum) << "replica " << r;
+        }
+        update->update(r, state);
+      };
+      const auto expect_updates = [&](bool applied) {
+        for (int v = 0; v < kVariables; ++v) {
+          EXPECT_EQ(set.value(*set.find(name(v))).item<double>(), applied ? -(450 + 10 * v) : 0) << "replica " << r;
+        }
+      };
+      run_step(false);
+      expect_updates(!relaxed);
+      if (!relaxed) return;
+      run_step(true);
+      expect_updates(true);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trainyard::parallel

@@ -1,0 +1,256 @@
+#include "trainyard/train/evaluation/evaluator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/square.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
+#include "trainyard/train/step/forward_trainer.h"
+#include "trainyard/train/testing/tiny_model.h"
+
+namespace trainyard::train {
+namespace {
+
+// [fc] alone on 3 x 1 x 1 images, so that logits can be worked out by hand.
+nn::Graph linear_graph() {
+  nn::GraphBuilder b({.image = {3, 1, 1}, .name = "linear"});
+  return b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 7}));
+}
+
+struct LinearModel {
+  nn::Graph graph = linear_graph();
+  nn::ParameterSet set;
+  std::unique_ptr<nn::Executor> owner;
+
+  LinearModel() {
+    owner = nn::make_executor("reference", graph, {.mode = nn::Mode::kInference, .parameters = &set});
+    set.allocate();
+    set.initialize(3);
+  }
+};
+
+struct Samples {
+  at::Tensor images = at::empty({10, 3, 1, 1}), labels = at::empty({10}, at::kLong);
+  Samples() {
+    core::RandomStream stream(1, "samples");
+    for (int64_t i = 0; i < 30; ++i) images.mutable_data_ptr<float>()[i] = 3 * stream.normal();
+    for (int64_t i = 0; i < 10; ++i) labels.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(stream.below(7));
+  }
+};
+
+// Cross-entropy and ranks by definition, in double.
+Evaluation by_definition(LinearModel& model, const Samples& samples, int64_t count) {
+  const at::Tensor weight = model.set.value(*model.set.find("fc.weight")),
+                   bias = model.set.value(*model.set.find("fc.bias"));
+  Evaluation result{.samples = count, .classes = std::vector<ClassCount>(7)};
+  for (int64_t i = 0; i < count; ++i) {
+    std::vector<double> logits;
+    for (int64_t c = 0; c < 7; ++c) {
+      double logit = bias[c].item<double>();
+      for (int64_t f = 0; f < 3; ++f) logit += weight[c][f].item<double>() * samples.images[i][f][0][0].item<double>();
+      logits.push_back(logit);
+    }
+    const double own = logits[static_cast<size_t>(samples.labels[i].item<int64_t>())];
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit);
+    const auto larger = std::count_if(logits.begin(), logits.end(), [&](double logit) { return logit > own; });
+    ClassCount& of_class = result.classes[static_cast<size_t>(samples.labels[i].item<int64_t>())];
+    ++of_class.total;
+    of_class.right += larger < 1 ? 1 : 0;
+    result.loss += (std::log(sum) - own) / static_cast<double>(count);
+    result.top_1 += (larger < 1 ? 1.0 : 0.0) / static_cast<double>(count);
+    result.top_5 += (larger < 5 ? 1.0 : 0.0) / static_cast<double>(count);
+  }
+  return result;
+}
+
+void expect_equal(const Evaluation& actual, const Evaluation& expected) {
+  EXPECT_NEAR(actual.loss, expected.loss, 1e-5);
+  EXPECT_NEAR(actual.top_1, expected.top_1, 1e-12);
+  EXPECT_NEAR(actual.top_5, expected.top_5, 1e-12);
+  EXPECT_EQ(actual.samples, expected.samples);
+  ASSERT_EQ(actual.classes.size(), expected.classes.size());
+  for (size_t i = 0; i < expected.classes.size(); ++i) {
+    EXPECT_EQ(actual.classes[i].right, expected.classes[i].right) << i;
+    EXPECT_EQ(actual.classes[i].total, expected.classes[i].total) << i;
+  }
+  EXPECT_GT(actual.seconds, 0.0);
+}
+
+TEST(Evaluator, SeesEverySampleOnce) {
+  LinearModel model;
+  const Samples samples;
+  Evaluator evaluator({.graph = model.graph}, model.set);
+  const Evaluation expected = by_definition(model, samples, 10);
+  ASSERT_GT(expected.top_5, expected.top_1) << "the samples must tell the two apart";
+  // 10 samples as 4 + 4 + 2, as 6 + 4 on two replicas, and in one.
+  for (const auto& [batch, replicas] : {std::pair<int64_t, int>{4, 1}, {3, 2}, {8, 2}, {16, 1}}) {
+    MemorySource source(samples.images, samples.labels, batch, replicas, false);
+    expect_equal(evaluator.run(source), expected);
+  }
+}
+
+// Each thread has an executor; batches that are shorter, empty or more than there are threads count, too.
+TEST(Evaluator, ReplicasOnThreadsCountTheSame) {
+  LinearModel model;
+  const Samples samples;
+  const Evaluation expected = by_definition(model, samples, 10);
+  for (const int threads : {2, 3}) {
+    int64_t seen = 0;
+    Evaluator evaluator({.graph = model.graph,
+                         .on_output =
+                             [&seen](const data::Batch& batch, const at::Tensor& output) {
+                               EXPECT_EQ(batch.samples(), output.size(0));
+                               seen += batch.samples();
+                             },
+                         .replicas = replica_thread_options(threads, 2, {})},
+                        model.set);
+    for (const auto& [batch, replicas] : {std::pair<int64_t, int>{4, 1}, {3, 2}, {4, 3}, {1, 7}, {16, 2}}) {
+      MemorySource source(samples.images, samples.labels, batch, replicas, false);
+      expect_equal(evaluator.run(source), expected);
+    }
+    EXPECT_EQ(seen, 50);
+  }
+  EXPECT_TRUE(replica_thread_options(1, 8, {}).empty());
+  EXPECT_EQ(replica_thread_options(4, 8, {})[3].intra_op_threads, 2);
+}
+
+// Keeps all outputs.
+struct KeepOutputs : public Callback {
+  std::vector<at::Tensor> all;
+  std::string name() const override { return "keep_outputs"; }
+  void after_step(Trainer&, const StepView& view) override {
+    for (const ReplicaView& replica : view.replicas) all.push_back(replica.outputs["logits"]);
+  }
+};
+
+TEST(ForwardTrainer, DevicesOnThreadsGiveWhatOneDeviceGives) {
+  const Samples samples;
+  const auto outputs = [&](int devices) {
+    ForwardTrainer trainer(
+        {.graph = linear_graph(), .keep_outputs = true, .replicas = replica_thread_options(devices, 1, {})},
+        std::make_shared<MemorySource>(samples.images, samples.labels, 2, 5));
+    const auto kept = std::make_shared<KeepOutputs>();
+    trainer.add(kept);
+    trainer.train({.steps_per_epoch = 2});
+    EXPECT_EQ(trainer.batch_seconds().size(), 5U);
+    return kept->all;
+  };
+  const std::vector<at::Tensor> one = outputs(1), several = outputs(3);
+  ASSERT_EQ(one.size(), 10U);
+  ASSERT_EQ(several.size(), 10U);
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(several[i])) << i;
+}
+
+TEST(Evaluator, CountsBatchesAndWraps) {
+  LinearModel model;
+  const Samples samples;
+  Evaluator evaluator({.graph = model.graph}, model.set);
+  MemorySource source(samples.images, samples.labels, 5);
+  expect_equal(evaluator.run(source, 1), by_definition(model, samples, 5));
+  Evaluation three_times = by_definition(model, samples, 10);
+  three_times.samples = 30;
+  for (ClassCount& of_class : three_times.classes) of_class = {3 * of_class.right, 3 * of_class.total};
+  source.seek({});
+  expect_equal(evaluator.run(source, 6), three_times);
+}
+
+TEST(Evaluator, StopsBeforeABatchWhenItIsAsked) {
+  LinearModel model;
+  const Samples samples;
+  int asked = 0;
+  Evaluator evaluator({.graph = model.graph, .stops = [&asked] { return ++asked > 3; }}, model.set);
+  MemorySource source(samples.images, samples.labels, 5);
+  const auto error = core::error_of([&] { evaluator.run(source, 1000000); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), core::ErrorCode::kCancelled);
+  EXPECT_EQ(asked, 4);
+}
+
+TEST(Evaluator, OnlyReadsTheSet) {
+  const SingleCostOptions options = tiny_options();
+  SingleCostTrainer trainer(options, tiny_source(80, 8));
+  trainer.train({.steps_per_epoch = 3});
+  nn::ParameterSet& set = trainer.parameters();
+  const nn::ParameterSet before = set.clone();
+  const uint64_t version = set.version();
+  Evaluator evaluator({.graph = options.graph}, set);
+  const Evaluation first = evaluator.run(*tiny_source(40, 8, 1, false));
+  const Evaluation again = evaluator.run(*tiny_source(40, 8, 1, false));
+  EXPECT_EQ(first.loss, again.loss);
+  EXPECT_TRUE(set.values().equal(before.values()));
+  EXPECT_TRUE(set.gradients().equal(before.gradients()));
+  for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) EXPECT_TRUE(set.buffer(i).equal(before.buffer(i)));
+  EXPECT_EQ(set.version(), version);
+}
+
+// Mean over the batch, of targets that are no classes.
+at::Tensor squared_error(const at::Tensor& output, const at::Tensor& targets) {
+  return at::square(output.sub(targets.to(output.scalar_type()))).mean();
+}
+
+TEST(Evaluator, ALossOfItsOwnTakesManyLabelsASample) {
+  LinearModel model;
+  const Samples samples;
+  const at::Tensor targets = at::zeros({10, 7});
+  for (int64_t i = 0; i < 10; ++i) targets[i][i % 7] = targets[i][(i + 2) % 7] = 1;
+  Evaluator evaluator({.graph = model.graph, .loss = squared_error}, model.set);
+  MemorySource source(samples.images, targets, 4, 1, false);
+  const Evaluation result = evaluator.run(source);
+  EXPECT_FALSE(result.has_accuracies);
+  EXPECT_EQ(result.samples, 10);
+  EXPECT_EQ(result.not_finite, 0);
+  EXPECT_TRUE(result.classes.empty());
+  const at::Tensor all = model.owner->forward(samples.images, {});
+  EXPECT_NEAR(result.loss, squared_error(all.to(at::kDouble), targets).item<double>(), 1e-5);
+}
+
+TEST(Evaluator, ALossOfItsOwnTakesNumbersToComeCloseTo) {
+  LinearModel model;
+  const Samples samples;
+  const at::Tensor targets = samples.labels.to(at::kFloat).mul(0.5);
+  const auto first_output = [](const at::Tensor& output, const at::Tensor& labels) {
+    return squared_error(output.select(1, 0), labels);
+  };
+  Evaluator evaluator({.graph = model.graph, .loss = first_output}, model.set);
+  MemorySource source(samples.images, targets, 5, 1, false);
+  const Evaluation result = evaluator.run(source);
+  EXPECT_FALSE(result.has_accuracies);
+  const at::Tensor all = model.owner->forward(samples.images, {});
+  EXPECT_NEAR(result.loss, squared_error(all.select(1, 0), targets).item<double>(), 1e-5);
+}
+
+TEST(Evaluator, ALossOfItsOwnKeepsTheAccuraciesOfClasses) {
+  LinearModel model;
+  const Samples samples;
+  const auto zero = [](const at::Tensor& output, const at::Tensor&) { return at::zeros({}, output.options()); };
+  Evaluator evaluator({.graph = model.graph, .loss = zero}, model.set);
+  MemorySource source(samples.images, samples.labels, 4, 1, false);
+  Evaluation expected = by_definition(model, samples, 10);
+  expected.loss = 0;
+  expect_equal(evaluator.run(source), expected);
+  Evaluator without({.graph = model.graph, .loss = zero, .accuracies = false}, model.set);
+  source.seek({});
+  EXPECT_FALSE(without.run(source).has_accuracies);
+}
+
+TEST(Evaluator, RefusesWhatDoesNotFit) {
+  LinearModel model;
+  nn::ParameterSet empty;
+  EXPECT_THROW(Evaluator({.graph = model.graph}, empty), core::Error);
+  EXPECT_THROW(Evaluator({.graph = tiny_graph()}, model.set), core::Error);
+  const Samples samples;
+  Evaluator evaluator({.graph = model.graph}, model.set);
+  MemorySource once(samples.images, samples.labels, 5, 1, false);
+  EXPECT_THROW(evaluator.run(once, 3), core::Error) << "fewer batches than asked for";
+  EXPECT_THROW(evaluator.run(once), core::Error) << "nothing is left";
+}
+
+}  // namespace
+}  // namespace trainyard::train

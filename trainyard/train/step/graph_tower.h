@@ -1,0 +1,56 @@
+// The tower of most trainings: a graph, run once on the batch, and a loss.
+//
+//   graph_tower({.graph = graph})                                      // softmax cross-entropy with the batch's labels
+//   graph_tower({.graph = graph, .loss = loss_of(squared_error)})      // a function of output and labels
+//   graph_tower({.graph = graph, .loss = [](TowerContext& context) {   // one with parameters of its own
+//     TowerParameter& centers = context.parameter({"centers", {10, 64}, nn::Initializer::normal(1)});
+//     return [&centers](const LossInput& in) { return center_loss(in.outputs["logits"], centers.value(), in.batch); };
+//   }})
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/base/named_tensors.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/train/step/tower.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+// What a loss sees of a step: all outputs, by name, under autograd, the main one first, and the whole batch.
+struct LossInput {
+  const core::NamedTensors& outputs;
+  const std::vector<double>& weights;  // of the outputs' losses in the cost (nn::GraphOutput::loss_weight); main one: 1
+  const core::NamedTensors& batch;
+  const TowerInput& step;
+};
+// Returns a scalar, the mean over the batch's samples.
+using Loss = std::function<at::Tensor(const LossInput&)>;
+// Makes a loss, once a tower: it may have graphs and parameters, which are trained and saved as the model's are.
+using LossModule = std::function<Loss(TowerContext&)>;
+
+// Returns the sum of `loss` over the outputs, each with its weight.
+[[nodiscard]] at::Tensor weighted_sum(const LossInput& in,
+                                      const std::function<at::Tensor(const at::Tensor& output)>& loss);
+
+// Returns the mean loss, [], of output [N, classes] fp32 and labels [N] int64.
+using LossFunction = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& labels)>;
+// Returns the loss that is the weighted sum of `function` over the outputs, each with the batch's "labels".
+[[nodiscard]] LossModule loss_of(LossFunction function);
+
+struct GraphTowerOptions {
+  nn::Graph graph{};
+  LossModule loss{};  // none: classifier_loss() (classifier_loss.h)
+  // The same network for images of other sizes, which training batches may have; inference takes graph's alone.
+  std::vector<nn::Graph> other_sizes{};
+};
+// Gives a loss named "cost" and the graph's outputs, of a batch with a tensor for each of the graph's inputs: "images"
+// [N, C, H, W] and any others. In inference it gives the main output alone, and no loss.
+TowerFunction graph_tower(GraphTowerOptions options);
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END

@@ -1,0 +1,259 @@
+// Trains towers (train/step/tower.h) for one cost, or for several that take turns: replicas on threads, micro-steps, a
+// VariableUpdate between them. One device, many devices and many processes differ only in the VariableUpdate
+// (docs/design/architecture.md draws a step). A step is, for each micro-step of a cost:
+//
+//   next batches -> [input_pre] -> tower: forward, losses -> backward
+//
+// and then once:
+//
+//   [reduce_pre] -> reduce over replicas -> [update_pre] -> update
+//
+// Hooks, in brackets, run on the replica's thread and touch only what is that replica's own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainyard/core/base/communicator.h"
+#include "trainyard/core/base/export.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/pipeline/batch_source.h"
+#include "trainyard/nn/execution/accelerator.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/nn/graph/graph.h"
+#include "trainyard/optim/averages/weight_average.h"
+#include "trainyard/optim/optimizers/optimizer.h"
+#include "trainyard/optim/optimizers/sharpness_aware.h"
+#include "trainyard/optim/scaling/loss_scaler.h"
+#include "trainyard/optim/schedules/learning_rate.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/variable_update/variable_update.h"
+#include "trainyard/train/devices/run_memory.h"
+#include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/step/graph_tower.h"
+#include "trainyard/train/step/on_nan.h"
+#include "trainyard/train/step/tower.h"
+
+TRAINYARD_EXPORT_BEGIN
+namespace trainyard::train {
+
+class StepRecorder;
+
+// What becomes of a training whose input has no further batch for each replica.
+enum class EndOfInput {
+  kError,  // throw kInvalidArgument: the input was to repeat
+  kStop,   // the training ends there, as after Trainer::stop(), with the steps that it has done
+};
+
+struct StepHooks {
+  std::function<void(int replica, data::Batch& batch)> input_pre{};
+  // May change the replica's own gradients, which hold the loss scale, before they are reduced; with several costs, in
+  // each one's turn.
+  std::function<void(int replica, nn::ParameterSet& parameters)> reduce_pre{};
+  // May change the gradients that the optimizer is about to use: reduced, without the loss scale, with those of the
+  // regularization, which are a pass over memory of their own only where somebody looks. Called on the replicas that
+  // have an optimizer (with parameter_server: the first); where several have, all must do the same. A step that an
+  // automatic loss scale leaves out is shown, too, with gradients that are not finite.
+  std::function<void(int replica, nn::ParameterSet& parameters)> update_pre{};
+};
+
+// One of several costs that a training lowers in turns, as a GAN's two are: a loss of the tower, and an optimizer for
+// the parameters that it is to change.
+struct CostOptions {
+  std::string
+      loss;  // its name in TowerOutput::losses. The tower is told in TowerInput::cost, and may leave out others.
+  // Makes the optimizer, whose OptimizerOptions::parameters say what it changes: no two may share any.
+  optim::MakeOptimizer make_optimizer{};
+  optim::LearningRate learning_rate{};
+  int64_t every = 1;  // in steps whose number, from 0, is a multiple
+};
+
+// A schedule of a number of the optimizer beside its learning rate: of the first of these names that it has, such as
+// {"momentum", "beta1"} for a cycle of momentum. With several costs the names are "<loss>/momentum" and so on.
+struct ScheduledNumber {
+  std::vector<std::string> names{};
+  optim::Schedule schedule{};
+};
+
+struct SingleCostOptions {
+  // What each device computes: a graph with a loss (none: softmax cross-entropy), or towers of the caller's own. They
+  // are the source of the cost, which is their first loss. Towers draw from ATen's default generator as custom layers
+  // do.
+  nn::Graph graph{};
+  LossModule loss{};
+  // The same network for images of other sizes than graph's, which training batches may have (graph_tower.h).
+  std::vector<nn::Graph> other_sizes{};
+  TowerFunction tower{};                            // then there is no graph and no loss
+  std::string executor = "auto";                    // a name for nn::make_executor
+  at::ScalarType dtype = at::kFloat;                // of activations; kDouble makes the parameters double too
+  nn::KernelOptions kernels = nn::KernelOptions();  // without choices the trainer makes some: they are saved
+  // The processes that train together, all at the same step; null means this one alone. The kernel choices of the first
+  // one become those of all others before anything runs.
+  std::shared_ptr<parallel::ProcessGroup> ranks{};
+  // Where each replica computes and its parameters lie; empty: all on the CPU.
+  std::vector<std::shared_ptr<nn::Accelerator>> accelerators{};
+  bool capture_steps = false;  // record a step on the accelerator and replay it (train/step/step_capture.h)
+  // For 16-bit gradients, on any device and with activations of any kind; none: the loss is as it is. With an automatic
+  // scale replicas that exchange no gradients each have their own.
+  std::optional<optim::LossScalerOptions> loss_scale{};
+  // What happens when losses, or gradients after their reduction and update_pre, are not finite. Where an automatic
+  // loss scale treats gradients, only losses count. On accelerators kSkip is refused; kStop and kIgnore look at the
+  // loss of every hundredth step there, after its update.
+  OnNan on_nan = OnNan::kStop;
+  // With kStop all batches of a step are taken before its callbacks' before_step(), so that no step begins that cannot
+  // be completed; what is left of the input then is left out. Of several processes all must end at the same step.
+  EndOfInput end_of_input = EndOfInput::kError;
+  int replicas = 1;
+  int micro_steps = 1;                             // gradients of this many batches are averaged into one update
+  int intra_op_threads = 0;                        // all replicas together; 0: the cores that this process may use
+  std::vector<core::ThreadPlacement> placement{};  // one a replica; empty: anywhere
+  uint64_t seed = 0;
+  std::function<void(nn::ParameterSet&)> start{};  // runs after the initializers: weights from elsewhere
+  std::string variable_update = "parameter_server";
+  // As in parallel::VariableUpdateOptions. None: replicas exchange gradients in the host's memory. With sync_batch_norm
+  // it is called once more, for communicators that work beside the first ones.
+  std::function<std::vector<std::unique_ptr<core::Communicator>>()> make_communicators{};
+  std::optional<parallel::GradientReduction> reduction{};
+  // Batch norms of graphs normalize with the statistics of all replicas' batches, of other processes too (PyTorch calls
+  // it SyncBatchNorm). Replicas then meet in each norm: towers of one's own must run the same graphs in the same order.
+  // torch::nn modules keep their own statistics. On the CPU, where gradients are exchanged.
+  bool sync_batch_norm = false;
+  std::chrono::milliseconds deadline = std::chrono::minutes(10);  // how long a replica waits for the others in a step
+  optim::MakeOptimizer make_optimizer{};
+  optim::LearningRate learning_rate{};  // the schedule of the hyperparameter of that name
+  // Instead of those two: costs that take turns within a step, on the same batches, each with a forward, a backward, a
+  // reduction and an update of its own, in this order. Hyperparameters are then called "<loss>/learning_rate" and so
+  // on.
+  std::vector<CostOptions> costs{};
+  // Keeps an average of replica 0's weights beside them, in a memory of its own. Steps that are skipped do not count.
+  // kUnsupported with an automatic loss scale on accelerators, which skips without the host's knowing.
+  std::optional<optim::WeightAverageOptions> average = std::nullopt;
+  std::vector<ScheduledNumber> schedules{};
+  // kHalf or kBFloat16: parameters and the slots of optimizers are, after each update, numbers that such floats hold,
+  // as if they were stored so (--fp16_vars). In memory and in checkpoints they stay floats.
+  std::optional<at::ScalarType> variables_as{};
+  // Each step is then two passes over the same batches (optim/optimizers/sharpness_aware.h): losses, outputs and the
+  // statistics of batch norms are those of the first one, gradients those of the second. On the CPU, with one cost.
+  std::optional<optim::SharpnessAwareOptions> sharpness_aware{};
+  StepHooks hooks{};
+  void validate() const;  // throws kInvalidArgument, kUnsupported for what is not built
+
+  // Returns `costs`, or make_optimizer and learning_rate as the only one, whose loss has no name: it is the first.
+  [[nodiscard]] std::vector<CostOptions> all_costs() const;
+  // Returns the name that a number has among the trainer's hyperparameters.
+  [[nodiscard]] std::string hyperparameter_name(const CostOptions& cost, const std::string& name) const;
+};
+
+// The trainer. Towers of one trainer may get batches of other sizes and shapes; their parameters must be the same.
+//
+// Custom layers in a graph draw from ATen's default generator, which the constructor seeds and which is
+// saved. On more than one replica the order of its draws is that of the threads.
+//
+// A step that on_nan ends leaves parameters, slots and statistics as they were before it (independent replicas whose
+// own numbers were finite have updated theirs), and the source one step further. It is not a state to save.
+//
+// A replica that throws ends the step for all: train() throws the first error with replica and step, and the trainer
+// cannot train again.
+//
+// StepTimes: `input` is waiting for batches, `communication` waiting for other replicas and moving gradients, `update`
+// the optimizer's own work, `compute` all the rest. On an accelerator `input` is only such waiting as let it run dry. A
+// step that is recorded waits for the accelerator at its end.
+class SingleCostTrainer : public Trainer {
+ public:
+  // `source` must have options.replicas replicas. Builds the replicas' executors and initialises their parameters.
+  SingleCostTrainer(SingleCostOptions options, std::shared_ptr<data::BatchSource> source);
+  ~SingleCostTrainer() override;
+
+  const SingleCostOptions& options() const { return options_; }
+  // Returns whether this is the process whose callbacks print and save: rank 0 of options().ranks.
+  [[nodiscard]] bool is_chief() const override { return options_.ranks == nullptr || options_.ranks->rank() == 0; }
+  void progress(const std::string& operation) const override {
+    if (options_.ranks != nullptr) options_.ranks->progress(operation);
+  }
+  // Returns the parameters that are saved, evaluated and exported.
+  nn::ParameterSet& parameters();
+  // Calls `change` with each copy of the parameters that replicas have, once where they share one: how values are
+  // changed, or masks set, from outside of a step. What it makes of equal copies must be equal. Before and after
+  // train(), or in a callback between steps.
+  void change_parameters(const std::function<void(nn::ParameterSet&)>& change);
+  // Gives the variables of the first replica, and of rank 0, to all others: values, statistics, slots of the optimizer.
+  // Replicas that began differently are equal from then on. In a callback between steps; collective over processes.
+  // Throws kUnsupported with the variable update "asynchronous".
+  void broadcast();
+  // Returns the average of the weights; null without options().average. Its weights() may be read between steps, on
+  // accelerators after wait().
+  [[nodiscard]] const optim::WeightAverage* average() const;
+  // Calls the tower function once more, for inference on parameters(), and returns the step: it may run between steps,
+  // on the thread that calls it, as long as the trainer lives. Calls after the first return the same.
+  const TowerStep& inference_tower();
+  data::BatchSource& source() { return *source_; }
+  // Returns the learning rate of the last step, of the first cost; before the first one, that of the next.
+  [[nodiscard]] double current_learning_rate() const;
+  // Returns the replicas' mean of the first cost in the last step, before its update, with the regularization of its
+  // optimizer. Reads it back, which waits for the device. Not a number before the first step.
+  [[nodiscard]] double last_total_loss() const;
+  // Returns the same without the regularization.
+  [[nodiscard]] double last_base_loss() const;
+  // Returns what the next step's loss is multiplied by, on replica 0; nullopt without options().loss_scale.
+  [[nodiscard]] std::optional<double> loss_scale() const;
+  // Steps without overflow since the scale last moved; nullopt unless it moves (LossScalerOptions::automatic).
+  std::optional<double> loss_scale_normal_steps() const;
+
+  // Returns how many steps of this trainer were skipped because a loss or a gradient was not finite: on some replica,
+  // where each decides for itself. Those that an automatic loss scale skips are not counted.
+  [[nodiscard]] int64_t skipped_steps() const;
+
+  // Freezes (false) or thaws the parameters that `pattern` names (core::matches_pattern), on all replicas from the next
+  // step on: "layer1.*". A frozen parameter and its slots keep their bits, a batch norm whose parameters are all frozen
+  // uses its statistics and keeps them, and the backward stops where nothing below trains. Saved with the run. Call it
+  // between steps; where several processes train together, each must do the same. Throws kNotFound, with names that are
+  // near, when there is no such parameter, kUnsupported on accelerators.
+  void set_trainable(const std::string& pattern, bool trainable) override;
+  // Returns the names of the parameters that are frozen, by segment.
+  [[nodiscard]] std::vector<std::string> frozen_parameters() override;
+
+  // Makes the steps from the next one on write what they do into `recorder`, which has options().replicas replicas and
+  // outlives them. Null ends it. Call it between steps.
+  void record(StepRecorder* recorder);
+
+  // Blocks until what replicas have handed to their devices is exchanged, and throws what went wrong there. Call it
+  // between steps, before anybody but save() reads parameters().
+  void wait();
+
+  // Returns what the run needs, as it was logged before its first step; nullopt before that.
+  const std::optional<RunMemory>& memory() const;
+
+  // Returns what the run would need with batches of so many images a device, without the program and the input, whose
+  // part is 0, and without the executors' part where they do not plan it. Takes no memory for activations. Call it
+  // outside of train(). Kernels are chosen as for a step: with ConvolutionPolicy::kAuto they are measured.
+  [[nodiscard]] RunMemory plan_memory(int64_t batch);
+
+  // Saves, beside the trainer's own state: "model/...", "optimizer/...", "input/epoch", "input/offset",
+  // "random/aten_cpu", "kernels/choices", "loss_scaler/...", "average/..." where there is one, "trainer/frozen" where a
+  // parameter is. A checkpoint without kernels, a loss scaler or an average lets the run begin with new ones; an
+  // average that this run does not go on with is left out. Both are warned of.
+  void save(core::StateWriter& writer) const override;
+  void load(const core::StateReader& reader) override;
+
+ protected:
+  void run_step(StepView& view) override;
+  std::optional<std::string> end_before_step() override;
+  void begin_training() override;
+  void end_training() override;
+
+ private:
+  class Replicas;
+  SingleCostOptions options_;
+  std::shared_ptr<data::BatchSource> source_;
+  std::unique_ptr<Replicas> replicas_;
+};
+
+}  // namespace trainyard::train
+TRAINYARD_EXPORT_END

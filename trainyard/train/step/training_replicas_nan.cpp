@@ -1,0 +1,202 @@
+// What a SingleCostTrainer does after a step whose loss or gradients were not finite (--on_nan).
+#include <cmath>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "trainyard/core/base/log.h"
+#include "trainyard/optim/step/finite.h"
+#include "trainyard/train/loop/error_context.h"
+#include "trainyard/train/step/foreign_random.h"
+#include "trainyard/train/step/non_finite_search.h"
+#include "trainyard/train/step/training_replicas.h"
+
+namespace trainyard::train {
+
+using core::Error;
+using core::ErrorCode;
+
+namespace {
+
+constexpr const char* kRemedy =
+    "look at the data, lower the learning rate, lengthen its warm-up, or clip gradients (--gradient_clip)";
+
+// "image 3 of its batch holds NaN"; empty when all of the batches is finite.
+std::string bad_input(const std::vector<data::Batch>& micro_steps) {
+  for (const data::Batch& batch : micro_steps) {
+    for (const auto& [name, tensor] : batch.tensors) {
+      if (!tensor.is_floating_point() || optim::all_finite(tensor)) continue;
+      if (name != "images") return fmt::format("; \"{}\" of the batch holds {}", name, optim::non_finite_kind(tensor));
+      for (int64_t i = 0; i < tensor.size(0); ++i) {
+        if (optim::all_finite(tensor[i])) continue;
+        return fmt::format("; image {} of the batch holds {}", i, optim::non_finite_kind(tensor[i]));
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void SingleCostTrainer::Replicas::treat_non_finite(int64_t step) {
+  const std::string where = fmt::format("global step {}", step + 1);
+  if (options_.on_nan == OnNan::kIgnore) return warn_once(where, first_non_finite_result());
+  for (int r = 0; r < options_.replicas; ++r) {
+    // Those that exchange gradients have skipped the step together.
+    if (nan_guard_.found(r) || exchange_gradients(options_)) {
+      nan_guard_.restore_statistics(r, update_->parameters(r));
+    }
+  }
+  if (options_.on_nan == OnNan::kStop) {
+    throw Error(ErrorCode::kCorruptData, {.problem = describe_non_finite(step),
+                                          .where = where,
+                                          .remedy = fmt::format("{}; --on_nan=skip leaves such steps out", kRemedy)});
+  }
+  ++skipped_steps_;
+  if (++skipped_in_a_row_ >= kMostSkips) {
+    std::optional<std::string> gradient;
+    for (int r = 0; r < options_.replicas && !gradient; ++r) {
+      gradient = nan_guard_.first_gradient(update_->parameters(r));
+    }
+    throw Error(ErrorCode::kCorruptData,
+                {.problem = fmt::format(
+                     "{} steps in a row were skipped; first gradient that is not finite: {}; in the last of them {}",
+                     skipped_in_a_row_, gradient.value_or("none"), describe_non_finite(step)),
+                 .where = where,
+                 .remedy = kRemedy});
+  }
+  if (skipped_steps_ == 1) {
+    core::log::warning("{} is skipped: {}; from now on every hundredth skipped step is said", where,
+                       describe_non_finite(step));
+  } else if (skipped_steps_ % 100 == 0) {
+    core::log::warning("{} is skipped, the {}th of this run: {}", where, skipped_steps_, first_non_finite_result());
+  }
+}
+
+// The loss alone: a gradient that is not finite makes the next losses so.
+void SingleCostTrainer::Replicas::look_at_devices(int64_t step) {
+  look_at_loss_scales(step);
+  if (!nan_guard_.watching()) return;
+  const double loss = base_loss();
+  if (std::isfinite(loss)) return;
+  const std::string what = fmt::format("the loss is {}", std::isnan(loss) ? "NaN" : "inf");
+  const std::string where = fmt::format("global step {} or up to {} before", step + 1, kStepsBetweenDeviceLooks);
+  if (options_.on_nan == OnNan::kIgnore) return warn_once(where, what);
+  throw Error(ErrorCode::kCorruptData, {.problem = what, .where = where, .remedy = kRemedy});
+}
+
+void SingleCostTrainer::Replicas::warn_once(const std::string& where, const std::string& what) {
+  nan_guard_.stop_watching();
+  core::log::warning("{}: {}; the run goes on, and says so only once (--on_nan=stop would end it)", where, what);
+}
+
+std::string SingleCostTrainer::Replicas::first_non_finite_result() const {
+  const auto of_replica = [this](int r) { return options_.replicas == 1 ? "" : fmt::format(" of replica {}", r); };
+  for (int r = 0; r < options_.replicas; ++r) {
+    if (!nan_guard_.loss_found(r)) continue;
+    const double loss = loss_of_cost(replicas_[static_cast<size_t>(r)]).item<double>();
+    return fmt::format("the loss{} is {}", of_replica(r), std::isnan(loss) ? "NaN" : "inf");
+  }
+  for (int r = 0; r < options_.replicas; ++r) {
+    if (!nan_guard_.found(r)) continue;
+    const std::optional<std::string> gradient = nan_guard_.first_gradient(update_->parameters(r));
+    if (gradient) {
+      // Replicas that exchange gradients have the same.
+      return fmt::format("the gradient of {}{} is not finite", *gradient,
+                         exchange_gradients(options_) ? "" : of_replica(r));
+    }
+  }
+  return "a gradient is not finite";
+}
+
+std::string SingleCostTrainer::Replicas::describe_non_finite(int64_t step) {
+  std::string text = first_non_finite_result();
+  // The replicas whose own loss is bad first: theirs is the cause.
+  std::vector<int> order;
+  for (const bool loss : {true, false}) {
+    for (int r = 0; r < options_.replicas; ++r) {
+      if (nan_guard_.loss_found(r) == loss) order.push_back(r);
+    }
+  }
+  std::optional<std::string> origin;
+  for (const int r : order) {
+    origin = find_origin(r, step);
+    if (!origin) continue;
+    text += fmt::format("; it began with {}{}", *origin, options_.replicas > 1 ? fmt::format(" of replica {}", r) : "");
+    break;
+  }
+  if (!origin) text += "; run again, the step's outputs and gradients are finite before they are added up";
+  if (const auto value = first_non_finite_value(update_->parameters(order.front()))) {
+    text += fmt::format("; {} was not finite before the step", *value);
+  }
+  for (const int r : order) {
+    const std::string input = bad_input(replicas_[static_cast<size_t>(r)].batches);
+    text += input;
+    if (!input.empty()) break;
+  }
+  return text;
+}
+
+std::optional<std::string> SingleCostTrainer::Replicas::find_origin(int replica, int64_t step) {
+  std::optional<std::string> origin;
+  threads_->run([&](int own) {
+    if (own != replica) return;
+    // The step's own error is what matters; one that is thrown here must not end the other replicas.
+    try {
+      origin = run_again(replica, step);
+    } catch (...) {
+      core::log::warning("the step that was not finite could not be run again: {}",
+                         as_error(std::current_exception()).what());
+    }
+  });
+  return origin;
+}
+
+std::optional<std::string> SingleCostTrainer::Replicas::run_again(int r, int64_t step) {
+  Replica& replica = replicas_[static_cast<size_t>(r)];
+  nn::ParameterSet& parameters = update_->parameters(r);
+  const at::Tensor gradients = parameters.gradients().clone(),
+                   random_now = aten_random_.defined() ? aten_random_state() : at::Tensor();
+  const ReplicaView view = replica.view;
+  StepRecorder* const recorder = std::exchange(recorder_, nullptr);
+  std::vector<std::unique_ptr<NonFiniteSearch>> searches;
+  const auto found = [&]() -> std::optional<std::string> {
+    for (const auto& search : searches) {
+      if (search->found()) return search->found();
+    }
+    return std::nullopt;
+  };
+  const auto put_back = [&] {
+    for (const TowerContext::Graph& graph : replica.tower->graphs()) graph.executor->set_observer(nullptr);
+    observe(replica, recorder == nullptr ? nullptr : &recorder->node_observer(r));
+    recorder_ = recorder;
+    replica.searching = false;
+    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(false);
+    replica.view = view;
+    parameters.gradients().copy_(gradients);
+    nan_guard_.restore_statistics(r, parameters);
+    if (random_now.defined()) set_aten_random_state(random_now);
+  };
+  try {
+    replica.searching = true;
+    parameters.gradients().zero_();
+    if (replica.statistics_exchange != nullptr) replica.statistics_exchange->set_paused(true);
+    if (random_now.defined()) set_aten_random_state(aten_random_);
+    for (const TowerContext::Graph& graph : replica.tower->graphs()) {
+      searches.push_back(std::make_unique<NonFiniteSearch>(graph.executor->graph(), parameters));
+      graph.executor->set_observer(searches.back().get());
+    }
+    for (int m = 0; m < static_cast<int>(replica.batches.size()) && !found(); ++m) {
+      forward_backward(r, step, m, replica.batches[static_cast<size_t>(m)]);
+    }
+  } catch (...) {
+    put_back();
+    throw;
+  }
+  put_back();
+  return found();
+}
+
+}  // namespace trainyard::train
