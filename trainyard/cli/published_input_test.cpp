@@ -90,7 +90,7 @@ TEST(PublishedInput, IsThatOfTorchvisionsOwnTransforms) {
     if (set != "IMAGENET1K_V1") continue;
     const auto unnamed =
         frontends::torchvision_input("mine.pth", {.name = network, .equals = "torchvision " + network});
-    EXPECT_TRUE(evaluation_differences(input, unnamed->input).empty()) << network;
+    EXPECT_TRUE(frontends::evaluation_differences(input, unnamed->input).empty()) << network;
   }
   EXPECT_GT(compared, 50);
   EXPECT_FALSE(frontends::torchvision_input("mine.pth", {.name = "resnet50", .equals = "tf_cnn_benchmarks resnet50"}));
@@ -153,13 +153,13 @@ TEST(PublishedInput, TrainingsAndEvaluationsHaveIt) {
   const std::string weights = temp.file("w.safetensors");
   write_drawn_weights(weights, models::build_model("torchvision/squeezenet1_1", "imagenet", {.num_classes = 3}), 1);
   frontends::TfCnnOptions options;
-  options.dialect = Dialect::kTrainyard;
+  options.dialect = frontends::Dialect::kTrainyard;
   options.model = "torchvision/squeezenet1_1";
   options.num_classes = 3;
   options.weights = weights;
   options.device.gpu = false;
   options.batch_size = 1;
-  options.mode = RunMode::kEvaluation;
+  options.mode = frontends::RunMode::kEvaluation;
   const auto is_torchvisions = [](const data::TransformOptions& input) {
     EXPECT_EQ(input.eval_resize_size, 256);
     EXPECT_TRUE(input.resize_antialias);
@@ -167,7 +167,7 @@ TEST(PublishedInput, TrainingsAndEvaluationsHaveIt) {
               data::Normalization::standardized(data::kImagenetMean, data::kImagenetStandardDeviation));
   };
   is_torchvisions(frontends::prepare(options).input.transform);
-  options.mode = RunMode::kTraining;
+  options.mode = frontends::RunMode::kTraining;
   const frontends::PreparedRun training = frontends::prepare(options);
   is_torchvisions(training.input.transform);
   EXPECT_EQ(training.input.transform.crop.method, data::CropMethod::kResizedCrop);
@@ -177,7 +177,7 @@ TEST(PublishedInput, TrainingsAndEvaluationsHaveIt) {
   options.input.images.normalization = "symmetric";
   EXPECT_EQ(frontends::prepare(options).input.transform.normalization, data::Normalization::symmetric());
   // tf_cnn_benchmarks' dialect goes by its flags alone.
-  options.dialect = Dialect::kTfCnnBenchmarks;
+  options.dialect = frontends::Dialect::kTfCnnBenchmarks;
   options.input.images.normalization.reset();
   EXPECT_EQ(frontends::prepare(options).input.transform.normalization, data::Normalization::symmetric());
   EXPECT_EQ(frontends::prepare(options).input.transform.eval_resize_size, 0);
@@ -229,15 +229,15 @@ TEST_F(Timm, TheConfigSaysModelAndInput) {
                       models::build_model("torchvision/resnet18", "imagenet", {.num_classes = 3}), 1);
   const frontends::TrainedModel trained = frontends::load_trained_model({.path = temp_.file("model.safetensors")});
   EXPECT_EQ(trained.identity.num_classes, 3);
-  EXPECT_TRUE(evaluation_differences(input, trained.input).empty());
+  EXPECT_TRUE(frontends::evaluation_differences(input, trained.input).empty());
   frontends::TfCnnOptions options;
-  options.dialect = Dialect::kTrainyard;
+  options.dialect = frontends::Dialect::kTrainyard;
   options.model = "";
   options.weights = temp_.file("model.safetensors");
   options.device.gpu = false;
   options.batch_size = 1;
-  options.mode = RunMode::kEvaluation;
-  EXPECT_TRUE(evaluation_differences(input, frontends::prepare(options).input.transform).empty());
+  options.mode = frontends::RunMode::kEvaluation;
+  EXPECT_TRUE(frontends::evaluation_differences(input, frontends::prepare(options).input.transform).empty());
   options.input.images.resize_method = "bilinear";
   EXPECT_EQ(frontends::prepare(options).input.transform.resize_method, "bilinear");
 }
